@@ -1,0 +1,83 @@
+# Needs Python >= 3.11 and make; everything else is installed into .venv by the first target that wants it.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+OUT := build
+TRIALS ?= 64
+THREADS ?= 2
+SEED ?= 0
+COUNT ?= 300
+
+# The first interpreter that starts and is new enough; `make PYTHON=/path/to/python3` overrides the choice.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+
+# Build isolation takes the pinned hatchling too.
+PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
+	$(BIN)/python -m pip install --quiet
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "No Python >= 3.11 was found. Install one, or name it: make PYTHON=/path/to/python3 …" >&2; exit 1; fi
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "$(PYTHON) is older than 3.11: make PYTHON=/path/to/python3 …" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+		echo "$(PYTHON) has no venv module; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+
+# Stamps: set-up runs again only when what it depends on has changed.
+$(VENV)/.core: pyproject.toml hatch_build.py constraints.txt | $(BIN)/python
+	@echo "Installing tensorc-dsl into $(VENV)"
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml hatch_build.py constraints.txt | $(BIN)/python
+	@echo "Installing tensorc-dsl and the development tools into $(VENV)"
+	@$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.core
+
+.PHONY: venv
+venv: $(VENV)/.dev ## Make .venv with the package and the development tools
+
+.PHONY: demo
+demo: $(VENV)/.core ## Install, tune the matmul example and show the result beside NumPy and the machine's peak
+	@mkdir -p $(OUT)/demo
+	$(BIN)/tensorc-dsl tune examples/matmul.tsched mm_512 --trials $(TRIALS) --seed $(SEED) --threads $(THREADS) \
+		--output $(OUT)/demo/mm_512.best.tsched --records $(OUT)/demo/records.sqlite
+
+.PHONY: test
+test: lint ## Everything that must hold: lint, format, types, layers, tests
+	$(BIN)/python -m pytest -n 2 -q
+
+.PHONY: lint
+lint: $(VENV)/.dev ## Lint, format check, types and layers, without the tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: $(VENV)/.dev ## Format the code and repair what the linter can
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+.PHONY: soak
+soak: $(VENV)/.dev ## Random schedules of the examples against the reference (SEED=0 COUNT=300)
+	$(BIN)/python -m bench.soak --seed $(SEED) --count $(COUNT)
+
+.PHONY: bench
+bench: $(VENV)/.dev ## Tune each example and set it beside NumPy and the peak, in one run
+	$(BIN)/python -m bench.peers --trials $(TRIALS) --seed $(SEED) --threads $(THREADS)
+
+.PHONY: clean
+clean: ## Remove what was built, and .venv
+	rm -rf $(VENV) $(OUT) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find tensorc_dsl tests bench -name __pycache__ -type d -exec rm -rf {} +

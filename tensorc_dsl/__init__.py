@@ -1,0 +1,34 @@
+"""Say what to compute and how it may be computed; have it tuned, checked and compiled.
+
+    import tensorc_dsl
+
+    kernel = tensorc_dsl.load("matmul.tsched")["mm_1k"].tune(trials=64)
+    c = kernel(a, b)
+
+Importing this package is cheap: what compiles and measures is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tensorc_dsl.api import Kernel, NoValidCandidate, Task, TaskFile, load
+    from tensorc_dsl.diagnostic import TschedError
+
+__all__ = ["Kernel", "NoValidCandidate", "Task", "TaskFile", "TschedError", "load"]
+
+_HOMES = {"TschedError": "tensorc_dsl.diagnostic"}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("tensorc-dsl")
+    if name not in __all__:
+        raise AttributeError(f"module 'tensorc_dsl' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "tensorc_dsl.api")), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,46 @@
+"""The files that ship with the package, and the place for files that it can always make again.
+
+In a wheel the grammar and the standard library lie in `tensorc_dsl/_data/`; in a checkout, at its top.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+
+def _data(folder: str) -> Path:
+    package = Path(__file__).resolve().parent
+    shipped = package / "_data" / folder
+    return shipped if shipped.is_dir() else package.parent / folder
+
+
+@cache
+def grammar_text() -> str:
+    """The text of `tsched.lark`."""
+    return (_data("grammar") / "tsched.lark").read_text(encoding="utf-8")
+
+
+def stdlib_root() -> Path:
+    """The folder that `use std.…` reads from."""
+    return _data("stdlib")
+
+
+def cache_path(name: str) -> Path | None:
+    """A file in the user's cache folder, or None where there is no such folder and it cannot be made."""
+    import platformdirs  # only here: nothing else that a start needs imports it
+
+    try:
+        return platformdirs.user_cache_path("tensorc-dsl", ensure_exists=True) / name
+    except OSError:
+        return None
+
+
+def stdlib_files(path: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
+    """The files of the standard library behind a dotted path, with the names that messages show for them.
+
+    `("cpu",)` is the file `cpu.tsched`, or all files of the folder `cpu`.
+    """
+    place = stdlib_root().joinpath(*path)
+    found = [file] if (file := place.with_suffix(".tsched")).is_file() else sorted(place.glob("*.tsched"))
+    return tuple((f"std/{f.relative_to(stdlib_root()).as_posix()}", f) for f in found)

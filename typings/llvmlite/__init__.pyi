@@ -1,0 +1,1 @@
+# What tensorc_dsl uses of llvmlite, which ships no types.

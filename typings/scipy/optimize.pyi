@@ -1,0 +1,21 @@
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from numpy import float64
+from numpy.typing import NDArray
+
+class OptimizeResult:
+    x: NDArray[float64]
+    fun: float
+    success: bool
+
+def minimize(
+    fun: Callable[..., tuple[float, NDArray[float64]]],
+    x0: NDArray[float64],
+    args: tuple[Any, ...] = ...,
+    *,
+    jac: bool,
+    method: str,
+    bounds: Sequence[tuple[float, float]],
+    options: Mapping[str, int | float],
+) -> OptimizeResult: ...
