@@ -1,0 +1,68 @@
+"""Where text came from: sources and spans.
+
+A `Source` is a named text; a `Span` is a half-open range of characters in one. Spans ride along with trees and
+diagnostics and never take part in equality (fields that hold them say `compare=False`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text with the name that messages show for it."""
+
+    name: str
+    text: str
+    _starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        starts = [0]
+        starts.extend(i + 1 for i, ch in enumerate(self.text) if ch == "\n")
+        object.__setattr__(self, "_starts", tuple(starts))
+
+    @staticmethod
+    def read(path: Path, name: str | None = None) -> Source:
+        """Read a file as UTF-8; CRLF line ends become LF so that offsets mean the same everywhere.
+
+        Raises OSError or UnicodeDecodeError; the faces turn both into diagnostics.
+        """
+        data = path.read_bytes().decode("utf-8-sig")
+        return Source(name or str(path), data.replace("\r\n", "\n").replace("\r", "\n"))
+
+    def line_column(self, offset: int) -> tuple[int, int]:
+        """1-based line and column of a character offset."""
+        line = bisect_right(self._starts, offset) - 1
+        return line + 1, offset - self._starts[line] + 1
+
+    def line(self, number: int) -> str:
+        """The text of a 1-based line, without its newline; empty past the end."""
+        if not 1 <= number <= len(self._starts):
+            return ""
+        start = self._starts[number - 1]
+        end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
+        return self.text[start:end]
+
+    @property
+    def line_count(self) -> int:
+        return len(self._starts)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Characters `start` to `end` (exclusive) of a source."""
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        return self.source.text[self.start : self.end]
+
+    def to(self, other: Span) -> Span:
+        """The smallest span that holds both."""
+        return Span(self.source, min(self.start, other.start), max(self.end, other.end))

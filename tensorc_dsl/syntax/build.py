@@ -1,0 +1,333 @@
+"""Grammar rules to expressions and statements: one method per rule of `grammar/tsched.lark`.
+
+The parser calls a method when it has recognised its rule, with what the rule's parts made; signs and words that say
+nothing more are already gone. A part that is a mere list comes as `Seq`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from lark import Token
+
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.source import Source, Span
+from tensorc_dsl.syntax import tree as t
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A name with its place."""
+
+    id: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Seq(Generic[T]):
+    """A list without a node of its own."""
+
+    items: tuple[T, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """`key=value` among the arguments of a call."""
+
+    name: str
+    value: t.Expr
+    span: Span
+
+
+def items(seq: Seq[T] | None) -> tuple[T, ...]:
+    """The entries of a list that may be left out."""
+    return () if seq is None else seq.items
+
+
+def error(code: str, message: str, span: Span, label: str = "", help: str = "") -> TschedError:
+    return TschedError(Diagnostic(code, message, span, label, (help_note(help),) if help else ()))
+
+
+Parts = list[Any]
+_VALUES = frozenset("INT FLOAT STRING COMPARE PLUS MINUS STAR SLASH PERCENT AND OR REDUCER DOC".split())
+_WORDS = frozenset("name loop_kind iterator_kind name_pattern".split())
+
+
+def _place(part: Any) -> tuple[int, int]:
+    if isinstance(part, Token):
+        return part.start_pos or 0, part.end_pos or 0
+    return part.span.start, part.span.end
+
+
+def rule(method: Callable[[Any, Span, Parts], T]) -> Callable[[Any, list[Any]], T]:
+    """Make a parser callback: computes the span, and drops the words that carry no value."""
+    keep_all = method.__name__ in _WORDS
+
+    def callback(self: Any, parts: list[Any]) -> T:
+        places = [_place(p) for p in parts if p is not None] or [(0, 0)]
+        span = Span(self.source, places[0][0], places[-1][1])
+        if not keep_all:
+            parts = [p for p in parts if not isinstance(p, Token) or p.type in _VALUES]
+        return method(self, span, parts)
+
+    return callback
+
+
+_MAX_INT = 2**63 - 1
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
+_ESCAPE = re.compile(r"\\(u\{([0-9a-fA-F]{1,6})\}|.)")
+
+
+class ExprBuilder:
+    """Rules of expressions, and of statements, which expressions contain."""
+
+    source: Source
+
+    def text(self, token: Token) -> str:
+        """The value of a string literal."""
+        start = token.start_pos or 0
+
+        def one(m: re.Match[str]) -> str:
+            if m[2] is not None:
+                code = int(m[2], 16)
+                if code <= 0x10FFFF:
+                    return chr(code)
+            elif m[1] in _ESCAPES:
+                return _ESCAPES[m[1]]
+            place = Span(self.source, start + 1 + m.start(), start + 1 + m.end())
+            raise error("E0105", f"`{m[0]}` is no character", place, help='write \\" \\\\ \\n \\t \\r or \\u{HEX}')
+
+        return _ESCAPE.sub(one, str(token)[1:-1])
+
+    # --- words and literals ---
+
+    @rule
+    def name(self, span: Span, parts: Parts) -> Word:
+        return Word(str(parts[0]), span)
+
+    @rule
+    def name_expr(self, span: Span, parts: Parts) -> t.Name:
+        return t.Name(parts[0].id, span)
+
+    @rule
+    def integer(self, span: Span, parts: Parts) -> t.Number:
+        digits = str(parts[0]).lstrip("0") or "0"
+        if len(digits) > 19 or int(digits) > _MAX_INT:
+            raise error("E0106", "this number needs more than 64 bits", span, f"at most {_MAX_INT}")
+        return t.Number(int(digits), span)
+
+    @rule
+    def decimal(self, span: Span, parts: Parts) -> t.Number:
+        value = float(parts[0])
+        if math.isinf(value):
+            raise error("E0106", "this number is larger than any f64", span, help="write `inf` for infinity")
+        return t.Number(value, span)
+
+    @rule
+    def infinity(self, span: Span, parts: Parts) -> t.Number:
+        return t.Number(math.inf, span)
+
+    @rule
+    def string(self, span: Span, parts: Parts) -> t.String:
+        return t.String(self.text(parts[0]), span)
+
+    @rule
+    def true(self, span: Span, parts: Parts) -> t.Bool:
+        return t.Bool(True, span)
+
+    @rule
+    def false(self, span: Span, parts: Parts) -> t.Bool:
+        return t.Bool(False, span)
+
+    @rule
+    def wildcard(self, span: Span, parts: Parts) -> t.Wildcard:
+        return t.Wildcard(span)
+
+    @rule
+    def list(self, span: Span, parts: Parts) -> t.ListExpr:
+        return t.ListExpr(tuple(parts), span)
+
+    @rule
+    def entry(self, span: Span, parts: Parts) -> Seq[t.Expr]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def map(self, span: Span, parts: Parts) -> t.MapExpr:
+        return t.MapExpr(tuple((e.items[0], e.items[1]) for e in parts), span)
+
+    # --- operators ---
+
+    @rule
+    def binary(self, span: Span, parts: Parts) -> t.BinaryExpr:
+        lhs, op, rhs = parts
+        return t.BinaryExpr(op.value, lhs, rhs, span)
+
+    @rule
+    def logic(self, span: Span, parts: Parts) -> t.LogicExpr:
+        lhs, op, rhs = parts
+        return t.LogicExpr(op.value, lhs, rhs, span)
+
+    @rule
+    def compare(self, span: Span, parts: Parts) -> t.CompareExpr:
+        ops = tuple(p.value for p in parts[1::2])
+        return t.CompareExpr(ops, tuple(parts[0::2]), span)
+
+    @rule
+    def negate(self, span: Span, parts: Parts) -> t.Negate:
+        return t.Negate(parts[1], span)
+
+    @rule
+    def not_expr(self, span: Span, parts: Parts) -> t.NotExpr:
+        return t.NotExpr(parts[0], span)
+
+    @rule
+    def conditional(self, span: Span, parts: Parts) -> t.Conditional:
+        then, cond, other = parts
+        return t.Conditional(cond, then, other, span)
+
+    @rule
+    def range(self, span: Span, parts: Parts) -> t.RangeExpr:
+        return t.RangeExpr(parts[0], parts[1], span)
+
+    @rule
+    def reduce(self, span: Span, parts: Parts) -> t.Reduce:
+        reducer, indices, body = parts
+        return t.Reduce(str(reducer), indices.items, body, span)
+
+    @rule
+    def scan(self, span: Span, parts: Parts) -> t.Scan:
+        return t.Scan(parts[0], parts[1], parts[2], span)
+
+    @rule
+    def index_specs(self, span: Span, parts: Parts) -> Seq[t.IndexSpec]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def index_spec(self, span: Span, parts: Parts) -> t.IndexSpec:
+        return t.IndexSpec(parts[0].id, parts[1] if len(parts) > 1 else None, span)
+
+    # --- calls, subscripts, parentheses ---
+
+    @rule
+    def keyword(self, span: Span, parts: Parts) -> Keyword:
+        return Keyword(parts[0].id, parts[1], span)
+
+    @rule
+    def arguments(self, span: Span, parts: Parts) -> Seq[t.Expr | Keyword]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def call(self, span: Span, parts: Parts) -> t.CallExpr:
+        function, arguments = parts
+        args: Parts = []
+        kwargs: Parts = []
+        for a in items(arguments):
+            if isinstance(a, Keyword):
+                kwargs.append((a.name, a.value))
+            elif kwargs:
+                raise error("E0108", "an argument without a name follows one with a name", a.span)
+            else:
+                args.append(a)
+        return t.CallExpr(function, tuple(args), tuple(kwargs), span)
+
+    @rule
+    def index(self, span: Span, parts: Parts) -> t.IndexExpr:
+        return t.IndexExpr(parts[0], tuple(parts[1:]), span)
+
+    @rule
+    def attribute(self, span: Span, parts: Parts) -> t.Attribute:
+        return t.Attribute(parts[0], parts[1].id, span)
+
+    @rule
+    def parens(self, span: Span, parts: Parts) -> Seq[t.Expr]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def paren(self, span: Span, parts: Parts) -> t.Expr:
+        inner = parts[0].items
+        if len(inner) != 1:
+            raise error(
+                "E0109", "parentheses around several values are only the parameters of an index map", span,
+                "no `->` follows", "write `[a, b]` for a list, `(i, j) -> (j, i)` for an index map",
+            )  # fmt: skip
+        return inner[0]
+
+    @rule
+    def lambda_(self, span: Span, parts: Parts) -> t.Lambda:
+        params, results = parts
+        for p in params.items:
+            if not isinstance(p, t.Name):
+                raise error("E0113", "a parameter of an index map is a name", p.span, help="write `(i, j) -> (…)`")
+        return t.Lambda(tuple(p.id for p in params.items), results.items, span)
+
+    # --- statements ---
+
+    @rule
+    def body(self, span: Span, parts: Parts) -> Seq[t.Stmt]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def for_list(self, span: Span, parts: Parts) -> t.ForList:
+        target, source, body = parts
+        return t.ForList(target, source, body.items, span)
+
+    @rule
+    def name_pattern(self, span: Span, parts: Parts) -> t.NamePattern:
+        return t.NamePattern("_" if isinstance(parts[0], Token) else parts[0].id, span)
+
+    @rule
+    def list_pattern(self, span: Span, parts: Parts) -> t.ListPattern:
+        return t.ListPattern(tuple(parts), span)
+
+    @rule
+    def let(self, span: Span, parts: Parts) -> t.Let:
+        return t.Let(parts[0], parts[1], span)
+
+    @rule
+    def pin(self, span: Span, parts: Parts) -> t.Expr:
+        return parts[0]
+
+    @rule
+    def draw(self, span: Span, parts: Parts) -> t.DrawStmt:
+        name, distribution, pin = parts
+        if not isinstance(distribution, t.CallExpr):
+            raise error(
+                "E0110", "what stands after `~` is not a distribution", distribution.span,
+                help="write `let x ~ sample_categorical([…])`, or `let x = …` for a value",
+            )  # fmt: skip
+        return t.DrawStmt(name, distribution, pin, span)
+
+    @rule
+    def weight(self, span: Span, parts: Parts) -> t.Expr:
+        return parts[0]
+
+    @rule
+    def either(self, span: Span, parts: Parts) -> t.Either:
+        arms = [p for p in parts if not isinstance(p, Token)]
+        pairs = zip(arms[0::2], arms[1::2], strict=True)
+        return t.Either(tuple(t.Branch(w, b.items, w.span.to(b.span) if w else b.span) for w, b in pairs), span)
+
+    @rule
+    def if_(self, span: Span, parts: Parts) -> t.If:
+        cond, then, other = parts
+        return t.If(cond, then.items, items(other), span)
+
+    @rule
+    def else_(self, span: Span, parts: Parts) -> Seq[t.Stmt]:
+        inner = parts[0]
+        return Seq((inner,), span) if isinstance(inner, t.If) else Seq(inner.items, span)
+
+    @rule
+    def yield_(self, span: Span, parts: Parts) -> t.Yield:
+        return t.Yield(parts[0], span)
+
+    @rule
+    def action(self, span: Span, parts: Parts) -> t.ExprStmt:
+        return t.ExprStmt(parts[0], span)

@@ -1,0 +1,246 @@
+"""Grammar rules to items: computes, modules, programs, …; see `syntax.build`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tensorc_dsl.source import Span
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.build import ExprBuilder, Parts, Seq, Word, error, items, rule
+
+
+def _docs(parts: Parts) -> tuple[str, Parts]:
+    """The description in front of an item, without its slashes, and the rest."""
+    doc, *rest = parts
+    if doc is None:
+        return "", rest
+    return "\n".join(line[3:].removeprefix(" ") for line in str(doc).split("\n")), rest
+
+
+def _after_doc(span: Span, parts: Parts) -> Span:
+    """Where the item itself begins."""
+    if parts[0] is None:
+        return span
+    text = span.source.text
+    start = parts[0].end_pos
+    while text[start].isspace() or text.startswith("//", start):
+        start = text.index("\n", start) if text.startswith("//", start) else start + 1
+    return Span(span.source, start, span.end)
+
+
+def _of(parts: Parts, *kinds: type) -> tuple[Any, ...]:
+    return tuple(p for p in parts if isinstance(p, kinds))
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """`@("key", value)`."""
+
+    key: str
+    value: t.Expr
+    span: Span
+
+
+def _annotations(parts: Parts) -> tuple[tuple[str, t.Expr], ...]:
+    return tuple((a.key, a.value) for a in _of(parts, Annotation))
+
+
+class Init(Seq[t.StoreStmt]):
+    pass
+
+
+class Guard(Seq[t.Expr]):
+    pass
+
+
+class FileBuilder(ExprBuilder):
+    @rule
+    def file(self, span: Span, parts: Parts) -> t.File:
+        return t.File(self.source, tuple(parts))
+
+    # --- compute ---
+
+    @rule
+    def compute(self, span: Span, parts: Parts) -> t.ComputeDef:
+        doc, (name, inputs, attributes, outputs, dims, *stages) = _docs(parts)
+        return t.ComputeDef(
+            name.id, items(inputs), items(attributes), outputs.items, items(dims), tuple(stages), doc,
+            _after_doc(span, parts),
+        )  # fmt: skip
+
+    @rule
+    def tensor_params(self, span: Span, parts: Parts) -> Seq[t.TensorParam]:
+        return Seq(tuple(parts), span)
+
+    outputs = tensor_params
+
+    @rule
+    def tensor_param(self, span: Span, parts: Parts) -> t.TensorParam:
+        return t.TensorParam(parts[0].id, parts[1], span)
+
+    @rule
+    def tensor_type(self, span: Span, parts: Parts) -> t.TensorType:
+        return t.TensorType(parts[0].id, items(parts[1]), span)
+
+    @rule
+    def shape(self, span: Span, parts: Parts) -> Seq[t.Expr]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def attributes(self, span: Span, parts: Parts) -> Seq[t.Param]:
+        return Seq(parts[0].items, span)
+
+    @rule
+    def dims(self, span: Span, parts: Parts) -> Seq[tuple[str, t.Expr]]:
+        return Seq(tuple(p.items for p in parts), span)
+
+    @rule
+    def dim(self, span: Span, parts: Parts) -> Seq[Any]:
+        return Seq((parts[0].id, parts[1]), span)
+
+    @rule
+    def let_stage(self, span: Span, parts: Parts) -> t.Stage:
+        return t.Stage(parts[0].id, items(parts[1]), parts[2], True, span)
+
+    @rule
+    def output_stage(self, span: Span, parts: Parts) -> t.Stage:
+        return t.Stage(parts[0].id, items(parts[1]), parts[2], False, span)
+
+    # --- modules, spaces, schedules, tasks, uses ---
+
+    @rule
+    def module(self, span: Span, parts: Parts) -> t.ModuleDef:
+        doc, (name, params, when, body) = _docs(parts)
+        return t.ModuleDef(name.id, items(params), when, body.items, doc, _after_doc(span, parts))
+
+    @rule
+    def when(self, span: Span, parts: Parts) -> t.Expr:
+        return parts[0]
+
+    @rule
+    def params(self, span: Span, parts: Parts) -> Seq[t.Param]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def param(self, span: Span, parts: Parts) -> t.Param:
+        name, type_, default = parts
+        return t.Param(name.id, type_.id if type_ else None, default.items[0] if default else None, span)
+
+    @rule
+    def param_type(self, span: Span, parts: Parts) -> Word:
+        return Word(parts[0].id, span)
+
+    @rule
+    def param_default(self, span: Span, parts: Parts) -> Seq[t.Expr]:
+        return Seq((parts[0],), span)
+
+    @rule
+    def space(self, span: Span, parts: Parts) -> t.SpaceDef:
+        doc, (name, target, *rules) = _docs(parts)
+        for r in rules:
+            if not isinstance(r.function if isinstance(r, t.CallExpr) else r, t.Name):
+                raise error("E0111", "a rule of a space is a module's name, or a call of it", r.span)
+        return t.SpaceDef(name.id, target.id, tuple(rules), doc, _after_doc(span, parts))
+
+    @rule
+    def schedule(self, span: Span, parts: Parts) -> t.ScheduleDef:
+        doc, (name, compute, body) = _docs(parts)
+        return t.ScheduleDef(name.id, compute.id, body.items, doc, _after_doc(span, parts))
+
+    @rule
+    def task(self, span: Span, parts: Parts) -> t.TaskDef:
+        doc, (name, compute, bindings, with_) = _docs(parts)
+        chosen = with_.id if with_ else None
+        return t.TaskDef(name.id, compute.id, items(bindings), chosen, doc, _after_doc(span, parts))
+
+    @rule
+    def bindings(self, span: Span, parts: Parts) -> Seq[Any]:
+        return Seq(tuple(p.items for p in parts), span)
+
+    @rule
+    def binding(self, span: Span, parts: Parts) -> Seq[Any]:
+        return Seq((parts[0].id, parts[1]), span)
+
+    @rule
+    def with_(self, span: Span, parts: Parts) -> Word:
+        return Word(parts[0].id, span)
+
+    @rule
+    def use(self, span: Span, parts: Parts) -> t.UseDecl:
+        names = _of(parts, Seq)
+        return t.UseDecl(tuple(w.id for w in _of(parts, Word)), names[0].items if names else (), span)
+
+    @rule
+    def use_names(self, span: Span, parts: Parts) -> Seq[str]:
+        return Seq(tuple(w.id for w in parts), span)
+
+    # --- programs ---
+
+    @rule
+    def program(self, span: Span, parts: Parts) -> t.ProgramDef:
+        doc, (name, params, *lines) = _docs(parts)
+        return t.ProgramDef(
+            name.id, items(params), _of(lines, t.BufferDecl), _of(lines, t.LoopStmt, t.BlockStmt),
+            _annotations(lines), doc, _after_doc(span, parts),
+        )  # fmt: skip
+
+    @rule
+    def buffer(self, span: Span, parts: Parts) -> t.BufferDecl:
+        name, type_, scope = parts
+        return t.BufferDecl(name.id, type_, scope.id if scope else None, span)
+
+    @rule
+    def scope(self, span: Span, parts: Parts) -> Word:
+        return Word(self.text(parts[0]), span)
+
+    @rule
+    def loop_kind(self, span: Span, parts: Parts) -> Word:
+        return Word(str(parts[0]), span)
+
+    iterator_kind = loop_kind
+
+    @rule
+    def loop(self, span: Span, parts: Parts) -> t.LoopStmt:
+        kind, *rest = parts
+        return t.LoopStmt(
+            kind.id if kind else "serial", _of(rest, t.LoopHeader), _annotations(rest),
+            _of(rest, t.LoopStmt, t.BlockStmt), span,
+        )  # fmt: skip
+
+    @rule
+    def header(self, span: Span, parts: Parts) -> t.LoopHeader:
+        return t.LoopHeader(parts[0].id, parts[1], span)
+
+    @rule
+    def annotation(self, span: Span, parts: Parts) -> Annotation:
+        key, value = parts
+        return Annotation(self.text(key), value, span)
+
+    @rule
+    def block(self, span: Span, parts: Parts) -> t.BlockStmt:
+        name, *lines = parts
+        inits = _of(lines, Init)
+        if len(inits) > 1:
+            raise error("E0114", "a block has one `init`", inits[1].span, "the second one")
+        return t.BlockStmt(
+            name.id, _of(lines, t.IterDecl), tuple(g.items[0] for g in _of(lines, Guard)),
+            inits[0].items if inits else (), _of(lines, t.StoreStmt), _annotations(lines), span,
+        )  # fmt: skip
+
+    @rule
+    def iterator(self, span: Span, parts: Parts) -> t.IterDecl:
+        kind, name, extent, binding = parts
+        return t.IterDecl(kind.id, name.id, extent, binding, span)
+
+    @rule
+    def guard(self, span: Span, parts: Parts) -> Guard:
+        return Guard((parts[0],), span)
+
+    @rule
+    def init(self, span: Span, parts: Parts) -> Init:
+        return Init(tuple(parts), span)
+
+    @rule
+    def store(self, span: Span, parts: Parts) -> t.StoreStmt:
+        return t.StoreStmt(parts[0].id, tuple(parts[1:-1]), parts[-1], span)

@@ -1,0 +1,208 @@
+"""What a syntax error says: what was found, what could stand there, and for common slips the right spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import lark
+
+from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
+from tensorc_dsl.source import Source, Span
+from tensorc_dsl.syntax.layout import SOFT_WORDS, Layout, Mismatch
+
+_SIGNS = {
+    "LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}", "COMMA": ",", "COLON": ":",
+    "EQUAL": "=", "TILDE": "~", "PIN": ":=", "ARROW": "->", "AT": "@", "SEMICOLON": ";", "DOT": ".", "DOTS": "..",
+}  # fmt: skip
+_OPERATORS = frozenset("PLUS MINUS STAR SLASH PERCENT COMPARE AND OR IF DOTS DOT".split())
+_STARTS = frozenset(
+    "NAME INT FLOAT STRING INF TRUE FALSE WILDCARD MINUS NOT LPAR LSQB LBRACE REDUCER SCAN_OF FOR".split()
+)
+"""What an expression begins with."""
+_ITEMS = ("COMPUTE", "MODULE", "SPACE", "SCHEDULE", "TASK", "USE", "PROGRAM")
+
+# Words that together say what is expected, and how to say it; the first that fit. None of them is a name there.
+_GROUPS: tuple[tuple[frozenset[str], str], ...] = (
+    (frozenset({"BUFFER", "FOR", "BLOCK"}), "a buffer, a loop or a block"),
+    (frozenset({"FOR", "BLOCK"}), "a loop or a block"),
+)
+_RESERVED = frozenset("LET IF ELSE FOR YIELD EITHER OR AND NOT TRUE FALSE IN INF WHERE".split())
+
+
+def _or(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def expected(accepts: set[str]) -> str:
+    """A set of terminals in human words."""
+    rest = set(accepts)
+    out: list[str] = []
+    if "NAME" not in rest:
+        if rest >= set(_ITEMS) - {"USE"}:
+            return "an item (" + _or(f"`{w.lower()}`" for w in _ITEMS if w in rest) + ")"
+        for words, say in _GROUPS:
+            if words <= rest:
+                out.append(say)
+                rest -= words | {"PARALLEL", "VECTORIZED", "UNROLLED"}
+    elif "LET" in rest:
+        out.append("a statement")
+        rest -= SOFT_WORDS | _STARTS | {"LET", "EITHER", "IF", "YIELD"}
+    elif "WHERE" in rest:
+        out.append("an iterator, a condition or a store")
+        rest -= SOFT_WORDS | {"NAME", "WHERE"}
+    elif rest >= {"NAME", "INT", "STRING"}:
+        out.append("an expression")
+        rest -= SOFT_WORDS | _STARTS
+    else:
+        out.append("a name")
+        rest -= SOFT_WORDS | {"NAME"}
+    if rest >= {"PLUS", "STAR"}:
+        # After a complete value: what closes or separates is what the writer forgot.
+        operator = ["an operator"]
+        rest -= _OPERATORS | {"LPAR", "LSQB"}
+    else:
+        operator = []
+    names = {"STRING": "a string in double quotes", "INT": "a number", "FLOAT": "a number", "_NL": "a new line",
+             "$END": "the end of the file", "DOC": "", "WILDCARD": "`_`"}  # fmt: skip
+    signs = sorted({names.get(k, f"`{_SIGNS.get(k, k.lower())}`") for k in rest} - {""}, key=_rank)
+    return _or([*out, *signs, *operator])
+
+
+def _rank(word: str) -> tuple[bool, str]:
+    return not word.startswith("`"), word
+
+
+def _found(token: lark.Token) -> str:
+    match token.type:
+        case "$END":
+            return "the end of the file"
+        case "_NL":
+            return "`;`" if token == ";" else "the end of the line"
+        case "DOC":
+            return "a `///` comment"
+        case _:
+            return f"`{token}`"
+
+
+def _span(source: Source, token: lark.Token, end: int) -> Span:
+    if token.type == "$END":
+        # The last word says more than the empty line that follows it.
+        text = source.text[:end].rstrip()
+        return Span(source, max(0, len(text) - 1), len(text)) if text else Span(source, 0, 0)
+    start = token.start_pos or 0
+    if token.type in ("_NL", "DOC"):
+        return Span(source, start, start + (1 if token.type == "_NL" else 3))
+    return Span(source, start, token.end_pos or start)
+
+
+def unexpected(source: Source, e: lark.UnexpectedToken, layout: Layout, end: int) -> Diagnostic:
+    """A word that cannot stand where it does."""
+    token: lark.Token = e.token  # pyright: ignore[reportUnknownMemberType]
+    accepts = set(e.accepts or e.expected)
+    previous, open_ = layout.last, layout.open
+    span = _span(source, token, end)
+    if previous is not None and previous.type == "DOC" and token.type not in _ITEMS[:-2]:
+        place = _span(source, previous, end)
+        return Diagnostic("E0112", "this comment describes no item", place,
+                          notes=(help_note("`///` stands above an item; write `//` for other comments"),))  # fmt: skip
+    notes: list[Note] = []
+    if open_ and (token.type == "$END" or not _same_line(source, open_[-1], span)):
+        line, column = source.line_column(open_[-1].start_pos or 0)
+        closing = {"(": ")", "[": "]", "{": "}"}[str(open_[-1])]
+        if token.type == "$END" or str(open_[-1]) != "{":
+            notes.append(Note("note", f"no `{closing}` closes the `{open_[-1]}` of line {line}, column {column}"))
+    if advice := _advice(source, token, accepts):
+        notes.append(help_note(advice))
+    what = expected(accepts)
+    return Diagnostic("E0101", f"expected {what}; found {_found(token)}", span, "", tuple(notes))
+
+
+def _same_line(source: Source, token: lark.Token, span: Span) -> bool:
+    return source.line_column(token.start_pos or 0)[0] == source.line_column(span.start)[0]
+
+
+def _advice(source: Source, token: lark.Token, accepts: set[str]) -> str:
+    """The right spelling of what was probably meant."""
+    text = source.text
+    start = token.start_pos or 0
+    before = text[:start].rstrip()[-1:]
+    statement = "LET" in accepts
+    match token.type:
+        case "FOR" | "PARALLEL" | "VECTORIZED" | "UNROLLED" if "SPATIAL" in accepts:
+            return "a loop inside a block is not available; give the block a `reduce` or `spatial` iterator for it"
+        case "TILDE":
+            return "a draw begins with `let`: `let x ~ sample_categorical([…])`"
+        case "PLUS" | "MINUS" | "STAR" | "SLASH" if text[start + 1 : start + 2] == "=":
+            return f"write it out: `C[i] = C[i] {token} …`"
+        case "EQUAL" if "_NL" in accepts:
+            return "a name for a value begins with `let`: `let x = …`"
+        case "LBRACE" if accepts == {"ARROW"}:
+            return "a compute names what it makes: `-> C: f32[M, N] { … }`"
+        case "IF" if "NAME" in accepts:
+            return "a value is chosen by `a if condition else b`"
+        case reserved if reserved in _RESERVED and "NAME" in accepts and "INT" not in accepts:
+            return f"`{token}` is a word of the language and cannot be a name"
+        case "STAR" if before == "*":
+            return "a power is `pow(x, y)`"
+        case "EQUAL" if before == "=" or "COMPARE" in accepts:
+            return "`==` compares"
+        case "NAME" if str(token) in ("def", "fn", "func", "function") and "COMPUTE" in accepts:
+            return "a `compute` says what is computed, a `module` how"
+        case "NAME" if str(token) == "elif":
+            return "write `else if`"
+        case "NAME" if str(token) in ("while", "return", "import") and statement:
+            return f"there is no `{token}` in this language"
+        case "NAME" if str(token) == "import" and "USE" in accepts:
+            return "write `use std.cpu.{name}`"
+        case _:
+            return ""
+
+
+_CHARACTERS = {
+    "'": "strings stand in double quotes",
+    "#": "comments begin with `//`",
+    "&": "write `and`",
+    "|": "write `or`",
+    "!": "write `not`",
+    "^": "a power is `pow(x, y)`",
+    "?": "a choice is `a if condition else b`",
+    "`": "names stand without quotes",
+    "“": 'strings stand in straight quotes: `"…"`',
+    "”": 'strings stand in straight quotes: `"…"`',
+    "·": "write `*`",
+    "×": "write `*`",
+    "≤": "write `<=`",
+    "≥": "write `>=`",
+    "≠": "write `!=`",
+    "→": "write `->`",
+    "∞": "write `inf`",
+    "\u00a0": "this is a no-break space; write an ordinary one",
+}
+
+
+def bad_character(source: Source, offset: int) -> Diagnostic:
+    """A character that begins no word."""
+    ch = source.text[offset]
+    if ch == '"':
+        line_end = source.text.find("\n", offset)
+        span = Span(source, offset, line_end if line_end >= 0 else len(source.text))
+        return Diagnostic("E0104", "this string does not end on its line", span, 'no closing `"`',
+                          (help_note('write `\\n` for a line end inside a string, `\\"` for a quote'),))  # fmt: skip
+    shown = f"`{ch}`" if ch.isprintable() else f"the character U+{ord(ch):04X}"
+    notes = (help_note(_CHARACTERS[ch]),) if ch in _CHARACTERS else ()
+    if ch.isalpha():
+        notes = (help_note("names are made of the letters a–z and A–Z, digits and `_`"), *notes)
+    return Diagnostic("E0102", f"{shown} has no meaning here", Span(source, offset, offset + 1), "", notes)
+
+
+def mismatch(source: Source, e: Mismatch) -> Diagnostic:
+    """A closing bracket that does not fit."""
+    start = e.closer.start_pos or 0
+    span = Span(source, start, start + 1)
+    if e.opener is None:
+        return Diagnostic("E0103", f"this `{e.closer}` closes nothing", span)
+    line, column = source.line_column(e.opener.start_pos or 0)
+    closing = {"(": ")", "[": "]", "{": "}"}[str(e.opener)]
+    return Diagnostic("E0103", f"expected `{closing}`; found `{e.closer}`", span, "",
+                      (Note("note", f"it would close the `{e.opener}` of line {line}, column {column}"),))  # fmt: skip

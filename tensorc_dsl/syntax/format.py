@@ -1,0 +1,134 @@
+"""Tree to text: `parse(format_file(tree)) == tree`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.format_expr import INDENT, block, expr, index_specs, postfix_level, quoted, sum_level
+
+_LONG = 100
+"""Columns beyond which the header of a compute is broken."""
+
+
+def format_expr(e: t.Expr) -> str:
+    """An expression, with the parentheses it needs and no others."""
+    return expr(e)
+
+
+def format_file(file: t.File) -> str:
+    """The whole file, its items set apart by empty lines; tasks and uses in a row stand together."""
+    out: list[str] = []
+    previous: t.Item | None = None
+    for item in file.items:
+        together = type(item) is type(previous) and isinstance(item, (t.TaskDef, t.UseDecl)) and not _doc(item)
+        if previous is not None and not together:
+            out.append("\n")
+        out.append(format_item(item) + "\n")
+        previous = item
+    return "".join(out)
+
+
+def _doc(item: t.Item) -> str:
+    if isinstance(item, t.UseDecl) or not item.doc:
+        return ""
+    return "".join(f"/// {line}\n" if line else "///\n" for line in item.doc.split("\n"))
+
+
+def format_item(item: t.Item) -> str:
+    """One item with its description, without a newline at the end."""
+    return _doc(item) + _item(item)
+
+
+def _item(item: t.Item) -> str:
+    match item:
+        case t.ComputeDef():
+            return _compute(item)
+        case t.ModuleDef(name=name, params=params, when=when, body=body):
+            head = f"module {name}({_params(params)})"
+            return f"{head} {block(body, '')}" if when is None else f"{head}\nwhen {expr(when)}\n{block(body, '')}"
+        case t.SpaceDef(name=name, target=target, rules=rules):
+            lines = "".join(f"{INDENT}{postfix_level(r, INDENT)}\n" for r in rules)
+            return f"space {name} for {target} {{\n{lines}}}" if rules else f"space {name} for {target} {{}}"
+        case t.ScheduleDef(name=name, compute=compute, body=body):
+            return f"schedule {name} for {compute} {block(body, '')}"
+        case t.TaskDef(name=name, compute=compute, bindings=bindings, with_=chosen):
+            text = f"task {name} = {compute}({', '.join(f'{k}={expr(v)}' for k, v in bindings)})"
+            return f"{text} with {chosen}" if chosen else text
+        case t.UseDecl(path=path, names=names):
+            return f"use {'.'.join(path)}" + (f".{{{', '.join(names)}}}" if names else "")
+        case t.ProgramDef():
+            return _program(item)
+        case _:
+            assert_never(item)
+
+
+def _params(params: Iterable[t.Param]) -> str:
+    def one(p: t.Param) -> str:
+        typed = p.name if p.type is None else f"{p.name}: {p.type}"
+        return typed if p.default is None else f"{typed} = {expr(p.default)}"
+
+    return ", ".join(map(one, params))
+
+
+def _type(tensor: t.TensorType) -> str:
+    return f"{tensor.dtype}[{', '.join(map(expr, tensor.shape))}]" if tensor.shape else tensor.dtype
+
+
+def _tensors(params: Iterable[t.TensorParam]) -> str:
+    return ", ".join(f"{p.name}: {_type(p.type)}" for p in params)
+
+
+def _compute(c: t.ComputeDef) -> str:
+    inputs, attributes, outputs = _tensors(c.inputs), _params(c.attributes), _tensors(c.outputs)
+    head = f"compute {c.name}({inputs}{'; ' if attributes else ''}{attributes}) -> {outputs}"
+    if len(head) > _LONG and attributes:
+        indent = " " * len(f"compute {c.name}(")
+        head = f"compute {c.name}({inputs};\n{indent}{attributes}) -> {outputs}"
+    dims = ",\n      ".join(f"{name} = {expr(value)}" for name, value in c.where)
+    head += f"\nwhere {dims}\n" if dims else " "
+    lines = "".join(
+        f"{INDENT}{'let ' if s.is_let else ''}{s.name}[{index_specs(s.indices)}] = {expr(s.value, INDENT)}\n"
+        for s in c.stages
+    )
+    return f"{head}{{\n{lines}}}" if lines else f"{head}{{}}"
+
+
+def _annotations(items: Iterable[tuple[str, t.Expr]]) -> str:
+    return "".join(f" @({quoted(key)}, {expr(value)})" for key, value in items)
+
+
+def _program(p: t.ProgramDef) -> str:
+    lines = [f"program {p.name}({_tensors(p.params)}){_annotations(p.annotations)} {{"]
+    for b in p.buffers:
+        scope = "" if b.scope is None else f" in {quoted(b.scope)}"
+        lines.append(f"{INDENT}buffer {b.name}: {_type(b.type)}{scope}")
+    for s in p.body:
+        lines += _program_stmt(s, INDENT)
+    return "\n".join([*lines, "}"])
+
+
+def _program_stmt(s: t.ProgramStmt, pad: str) -> list[str]:
+    inner = pad + INDENT
+    match s:
+        case t.LoopStmt(kind=kind, loops=loops, annotations=annotations, body=body):
+            word = "for" if kind == "serial" else f"{kind} for"
+            headers = ", ".join(f"{h.name} in {sum_level(h.extent)}" for h in loops)
+            lines = [f"{pad}{word} {headers}{_annotations(annotations)} {{"]
+            for child in body:
+                lines += _program_stmt(child, inner)
+        case t.BlockStmt(name=name, iters=iters, where=where, init=init, body=body, annotations=annotations):
+            lines = [f"{pad}block {name}{_annotations(annotations)} {{"]
+            lines += [f"{inner}{i.kind} {i.name} in {sum_level(i.extent)} = {expr(i.binding)}" for i in iters]
+            lines += [f"{inner}where {expr(c)}" for c in where]
+            if init:
+                lines.append(f"{inner}init {{ {'; '.join(map(_store, init))} }}")
+            lines += [f"{inner}{_store(store)}" for store in body]
+        case _:
+            assert_never(s)
+    return [*lines, f"{pad}}}"]
+
+
+def _store(s: t.StoreStmt) -> str:
+    return f"{s.buffer}[{', '.join(map(expr, s.indices))}] = {expr(s.value)}"

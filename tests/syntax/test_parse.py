@@ -1,0 +1,339 @@
+"""What parses, how newlines count, and what syntax errors say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax import parse as parse_module
+from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.format import format_expr, format_file
+from tensorc_dsl.syntax.parse import MAX_DEPTH, parse
+from tensorc_dsl.syntax.walk import walk
+from tests.syntax.trees import parse_expr
+
+
+def items(text: str) -> tuple[tree.Item, ...]:
+    return parse(Source("x.tsched", text)).items
+
+
+def only(text: str) -> tree.Item:
+    (item,) = items(text)
+    return item
+
+
+def body(text: str) -> tuple[tree.Stmt, ...]:
+    module = only(f"module m(b) {{\n{text}\n}}")
+    assert isinstance(module, tree.ModuleDef)
+    return module.body
+
+
+def findings(text: str) -> tuple[Diagnostic, ...]:
+    with pytest.raises(TschedError) as caught:
+        items(text)
+    return caught.value.diagnostics
+
+
+LANGUAGE = """\
+/// C = A · B
+compute matmul(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
+    C[i, j] = sum[k] A[i, k] * B[k, j]
+}
+
+compute softmax(X: f32[M, N]) -> Y: f32[M, N] {
+    let m[i]    = max[j] X[i, j]
+    let e[i, j] = exp(X[i, j] - m[i])
+    let s[i]    = sum[j] e[i, j]
+    Y[i, j] = e[i, j] / s[i]
+}
+
+compute conv2d_nhwc(X: T[N, H, W, CI], F: T[KH, KW, CI / groups, CO];
+                    stride: int = 1, pad: int = 0, dilation: int = 1, groups: int = 1,
+                    T: dtype = f32, Acc: dtype = T) -> Y: Acc[N, OH, OW, CO]
+where OH = (H + 2*pad - dilation*(KH - 1) - 1) / stride + 1,
+      OW = (W + 2*pad - dilation*(KW - 1) - 1) / stride + 1
+{
+    let P[n, h in H + 2*pad, w in W + 2*pad, c] =
+        X[n, h - pad, w - pad, c] if pad <= h < H + pad and pad <= w < W + pad else 0
+    Y[n, oh, ow, co] = sum[kh, kw, ci in CI / groups]
+        Acc(P[n, oh*stride + kh*dilation, ow*stride + kw*dilation, co / (CO/groups) * (CI/groups) + ci])
+        * Acc(F[kh, kw, ci, co])
+}
+
+compute cumsum(X: f32[T, N]) -> Y: f32[T, N] {
+    Y[t, i] = scan[t] init X[0, i] step Y[t-1, i] + X[t, i]
+}
+
+task mm_1k = matmul(M=1024, N=1024, K=1024)
+task dense_any = matmul(M=1..4096, N=2304, K=768)
+
+module multi_level_tiling(b: Block, structure: str = "SSRSRS", max_innermost: int = 64)
+when b.has_reuse
+{
+    let tiles = for l in b.loops {
+        let factors ~ sample_perfect_tile(l, parts=structure.count(l.kind), max_innermost=max_innermost)
+        yield split(l, factors)
+    }
+    reorder(interleave(structure, tiles))
+    either {                                  // a choice of structure is part of the space
+        let w = cache_write(b)
+        reverse_compute_at(w, b.loops[structure.rfind("S", before="R")])
+    } or {}
+}
+
+module unroll_root(p: Program, steps = [0, 16, 64, 512]) {
+    let step ~ sample_categorical(steps)                       // equal weights
+    let vec  ~ sample_categorical({4: 0.2, 8: 0.3, 16: 0.5})   // written weights
+    annotate(p.root, "unroll.max_step", step)
+}
+
+space cpu for llvm {
+    inline_constants
+    add_rfactor(max_jobs_per_core=16, max_innermost=64)
+    parallelize_vectorize_unroll(max_jobs_per_core=16, max_vector=target.vector_bits / 32)
+}
+
+schedule blocked for matmul {
+    let [i, j, k] = C.loops
+    let [i0, i1] = split(i, [_, 14])
+    let ks ~ sample_perfect_tile(k, parts=2) := [64, 16]
+    let order ~ sample_permutation([i0, j0, k0])
+    parallel(order[0]); vectorize(j1); unroll(i1)
+}
+
+use std.cpu.{multi_level_tiling}
+use vendor.kernels
+
+program add_exp(A: f32[64, 64], C: f32[64, 64]) {
+    buffer B: f32[64, 64]
+    for i in 64, j in 64 {
+        block B { spatial vi in 64 = i; spatial vj in 64 = j
+            B[vi, vj] = A[vi, vj] + 1.0
+        }
+    }
+}
+"""
+
+
+def test_the_language_parses() -> None:
+    found = items(LANGUAGE)
+    assert [type(i).__name__ for i in found] == (
+        ["ComputeDef"] * 4 + ["TaskDef"] * 2 + ["ModuleDef"] * 2 + ["SpaceDef", "ScheduleDef", "UseDecl", "UseDecl"]
+        + ["ProgramDef"]
+    )  # fmt: skip
+    conv = found[2]
+    assert isinstance(conv, tree.ComputeDef)
+    assert [name for name, _ in conv.where] == ["OH", "OW"]
+    assert [a.name for a in conv.attributes] == ["stride", "pad", "dilation", "groups", "T", "Acc"]
+    reduction = conv.stages[1].value
+    assert isinstance(reduction, tree.Reduce)
+    assert isinstance(reduction.body, tree.BinaryExpr)  # the line below goes on with it
+    assert isinstance(found[0], tree.ComputeDef)
+    assert found[0].doc == "C = A · B"
+    assert parse(Source("again", format_file(tree.File(Source("", ""), found)))).items == found
+
+
+def test_spans_are_those_of_the_text() -> None:
+    for item in items(LANGUAGE):
+        for node in walk(item):
+            assert node.span.text == node.span.text.strip()
+            if isinstance(node, tree.Name):
+                assert node.span.text == node.id
+        keyword = item.span.text.split()[0]
+        assert keyword in "compute task module space schedule use program".split()
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("a\nb", 2),
+        ("a; b;;\n\n;c", 3),
+        ("f(a,\n  b\n)", 1),
+        ("let x = a\n  + b\n  * c", 1),
+        ("let x =\n  a", 1),
+        ("let x = a +\n  b", 1),
+        ("let x = f(\n a\n) \n .b", 1),
+        ("let x = [\n 1,\n 2\n]\nb", 2),
+        ("let x = {\n 1: 2,\n 3: 4\n}\nb", 2),
+        ("let x = sum[k]\n  a", 1),
+        ("let x = scan[t]\n init a\n step b\nstep", 2),
+        ("let x\n  ~ f()\n  := 3\ny", 2),
+        ("either {\n a\n}\nor {\n b\n}\nc", 2),
+        ("if a {\n b\n}\nelse {\n c\n}\nd", 2),
+        ("a // one\n// two\nb /// three\n", 2),
+        ("let f = (i, j) ->\n (j, i)", 1),
+        ("for x in xs\n{ y }", 1),
+        ("f(for x in xs {\n a\n yield b\n})", 1),
+        ("(a)\n(b)", 2),
+        ("a\n[b]", 2),
+        ("", 0),
+    ],
+)
+def test_newlines(text: str, count: int) -> None:
+    assert len(body(text)) == count
+
+
+def test_words_of_the_language_are_names_where_names_are_expected() -> None:
+    text = "let step = f(init, scan=block).reduce[task]"
+    assert [n.id for n in walk(body(text)[0]) if isinstance(n, tree.Name)] == ["f", "init", "block", "task"]
+    compute = only("compute max(sum: f32[M]) -> min: f32[M] {\n let max[i] = sum[k] a\n min[i] = max[j] b\n}")
+    assert isinstance(compute, tree.ComputeDef)
+    assert [s.name for s in compute.stages] == ["max", "min"]
+    assert all(isinstance(s.value, tree.Reduce) for s in compute.stages)
+
+
+def test_reductions_are_no_words_of_programs() -> None:
+    program = only(
+        "program p(sum: f32[4]) { for i in 4 { block sum { spatial scan in 4 = i; sum[scan] = -max[scan] } } }"
+    )
+    assert any(isinstance(n, tree.IndexExpr) for n in walk(program))
+    assert not any(isinstance(n, tree.Reduce) for n in walk(program))
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("a + b * c", "a + (b * c)"),
+        ("-a * b", "(-a) * b"),
+        ("not a < b and c", "(not (a < b)) and c"),
+        ("a or b and c", "a or (b and c)"),
+        ("a if b else c if d else e", "a if b else (c if d else e)"),
+        ("x - sum[k] a + b", "x - (sum[k] (a + b))"),
+        ("sum[k] a if b else c", "sum[k] (a if b else c)"),
+        ("scan[t] init a + b step c + d", "scan[t] init (a + b) step (c + d)"),
+        ("a.b(c)[d].e", "((a.b)(c)[d]).e"),
+        ("1..2 * 3", "1..(2 * 3)"),
+        ("(i) -> (i + 1)", "(i) -> ((i + 1))"),
+        ("1e3", "1000.0"),
+        ('"\\u{41}\\n"', '"A\\u{A}"'),
+    ],
+)
+def test_precedence(text: str, same: str) -> None:
+    assert parse_expr(text) == parse_expr(same)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "says", "at"),
+    [
+        ("module m(b) { let x = }", "E0101", "expected an expression; found `}`", "}"),
+        ("module m(b) { f(a b) }", "E0101", "expected `)`, `,`, `=` or an operator; found `b`", "b"),
+        ("module m(b) {\n x ~ f()\n}", "E0101", "expected `}`, a new line or an operator; found `~`", "~"),
+        ("module m(b) { let let = 3 }", "E0101", "expected a name", "let"),
+        ("module m(b) { either { a } }", "E0101", "expected `or`; found `}`", "}"),
+        ("compute c(A: f32[M]) { }", "E0101", "expected `->`; found `{`", "{"),
+        ("compute c(A: f32[M]) -> B: f32[M] { B[i] += 1 }", "E0101", "found `+`", "+"),
+        ("program p() { for i in 4 { block b { for j in 4 {} } } }", "E0101", "found `for`", "for"),
+        ("task t = c(M=1", "E0101", "found the end of the file", "1"),
+        ("hello", "E0101", "expected an item (`compute`", "hello"),
+        ("use std.", "E0101", "found the end of the file", "."),
+        ("module m(b) { a $ b }", "E0102", "`$` has no meaning here", "$"),
+        ("module m(b) { a \0 }", "E0102", "the character U+0000 has no meaning here", "\0"),
+        ("module é(b) { }", "E0102", "`é` has no meaning here", "é"),
+        ("module m(b) }", "E0103", "this `}` closes nothing", "}"),
+        ("module m(b) { f(a } }", "E0103", "expected `)`; found `}`", "}"),
+        ('module m(b) { f("a) }', "E0104", "this string does not end on its line", '"a) }'),
+        ('module m(b) { f("a\\q") }', "E0105", "`\\q` is no character", "\\q"),
+        ('module m(b) { f("\\u{110000}") }', "E0105", "is no character", "\\u{110000}"),
+        ("module m(b) { 9223372036854775808 }", "E0106", "more than 64 bits", "9223372036854775808"),
+        (f"module m(b) {{ {'9' * 10_000} }}", "E0106", "more than 64 bits", "9" * 10_000),
+        ("module m(b) { 1e999 }", "E0106", "larger than any f64", "1e999"),
+        ("module m(b) { f(a=1, b) }", "E0108", "follows one with a name", "b"),
+        ("module m(b) { (a, b) }", "E0109", "parentheses around several values", "(a, b)"),
+        ("module m(b) { let x ~ 3 }", "E0110", "not a distribution", "3"),
+        ("space s for llvm { a.b }", "E0111", "a rule of a space", "a.b"),
+        ("task t = c()\n/// nothing follows\n", "E0112", "describes no item", "///"),
+        ("/// a use has no description\nuse std", "E0112", "describes no item", "///"),
+        ("module m(b) { (i, 1) -> (i) }", "E0113", "a parameter of an index map is a name", "1"),
+        ("program p() { block b { init { A[0] = 1 }; init { A[0] = 2 } } }", "E0114", "one `init`", "init { A[0] = 2 }"),
+    ],
+)  # fmt: skip
+def test_syntax_errors(text: str, code: str, says: str, at: str) -> None:
+    (d,) = findings(text)
+    assert d.code == code
+    assert says in d.message
+    assert d.span is not None
+    assert d.span.text == at
+
+
+def test_every_item_is_reported() -> None:
+    text = "task a = b(\n\n/// fine\ntask c = d()\n\nmodule m(b) {\n    let x = \n    y\n\nspace s for llvm { 3 }\n"
+    assert [(d.code, d.span.text if d.span else "") for d in findings(text)] == [
+        ("E0101", "("),
+        ("E0101", "y"),
+        ("E0111", "3"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "deep",
+    [
+        "[" * 300 + "]" * 300,
+        "+".join(["a"] * 5000),
+        "-" * 5000 + "a",
+        "not " * 5000 + "a",
+        "a" + ".b" * 5000,
+        "a" + "()" * 5000,
+        "a" + "[0]" * 5000,
+        "a if b else " * 2000 + "c",
+        "sum[k] " * 2000 + "c",
+        "f(" * 20_000 + ")" * 20_000,
+        "for x in y { " * 2000 + "}" * 2000,
+    ],
+)
+def test_what_is_too_deep_is_refused(deep: str) -> None:
+    (d,) = findings(f"module m(b) {{ let x = {deep} }}")
+    assert d.code == "E0107"
+
+
+def test_deep_but_not_too_deep_is_fine() -> None:
+    deep = "[" * (MAX_DEPTH - 10) + "]" * (MAX_DEPTH - 10)
+    assert format_expr(parse_expr(deep)) == deep
+
+
+ALPHABET = st.sampled_from(
+    ["{", "}", "(", ")", "[", "]", "let ", "x", "~", "=", ":=", "->", "sum", "[k]", "scan", "init ", "step ", "either ",
+     "or ", "if ", "else ", "for ", "in ", "yield ", "\n", ";", ",", "1", "1.5", "..", ".", "-", "+", "*", "<", "==",
+     '"s"', '"', "//", "///", "module ", "m", "program ", "block ", "\0", "é", "_", "@"]
+)  # fmt: skip
+
+
+@given(
+    st.lists(ALPHABET, max_size=30).map("".join), st.sampled_from(["", "module m(b) {", "program p() {", "compute c("])
+)
+@settings(max_examples=300)
+def test_any_text_is_a_tree_or_a_diagnostic(text: str, prefix: str) -> None:
+    try:
+        file = parse(Source("x", prefix + text))
+    except TschedError as e:
+        wrong = [d for d in e.diagnostics if not d.code.startswith("E01") or d.span is None]
+        if wrong or not e.diagnostics:
+            raise AssertionError(wrong) from e
+    else:
+        assert parse(Source("y", format_file(file))) == file
+
+
+def test_importing_the_package_builds_no_parser() -> None:
+    code = "import sys, tensorc_dsl; sys.exit('lark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not a table"])
+def test_a_missing_or_broken_cache_is_no_matter(
+    content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tables"
+    if content is not None:
+        file.write_bytes(content)
+    monkeypatch.setattr(parse_module, "cache_path", lambda _: file if content is not None else None)
+    parse_module.build_parser.cache_clear()
+    try:
+        assert len(items("task a = b()\ntask c = d()")) == 2
+    finally:
+        parse_module.build_parser.cache_clear()

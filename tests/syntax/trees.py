@@ -1,0 +1,158 @@
+"""Any tree that the grammar can spell, for hypothesis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tensorc_dsl.source import Source, Span
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.parse import parse
+
+
+def parse_expr(text: str) -> t.Expr:
+    """The tree of one expression."""
+    (task,) = parse(Source("e", f"task t = t(e={text}\n)")).items
+    assert isinstance(task, t.TaskDef)
+    return task.bindings[0][1]
+
+
+SPAN = Span(Source("generated", ""), 0, 0)
+
+NAMES = st.sampled_from(
+    "a b x1 Long_name _y i f32 sum max scan init step block reduce program use compute task when with parallel".split()
+)
+NUMBERS = st.one_of(
+    st.integers(0, 2**63 - 1),
+    st.floats(0, allow_nan=False, allow_infinity=False).map(abs),
+    st.just(math.inf),
+)
+
+
+def node(kind: Callable[..., Any], *parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.tuples(*parts).map(lambda values: kind(*values, SPAN))
+
+
+def many(strategy: st.SearchStrategy[Any], least: int = 0, most: int = 3) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(strategy, min_size=least, max_size=most).map(tuple)
+
+
+def pairs(a: st.SearchStrategy[Any], b: st.SearchStrategy[Any], least: int = 0) -> st.SearchStrategy[tuple[Any, ...]]:
+    return many(st.tuples(a, b), least)
+
+
+NAME_PATTERN = node(t.NamePattern, st.one_of(NAMES, st.just("_")))
+PATTERN = st.one_of(NAME_PATTERN, node(t.ListPattern, many(NAME_PATTERN, 1)))
+
+_LEAVES = st.one_of(
+    node(t.Name, NAMES),
+    node(t.Number, NUMBERS),
+    node(t.String, st.text(max_size=5)),
+    node(t.Bool, st.booleans()),
+    node(t.Wildcard),
+)
+
+
+def _specs(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return node(t.IndexSpec, NAMES, st.one_of(st.none(), e))
+
+
+def _call(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return node(t.CallExpr, e, many(e), pairs(NAMES, e))
+
+
+def _compare(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    ops = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
+    return st.integers(1, 3).flatmap(lambda n: node(t.CompareExpr, many(ops, n, n), many(e, n + 1, n + 1)))
+
+
+def stmts(e: st.SearchStrategy[Any], depth: int = 1) -> st.SearchStrategy[tuple[Any, ...]]:
+    simple = [
+        node(t.Let, PATTERN, e),
+        node(t.DrawStmt, NAME_PATTERN, _call(e), st.one_of(st.none(), e)),
+        node(t.ExprStmt, e),
+        node(t.Yield, e),
+    ]
+    if depth == 0:
+        return many(st.one_of(simple), 0, 2)
+    inner = stmts(e, depth - 1)
+    branch = node(t.Branch, st.one_of(st.none(), e), inner)
+    return many(st.one_of(*simple, node(t.Either, many(branch, 2)), node(t.If, e, inner, inner)), 0, 2)
+
+
+def _more(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    reducers = st.sampled_from("sum prod min max any all argmin argmax".split())
+    return st.one_of(
+        _in_programs(e),
+        node(t.Reduce, reducers, many(_specs(e), 1, 2), e),
+        node(t.Scan, _specs(e), e, e),
+        node(t.ForList, PATTERN, e, stmts(e)),
+    )
+
+
+def _in_programs(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(
+        node(t.ListExpr, many(e)),
+        node(t.MapExpr, pairs(e, e, 1)),
+        node(t.BinaryExpr, st.sampled_from("+-*/%"), e, e),
+        node(t.Negate, e),
+        _compare(e),
+        node(t.LogicExpr, st.sampled_from(["and", "or"]), e, e),
+        node(t.NotExpr, e),
+        node(t.Conditional, e, e, e),
+        _call(e),
+        node(t.IndexExpr, e, many(e)),
+        node(t.Attribute, e, NAMES),
+        node(t.RangeExpr, e, e),
+        node(t.Lambda, many(NAMES), many(e)),
+    )
+
+
+EXPRS = st.recursive(_LEAVES, _more, max_leaves=12)
+SMALL = st.recursive(_LEAVES, _more, max_leaves=3)
+PLAIN = st.recursive(_LEAVES, _in_programs, max_leaves=3)
+
+DOCS = st.one_of(st.just(""), st.text(st.characters(exclude_categories=["Cs"]), max_size=8))
+_MAYBE_NAME = st.one_of(st.none(), NAMES)
+_MAYBE_EXPR = st.one_of(st.none(), SMALL)
+_TYPE = node(t.TensorType, st.sampled_from("f32 T bool step".split()), many(PLAIN, 0, 2))
+_TENSOR = node(t.TensorParam, NAMES, _TYPE)
+_PARAM = node(t.Param, NAMES, _MAYBE_NAME, _MAYBE_EXPR)
+_STAGE = node(t.Stage, NAMES, many(_specs(SMALL)), SMALL, st.booleans())
+_ANNOTATIONS = pairs(st.text(max_size=3), PLAIN)
+_STORE = node(t.StoreStmt, NAMES, many(PLAIN, 0, 2), PLAIN)
+_ITER = node(t.IterDecl, st.sampled_from(["spatial", "reduce", "scan"]), NAMES, PLAIN, PLAIN)
+_BLOCK = node(t.BlockStmt, NAMES, many(_ITER), many(PLAIN, 0, 2), many(_STORE, 0, 2), many(_STORE), _ANNOTATIONS)
+_KINDS = st.sampled_from(["serial", "parallel", "vectorized", "unrolled"])
+
+
+def _loop(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return node(t.LoopStmt, _KINDS, many(node(t.LoopHeader, NAMES, PLAIN), 1), _ANNOTATIONS, many(inner))
+
+
+_PROGRAM_STMT = st.one_of(_BLOCK, _loop(st.one_of(_BLOCK, _loop(_BLOCK))))
+
+
+def _of_a_name(call: t.CallExpr) -> t.CallExpr:
+    return t.CallExpr(t.Name("rule", SPAN), call.args, call.kwargs, SPAN)
+
+
+ITEMS = st.one_of(
+    node(t.ComputeDef, NAMES, many(_TENSOR), many(_PARAM), many(_TENSOR, 1), pairs(NAMES, SMALL), many(_STAGE), DOCS),
+    node(t.ModuleDef, NAMES, many(_PARAM), _MAYBE_EXPR, stmts(SMALL, 2), DOCS),
+    node(t.SpaceDef, NAMES, NAMES, many(st.one_of(node(t.Name, NAMES), _call(SMALL).map(_of_a_name))), DOCS),
+    node(t.ScheduleDef, NAMES, NAMES, stmts(SMALL, 2), DOCS),
+    node(t.TaskDef, NAMES, NAMES, pairs(NAMES, SMALL), _MAYBE_NAME, DOCS),
+    node(t.UseDecl, many(NAMES, 1), many(NAMES)),
+    node(
+        t.ProgramDef, NAMES, many(_TENSOR),
+        many(node(t.BufferDecl, NAMES, _TYPE, st.one_of(st.none(), st.text(max_size=3)))),
+        many(_PROGRAM_STMT), _ANNOTATIONS, DOCS,
+    ),
+)  # fmt: skip
+
+
+FILES = many(ITEMS).map(lambda items: t.File(SPAN.source, items))
