@@ -1,0 +1,276 @@
+"""Expressions of a program: one closed union for subscripts, conditions and values.
+
+Nodes are frozen and compare by structure. Loop variables, block iterators and open dimensions are `Var`s, always of
+type `index`; buffers are named, and a `Load` carries its element type so that an expression types itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
+
+BinaryOp = Literal["+", "-", "*", "/", "%", "min", "max"]
+CompareOp = Literal["<", "<=", ">", ">=", "==", "!="]
+LogicOp = Literal["and", "or"]
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal. Infinities are floats; `true`/`false` have dtype bool."""
+
+    value: int | float | bool
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A loop variable, a block iterator or an open dimension."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Arithmetic on two operands of one type. On integers `/` and `%` floor (Python's `//` and `%`)."""
+
+    op: BinaryOp
+    lhs: Expr
+    rhs: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    op: CompareOp
+    lhs: Expr
+    rhs: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Logic:
+    op: LogicOp
+    lhs: Expr
+    rhs: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """`then if cond else other`; the branch not taken is not evaluated (it may be out of bounds)."""
+
+    cond: Expr
+    then: Expr
+    other: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    operand: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A maths function of floats (`MATH_FUNCTIONS`); its type is that of its first argument."""
+
+    function: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    buffer: str
+    indices: tuple[Expr, ...]
+    dtype: DType
+
+
+Expr = Const | Var | Binary | Compare | Logic | Not | Select | Cast | Call | Load
+
+MATH_FUNCTIONS: dict[str, int] = {
+    "exp": 1, "log": 1, "tanh": 1, "erf": 1, "sqrt": 1, "rsqrt": 1, "sigmoid": 1,
+    "floor": 1, "ceil": 1, "round": 1, "abs": 1, "sin": 1, "cos": 1, "pow": 2,
+}  # fmt: skip
+"""Name and number of arguments. `abs` also takes integers."""
+
+
+def dtype_of(e: Expr) -> DType:
+    match e:
+        case Const(dtype=t) | Cast(dtype=t) | Load(dtype=t):
+            return t
+        case Var():
+            return INDEX
+        case Binary(lhs=lhs):
+            return dtype_of(lhs)
+        case Compare() | Logic() | Not():
+            return BOOL
+        case Select(then=then):
+            return dtype_of(then)
+        case Call(args=args):
+            return dtype_of(args[0])
+        case _:
+            assert_never(e)
+
+
+def index(value: int) -> Const:
+    """A constant subscript or extent."""
+    return Const(value, INDEX)
+
+
+ZERO = index(0)
+ONE = index(1)
+
+
+def children(e: Expr) -> tuple[Expr, ...]:
+    match e:
+        case Const() | Var():
+            return ()
+        case Binary(lhs=a, rhs=b) | Compare(lhs=a, rhs=b) | Logic(lhs=a, rhs=b):
+            return (a, b)
+        case Not(operand=a) | Cast(operand=a):
+            return (a,)
+        case Select(cond=c, then=t, other=o):
+            return (c, t, o)
+        case Call(args=args):
+            return args
+        case Load(indices=indices):
+            return indices
+        case _:
+            assert_never(e)
+
+
+def rebuild(e: Expr, parts: tuple[Expr, ...]) -> Expr:
+    """`e` with its children replaced, in the order `children` gives them."""
+    match e:
+        case Const() | Var():
+            return e
+        case Binary(op=op):
+            return Binary(op, parts[0], parts[1])
+        case Compare(op=op):
+            return Compare(op, parts[0], parts[1])
+        case Logic(op=op):
+            return Logic(op, parts[0], parts[1])
+        case Not():
+            return Not(parts[0])
+        case Cast(dtype=t):
+            return Cast(parts[0], t)
+        case Select():
+            return Select(parts[0], parts[1], parts[2])
+        case Call(function=f):
+            return Call(f, parts)
+        case Load(buffer=b, dtype=t):
+            return Load(b, parts, t)
+        case _:
+            assert_never(e)
+
+
+def transform(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
+    """Rewrite bottom-up: children first, then `f` on the node itself. Unchanged nodes are kept, not copied."""
+    old = children(e)
+    if old:
+        new = tuple(transform(c, f) for c in old)
+        if any(a is not b for a, b in zip(old, new, strict=True)):
+            e = rebuild(e, new)
+    return f(e)
+
+
+def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
+    """Replace variables by name, all at once."""
+    if not values:
+        return e
+    return transform(e, lambda n: values.get(n.name, n) if isinstance(n, Var) else n)
+
+
+def free_vars(e: Expr) -> frozenset[str]:
+    if isinstance(e, Var):
+        return frozenset((e.name,))
+    out: frozenset[str] = frozenset()
+    for c in children(e):
+        out |= free_vars(c)
+    return out
+
+
+def loads(e: Expr) -> tuple[Load, ...]:
+    """Every load in `e`, outermost first, those inside subscripts included."""
+    own = (e,) if isinstance(e, Load) else ()
+    return own + tuple(x for c in children(e) for x in loads(c))
+
+
+def constant(e: Expr) -> int | None:
+    """The value of a constant integer expression that needs no simplification, else None."""
+    if isinstance(e, Const) and isinstance(e.value, int) and not isinstance(e.value, bool):
+        return e.value
+    return None
+
+
+def _fold(op: BinaryOp, a: int, b: int) -> int | None:
+    match op:
+        case "+":
+            return a + b
+        case "-":
+            return a - b
+        case "*":
+            return a * b
+        case "/":
+            return a // b if b else None
+        case "%":
+            return a % b if b else None
+        case "min":
+            return min(a, b)
+        case "max":
+            return max(a, b)
+        case _:
+            assert_never(op)
+
+
+def _binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
+    """Index arithmetic with constants folded and units dropped; nothing deeper (see `affine.simplify`)."""
+    x, y = constant(a), constant(b)
+    if x is not None and y is not None:
+        folded = _fold(op, x, y)
+        if folded is not None:
+            return index(folded)
+    if (op == "+" and x == 0) or (op == "*" and x == 1):
+        return b
+    if (op in ("+", "-") and y == 0) or (op in ("*", "/") and y == 1):
+        return a
+    if (op == "*" and (x == 0 or y == 0)) or (op == "%" and y == 1):
+        return ZERO
+    return Binary(op, a, b)
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    return _binary("+", a, b)
+
+
+def sub(a: Expr, b: Expr) -> Expr:
+    return _binary("-", a, b)
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    return _binary("*", a, b)
+
+
+def floordiv(a: Expr, b: Expr) -> Expr:
+    return _binary("/", a, b)
+
+
+def floormod(a: Expr, b: Expr) -> Expr:
+    return _binary("%", a, b)
+
+
+def ceildiv(a: Expr, b: Expr) -> Expr:
+    return floordiv(add(a, sub(b, ONE)), b)
+
+
+def conjunction(conds: tuple[Expr, ...]) -> Expr | None:
+    """All of `conds` joined by `and`, left to right; None when there are none."""
+    out: Expr | None = None
+    for c in conds:
+        out = c if out is None else Logic("and", out, c)
+    return out

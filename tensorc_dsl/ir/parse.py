@@ -1,0 +1,225 @@
+"""The text of a program back to the program: `parse_program(format_program(p)) == p`.
+
+Loops that do not contain each other may share a name in a text; the later ones are renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.ir import expr as ir
+from tensorc_dsl.ir.dtypes import DTYPES
+from tensorc_dsl.ir.parse_expr import Scope, error, literal_value
+from tensorc_dsl.ir.program import Annotation, Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store, fresh
+from tensorc_dsl.ir.verify import ProgramError, verify
+from tensorc_dsl.source import Source, Span
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import did_you_mean, name_span
+from tensorc_dsl.syntax.parse import parse
+from tensorc_dsl.syntax.walk import walk
+
+T = TypeVar("T")
+
+
+def parse_program(source: Source) -> Program:
+    """The program of a text that holds one. Raises TschedError with every finding."""
+    items = list(parse(source).items)
+    if not items:
+        raise error("E0210", "there is no program in this text", Span(source, 0, 0))
+    if len(items) > 1:
+        raise error("E0210", "one program is expected here", name_span(items[1]), "another item")
+    program = items[0]
+    if not isinstance(program, t.ProgramDef):
+        raise error("E0210", "a program is expected here", name_span(program))
+    return program_from_tree(program)
+
+
+def program_from_tree(definition: t.ProgramDef) -> Program:
+    """The program that a `program` item spells. Raises TschedError with every finding."""
+    return _Reader(definition).program()
+
+
+class _Reader:
+    """One pass over the item; findings are collected, and what follows from one is not reported again."""
+
+    def __init__(self, definition: t.ProgramDef) -> None:
+        self.definition = definition
+        self.found: list[Diagnostic] = []
+        self.buffers: dict[str, Buffer] = {}
+        self.dims: dict[str, str] = {}
+        self.seen: dict[str, str] = {}  # loops and blocks so far: name in the text -> what it is
+        self.used = _all_names(definition)
+
+    def program(self) -> Program:
+        d = self.definition
+        for p in d.params:
+            for shape in p.type.shape:
+                names = [n for n in walk(shape) if isinstance(n, t.Name)]
+                self.dims |= {n.id: n.id for n in names}
+        params = [self.buffer(p.name, p.type, "global", p.span) for p in d.params]
+        buffers = [self.buffer(b.name, b.type, b.scope or "global", b.span) for b in d.buffers]
+        body = self.stmts(d.body, {})
+        annotations = self.attempt(lambda: _annotations(d.annotations))
+        if self.found:
+            raise TschedError(*self.found)
+        program = Program(
+            d.name,
+            tuple(b for b in params if b),
+            tuple(b for b in buffers if b),
+            body,
+            tuple(self.dims),
+            annotations or (),
+        )
+        try:
+            verify(program)
+        except ProgramError as problem:
+            raise error("E0210", str(problem), name_span(d)) from None
+        return program
+
+    def attempt(self, make: Callable[[], T]) -> T | None:
+        """What `make` makes, or None and its findings noted."""
+        try:
+            return make()
+        except TschedError as e:
+            self.found.extend(e.diagnostics)
+            return None
+
+    def scope(self, variables: Mapping[str, str], hidden: Mapping[str, str] | None = None) -> Scope:
+        return Scope(self.buffers, {**self.dims, **variables}, hidden or {})
+
+    def buffer(self, name: str, type_: t.TensorType, scope: str, span: Span) -> Buffer | None:
+        def make() -> Buffer:
+            if name in self.buffers:
+                raise error("E0202", f"there are two buffers `{name}`", span, "the second one")
+            if type_.dtype not in DTYPES:
+                raise error("E0208", f"there is no type `{type_.dtype}`", type_.span,
+                            help=did_you_mean(type_.dtype, DTYPES))  # fmt: skip
+            shape = tuple(self.scope({}).index(e) for e in type_.shape)
+            return Buffer(name, DTYPES[type_.dtype], shape, scope)
+
+        made = self.attempt(make)
+        if made is not None:
+            self.buffers[name] = made
+        return made
+
+    # --- loops -------------------------------------------------------------------------------------------------------
+
+    def stmts(self, body: Iterable[t.ProgramStmt], around: Mapping[str, str]) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        for s in body:
+            made = self.loop(s, around) if isinstance(s, t.LoopStmt) else self.block(s, around)
+            if made is not None:
+                out.append(made)
+        return tuple(out)
+
+    def loop(self, s: t.LoopStmt, around: Mapping[str, str]) -> Stmt | None:
+        annotations = self.attempt(lambda: _annotations(s.annotations))
+        if len(s.loops) > 1 and (s.kind != "serial" or s.annotations):
+            self.found.extend(
+                error("E0211", "only plain loops share a header", s.loops[1].span, "a loop of its own is needed",
+                      f"write `for {s.loops[1].name} in … {{` inside").diagnostics
+            )  # fmt: skip
+        names = dict(around)
+        made: list[tuple[str, ir.Expr | None]] = []
+        for h in s.loops:
+            extent = self.attempt(lambda h=h: self.scope({}, _no_loops(names)).index(h.extent))
+            name = self.attempt(lambda h=h: self.loop_name(h, names))
+            names[h.name] = name or h.name
+            made.append((names[h.name], extent))
+        body = self.stmts(s.body, names)
+        if not s.body:
+            self.found.extend(error("E0210", f"loop `{made[-1][0]}` has no body", s.span).diagnostics)
+        nest: For | None = None
+        for name, extent in reversed(made):
+            inner = body if nest is None else (nest,)
+            nest = For(name, extent or ir.ONE, inner, LoopKind(s.kind), annotations or ())
+        return nest
+
+    def loop_name(self, h: t.LoopHeader, around: Mapping[str, str]) -> str:
+        """The loop's name in the program: its own if that is still free."""
+        if h.name in around:
+            raise error("E0202", f"loop `{h.name}` stands inside a loop of that name", h.span)
+        if h.name in self.dims or h.name in self.buffers:
+            what = "an open dimension" if h.name in self.dims else "a buffer"
+            raise error("E0202", f"loop `{h.name}` has the name of {what}", h.span)
+        taken = self.seen.get(h.name)
+        if taken == "block":
+            raise error("E0202", f"loop `{h.name}` has the name of a block", h.span)
+        if taken is None:
+            self.seen[h.name] = "loop"
+            return h.name
+        return fresh(h.name, self.used)
+
+    # --- blocks ------------------------------------------------------------------------------------------------------
+
+    def block(self, s: t.BlockStmt, around: Mapping[str, str]) -> Block | None:
+        before = len(self.found)
+        if taken := self.seen.get(s.name):
+            self.found.extend(error("E0202", f"block `{s.name}` has the name of another {taken}", s.span).diagnostics)
+        self.seen.setdefault(s.name, "block")
+        outside = self.scope(around, {i.name: "bindings and conditions are over loops" for i in s.iters})
+        iters: dict[str, Iter] = {}
+        for i in s.iters:
+            made = self.attempt(lambda i=i: self.iterator(i, outside, around, iters))
+            # A wrong one still has its name, so that its uses are not reported too.
+            iters[i.name] = made or Iter(i.name, IterKind(i.kind), ir.ONE, ir.ZERO)
+        where = [self.attempt(lambda c=c: outside.condition(c)) for c in s.where]
+        loops = {
+            name: f"a store is over the block's iterators; bind one: `spatial v{name} in … = {name}`"
+            for name in around
+            if name not in iters
+        }
+        spatial = {n: n for n, i in iters.items() if i.kind is IterKind.SPATIAL}
+        reduce = {n: "`init` runs once for all steps of the reduction" for n in iters if n not in spatial}
+        inside, at_init = self.scope({n: n for n in iters}, loops), self.scope(spatial, {**loops, **reduce})
+        init = [self.attempt(lambda x=x: _store(x, at_init)) for x in s.init]
+        body = [self.attempt(lambda x=x: _store(x, inside)) for x in s.body]
+        annotations = self.attempt(lambda: _annotations(s.annotations))
+        if not s.body:
+            self.found.extend(error("E0210", f"block `{s.name}` stores nothing", s.span).diagnostics)
+        if len(self.found) > before:
+            return None
+        return Block(
+            s.name, tuple(iters.values()), tuple(x for x in body if x), tuple(x for x in init if x),
+            tuple(c for c in where if c), annotations or (),
+        )  # fmt: skip
+
+    def iterator(self, i: t.IterDecl, outside: Scope, around: Mapping[str, str], before: Mapping[str, Iter]) -> Iter:
+        if i.name in before:
+            raise error("E0202", f"there are two iterators `{i.name}` in this block", i.span, "the second one")
+        if i.name in around or i.name in around.values():
+            raise error("E0202", f"iterator `{i.name}` has the name of a loop around it", i.span)
+        extent = self.scope({}, _no_loops(around)).index(i.extent)
+        return Iter(i.name, IterKind(i.kind), extent, outside.index(i.binding))
+
+
+def _no_loops(names: Iterable[str]) -> dict[str, str]:
+    return dict.fromkeys(names, "an extent is over open dimensions only")
+
+
+def _store(s: t.StoreStmt, scope: Scope) -> Store:
+    buffer = scope.buffer(s.buffer, Span(s.span.source, s.span.start, s.span.start + len(s.buffer)))
+    return Store(buffer.name, scope.subscripts(buffer, s.indices, s.span), scope.stored(s.value, buffer))
+
+
+def _annotations(items: tuple[tuple[str, t.Expr], ...]) -> tuple[Annotation, ...]:
+    values: dict[str, int | float | str | bool] = {}
+    for key, e in items:
+        if key in values:
+            raise error("E0202", f'the annotation "{key}" is given twice', e.span)
+        values[key] = literal_value(e)
+    return tuple(sorted(values.items(), key=lambda item: item[0]))
+
+
+def _all_names(d: t.ProgramDef) -> set[str]:
+    """Every name of the text that a renamed loop must avoid."""
+    names = {p.name for p in d.params} | {b.name for b in d.buffers}
+    for node in walk(d):
+        match node:
+            case t.Name(id=name) | t.LoopHeader(name=name) | t.BlockStmt(name=name) | t.IterDecl(name=name):
+                names.add(name)
+            case _:
+                pass
+    return names

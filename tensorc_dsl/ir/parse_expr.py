@@ -1,0 +1,237 @@
+"""Expressions of a program's text to expressions of the IR: names resolved, literals typed, types checked.
+
+A literal takes the type of what it meets: of the other operand, of the buffer it is stored to, else `index`. Nothing is
+converted unless the text says so: `f32(vi)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.ir import expr as ir
+from tensorc_dsl.ir.dtypes import BOOL, DTYPES, INDEX, DType
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Buffer
+from tensorc_dsl.source import Span
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import did_you_mean
+
+CASTS: dict[str, DType] = {**DTYPES, "index": INDEX}
+
+
+def error(code: str, message: str, span: Span, label: str = "", help: str = "") -> TschedError:
+    return TschedError(Diagnostic(code, message, span, label, (help_note(help),) if help else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What an expression may mention: buffers, and variables by the name the text gives them.
+
+    `hidden` says for names that are near but may not be used here why not.
+    """
+
+    buffers: Mapping[str, Buffer]
+    variables: Mapping[str, str]
+    hidden: Mapping[str, str]
+
+    def index(self, e: t.Expr) -> ir.Expr:
+        """An extent, a subscript or a binding."""
+        return self._typed(e, INDEX, "an index is needed here")
+
+    def condition(self, e: t.Expr) -> ir.Expr:
+        return self._typed(e, BOOL, "a condition is needed here")
+
+    def stored(self, e: t.Expr, buffer: Buffer) -> ir.Expr:
+        """A value for `buffer`."""
+        return self._typed(e, buffer.dtype, f"`{buffer.name}` holds {buffer.dtype}")
+
+    def _typed(self, e: t.Expr, want: DType, why: str) -> ir.Expr:
+        value = self._value(e, want)
+        found = ir.dtype_of(value)
+        if found != want:
+            repair = f"convert it: `{want}({format_expr(value)})`" if want in DTYPES.values() and want != BOOL else ""
+            raise error("E0204", f"{why}; this is {found}", e.span, str(found), repair)
+        return value
+
+    def _infer(self, e: t.Expr) -> DType | None:
+        """The type of `e` when it does not depend on what it meets; None for literals and what is made of them."""
+        match e:
+            case t.Name():
+                return INDEX
+            case t.Bool() | t.CompareExpr() | t.LogicExpr() | t.NotExpr():
+                return BOOL
+            case t.IndexExpr(base=t.Name(id=name)) if name in self.buffers:
+                return self.buffers[name].dtype
+            case t.BinaryExpr(lhs=a, rhs=b) | t.Conditional(then=a, other=b):
+                return self._infer(a) or self._infer(b)
+            case t.Negate(operand=a):
+                return self._infer(a)
+            case t.CallExpr(function=t.Name(id=name), args=args):
+                return CASTS.get(name) or next((d for a in args if (d := self._infer(a))), None)
+            case _:
+                return None
+
+    def _value(self, e: t.Expr, want: DType | None) -> ir.Expr:
+        match e:
+            case t.Number(value=v):
+                return _literal(v, want, e.span)
+            case t.Negate(operand=t.Number(value=v)):
+                return _literal(-v, want, e.span)
+            case t.Bool(value=v):
+                return ir.Const(v, BOOL)
+            case t.Name(id=name):
+                return self._variable(name, e.span)
+            case t.IndexExpr():
+                return self.access(e)
+            case t.Negate(operand=a):
+                x = self._value(a, want)
+                if ir.dtype_of(x) == BOOL:
+                    raise error("E0204", "`-` takes a number; this is bool", a.span)
+                # -1 * x and not 0 - x, which would lose the sign of a zero.
+                kind = ir.dtype_of(x)
+                return (
+                    ir.Binary("*", ir.Const(-1.0, kind), x) if kind.is_float else ir.Binary("-", ir.Const(0, kind), x)
+                )
+            case t.BinaryExpr(op=op, lhs=a, rhs=b):
+                return self._arithmetic(op, a, b, want, e.span)
+            case t.CompareExpr(ops=ops, operands=operands):
+                return self._comparison(ops, operands)
+            case t.LogicExpr(op=op, lhs=a, rhs=b):
+                return ir.Logic(op, self.condition(a), self.condition(b))
+            case t.NotExpr(operand=a):
+                return ir.Not(self.condition(a))
+            case t.Conditional(cond=c, then=a, other=b):
+                x, y = self._pair(a, b, want, "the branches", e.span)
+                return ir.Select(self.condition(c), x, y)
+            case t.CallExpr():
+                return self._call(e, want)
+            case t.String() | t.Wildcard() | t.ListExpr() | t.MapExpr() | t.Attribute() | t.Reduce() | t.Scan() | (
+                t.RangeExpr() | t.Lambda() | t.ForList()
+            ):  # fmt: skip
+                raise error("E0207", "this cannot stand in a program", e.span)
+            case _:
+                assert_never(e)
+
+    def _variable(self, name: str, span: Span) -> ir.Expr:
+        if name in self.variables:
+            return ir.Var(self.variables[name])
+        if name in self.buffers:
+            subscripts = ", ".join("…" for _ in self.buffers[name].shape)
+            raise error("E0201", f"`{name}` is a buffer", span, help=f"say which element: `{name}[{subscripts}]`")
+        if name in self.hidden:
+            raise error("E0201", f"`{name}` cannot be used here", span, help=self.hidden[name])
+        raise error("E0201", f"there is no `{name}` here", span, help=did_you_mean(name, self.variables))
+
+    def access(self, e: t.IndexExpr) -> ir.Load:
+        """An element of a buffer, its subscripts checked in number and kind."""
+        if not isinstance(e.base, t.Name):
+            raise error("E0207", "only a buffer has subscripts", e.base.span)
+        buffer = self.buffer(e.base.id, e.base.span)
+        return ir.Load(buffer.name, self.subscripts(buffer, e.indices, e.span), buffer.dtype)
+
+    def buffer(self, name: str, span: Span) -> Buffer:
+        if name not in self.buffers:
+            raise error("E0201", f"there is no buffer `{name}`", span, help=did_you_mean(name, self.buffers))
+        return self.buffers[name]
+
+    def subscripts(self, buffer: Buffer, indices: tuple[t.Expr, ...], span: Span) -> tuple[ir.Expr, ...]:
+        if len(indices) != len(buffer.shape):
+            rank = "1 dimension" if len(buffer.shape) == 1 else f"{len(buffer.shape)} dimensions"
+            message = f"`{buffer.name}` has {rank}; subscripts given: {len(indices)}"
+            raise error("E0203", message, span)
+        return tuple(self.index(i) for i in indices)
+
+    def _pair(self, a: t.Expr, b: t.Expr, want: DType | None, what: str, span: Span) -> tuple[ir.Expr, ir.Expr]:
+        kind = self._infer(a) or self._infer(b) or want
+        x, y = self._value(a, kind), self._value(b, kind)
+        left, right = ir.dtype_of(x), ir.dtype_of(y)
+        if left != right:
+            side = y if left not in (INDEX, BOOL) else x
+            goal = left if side is y else right
+            repair = f"convert one: `{goal}({format_expr(side)})`" if goal in DTYPES.values() and goal != BOOL else ""
+            raise error("E0204", f"{what} are of two types, {left} and {right}", span, f"{left} and {right}", repair)
+        return x, y
+
+    def _arithmetic(self, op: ir.BinaryOp, a: t.Expr, b: t.Expr, want: DType | None, span: Span) -> ir.Expr:
+        x, y = self._pair(a, b, want, f"the operands of `{op}`", span)
+        if ir.dtype_of(x) == BOOL:
+            raise error("E0204", f"`{op}` takes numbers; these are bool", span)
+        return ir.Binary(op, x, y)
+
+    def _comparison(self, ops: tuple[ir.CompareOp, ...], operands: tuple[t.Expr, ...]) -> ir.Expr:
+        parts: list[ir.Expr] = []
+        for op, a, b in zip(ops, operands, operands[1:], strict=False):
+            x, y = self._pair(a, b, None, f"the operands of `{op}`", a.span.to(b.span))
+            parts.append(ir.Compare(op, x, y))
+        joined = ir.conjunction(tuple(parts))
+        assert joined is not None
+        return joined
+
+    def _call(self, e: t.CallExpr, want: DType | None) -> ir.Expr:
+        name = e.function.id if isinstance(e.function, t.Name) else ""
+        if name in CASTS:
+            return self._cast(e, CASTS[name])
+        wanted = 2 if name in ("min", "max") else ir.MATH_FUNCTIONS.get(name)
+        if wanted is None:
+            known = (*ir.MATH_FUNCTIONS, *DTYPES, "min", "max")
+            raise error("E0206", f"there is no function `{e.function.span.text}`", e.function.span,
+                        help=did_you_mean(name, known))  # fmt: skip
+        _count(e, name, wanted)
+        if name == "min" or name == "max":
+            return self._arithmetic(name, e.args[0], e.args[1], want, e.span)
+        kind = next((d for a in e.args if (d := self._infer(a))), None) or want
+        args = tuple(self._value(a, kind) for a in e.args)
+        for a, value in zip(e.args, args, strict=True):
+            found = ir.dtype_of(value)
+            if not (found.is_float or (name == "abs" and found != BOOL)) or found != ir.dtype_of(args[0]):
+                raise error("E0204", f"`{name}` takes floats of one type; this is {found}", a.span, str(found),
+                            f"convert it: `{name}(f32(…))`")  # fmt: skip
+        return ir.Call(name, args)
+
+    def _cast(self, e: t.CallExpr, to: DType) -> ir.Expr:
+        _count(e, str(to), 1)
+        argument = e.args[0]
+        match argument:
+            case t.Number() | t.Negate(operand=t.Number()):
+                return self._value(argument, to)  # a typed literal
+            case _:
+                # Literals among themselves take the type they are converted to.
+                return ir.Cast(self._value(argument, self._infer(argument) or to), to)
+
+
+def _count(e: t.CallExpr, name: str, wanted: int) -> None:
+    if e.kwargs or len(e.args) != wanted:
+        given = len(e.args) + len(e.kwargs)
+        raise error("E0206", f"`{name}` takes {wanted} argument{'s' * (wanted > 1)}; given: {given}", e.span)
+
+
+def _literal(value: int | float, want: DType | None, span: Span) -> ir.Expr:
+    if want is None:
+        if isinstance(value, int):
+            return ir.index(value)
+        raise error("E0205", "nothing here says which type this number has", span, help=f"write one: `f32({value})`")
+    if want.is_float:
+        return ir.Const(float(value), want)
+    if want == BOOL:
+        raise error("E0205", "a number is no bool", span, help="write `true` or `false`")
+    if isinstance(value, float):
+        raise error("E0205", f"{want} does not hold {value}", span, "not an integer")
+    low = 0 if want.kind == "uint" else -(2 ** (want.bits - 1))
+    high = 2**want.bits - 1 if want.kind == "uint" else 2 ** (want.bits - 1) - 1
+    if not low <= value <= high:
+        raise error("E0205", f"{want} does not hold {value}", span, f"{low} to {high}")
+    return ir.Const(value, want)
+
+
+def literal_value(e: t.Expr) -> int | float | str | bool:
+    """The value of an annotation."""
+    match e:
+        case t.Number(value=v) | t.String(value=v) | t.Bool(value=v):
+            return v
+        case t.Negate(operand=t.Number(value=v)):
+            return -v
+        case _:
+            raise error("E0209", "an annotation is a number, a string or a bool", e.span)

@@ -1,0 +1,149 @@
+"""Programs as text. The text parses back to an equal program (`ir.parse`), so it is the program's identity."""
+
+from __future__ import annotations
+
+import math
+from typing import assert_never
+
+from tensorc_dsl.ir.dtypes import INDEX
+from tensorc_dsl.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Not,
+    Select,
+    Var,
+    dtype_of,
+)
+from tensorc_dsl.ir.program import Annotation, Block, Buffer, For, LoopKind, Program, Stmt, Store
+from tensorc_dsl.syntax.format_expr import quoted
+
+# Binding strength of what is printed, loosest first; a child looser than its place gets parentheses.
+_SELECT, _OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _NEGATE, _ATOM = range(9)
+
+_LOOP_WORDS = {
+    LoopKind.SERIAL: "for",
+    LoopKind.PARALLEL: "parallel for",
+    LoopKind.VECTORIZED: "vectorized for",
+    LoopKind.UNROLLED: "unrolled for",
+}
+
+
+def _number(value: int | float | bool) -> tuple[str, int]:
+    if isinstance(value, bool):
+        return ("true" if value else "false"), _ATOM
+    if isinstance(value, float):
+        text = "inf" if math.isinf(value) else repr(abs(value))
+        return (f"-{text}", _NEGATE) if math.copysign(1.0, value) < 0 else (text, _ATOM)
+    return str(value), _NEGATE if value < 0 else _ATOM
+
+
+def _expr(e: Expr) -> tuple[str, int]:
+    match e:
+        case Const(value=value):
+            return _number(value)
+        case Var(name=name):
+            return name, _ATOM
+        case Binary(op="min" | "max" as op, lhs=a, rhs=b):
+            return f"{op}({format_expr(a)}, {format_expr(b)})", _ATOM
+        case Binary(op=op, lhs=a, rhs=b):
+            level = _ADD if op in "+-" else _MUL
+            return f"{_at(a, level)} {op} {_at(b, level + 1)}", level
+        case Compare(op=op, lhs=a, rhs=b):
+            left, right = _at(a, _ADD), _at(b, _ADD)
+            if isinstance(a, Const) and isinstance(b, Const) and dtype_of(a) != INDEX:
+                left = f"{a.dtype}({left})"  # two bare literals would read as subscripts
+            return f"{left} {op} {right}", _COMPARE
+        case Logic(op=op, lhs=a, rhs=b):
+            level = _AND if op == "and" else _OR
+            return f"{_at(a, level)} {op} {_at(b, level + 1)}", level
+        case Not(operand=a):
+            return f"not {_at(a, _NOT)}", _NOT
+        case Select(cond=c, then=t, other=o):
+            return f"{_at(t, _OR)} if {_at(c, _OR)} else {_at(o, _SELECT)}", _SELECT
+        case Cast(operand=a, dtype=t):
+            return f"{t}({format_expr(a)})", _ATOM
+        case Call(function=f, args=args):
+            return f"{f}({', '.join(map(format_expr, args))})", _ATOM
+        case Load(buffer=b, indices=indices):
+            return _access(b, indices), _ATOM
+        case _:
+            assert_never(e)
+
+
+def _at(e: Expr, level: int) -> str:
+    text, own = _expr(e)
+    return text if own >= level else f"({text})"
+
+
+def _access(buffer: str, indices: tuple[Expr, ...]) -> str:
+    return f"{buffer}[{', '.join(map(format_expr, indices))}]"
+
+
+def format_expr(e: Expr) -> str:
+    """An expression with the parentheses it needs and no others."""
+    return _expr(e)[0]
+
+
+def format_store(s: Store) -> str:
+    return f"{_access(s.buffer, s.indices)} = {format_expr(s.value)}"
+
+
+def _annotations(items: tuple[Annotation, ...]) -> str:
+    def value(v: int | float | str | bool) -> str:
+        return quoted(v) if isinstance(v, str) else _number(v)[0]
+
+    return "".join(f" @({quoted(k)}, {value(v)})" for k, v in items)
+
+
+def _merges(s: Stmt) -> bool:
+    return isinstance(s, For) and s.kind is LoopKind.SERIAL and not s.annotations
+
+
+def _stmt(s: Stmt, pad: str) -> list[str]:
+    inner = pad + "    "
+    if isinstance(s, Block):
+        lines = [f"{pad}block {s.name}{_annotations(s.annotations)} {{"]
+        for it in s.iters:
+            lines.append(f"{inner}{it.kind} {it.name} in {_at(it.extent, _ADD)} = {format_expr(it.binding)}")
+        lines += [f"{inner}where {format_expr(c)}" for c in s.where]
+        if s.init:
+            lines.append(f"{inner}init {{ {'; '.join(map(format_store, s.init))} }}")
+        lines += [f"{inner}{format_store(store)}" for store in s.body]
+        return [*lines, f"{pad}}}"]
+    loops, body = [s], s.body
+    while _merges(s) and len(body) == 1 and isinstance(body[0], For) and _merges(body[0]):
+        loops.append(body[0])
+        body = body[0].body
+    heads = ", ".join(f"{loop.var} in {_at(loop.extent, _ADD)}" for loop in loops)
+    lines = [f"{pad}{_LOOP_WORDS[s.kind]} {heads}{_annotations(s.annotations)} {{"]
+    for child in body:
+        lines += _stmt(child, inner)
+    return [*lines, f"{pad}}}"]
+
+
+def format_stmt(s: Stmt) -> str:
+    """A loop or a block, without a newline at the end."""
+    return "\n".join(_stmt(s, ""))
+
+
+def format_buffer(b: Buffer) -> str:
+    shape = f"[{', '.join(map(format_expr, b.shape))}]"
+    return f"{b.name}: {b.dtype}{shape}"
+
+
+def format_program(p: Program) -> str:
+    """The whole program as a `program` item, with a newline at the end."""
+    params = ", ".join(map(format_buffer, p.params))
+    lines = [f"program {p.name}({params}){_annotations(p.annotations)} {{"]
+    for b in p.buffers:
+        scope = "" if b.scope == "global" else f" in {quoted(b.scope)}"
+        lines.append(f"    buffer {format_buffer(b)}{scope}")
+    for s in p.body:
+        lines += _stmt(s, "    ")
+    return "\n".join([*lines, "}"]) + "\n"

@@ -1,0 +1,200 @@
+"""Programs: buffers, loops and blocks, after TensorIR (Feng et al., ASPLOS 2023, section 3).
+
+A program is data: frozen, compared by structure. Names of loops, blocks and buffers are unique in a program (across all
+three), so a name is a reference and the printed text is the program's identity. Block iterators are local to their block.
+
+A *block instance* is a block with a value for each iterator. An instance runs for each iteration of the loops around the
+block in which every condition of `where` (over loop variables) holds; the binding expressions give its iterators' values.
+`init` runs just before the first instance along the reduction iterators, i.e. when all of them are 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.expr import Expr
+
+
+class IterKind(StrEnum):
+    SPATIAL = "spatial"
+    REDUCE = "reduce"
+    SCAN = "scan"
+
+
+class LoopKind(StrEnum):
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTORIZED = "vectorized"
+    UNROLLED = "unrolled"
+
+
+Annotation = tuple[str, int | float | str | bool]
+"""A key and a value; a tuple of them is sorted by key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A dense row-major array. `scope` says where it lives: "global", "local" (private to an iteration), …"""
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    scope: str = "global"
+
+
+@dataclass(frozen=True, slots=True)
+class Iter:
+    """A block iterator: `kind name in extent = binding`, the binding over the variables of the loops around."""
+
+    name: str
+    kind: IterKind
+    extent: Expr
+    binding: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    buffer: str
+    indices: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The unit of computation. Its stores mention its iterators only, never the loop variables around it."""
+
+    name: str
+    iters: tuple[Iter, ...]
+    body: tuple[Store, ...]
+    init: tuple[Store, ...] = ()
+    where: tuple[Expr, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+
+    @property
+    def is_reduction(self) -> bool:
+        return any(it.kind is IterKind.REDUCE for it in self.iters)
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """`for var in extent`: var runs over 0 .. extent-1."""
+
+    var: str
+    extent: Expr
+    body: tuple[Stmt, ...]
+    kind: LoopKind = LoopKind.SERIAL
+    annotations: tuple[Annotation, ...] = ()
+
+
+Stmt = For | Block
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A function over buffers. `params` are the arguments in order: inputs, then outputs (those that blocks write).
+
+    `buffers` are intermediates; `dims` are the names of the open dimensions that shapes and extents mention.
+    """
+
+    name: str
+    params: tuple[Buffer, ...]
+    buffers: tuple[Buffer, ...]
+    body: tuple[Stmt, ...]
+    dims: tuple[str, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+
+    def buffer(self, name: str) -> Buffer:
+        """The buffer of that name; KeyError when there is none."""
+        for b in (*self.params, *self.buffers):
+            if b.name == name:
+                return b
+        raise KeyError(name)
+
+    @property
+    def outputs(self) -> tuple[Buffer, ...]:
+        written = {s.buffer for b in blocks(self) for s in (*b.init, *b.body)}
+        return tuple(p for p in self.params if p.name in written)
+
+    @property
+    def inputs(self) -> tuple[Buffer, ...]:
+        outs = self.outputs
+        return tuple(p for p in self.params if p not in outs)
+
+
+def walk(stmts: tuple[Stmt, ...]) -> Iterator[tuple[tuple[For, ...], Stmt]]:
+    """Every statement in text order, with the loops around it, outermost first."""
+
+    def go(body: tuple[Stmt, ...], around: tuple[For, ...]) -> Iterator[tuple[tuple[For, ...], Stmt]]:
+        for s in body:
+            yield around, s
+            if isinstance(s, For):
+                yield from go(s.body, (*around, s))
+
+    return go(stmts, ())
+
+
+def blocks(program: Program) -> tuple[Block, ...]:
+    """The blocks in text order."""
+    return tuple(s for _, s in walk(program.body) if isinstance(s, Block))
+
+
+def find_block(program: Program, name: str) -> tuple[tuple[For, ...], Block]:
+    """The loops around a block, outermost first, and the block; KeyError when there is none."""
+    for around, s in walk(program.body):
+        if isinstance(s, Block) and s.name == name:
+            return around, s
+    raise KeyError(name)
+
+
+def find_loop(program: Program, var: str) -> tuple[tuple[For, ...], For]:
+    """The loops around a loop, outermost first, and the loop; KeyError when there is none."""
+    for around, s in walk(program.body):
+        if isinstance(s, For) and s.var == var:
+            return around, s
+    raise KeyError(var)
+
+
+def replace_stmt(program: Program, name: str, new: tuple[Stmt, ...]) -> Program:
+    """The program with the loop or block of that name replaced by `new`; a loop left without a body goes too."""
+
+    def go(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        for s in body:
+            if (s.var if isinstance(s, For) else s.name) == name:
+                out.extend(new)
+            elif isinstance(s, For):
+                inner = go(s.body)
+                if inner == s.body:
+                    out.append(s)
+                elif inner:
+                    out.append(replace(s, body=inner))
+            else:
+                out.append(s)
+        return tuple(out)
+
+    return replace(program, body=go(program.body))
+
+
+def used_names(program: Program) -> set[str]:
+    """Every name that a new loop, block or buffer must avoid."""
+    names = {b.name for b in (*program.params, *program.buffers)} | set(program.dims)
+    for _, s in walk(program.body):
+        if isinstance(s, For):
+            names.add(s.var)
+        else:
+            names.add(s.name)
+            names.update(it.name for it in s.iters)
+    return names
+
+
+def fresh(base: str, used: set[str]) -> str:
+    """`base`, or `base_1`, `base_2`, … whichever is free first; the choice is added to `used`."""
+    name, n = base, 0
+    while name in used:
+        n += 1
+        name = f"{base}_{n}"
+    used.add(name)
+    return name

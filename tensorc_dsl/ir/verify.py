@@ -1,0 +1,135 @@
+"""What every program satisfies. A violation is a bug in whoever made the program, or a mistake in a hand-written one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tensorc_dsl.ir.dtypes import BOOL, INDEX
+from tensorc_dsl.ir.expr import (
+    Binary,
+    Call,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Not,
+    Select,
+    children,
+    dtype_of,
+    free_vars,
+)
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, Store, walk
+
+
+class ProgramError(ValueError):
+    """The program is not well formed; the message names the place."""
+
+
+def verify(program: Program) -> None:
+    """Raise ProgramError unless names are unique and bound, types agree and subscripts have the right rank."""
+    buffers = {b.name: b for b in (*program.params, *program.buffers)}
+    if len(buffers) != len(program.params) + len(program.buffers):
+        raise ProgramError(f"program {program.name}: two buffers have one name")
+    dims = set(program.dims)
+    seen: set[str] = set()
+    for around, s in walk(program.body):
+        name = s.var if isinstance(s, For) else s.name
+        if name in seen or name in dims:
+            raise ProgramError(f"the name {name!r} is used by two loops or blocks")
+        seen.add(name)
+        scope = dims | {loop.var for loop in around}
+        if isinstance(s, For):
+            if not s.body:
+                raise ProgramError(f"loop {name} has no body")
+            if s.var in buffers:
+                raise ProgramError(f"loop {name} has the name of a buffer")
+            _index(s.extent, dims, f"extent of loop {name}")
+        else:
+            _block(s, around, scope, program)
+
+
+def _block(b: Block, around: tuple[For, ...], scope: set[str], program: Program) -> None:
+    where = f"block {b.name}"
+    names = [it.name for it in b.iters]
+    if len(set(names)) != len(names):
+        raise ProgramError(f"{where}: two iterators have one name")
+    for it in b.iters:
+        _index(it.extent, set(program.dims), f"{where}, extent of {it.name}")
+        _index(it.binding, scope, f"{where}, binding of {it.name}")
+        if it.name in scope:
+            raise ProgramError(f"{where}: iterator {it.name} has the name of a loop around it")
+        if it.kind is not IterKind.SPATIAL:
+            racing = [loop.var for loop in around if loop.kind in (LoopKind.PARALLEL, LoopKind.VECTORIZED)]
+            if clash := free_vars(it.binding) & set(racing):
+                raise ProgramError(f"{where}: {it.kind} iterator {it.name} runs over parallel loop {min(clash)}")
+    for c in b.where:
+        _variables(c, scope, f"{where}, where")
+        if dtype_of(c) != BOOL:
+            raise ProgramError(f"{where}: condition `{format_expr(c)}` is not a bool")
+    if not b.body:
+        raise ProgramError(f"{where} stores nothing")
+    spatial = set(program.dims) | {it.name for it in b.iters if it.kind is IterKind.SPATIAL}
+    for s in b.init:
+        _store(s, spatial, f"{where}, init", program)
+    for s in b.body:
+        _store(s, set(program.dims) | set(names), where, program)
+
+
+def _variables(e: Expr, scope: set[str], where: str) -> None:
+    if unbound := free_vars(e) - scope:
+        raise ProgramError(f"{where}: {min(unbound)!r} is not bound here")
+
+
+def _index(e: Expr, scope: set[str], where: str) -> None:
+    _variables(e, scope, where)
+    if dtype_of(e) != INDEX:
+        raise ProgramError(f"{where}: `{format_expr(e)}` is {dtype_of(e)}, not an index")
+
+
+def _store(s: Store, scope: set[str], where: str, program: Program) -> None:
+    _access(s.buffer, s.indices, scope, where, program)
+    _variables(s.value, scope, where)
+    _value(s.value, scope, where, program)
+    want = program.buffer(s.buffer).dtype
+    if dtype_of(s.value) != want:
+        raise ProgramError(f"{where}: a value of {dtype_of(s.value)} is stored in {s.buffer}, which holds {want}")
+
+
+def _access(buffer: str, indices: Iterable[Expr], scope: set[str], where: str, program: Program) -> None:
+    try:
+        shape = program.buffer(buffer).shape
+    except KeyError:
+        raise ProgramError(f"{where}: there is no buffer {buffer!r}") from None
+    subscripts = tuple(indices)
+    if len(subscripts) != len(shape):
+        raise ProgramError(f"{where}: {buffer} has {len(shape)} dimensions, {len(subscripts)} subscripts")
+    for i in subscripts:
+        _index(i, scope, f"{where}, subscript of {buffer}")
+
+
+def _value(e: Expr, scope: set[str], where: str, program: Program) -> None:
+    match e:
+        case Load(buffer=b, indices=indices, dtype=t):
+            _access(b, indices, scope, where, program)
+            if program.buffer(b).dtype != t:
+                raise ProgramError(f"{where}: {b} is read as {t} but holds {program.buffer(b).dtype}")
+        case Binary(lhs=x, rhs=y) | Compare(lhs=x, rhs=y) if dtype_of(x) != dtype_of(y):
+            raise ProgramError(f"{where}: `{format_expr(e)}` mixes {dtype_of(x)} and {dtype_of(y)}")
+        case Logic(lhs=x, rhs=y) if (dtype_of(x), dtype_of(y)) != (BOOL, BOOL):
+            raise ProgramError(f"{where}: `{format_expr(e)}` needs two bools")
+        case Not(operand=x) if dtype_of(x) != BOOL:
+            raise ProgramError(f"{where}: `{format_expr(e)}` needs a bool")
+        case Select(cond=c, then=x, other=y) if dtype_of(c) != BOOL or dtype_of(x) != dtype_of(y):
+            raise ProgramError(
+                f"{where}: the branches of `{format_expr(e)}` differ in type, or its condition is no bool"
+            )
+        case Call(function=f, args=args) if f != "abs" and not all(dtype_of(a).is_float for a in args):
+            raise ProgramError(f"{where}: `{format_expr(e)}` needs floats")
+        case Const(value=v, dtype=t) if t.is_integer and not isinstance(v, int):
+            raise ProgramError(f"{where}: {v} is not of type {t}")
+        case _:
+            pass
+    for c in children(e):
+        _value(c, scope, where, program)

@@ -1,0 +1,108 @@
+"""Tolerances: wide enough for a right kernel in any order of summation, too narrow for a wrong one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.evaluate import evaluate
+from tensorc_dsl.ir.inputs import make_inputs
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.tolerance import tolerance
+from tests.compute.texts import build, made, std
+
+
+def setup(
+    p: Program, inputs: dict[str, Array] | None = None
+) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
+    x = make_inputs(p, 1) if inputs is None else inputs
+    y = evaluate(p, x)
+    return x, y, tolerance(p, y, x)
+
+
+@pytest.mark.parametrize("normal", [False, True])
+def test_a_lost_term_is_caught_and_rounding_is_not(normal: bool) -> None:
+    p = made(std("matmul"), M=48, N=48, K=1024)
+    x = make_inputs(p, 1)
+    if normal:
+        rng = np.random.default_rng(0)
+        x = {n: rng.standard_normal(a.shape).astype(np.float32) for n, a in x.items()}
+    x, y, tol = setup(p, x)
+    a, b = x["A"], x["B"]
+    serial = np.zeros((48, 48), np.float32)
+    for k in range(1024):  # the order with the largest errors
+        serial += a[:, k : k + 1] * b[k : k + 1]
+    assert (np.abs(serial - y["C"]) <= tol["C"]).all()
+    assert (np.abs(a @ b - y["C"]) <= 0.2 * tol["C"]).all()
+    lost = y["C"] - a[:, -1:].astype(np.float64) * b[-1:]
+    assert (np.abs(lost - y["C"]) > tol["C"]).mean() > 0.95
+    assert (np.abs(y["C"]) > tol["C"]).mean() > 0.99  # all zeros
+
+
+def test_every_order_of_summation_passes_for_equal_signs() -> None:
+    p = build("compute f(A: f32[M, K]) -> C: f32[M] { C[i] = sum[k] A[i, k] }", M=16, K=4096)
+    x = {"A": np.random.default_rng(1).uniform(0.5, 1, (16, 4096)).astype(np.float32)}
+    x, y, tol = setup(p, x)
+    assert (np.abs(np.cumsum(x["A"], axis=1, dtype=np.float32)[:, -1] - y["C"]) <= tol["C"]).all()
+    assert (tol["C"] < 0.5).all()
+
+
+def test_softmax_in_f32_passes_and_a_sum_without_its_last_term_does_not() -> None:
+    p = made(std("softmax"), M=16, N=257)
+    x, y, tol = setup(p)
+    e = np.exp(x["X"] - x["X"].max(axis=1, keepdims=True))
+    right = e / e.sum(axis=1, keepdims=True)
+    assert right.dtype == np.float32
+    assert (np.abs(right - y["Y"]) <= tol["Y"]).all()
+    wrong = e / (e.sum(axis=1, keepdims=True) - e[:, -1:])
+    assert (np.abs(wrong - y["Y"]) > tol["Y"]).all()
+    assert (y["Y"] > tol["Y"]).all()
+
+
+def test_errors_flow_from_stage_to_stage() -> None:
+    text = """compute f(A: f32[M, K], B: f32[K, N], D: f32[N, N]) -> E: f32[M, N] {
+        let c[i, j] = sum[k] A[i, k] * B[k, j]
+        E[i, j] = sum[k] c[i, k] * D[k, j]
+    }"""
+    p = build(text, M=32, N=64, K=64)
+    x, y, tol = setup(p)
+    assert (np.abs(x["A"] @ x["B"] @ x["D"] - y["E"]) <= tol["E"]).all()
+    single = made(std("matmul"), M=32, N=64, K=64)
+    _, _, one = setup(single, {"A": evaluate(single, {"A": x["A"], "B": x["B"]})["C"], "B": x["D"]})
+    assert (tol["E"] > one["C"]).all()
+
+
+def test_narrow_types_have_wider_tolerances_and_integers_none() -> None:
+    def of(dtype: str) -> float:
+        return float(
+            setup(build(f"compute f(A: {dtype}[M]) -> C: {dtype}[M] {{ C[i] = A[i] * 3 }}", M=9))[2]["C"].max()
+        )
+
+    assert of("i32") == 0.0
+    assert 0 < of("f64") < of("f32") < of("f16") < of("bf16") < 0.05
+
+
+def test_maxima_select_and_maths_functions() -> None:
+    text = """compute f(X: f32[M, N]) -> A: f32[M], B: f32[M, N], C: f32[M], D: i32[M, N] {
+        A[i] = max[j] X[i, j]
+        B[i, j] = log(abs(X[i, j])) if X[i, j] > 0 else tanh(X[i, j]) / 3
+        C[i] = prod[j] X[i, j]
+        D[i, j] = i32(floor(X[i, j] * 100))
+    }"""
+    x, y, tol = setup(build(text, M=7, N=11))
+    f = x["X"]
+    assert (tol["A"] < 1e-30).all()
+    with np.errstate(divide="ignore"):
+        b = np.where(f > 0, np.log(np.abs(f)), np.tanh(f) / np.float32(3))
+    assert (np.abs(b - y["B"]) <= tol["B"]).all() and (tol["B"] < 1e-5).all()
+    assert (np.abs(np.prod(f, axis=1) - y["C"]) <= tol["C"]).all()
+    assert (np.abs(y["C"]) > tol["C"]).all()
+    assert (np.abs(np.floor(f * np.float32(100)) - y["D"]) <= tol["D"]).all() and (tol["D"] <= 1).all()
+
+
+def test_where_the_reference_is_not_finite_there_is_no_tolerance() -> None:
+    p = build("compute f(A: f32[M]) -> C: f32[M] { C[i] = 1 / A[i] }", M=3)
+    x = {"A": np.array([0.0, 1.0, np.nan], np.float32)}
+    _, _, tol = setup(p, x)
+    assert tol["C"][0] == 0 and tol["C"][2] == 0 and 0 < tol["C"][1] < 1e-6
