@@ -1,0 +1,133 @@
+"""What the blocks of a program read and write, over the variables of the loops around them.
+
+An access stands for all its instances: the iterations of `loops` in which `guard` holds, each touching the element that
+`indices` name. `seq` orders the accesses of one iteration of the loops that two of them share: text order, a block's
+`init` before its body, what a store reads before what it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tensorc_dsl.affine.simplify import negate
+from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Expr, Load, Logic, Select, children, free_vars, loads, substitute
+from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, Store, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A load or a store of a block, in terms of the loops around the block."""
+
+    buffer: str
+    indices: tuple[Expr, ...]
+    guard: tuple[Expr, ...]
+    is_write: bool
+    is_init: bool
+    block: Block
+    loops: tuple[For, ...]
+    seq: int
+    update: int | None
+    """The position among the block's stores of the reduction update this access belongs to, if it does."""
+
+    @property
+    def zero(self) -> tuple[Expr, ...]:
+        """Expressions that are 0 in every instance: for an `init`, the bindings of the reduction iterators."""
+        return tuple(it.binding for it in self.block.iters if it.kind is IterKind.REDUCE) if self.is_init else ()
+
+
+def is_update(s: Store) -> bool:
+    """`C[i] = C[i] op e` with an associative, commutative op and no other use of C: updates commute with each other.
+
+    Floats count as associative here, as everywhere in the field; the comparison with a reference allows for it.
+    """
+    match s.value:
+        case Binary(op="+" | "*" | "min" | "max", lhs=Load(buffer=b, indices=i), rhs=e):
+            pass
+        case Logic(lhs=Load(buffer=b, indices=i), rhs=e):
+            pass
+        case _:
+            return False
+    return b == s.buffer and i == s.indices and all(x.buffer != b for x in (*loads(e), *_inside(s.indices)))
+
+
+def _inside(indices: tuple[Expr, ...]) -> tuple[Load, ...]:
+    return tuple(x for i in indices for x in loads(i))
+
+
+def guarded_loads(e: Expr, guard: tuple[Expr, ...] = ()) -> tuple[tuple[Load, tuple[Expr, ...]], ...]:
+    """Each load with the conditions under which it is evaluated: a `Select` evaluates one branch only."""
+    match e:
+        case Select(cond=c, then=a, other=b):
+            return (
+                *guarded_loads(c, guard),
+                *guarded_loads(a, (*guard, c)),
+                *guarded_loads(b, (*guard, negate(c))),
+            )
+        case _:
+            own = ((e, guard),) if isinstance(e, Load) else ()
+            return (*own, *(x for c in children(e) for x in guarded_loads(c, guard)))
+
+
+def touched(b: Block) -> frozenset[str]:
+    """The buffers that a block reads or writes."""
+    names: set[str] = set()
+    for s in (*b.init, *b.body):
+        names.add(s.buffer)
+        names.update(x.buffer for x in (*loads(s.value), *_inside(s.indices)))
+    return frozenset(names)
+
+
+def written(stmts: tuple[Stmt, ...]) -> frozenset[str]:
+    """The buffers that some block among or below `stmts` writes."""
+    return frozenset(s.buffer for _, b in walk(stmts) if isinstance(b, Block) for s in (*b.init, *b.body))
+
+
+def accesses(outer: tuple[For, ...], stmts: tuple[Stmt, ...], buffers: frozenset[str]) -> tuple[Access, ...]:
+    """Every access to one of `buffers` among or below `stmts`, which stand inside the loops `outer`, in text order."""
+    out: list[Access] = []
+    for around, b in walk(stmts):
+        if not isinstance(b, Block) or buffers.isdisjoint(touched(b)):
+            continue
+        values = {it.name: it.binding for it in b.iters}
+        loops = (*outer, *around)
+        first = tuple(Compare("==", it.binding, ZERO) for it in b.iters if it.kind is IterKind.REDUCE)
+        stores = [(s, None, True) for s in b.init]
+        stores += [(s, n if is_update(s) else None, False) for n, s in enumerate(b.body)]
+        for s, update, is_init in stores:
+            base = (*b.where, *first) if is_init else b.where
+            reads = [x for e in (s.value, *s.indices) for x in guarded_loads(e)]
+            for x, conditions in reads:
+                if x.buffer in buffers:
+                    indices = tuple(substitute(i, values) for i in x.indices)
+                    guard = (*base, *(substitute(c, values) for c in conditions))
+                    own = update if x.buffer == s.buffer else None
+                    out.append(Access(x.buffer, indices, guard, False, is_init, b, loops, len(out), own))
+            if s.buffer in buffers:
+                indices = tuple(substitute(i, values) for i in s.indices)
+                out.append(Access(s.buffer, indices, base, True, is_init, b, loops, len(out), update))
+    return tuple(out)
+
+
+def home(program: Program, buffer: Buffer) -> tuple[For, ...] | None:
+    """The loops whose every iteration has its own copy of `buffer`, outermost first; None when there is just one copy.
+
+    A buffer of a scope other than "global" lives in the innermost loop that contains all blocks that touch it.
+    """
+    if buffer.scope == "global" or buffer.name in {p.name for p in program.params}:
+        return None
+    common: tuple[For, ...] | None = None
+    for around, s in walk(program.body):
+        if isinstance(s, Block) and buffer.name in touched(s):
+            if common is None:
+                common = around
+            else:
+                same = 0
+                while same < min(len(common), len(around)) and common[same].var == around[same].var:
+                    same += 1
+                common = common[:same]
+    return common or None
+
+
+def mentions(e: Expr, names: Collection[str]) -> bool:
+    return not free_vars(e).isdisjoint(names)

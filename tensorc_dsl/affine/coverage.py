@@ -1,0 +1,226 @@
+"""Which instances of a block run: all of them, each once, no more than before.
+
+The quick answers are theorems about mixed radix numbers. A *digit* of a loop variable is `(var / unit) % size`; digits
+of one variable at separate places, and digits of different variables, take their values independently of each other. A
+sum `c0*d0 + c1*d1 + …` with rising factors takes every value of an interval when no factor leaves a gap, and each value
+once when each factor is exactly the size of what lies below. Where a theorem does not apply, isl decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import islpy as isl
+
+from tensorc_dsl.affine.form import Atom, Context
+from tensorc_dsl.affine.linear import linear
+from tensorc_dsl.affine.sets import NotAffine, instance_map, loop_conditions, mapping, points
+from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
+from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Const, Expr, Var, add, constant
+from tensorc_dsl.ir.program import Block, For
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """`(var / unit) % size`; the whole of `var` is unit 1 and its extent."""
+
+    var: str
+    unit: int
+    size: int
+
+
+def digit(atom: Atom, context: Context, rounded: bool = False) -> Digit | None:
+    """The digit that an atom of a linear form is, if it is one.
+
+    Divisors must divide what they cut, unless `rounded`: then a last digit may not run to its end, and digits of one
+    variable are no longer independent of each other.
+    """
+    match atom:
+        case str() | Var():
+            name = atom if isinstance(atom, str) else atom.name
+            low, high = context.atom_range(name)
+            return Digit(name, 1, high + 1) if low == 0 and high is not None else None
+        case Binary(op="/" | "%" as op, lhs=lhs, rhs=Const(value=int(c))) if c > 0:
+            inner = digit(lhs, context, rounded)
+            if inner is None or (inner.size % c and not (rounded and is_last(inner, context))):
+                return None
+            if op == "/":
+                return Digit(inner.var, inner.unit * c, -(-inner.size // c))
+            return Digit(inner.var, inner.unit, min(c, inner.size))
+        case _:
+            return None
+
+
+def is_last(d: Digit, context: Context) -> bool:
+    """Whether nothing of the variable is left above the digit."""
+    high = context.atom_range(d.var)[1]
+    return high is not None and d.unit * d.size > high
+
+
+def missing_digits(used: Iterable[Digit], var: str, extent: int) -> bool | None:
+    """Whether the digits of `var` leave some of its values indistinct; None when two of them overlap."""
+    reach = 1
+    for d in sorted((d for d in used if d.var == var and d.size > 1), key=lambda d: d.unit):
+        if d.unit < reach:
+            return None
+        if d.unit > reach:
+            return True
+        reach *= d.size
+    return reach < extent
+
+
+def _digits(e: Expr, context: Context) -> tuple[int, list[tuple[int, Digit]]] | None:
+    """`constant + sum of factor * digit`, smallest factor first; None when it is not of that form."""
+    form = linear(e, context)
+    out: list[tuple[int, Digit]] = []
+    for atom, factor in form.terms.items():
+        d = digit(atom, context)
+        if d is None or factor < 0:
+            return None
+        out.append((factor, d))
+    return form.constant, sorted(out, key=lambda t: t[0])
+
+
+def _overlap(used: Sequence[Digit]) -> bool:
+    """Whether two digits cover a common place of one variable."""
+    return any(
+        a.var == b.var and a.unit < b.unit * b.size and b.unit < a.unit * a.size
+        for i, a in enumerate(used)
+        for b in used[:i]
+    )
+
+
+def bound_conditions(block: Block, loops: Sequence[For]) -> tuple[Expr, ...]:
+    """What must hold for the block's iterators to be within their extents, without what always does."""
+    conditions = [
+        c for it in block.iters for c in (Compare("<=", ZERO, it.binding), Compare("<", it.binding, it.extent))
+    ]
+    return simplify_where(conditions, extent_ranges(loops))
+
+
+def full_domain(loops: Sequence[For], block: Block) -> bool:
+    """Whether the block runs for every combination of values of its iterators."""
+    quick = _full_quickly(loops, block)
+    if quick is not None:
+        return quick
+    names = [it.name for it in block.iters]
+    limits = [
+        c for it in block.iters for c in (Compare("<=", ZERO, Var(it.name)), Compare("<", Var(it.name), it.extent))
+    ]
+    try:
+        return points(names, limits).is_subset(instance_map(loops, block).range())
+    except NotAffine:
+        return False
+
+
+def _full_quickly(loops: Sequence[For], block: Block) -> bool | None:
+    if all(any(it.binding == Var(loop.var) and it.extent == loop.extent for loop in loops) for it in block.iters):
+        if not block.where and len({it.binding for it in block.iters}) == len(block.iters):
+            return True
+    if any(constant(loop.extent) is None for loop in loops):
+        return None
+    ranges = extent_ranges(loops)
+    context = Context(ranges)
+    used: list[Digit] = []
+    for it in block.iters:
+        extent, parts = constant(it.extent), _digits(it.binding, context)
+        if extent is None or parts is None:
+            return None
+        first, terms = parts
+        reach = 1
+        for factor, d in terms:
+            if factor > reach:
+                return None
+            reach += factor * (d.size - 1)
+            used.append(d)
+        if first > 0 or first + reach < extent:
+            return None
+    if _overlap(used):
+        return None
+    if block.where and not set(simplify_where(block.where, ranges)) <= set(bound_conditions(block, loops)):
+        return None
+    return True
+
+
+Boxes = Sequence[tuple[Expr, Expr, Expr]]
+"""Per dimension: lower bound over the variables of loops, extent of the box, extent of what is to be covered."""
+
+
+def repeating_loop(loops: Sequence[For], boxes: Boxes) -> str | None:
+    """A loop that comes back to the same box, because no lower bound mentions it; None when there is none."""
+    mentioned: set[str] = set()
+    context = Context(extent_ranges(loops))
+    for lower, _, _ in boxes:
+        for atom in linear(lower, context).terms:
+            d = digit(atom, context)
+            mentioned |= {d.var} if d is not None else {loop.var for loop in loops}
+    return next((loop.var for loop in loops if loop.var not in mentioned and constant(loop.extent) != 1), None)
+
+
+def partition(loops: Sequence[For], boxes: Boxes) -> bool:
+    """Whether the boxes of all iterations of `loops` cover every point exactly once.
+
+    Points are those from 0 up to the extent to cover in each dimension; parts of a box outside do not count.
+    """
+    return _tiles(loops, boxes) or _partition_exactly(loops, boxes)
+
+
+def _tiles(loops: Sequence[For], boxes: Boxes) -> bool:
+    """The theorem: per dimension each factor is the size of what lies below; each loop's digits occur once."""
+    context = Context(extent_ranges(loops))
+    used: list[Digit] = []
+    for lower, extent, size in boxes:
+        if lower == ZERO and extent == size:
+            continue
+        parts, width, total = _digits(lower, context), constant(extent), constant(size)
+        if parts is None or width is None or total is None:
+            return False
+        first, terms = parts
+        for factor, d in terms:
+            if factor != width:
+                return False
+            width *= d.size
+            used.append(d)
+        if first > 0 or first + width < total:
+            return False
+    for loop in loops:
+        extent = constant(loop.extent)
+        if extent is None or (extent > 1 and missing_digits(used, loop.var, extent) is not False):
+            return False
+    return True
+
+
+def _partition_exactly(loops: Sequence[For], boxes: Boxes) -> bool:
+    names = [loop.var for loop in loops]
+    axes = [f"box{d}" for d in range(len(boxes))]
+    inside: list[Expr] = []
+    limits: list[Expr] = []
+    for axis, (lower, extent, size) in zip(axes, boxes, strict=True):
+        inside += [Compare("<=", lower, Var(axis)), Compare("<", Var(axis), add(lower, extent))]
+        limits += [Compare("<=", ZERO, Var(axis)), Compare("<", Var(axis), size)]
+    try:
+        found = mapping([*axes, *names], [Var(n) for n in names], (*loop_conditions(loops), *inside, *limits))
+        every = points(axes, limits)
+    except NotAffine:
+        return False
+    found = found.project_out(isl.dim_type.in_, len(axes), len(names))
+    return found.is_single_valued() and every.is_subset(found.domain())
+
+
+Nest = tuple[Sequence[For], Block]
+"""A block and the loops around it, outermost first."""
+
+
+def instances_within(new: Nest, old: Nest, shared: Sequence[str] = ()) -> bool:
+    """Whether each instance that runs in `new` runs in `old` too, in the same iteration of the `shared` loops."""
+    if not shared and full_domain(*old):
+        return True
+    maps: list[isl.Map] = []
+    try:
+        for loops, block in (new, old):
+            results = [*map(Var, shared), *(it.binding for it in block.iters)]
+            maps.append(mapping([loop.var for loop in loops], results, (*loop_conditions(loops), *block.where)))
+    except NotAffine:
+        return False
+    return maps[0].range().is_subset(maps[1].range())

@@ -1,0 +1,204 @@
+"""Dependences between block instances through buffers, and what they forbid.
+
+Two instances depend on each other when both touch one element of a buffer and one of them writes it. Updates of one
+reduction (`C[i] = C[i] + e` by the same store) may run in any order among themselves; all other orders must be kept: an
+`init` before the updates it starts, an update before others read the result. A buffer that is private to an iteration
+of a loop (`affine.private`) causes no dependence between iterations of that loop.
+
+Each question first looks at intervals of distances (`affine.distance`), which prove most answers; the rest is decided
+by an integer set, exactly where all subscripts and conditions are affine. What is not affine may touch anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tensorc_dsl.affine.accesses import Access, accesses, written
+from tensorc_dsl.affine.distance import common_loops, distances
+from tensorc_dsl.affine.form import Interval
+from tensorc_dsl.affine.private import is_private
+from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
+from tensorc_dsl.ir.expr import Compare, Expr, Var, constant, free_vars, substitute
+from tensorc_dsl.ir.program import For, Program, Stmt, find_loop
+
+
+@dataclass(frozen=True, slots=True)
+class Dependence:
+    """That instances of two blocks touch one element of `buffer`, so they may not trade places or run at once."""
+
+    buffer: str
+    first: str
+    second: str
+    loop: str
+    reduction: bool
+    """Both are parts of one reduction, so a reduction made for it (atomic, or with partial results) would do."""
+
+    def __str__(self) -> str:
+        if self.reduction:
+            return f"`{self.first}` accumulates into `{self.buffer}` over `{self.loop}`"
+        if self.first == self.second:
+            return f"iterations of `{self.loop}` touch the same elements of `{self.buffer}` in `{self.first}`"
+        return f"`{self.second}` and `{self.first}` touch the same elements of `{self.buffer}` across `{self.loop}`"
+
+
+def _pairs(found: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
+    """Pairs that may conflict, each once, the earlier in text order first.
+
+    A read of what the same instance also writes is left out: what conflicts with it conflicts with the write.
+    """
+    writes = {(x.block.name, x.buffer, x.indices, x.guard, x.is_init, x.update) for x in found if x.is_write}
+    kept = [
+        x
+        for x in found
+        if x.is_write or (x.block.name, x.buffer, x.indices, x.guard, x.is_init, x.update) not in writes
+    ]
+    for n, a in enumerate(kept):
+        for b in kept[n:]:
+            if a.buffer == b.buffer and (a.is_write or b.is_write):
+                yield a, b
+
+
+def _relaxable(a: Access, b: Access) -> bool:
+    return a.update is not None and a.update == b.update and a.block is b.block
+
+
+def _one_reduction(a: Access, b: Access) -> bool:
+    """Both accumulate, or start the accumulation, of one block."""
+    return a.block is b.block and all(x.is_init or x.update is not None for x in (a, b))
+
+
+def _other(name: str) -> str:
+    return f"{name}'b"
+
+
+def _conflict(a: Access, b: Access, equal: int, order: Sequence[tuple[str, int]]) -> bool:
+    """Whether instances of both touch one element in the same iteration of the first `equal` loops, at distances of
+    the signs in `order`: (x, 1) asks for x_b > x_a, (x, -1) for x_b < x_a, (x, 0) for x_b = x_a.
+    """
+    common = common_loops(a, b)
+    rename: dict[str, Expr] = {loop.var: Var(_other(loop.var)) for loop in common[equal:]}
+    extents = {loop.var: loop.extent for loop in a.loops}
+    for loop in b.loops[equal:]:
+        name = _other(loop.var) if loop.var in rename else loop.var
+        extents[name] = substitute(loop.extent, rename)
+    conditions: list[Expr] = [*a.guard, *(substitute(c, rename) for c in b.guard)]
+    conditions += [Compare("==", i, substitute(j, rename)) for i, j in zip(a.indices, b.indices, strict=True)]
+    for name, sign in order:
+        x, y = Var(name), rename.get(name, Var(name))
+        conditions.append(Compare("==", x, y) if sign == 0 else Compare("<", x, y) if sign > 0 else Compare("<", y, x))
+    try:
+        return feasible(extents, affine_only(conditions))
+    except NotAffine:  # an extent
+        return True
+
+
+def _allows(interval: Interval, sign: int) -> bool:
+    low, high = interval
+    if sign > 0:
+        return high is None or high > 0
+    if sign < 0:
+        return low is None or low < 0
+    return (low is None or low <= 0) and (high is None or high >= 0)
+
+
+def _certain(a: Access, b: Access, loop: For) -> bool:
+    """Theorem: without guards, and with constant extents, every iteration runs; if `loop` does not occur in the
+    subscripts and has two iterations, then two of its iterations touch one element. For one access, or two equal ones.
+    """
+    return (
+        a.indices == b.indices
+        and a.loops == b.loops
+        and not (a.guard or b.guard)
+        and all((n := constant(x.extent)) is not None and n > 0 for x in a.loops)
+        and constant(loop.extent) != 1
+        and all(loop.var not in free_vars(i) for i in a.indices)
+    )
+
+
+def carried(program: Program, var: str) -> Dependence | None:
+    """A dependence between different iterations of the loop `var` (of one iteration of the loops around it), if any.
+
+    One that is not within a reduction is given where there is one. None means that the iterations can run in any order
+    and at once. KeyError when there is no such loop.
+    """
+    outer, loop = find_loop(program, var)
+    found = accesses(outer, (loop,), written((loop,)))
+    depth = len(outer)
+    weak: Dependence | None = None
+    for a, b in _pairs(found):
+        reduction = _one_reduction(a, b)
+        if (reduction and weak) or is_private(program, a.buffer, var):
+            continue
+        near = distances(a, b, depth)
+        if near is None or near[depth] == (0, 0):
+            continue
+        signs = [s for s in ((1,) if a is b else (1, -1)) if _allows(near[depth], s)]
+        if _certain(a, b, loop) or any(_conflict(a, b, depth, [(var, s)]) for s in signs):
+            here = Dependence(a.buffer, a.block.name, b.block.name, var, reduction)
+            if not reduction:
+                return here
+            weak = here
+    return weak
+
+
+def broken(program: Program, order: Sequence[str]) -> Dependence | None:
+    """A dependence that is not kept when a perfect nest of loops takes the order `order`, if there is one.
+
+    `order` names all loops of the nest, from its outermost to its innermost, in their new places.
+    """
+    nest = sorted(order, key=lambda v: len(find_loop(program, v)[0]))
+    outer, top = find_loop(program, nest[0])
+    place = {v: n for n, v in enumerate(order)}
+    inversions = [(u, w) for n, u in enumerate(nest) for w in nest[n + 1 :] if place[w] < place[u]]
+    if not inversions:
+        return None
+    depth = len(outer)
+    for a, b in _pairs(accesses(outer, (top,), written((top,)))):
+        if _relaxable(a, b) or is_private(program, a.buffer, nest[-1]):
+            continue
+        near = distances(a, b, depth)
+        if near is None:
+            continue
+        span = dict(zip(nest, near[depth:], strict=False))
+        for u, w in inversions:
+            # The loop that decides the order is u now and w then; all loops outside it, now and then, are at one place.
+            level = [x for x in nest if nest.index(x) < nest.index(u) or place[x] < place[w]]
+            if not all(_allows(span[x], 0) for x in level):
+                continue
+            for sign in (1, -1):
+                if _allows(span[u], sign) and _allows(span[w], -sign):
+                    asked = [*((x, 0) for x in level), (u, sign), (w, -sign)]
+                    if _conflict(a, b, depth, asked):
+                        return Dependence(a.buffer, a.block.name, b.block.name, u, False)
+    return None
+
+
+def happens_before(a: Access, b: Access, equal: int) -> bool:
+    """Whether an instance of `a` touches an element before an instance of `b` does, in the same iteration of the first
+    `equal` loops.
+    """
+    near = distances(a, b, equal)
+    if near is None:
+        return False
+    common = common_loops(a, b)
+    for n in range(equal, len(common)):
+        if _allows(near[n], 1) and _conflict(a, b, equal, [*((x.var, 0) for x in common[equal:n]), (common[n].var, 1)]):
+            return True
+        if not _allows(near[n], 0):
+            return False
+    return a.seq < b.seq and _conflict(a, b, equal, [(x.var, 0) for x in common[equal:]])
+
+
+def overtaken(outer: tuple[For, ...], stmts: tuple[Stmt, ...], block: str) -> Dependence | None:
+    """A dependence that is not kept when the `init` of `block` moves before all of `stmts` (which stand in `outer`)."""
+    found = accesses(outer, stmts, written(stmts))
+    inits = [x for x in found if x.is_init and x.block.name == block]
+    for b in inits:
+        for a in found:
+            own = a.is_init and a.block.name == block
+            if a.buffer == b.buffer and not own and (a.is_write or b.is_write) and happens_before(a, b, len(outer)):
+                return Dependence(
+                    a.buffer, a.block.name, block, stmts[0].var if isinstance(stmts[0], For) else block, False
+                )
+    return None

@@ -1,0 +1,245 @@
+"""How far apart two accesses can be that touch one element: an interval per loop that both share.
+
+For accesses a and b in loops x, `d = x_b - x_a` is the distance. That both name one element is an equation per
+subscript; bounds are propagated through these equations, which only removes values with which one of them cannot hold.
+So an interval holds every distance there is, and [0, 0] proves that the iterations are the same one: for
+`x0*14 + x1` with x1 in 0..13, 14*d0 = -d1 with |d1| <= 13 leaves d0 = 0 only, then d1 = 0. Besides, `y / c` and `y % c`
+together determine `y`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tensorc_dsl.affine.accesses import Access
+from tensorc_dsl.affine.form import Atom, Context, Interval, Linear
+from tensorc_dsl.affine.linear import linear
+from tensorc_dsl.affine.simplify import extent_ranges
+from tensorc_dsl.ir.expr import Binary, Const, Expr, free_vars, loads
+from tensorc_dsl.ir.program import For
+
+Equation = tuple[list[tuple[str, int]], int]
+
+_ROUNDS = 8
+"""Propagation stops after this many passes; what it has by then holds, it is only less tight."""
+
+
+def common_loops(a: Access, b: Access) -> tuple[For, ...]:
+    """The loops around both, outermost first."""
+    n = 0
+    while n < min(len(a.loops), len(b.loops)) and a.loops[n].var == b.loops[n].var:
+        n += 1
+    return a.loops[:n]
+
+
+@dataclass(slots=True)
+class _System:
+    """Equations `constant + sum(factor * unknown) = 0` and an interval for each unknown."""
+
+    ranges: dict[str, Interval]
+    equations: list[Equation] = field(default_factory=list[Equation])
+
+    def interval(self, unknown: str) -> Interval:
+        return self.ranges.get(unknown, (None, None))
+
+    def narrow(self, unknown: str, low: int | None, high: int | None) -> bool:
+        """Whether the interval became smaller."""
+        a, b = self.interval(unknown)
+        new_low = a if low is None else low if a is None else max(a, low)
+        new_high = b if high is None else high if b is None else min(b, high)
+        if (new_low, new_high) == (a, b):
+            return False
+        self.ranges[unknown] = (new_low, new_high)
+        return True
+
+    def propagate(self) -> bool:
+        """Narrow all unknowns; False when some equation has no solution."""
+        for _ in range(_ROUNDS):
+            changed = False
+            for terms, constant in self.equations:
+                lows: list[int | None] = []
+                highs: list[int | None] = []
+                for u, c in terms:
+                    a, b = self.interval(u)
+                    if c < 0:
+                        a, b = b, a
+                    lows.append(None if a is None else c * a)
+                    highs.append(None if b is None else c * b)
+                low, high = _sum(lows), _sum(highs)
+                if (low is not None and constant + low > 0) or (high is not None and constant + high < 0):
+                    return False
+                for n, (u, c) in enumerate(terms):
+                    rest_low, rest_high = _without(lows, low, n), _without(highs, high, n)
+                    # c * u = -(constant + rest)
+                    least = None if rest_high is None else -(constant + rest_high)
+                    most = None if rest_low is None else -(constant + rest_low)
+                    if c < 0:
+                        least, most = (None if most is None else -most), (None if least is None else -least)
+                    size = abs(c)
+                    changed |= self.narrow(
+                        u, None if least is None else -(-least // size), None if most is None else most // size
+                    )
+                    a, b = self.interval(u)
+                    if a is not None and b is not None and a > b:
+                        return False
+            if not changed:
+                return True
+        return True
+
+
+def _sum(parts: list[int | None]) -> int | None:
+    total = 0
+    for p in parts:
+        if p is None:
+            return None
+        total += p
+    return total
+
+
+def _without(parts: list[int | None], total: int | None, n: int) -> int | None:
+    """The sum of all parts but the n-th."""
+    own = parts[n]
+    if total is not None and own is not None:
+        return total - own
+    return _sum(parts[:n] + parts[n + 1 :])
+
+
+def _add(terms: dict[str, int], unknown: str, factor: int) -> None:
+    total = terms.get(unknown, 0) + factor
+    if total:
+        terms[unknown] = total
+    else:
+        terms.pop(unknown, None)
+
+
+class _Pair:
+    """The system of one pair of accesses. Unknowns: `x` (in a), `x'b` (in b), `x'd` (the distance), also for atoms."""
+
+    def __init__(self, a: Access, b: Access, common: tuple[For, ...], equal: int) -> None:
+        self.common = common
+        self.shared = {loop.var for loop in common}
+        self.context = Context(extent_ranges((*a.loops, *b.loops[len(common) :])))
+        self.system = _System({})
+        self.same = {loop.var for loop in common[:equal]}
+        self.atoms: dict[Expr, str] = {}
+        self.unlinked: set[str] = set()
+        for loop in (*a.loops, *b.loops[len(common) :]):
+            self.system.ranges[loop.var] = self.context.atom_range(loop.var)
+        for loop in common:
+            self._link(loop.var, self.context.atom_range(loop.var), loop.var in self.same)
+
+    def _link(self, name: str, interval: Interval, same: bool) -> None:
+        low, high = interval
+        width = None if low is None or high is None else max(0, high - low)
+        self.system.ranges[f"{name}'b"] = interval
+        self.system.ranges[f"{name}'d"] = (0, 0) if same else (None if width is None else -width, width)
+        self.unlinked.add(name)
+
+    def _unknown(self, atom: Atom) -> str | None:
+        """The name under which an atom that means the same to both sides is linked; None when it does not."""
+        if isinstance(atom, str):
+            return atom if atom in self.shared else None
+        known = self.atoms.get(atom)
+        if known is None and free_vars(atom) <= self.shared and not loads(atom):
+            known = f"atom'{len(self.atoms)}"
+            self.atoms[atom] = known
+            interval = self.context.atom_range(atom)
+            self.system.ranges[known] = interval
+            self._link(known, interval, free_vars(atom) <= self.same)
+        return known
+
+    def equate(self, a: Expr, b: Expr) -> None:
+        """Add the equation that subscript `a` of the first equals subscript `b` of the second."""
+        left, right = linear(a, self.context), linear(b, self.context)
+        terms: dict[str, int] = {}
+        for atom, c in left.terms.items():
+            name = self._unknown(atom)
+            d = right.terms.get(atom, 0) if name is not None else 0
+            if name is not None and d == c:
+                _add(terms, f"{name}'d", d)
+            else:
+                _add(terms, self._own(atom, "a"), -c)
+        for atom, c in right.terms.items():
+            name = self._unknown(atom)
+            if name is None:
+                _add(terms, self._own(atom, "b"), c)
+            elif left.terms.get(atom) != c:
+                _add(terms, f"{name}'b", c)
+        self._equation(terms, right.constant - left.constant)
+
+    def _own(self, atom: Atom, side: str) -> str:
+        """An atom of one side."""
+        if isinstance(atom, str):
+            return atom
+        name = self._unknown(atom)
+        if name is None:
+            name = f"{side}'{len(self.system.ranges)}"
+            self.system.ranges[name] = self.context.atom_range(atom)
+        return name
+
+    def _equation(self, terms: Mapping[str, int], constant: int) -> None:
+        self.system.equations.append((list(terms.items()), constant))
+        for unknown in terms:
+            name = unknown.removesuffix("'b")
+            if name in self.unlinked:  # only where one side occurs by itself does it matter what the other one is
+                self.unlinked.discard(name)
+                self.system.equations.append(([(f"{name}'b", 1), (name, -1), (f"{name}'d", -1)], 0))
+
+    def zero(self, e: Expr, side: str) -> None:
+        """Add the equation `e = 0` on one side."""
+        form = linear(e, self.context)
+        terms: dict[str, int] = {}
+        for atom, c in form.terms.items():
+            name = self._unknown(atom)
+            _add(terms, self._own(atom, side) if name is None or side == "a" else f"{name}'b", c)
+        self._equation(terms, form.constant)
+
+    def _zero_distance(self, name: str) -> bool:
+        return self.system.interval(f"{name}'d") == (0, 0)
+
+    def close(self) -> bool:
+        """Use that `y / c` and `y % c` determine `y`; whether that gave a new equation."""
+        done = False
+        for atom, name in list(self.atoms.items()):
+            match atom:
+                case Binary(op="%", lhs=y, rhs=Const(value=int(c))) if c > 0 and self._zero_distance(name):
+                    pass
+                case _:
+                    continue
+            quotient = linear(Binary("/", y, atom.rhs), self.context)
+            if all((n := self._unknown(t)) is not None and self._zero_distance(n) for t in quotient.terms):
+                done |= self._same(linear(y, self.context))
+        return done
+
+    def _same(self, form: Linear) -> bool:
+        terms: dict[str, int] = {}
+        for t, c in form.terms.items():
+            name = self._unknown(t)
+            if name is None:
+                return False
+            _add(terms, f"{name}'d", c)
+        equation = (list(terms.items()), 0)
+        if equation in self.system.equations:
+            return False
+        self.system.equations.append(equation)
+        return True
+
+
+def distances(a: Access, b: Access, equal: int) -> tuple[Interval, ...] | None:
+    """An interval per common loop that holds `x_b - x_a` whenever both touch one element in the same iteration of the
+    first `equal` common loops; None when they never do. Guards are not looked at, except that an `init` runs at zero.
+    """
+    common = common_loops(a, b)
+    pair = _Pair(a, b, common, equal)
+    for i, j in zip(a.indices, b.indices, strict=True):
+        pair.equate(i, j)
+    for e in a.zero:
+        pair.zero(e, "a")
+    for e in b.zero:
+        pair.zero(e, "b")
+    while True:
+        if not pair.system.propagate():
+            return None
+        if not pair.close():
+            return tuple(pair.system.interval(f"{loop.var}'d") for loop in common)

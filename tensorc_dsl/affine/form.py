@@ -1,0 +1,136 @@
+"""Linear forms as data: a constant plus integer multiples of atoms, intervals over them, and their text order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import gcd
+
+from tensorc_dsl.ir.expr import Binary, Const, Expr, Var, index
+
+Atom = str | Expr
+Interval = tuple[int | None, int | None]
+Ranges = Mapping[str, Interval]
+
+OPEN: Interval = (None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """`constant` + the sum of factor * atom over `terms`; no factor is 0. Treated as a value: never changed in place."""
+
+    terms: dict[Atom, int]
+    constant: int
+
+    def plus(self, other: Linear) -> Linear:
+        if not other.terms:
+            return self if not other.constant else Linear(self.terms, self.constant + other.constant)
+        terms = dict(self.terms)
+        for atom, c in other.terms.items():
+            total = terms.get(atom, 0) + c
+            if total:
+                terms[atom] = total
+            else:
+                del terms[atom]
+        return Linear(terms, self.constant + other.constant)
+
+    def times(self, n: int) -> Linear:
+        if n == 1:
+            return self
+        if n == 0:
+            return Linear({}, 0)
+        return Linear({a: c * n for a, c in self.terms.items()}, self.constant * n)
+
+    def minus(self, other: Linear) -> Linear:
+        return self.plus(other.times(-1))
+
+    def plus_constant(self, n: int) -> Linear:
+        return Linear(self.terms, self.constant + n) if n else self
+
+    def content(self) -> int:
+        """The greatest common divisor of the factors; 0 without terms."""
+        return gcd(*self.terms.values())
+
+
+class Context:
+    """The ranges of the variables, and those found for atoms on the way."""
+
+    __slots__ = ("_atoms", "_ranges")
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges = ranges
+        self._atoms: dict[Expr, Interval] = {}
+
+    def atom(self, e: Expr, interval: Interval) -> Linear:
+        """The form of one atom that is not a variable; a single possible value makes it a constant."""
+        low, high = interval
+        if low is not None and low == high:
+            return Linear({}, low)
+        self._atoms[e] = interval
+        return Linear({e: 1}, 0)
+
+    def variable(self, name: str) -> Linear:
+        low, high = self._ranges.get(name, OPEN)
+        if low is not None and low == high:
+            return Linear({}, low)
+        return Linear({name: 1}, 0)
+
+    def atom_range(self, a: Atom) -> Interval:
+        return self._ranges.get(a, OPEN) if isinstance(a, str) else self._atoms.get(a, OPEN)
+
+    def range_of(self, form: Linear) -> Interval:
+        return self.range_of_terms(form.terms, form.constant)
+
+    def range_of_terms(self, terms: Mapping[Atom, int], constant: int) -> Interval:
+        low: int | None = constant
+        high: int | None = constant
+        for a, c in terms.items():
+            below, above = self.atom_range(a)
+            if c < 0:
+                below, above = above, below
+            low = None if low is None or below is None else low + c * below
+            high = None if high is None or above is None else high + c * above
+        return low, high
+
+
+def expr_of(a: Atom) -> Expr:
+    return Var(a) if isinstance(a, str) else a
+
+
+def order_key(a: Atom) -> tuple[int, str]:
+    if isinstance(a, str):
+        return 0, a
+    return 1, _text(a)
+
+
+def _text(e: Expr) -> str:
+    match e:
+        case Var(name=name):
+            return name
+        case Const(value=value):
+            return str(value)
+        case Binary(op=op, lhs=a, rhs=b):
+            return f"({_text(a)} {op} {_text(b)})"
+        case _:
+            return repr(e)
+
+
+def to_expr(form: Linear) -> Expr:
+    """The form as an expression: larger factors first, then by name, what is subtracted last, then the constant."""
+    terms = form.terms
+    if not terms:
+        return index(form.constant)
+    if len(terms) == 1 and not form.constant:
+        ((a, c),) = terms.items()
+        return expr_of(a) if c == 1 else Binary("*", expr_of(a), index(c))
+    ordered = sorted(terms.items(), key=lambda t: (t[1] < 0, -abs(t[1]), *order_key(t[0])))
+    out: Expr | None = index(form.constant) if ordered[0][1] < 0 and form.constant > 0 else None
+    constant = 0 if out is not None else form.constant
+    for a, c in ordered:
+        size = abs(c) if out is not None else c
+        part = expr_of(a) if size == 1 else Binary("*", expr_of(a), index(size))
+        out = part if out is None else Binary("+" if c > 0 else "-", out, part)
+    assert out is not None  # there is at least one term
+    if constant:
+        out = Binary("+" if constant > 0 else "-", out, index(abs(constant)))
+    return out

@@ -1,0 +1,362 @@
+"""From index expressions to linear forms, and what intervals decide about conditions over them.
+
+An atom is a variable (held as its name) or an expression that is not linear in its parts. Floor division and modulo by a
+positive constant c rest on three facts, n being c*q + r:
+
+    n / c = q + r / c          n % c = r % c
+    (g*h + l) / (g*c) = h / c  and  (g*h + l) % (g*c) = g*(h % c) + l        when 0 <= l < g
+    (x / a) / b = x / (a*b)    and  (x % a) % b = x % b when b divides a
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Literal, assert_never
+
+from tensorc_dsl.affine.form import OPEN, Atom, Context, Interval, Linear, expr_of, order_key, to_expr
+from tensorc_dsl.ir.dtypes import BOOL, INDEX
+from tensorc_dsl.ir.expr import Binary, Compare, CompareOp, Const, Expr, Logic, Not, Select, Var, dtype_of, index
+
+TRUE = Const(True, BOOL)
+FALSE = Const(False, BOOL)
+
+_SWAPPED: dict[CompareOp, CompareOp] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+_NEGATED: dict[CompareOp, CompareOp] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+
+
+def linear(e: Expr, context: Context) -> Linear:
+    """The linear form of an index expression."""
+    match e:
+        case Var(name=name):
+            return context.variable(name)
+        case Const(value=int(value)):
+            return Linear({}, value)
+        case Binary(op="+", lhs=a, rhs=b):
+            return recombine(linear(a, context).plus(linear(b, context)), context)
+        case Binary(op="-", lhs=a, rhs=b):
+            return recombine(linear(a, context).minus(linear(b, context)), context)
+        case Binary(op="*", lhs=a, rhs=b):
+            return _product(linear(a, context), linear(b, context), context)
+        case Binary(op="/" | "%" as op, lhs=a, rhs=b):
+            n, c = linear(a, context), linear(b, context)
+            if c.terms or c.constant <= 0:
+                return context.atom(Binary(op, to_expr(n), to_expr(c)), _quotient_range(op, n, c, context))
+            return divide(n, c.constant, context) if op == "/" else modulo(n, c.constant, context)
+        case Binary(op="min" | "max" as op, lhs=a, rhs=b):
+            return _extreme(op, linear(a, context), linear(b, context), context)
+        case Select(cond=c, then=a, other=b):
+            known = truth(c, context)
+            if known is not None:
+                return linear(a if known else b, context)
+            return _choice(c, linear(a, context), linear(b, context), context)
+        case _:
+            return context.atom(e, OPEN)
+
+
+def _quotient_range(op: str, n: Linear, c: Linear, context: Context) -> Interval:
+    """Of a quotient or remainder by something that is not a positive number but may be known to be positive."""
+    low, high = context.range_of(c)
+    if low is None or low <= 0:
+        return OPEN
+    if op == "%":
+        return 0, None if high is None else high - 1
+    below, above = context.range_of(n)
+    # A larger divisor brings the quotient closer to 0 (or -1), a smaller one further from it.
+    least = None if below is None else below // low if below < 0 else 0 if high is None else below // high
+    most = None if above is None else above // low if above >= 0 else -1 if high is None else above // high
+    return least, most
+
+
+def _product(a: Linear, b: Linear, context: Context) -> Linear:
+    if not a.terms:
+        return b.times(a.constant)
+    if not b.terms:
+        return a.times(b.constant)
+    out = a.times(b.constant).plus(Linear(b.terms, 0).times(a.constant))
+    for x, m in a.terms.items():
+        for y, n in b.terms.items():
+            factors = sorted((*_factors(x), *_factors(y)), key=order_key)
+            atom: Expr = expr_of(factors[0])
+            for f in factors[1:]:
+                atom = Binary("*", atom, expr_of(f))
+            out = out.plus(
+                context.atom(atom, _product_range(context.atom_range(x), context.atom_range(y))).times(m * n)
+            )
+    return out
+
+
+def _factors(a: Atom) -> tuple[Atom, ...]:
+    if isinstance(a, Binary) and a.op == "*":
+        return (*_factors(_atom(a.lhs)), *_factors(_atom(a.rhs)))
+    return (a,)
+
+
+def _atom(e: Expr) -> Atom:
+    return e.name if isinstance(e, Var) else e
+
+
+def _product_range(x: Interval, y: Interval) -> Interval:
+    (a, b), (c, d) = x, y
+    if a is not None and b is not None and c is not None and d is not None:
+        corners = (a * c, a * d, b * c, b * d)
+        return min(corners), max(corners)
+    if a is not None and c is not None and a >= 0 and c >= 0:
+        return a * c, None
+    return OPEN
+
+
+def _extreme(op: Literal["min", "max"], a: Linear, b: Linear, context: Context) -> Linear:
+    low, high = context.range_of(a.minus(b))
+    if high is not None and high <= 0:
+        return a if op == "min" else b
+    if low is not None and low >= 0:
+        return b if op == "min" else a
+    (a0, a1), (b0, b1) = context.range_of(a), context.range_of(b)
+    if op == "min":
+        interval = (
+            None if a0 is None or b0 is None else min(a0, b0),
+            b1 if a1 is None else a1 if b1 is None else min(a1, b1),
+        )
+    else:
+        interval = (
+            b0 if a0 is None else a0 if b0 is None else max(a0, b0),
+            None if a1 is None or b1 is None else max(a1, b1),
+        )
+    return context.atom(Binary(op, to_expr(a), to_expr(b)), interval)
+
+
+def _choice(cond: Expr, a: Linear, b: Linear, context: Context) -> Linear:
+    if a == b:
+        return a
+    (a0, a1), (b0, b1) = context.range_of(a), context.range_of(b)
+    interval = (
+        None if a0 is None or b0 is None else min(a0, b0),
+        None if a1 is None or b1 is None else max(a1, b1),
+    )
+    return context.atom(Select(condition(cond, context), to_expr(a), to_expr(b)), interval)
+
+
+def _low_part(n: Linear, g: int, context: Context) -> tuple[dict[Atom, int], dict[Atom, int], int] | None:
+    """`(high, low, k)` when n is g*(high + k) + a rest in [0, g): the rest is `low` plus the constant, minus g*k."""
+    high: dict[Atom, int] = {}
+    low: dict[Atom, int] = {}
+    for a, c in n.terms.items():
+        if c % g:
+            low[a] = c
+        else:
+            high[a] = c // g
+    least, most = context.range_of_terms(low, n.constant)
+    if least is None or most is None or least // g != most // g:
+        return None
+    return high, low, least // g
+
+
+def divide(n: Linear, c: int, context: Context) -> Linear:
+    """`n / c` for c > 0."""
+    if c == 1:
+        return n
+    whole: dict[Atom, int] = {}
+    rest: dict[Atom, int] = {}
+    for a, f in n.terms.items():
+        if f % c:
+            rest[a] = f
+        else:
+            whole[a] = f // c
+    quotient = Linear(whole, n.constant // c)
+    if not rest:
+        return quotient
+    r = Linear(rest, n.constant % c)
+    low, high = context.range_of(r)
+    if low is not None and high is not None and low // c == high // c:
+        return quotient.plus_constant(low // c)
+    for g in sorted({gcd(f, c) for f in rest.values()} - {1}, reverse=True):
+        parts = _low_part(r, g, context)
+        if parts is not None:
+            return recombine(quotient.plus(divide(Linear(parts[0], parts[2]), c // g, context)), context)
+    if len(rest) == 1:
+        ((a, f),) = rest.items()
+        if f == 1 and isinstance(a, Binary) and a.op == "/" and isinstance(a.rhs, Const) and a.rhs.value > 0:
+            inner = linear(a.lhs, context).plus_constant(r.constant * int(a.rhs.value))
+            return recombine(quotient.plus(divide(inner, c * int(a.rhs.value), context)), context)
+    interval = (None if low is None else low // c, None if high is None else high // c)
+    return recombine(quotient.plus(context.atom(Binary("/", to_expr(r), index(c)), interval)), context)
+
+
+def modulo(n: Linear, c: int, context: Context) -> Linear:
+    """`n % c` for c > 0."""
+    if c == 1:
+        return Linear({}, 0)
+    rest: dict[Atom, int] = {}
+    for a, f in n.terms.items():
+        if f % c:
+            if isinstance(a, Binary) and a.op == "%" and isinstance(a.rhs, Const):
+                d = int(a.rhs.value)
+                if d > 0 and d % c == 0:
+                    others = Linear({x: m for x, m in n.terms.items() if x != a}, n.constant)
+                    return modulo(others.plus(linear(a.lhs, context).times(f)), c, context)
+            rest[a] = f % c if f > 0 else -(-f % c)
+    r = Linear(rest, n.constant % c)
+    if not rest:
+        return r
+    low, high = context.range_of(r)
+    if low is not None and high is not None and low // c == high // c:
+        return r.plus_constant(-c * (low // c))
+    for g in sorted({gcd(f, c) for f in rest.values()} - {1}, reverse=True):
+        parts = _low_part(r, g, context)
+        if parts is not None:
+            upper, lower, k = parts
+            tail = Linear(lower, r.constant - g * k)
+            return recombine(modulo(Linear(upper, k), c // g, context).times(g).plus(tail), context)
+    return context.atom(Binary("%", to_expr(r), index(c)), (0, c - 1))
+
+
+def recombine(form: Linear, context: Context) -> Linear:
+    """`(x / c)*c + x % c` put together again."""
+    quotients = False
+    remainders: list[tuple[Binary, int]] = []
+    for a, f in form.terms.items():
+        if isinstance(a, Binary):
+            if a.op == "/":
+                quotients = True
+            elif a.op == "%" and isinstance(a.rhs, Const):
+                remainders.append((a, f))
+    if not quotients:
+        return form
+    for a, f in remainders:
+        c = int(a.rhs.value) if isinstance(a.rhs, Const) else 0
+        if c <= 0:
+            continue
+        x = linear(a.lhs, context)
+        quotient = divide(x, c, context).times(f * c)
+        if quotient.terms and all(form.terms.get(t) == m for t, m in quotient.terms.items()):
+            return recombine(form.minus(Linear({a: f}, 0)).minus(quotient).plus(x.times(f)), context)
+    return form
+
+
+def compare_range(d: Linear, equality: bool, context: Context) -> Interval:
+    """The range of a difference that is compared with 0; for an equality that divisibility refutes, one without 0."""
+    if equality and d.terms and d.constant % d.content():
+        return 1, None
+    return context.range_of(d)
+
+
+def less(d: Linear, context: Context) -> Linear:
+    """A form that is negative exactly when `d` is, with the terms left out that cannot matter."""
+    for g in sorted({abs(c) for c in d.terms.values()} - {1}, reverse=True):
+        parts = _low_part(d, g, context)
+        if parts is not None and parts[0]:
+            return Linear(parts[0], parts[2])
+    return d
+
+
+def decide(op: CompareOp, low: int | None, high: int | None) -> bool | None:
+    """`d op 0` for a difference d in [low, high]."""
+    match op:
+        case "<":
+            return True if high is not None and high < 0 else False if low is not None and low >= 0 else None
+        case "<=":
+            return True if high is not None and high <= 0 else False if low is not None and low > 0 else None
+        case ">":
+            return True if low is not None and low > 0 else False if high is not None and high <= 0 else None
+        case ">=":
+            return True if low is not None and low >= 0 else False if high is not None and high < 0 else None
+        case "==":
+            if low == 0 and high == 0:
+                return True
+            return False if (low is not None and low > 0) or (high is not None and high < 0) else None
+        case "!=":
+            equal = decide("==", low, high)
+            return None if equal is None else not equal
+        case _:
+            assert_never(op)
+
+
+def truth(cond: Expr, context: Context) -> bool | None:
+    match cond:
+        case Const(value=value):
+            return bool(value)
+        case Compare(op=op, lhs=a, rhs=b) if dtype_of(a) == INDEX:
+            difference = linear(a, context).minus(linear(b, context))
+            return decide(op, *compare_range(difference, op in ("==", "!="), context))
+        case Logic(op="and", lhs=a, rhs=b):
+            first = truth(a, context)
+            if first is False:
+                return False
+            second = truth(b, context)
+            return second if first or second is False else None
+        case Logic(op="or", lhs=a, rhs=b):
+            first = truth(a, context)
+            if first:
+                return True
+            second = truth(b, context)
+            return second if first is False or second else None
+        case Not(operand=a):
+            inner = truth(a, context)
+            return None if inner is None else not inner
+        case _:
+            return None
+
+
+def condition(cond: Expr, context: Context) -> Expr:
+    """A condition over index expressions in canonical form; other conditions stay as they are."""
+    match cond:
+        case Compare(op=op, lhs=a, rhs=b) if dtype_of(a) == INDEX:
+            return comparison(op, linear(a, context).minus(linear(b, context)), context)
+        case Logic(op=op, lhs=a, rhs=b):
+            return logic(op == "and", condition(a, context), condition(b, context))
+        case Not(operand=a):
+            return negate(condition(a, context))
+        case _:
+            return cond
+
+
+def comparison(op: CompareOp, d: Linear, context: Context) -> Expr:
+    """`d op 0`, decided or in canonical form: no common factor, no term that cannot matter, no negative factor."""
+    known = decide(op, *compare_range(d, op in ("==", "!="), context))
+    if known is not None:
+        return TRUE if known else FALSE
+    if op in ("==", "!="):
+        g = d.content()
+        if g > 1:  # compare_range has refuted the case that g does not divide the constant
+            d = divide(d, g, context)
+    else:  # d < 0 is d / g < 0 for any g > 0, and d > 0 is -d < 0; `<=` and `>=` are `<` and `>` of a neighbour
+        strict: CompareOp = op
+        if op == "<=":
+            d, strict = d.plus_constant(-1), "<"
+        elif op == ">=":
+            d, strict = d.plus_constant(1), ">"
+        d = less(d, context) if strict == "<" else less(d.times(-1), context).times(-1)
+        op = strict
+    left = Linear({a: c for a, c in d.terms.items() if c > 0}, 0)
+    right = Linear({a: -c for a, c in d.terms.items() if c < 0}, -d.constant)
+    if not left.terms:
+        left, right, op = Linear(right.terms, 0), Linear({}, -right.constant), _SWAPPED[op]
+    elif right.terms and right.constant < 0:
+        left, right = Linear(left.terms, -right.constant), Linear(right.terms, 0)
+    if op == ">" and not right.terms:  # `i > 1` is written `i >= 2`: the number is then the first value that passes
+        op, right = ">=", Linear({}, right.constant + 1)
+    return Compare(op, to_expr(left), to_expr(right))
+
+
+def logic(both: bool, a: Expr, b: Expr) -> Expr:
+    unit, zero = (TRUE, FALSE) if both else (FALSE, TRUE)
+    if zero in (a, b):
+        return zero
+    if a in (unit, b):
+        return b
+    return a if b == unit else Logic("and" if both else "or", a, b)
+
+
+def negate(cond: Expr) -> Expr:
+    """The opposite condition, with `not` pushed inwards."""
+    match cond:
+        case Const(value=value):
+            return FALSE if value else TRUE
+        case Compare(op=op, lhs=a, rhs=b) if dtype_of(a) == INDEX:
+            return Compare(_NEGATED[op], a, b)
+        case Logic(op=op, lhs=a, rhs=b):
+            return Logic("or" if op == "and" else "and", negate(a), negate(b))
+        case Not(operand=a):
+            return a
+        case _:
+            return Not(cond)

@@ -1,0 +1,122 @@
+"""Buffers with a copy per iteration of a loop.
+
+A buffer of a scope other than "global" lives in the innermost loop that contains all blocks that touch it (`home`), and
+is new in each iteration of that loop. That only separates the iterations if none reads what an earlier one wrote, so it
+counts only where every read is proven to come after a write of the same element in the same iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from tensorc_dsl.affine.accesses import Access, accesses, home, mentions
+from tensorc_dsl.affine.distance import common_loops
+from tensorc_dsl.affine.form import Context, Linear
+from tensorc_dsl.affine.linear import linear
+from tensorc_dsl.affine.sets import NotAffine, covers
+from tensorc_dsl.affine.simplify import extent_ranges
+from tensorc_dsl.ir.expr import Compare, Expr, Var, constant, free_vars, substitute
+from tensorc_dsl.ir.program import For, IterKind, Program, fresh
+
+
+def is_private(program: Program, buffer: str, var: str) -> bool:
+    """Whether each iteration of the loop `var` has its own copy of the buffer, and reads only what it wrote there."""
+    around = home(program, program.buffer(buffer))
+    if around is None or all(loop.var != var for loop in around):
+        return False
+    return _written_first(tuple((x.var, x.extent) for x in around[:-1]), around[-1], buffer)
+
+
+@lru_cache(maxsize=4096)
+def _written_first(outer: tuple[tuple[str, Expr], ...], loop: For, buffer: str) -> bool:
+    """Whether every read of `buffer` in an iteration of `loop` comes after a write of the element in that iteration."""
+    around = tuple(For(v, e, ()) for v, e in outer)
+    found = accesses(around, (loop,), frozenset((buffer,)))
+    writes = [x for x in found if x.is_write]
+    equal = len(around) + 1
+    return all(
+        _starts_itself(r, writes, equal) or any(_fills(w, r) for w in writes) or _covered(r, writes, equal)
+        for r in found
+        if not r.is_write
+    )
+
+
+def _starts_itself(r: Access, writes: Sequence[Access], equal: int) -> bool:
+    """Theorem: the running value of a reduction has been initialised, if every iteration runs (no guards, extents that
+    are positive numbers) and the reduction iterators are sums of positive multiples of loops within the home that the
+    element does not depend on. For then the iteration with those loops at 0 is the same one or an earlier one of the
+    same home iteration, and runs `init` for that element.
+    """
+    if (
+        r.update is None
+        or r.guard
+        or not any(w.is_init and w.block is r.block and w.indices == r.indices for w in writes)
+    ):
+        return False
+    if any((n := constant(x.extent)) is None or n <= 0 for x in r.loops):
+        return False
+    inside = {x.var for x in r.loops[equal:]} - frozenset[str]().union(*map(free_vars, r.indices))
+    context = Context(extent_ranges(r.loops))
+    for it in r.block.iters:
+        if it.kind is IterKind.REDUCE:
+            form = linear(it.binding, context)
+            if form.constant or not all(isinstance(x, str) and x in inside and c > 0 for x, c in form.terms.items()):
+                return False
+    return True
+
+
+def _fills(w: Access, r: Access) -> bool:
+    """Theorem: an earlier write fills a box around what is read, in one iteration of the loops around both.
+
+    Without guards, and with extents that are positive numbers, every iteration of the write's own loops runs. If each of
+    them counts in one subscript, and the factors of a subscript's loops, smallest first, leave no gap (each is at most 1
+    more than what the smaller ones reach), then the subscripts take all values of a box independently.
+    """
+    if w.seq >= r.seq or w.guard:
+        return False
+    common = common_loops(w, r)
+    own = {x.var: constant(x.extent) or 0 for x in w.loops[len(common) :]}
+    if not all(own.values()):
+        return False
+    context = Context(extent_ranges((*w.loops, *r.loops[len(common) :])))
+    seen: set[str] = set()
+    for i, j in zip(w.indices, r.indices, strict=True):
+        form = linear(i, context)
+        steps = {a: c for a, c in form.terms.items() if isinstance(a, str) and a in own}
+        base = Linear({a: c for a, c in form.terms.items() if a not in steps}, form.constant)
+        if any(not isinstance(a, str) and mentions(a, own.keys()) for a in base.terms) or seen & steps.keys():
+            return False
+        seen |= steps.keys()
+        reach = 0
+        for a, c in sorted(steps.items(), key=lambda step: step[1]):
+            if not 0 < c <= reach + 1:
+                return False
+            reach += c * (own[str(a)] - 1)
+        low, high = context.range_of(linear(j, context).minus(base))
+        if low is None or high is None or low < 0 or high > reach:
+            return False
+    return True
+
+
+def _covered(r: Access, writes: Sequence[Access], equal: int) -> bool:
+    """Exactly: each instance of the read has an earlier instance of a write to its element, in one home iteration."""
+    used = {x.var for x in r.loops} | {x.var for w in writes for x in w.loops}
+    given: list[tuple[list[For], list[Expr]]] = []
+    later: list[tuple[list[For], list[Expr]]] = []
+    for w in writes:
+        common = common_loops(w, r)[equal:]
+        names: dict[str, Expr] = {x.var: Var(fresh(f"{x.var}_w", used)) for x in w.loops[equal:]}
+        own = [For(str(names[x.var].name), substitute(x.extent, names), ()) for x in w.loops[equal:]]  # type: ignore[union-attr]
+        base = [substitute(c, names) for c in w.guard]
+        base += [Compare("==", substitute(i, names), j) for i, j in zip(w.indices, r.indices, strict=True)]
+        same: list[Expr] = []
+        for x in common:
+            later.append((own, [*base, *same, Compare("<", names[x.var], Var(x.var))]))
+            same.append(Compare("==", names[x.var], Var(x.var)))
+        if w.seq < r.seq:
+            given.append((own, [*base, *same]))
+    try:
+        return covers(r.loops, r.guard, [*given, *later])
+    except NotAffine:
+        return False

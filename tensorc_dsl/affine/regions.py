@@ -1,0 +1,130 @@
+"""Which box of a buffer a set of accesses touches while some loops run and others stand still.
+
+The *inner* variables run over their ranges; every other variable (*outer*) stands still and stays a symbol in the
+answer. Per subscript the values form `low + [0, width]`: `low` is a linear form over outer variables, `width` a number.
+Sums add both; floor division and modulo by a constant c use what is known of `low` modulo c. An inner variable that
+occurs in two terms (or a modulo that wraps) makes the interval larger than the set of values: it still holds them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+
+from tensorc_dsl.affine.form import Atom, Context, Linear, Ranges, to_expr
+from tensorc_dsl.affine.linear import divide, linear, modulo
+from tensorc_dsl.ir.expr import ZERO, Binary, Const, Expr, Select, constant, free_vars, index
+
+Access = tuple[tuple[Expr, ...], Ranges]
+"""The subscripts of one access over loop variables, and the ranges of the inner ones (inclusive intervals)."""
+
+Region = tuple[tuple[Expr, Expr], ...]
+"""Per dimension the lower bound over outer variables, and the extent."""
+
+
+def required_region(accesses: Sequence[Access], outer: Ranges, shape: tuple[Expr, ...]) -> Region:
+    """Per dimension `[lower, lower + extent)`: a box that holds all elements of the buffer that the accesses touch.
+
+    A variable has one range wherever it occurs, as a loop has. `lower` mentions outer variables only. `extent` is one
+    number for all values of the outer variables: for a single access whose subscript is a sum of multiples of distinct
+    variables it is exact, otherwise large enough. Where it would reach the size of the buffer, or no number is known,
+    the answer is the whole dimension, `(0, shape[d])`. The box is not cut at the edges of the buffer: a lower bound may
+    be negative, and a box may end beyond the last element.
+    """
+    ranges = dict(outer)
+    for _, inner in accesses:
+        ranges.update(inner)
+    context = Context(ranges)
+    return tuple(_dimension(accesses, d, size, context) for d, size in enumerate(shape))
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """`low + [0, width]`."""
+
+    low: Linear
+    width: int
+
+
+def _dimension(accesses: Sequence[Access], d: int, size: Expr, context: Context) -> tuple[Expr, Expr]:
+    joined: _Span | None = None
+    for indices, inner in accesses:
+        span = _span(linear(indices[d], context), frozenset(inner), context)
+        joined = span if joined is None or span is None else _union(joined, span, context)
+        if joined is None:
+            return ZERO, size
+    n = constant(size)
+    if joined is None or (n is not None and joined.width + 1 >= n):
+        return ZERO, size
+    return to_expr(joined.low), index(joined.width + 1)
+
+
+def _union(a: _Span, b: _Span, context: Context) -> _Span | None:
+    """The smallest known interval that holds both."""
+    least, most = context.range_of(b.low.minus(a.low))
+    if least is None or most is None:
+        return None
+    if least >= 0:
+        return _Span(a.low, max(a.width, b.width + most))
+    if most <= 0:
+        return _Span(b.low, max(b.width, a.width - least))
+    low = context.atom(Binary("min", to_expr(a.low), to_expr(b.low)), (None, None))
+    # From the smaller of the two starts, each end is at most its own width and the largest gap away.
+    return _Span(low, max(a.width - least, b.width + most))
+
+
+def _span(form: Linear, inner: frozenset[str], context: Context) -> _Span | None:
+    low, width = Linear({}, form.constant), 0
+    for atom, c in form.terms.items():
+        part = _atom(atom, inner, context)
+        if part is None:
+            return None
+        start = part.low if c > 0 else part.low.plus_constant(part.width)
+        low, width = low.plus(start.times(c)), width + part.width * abs(c)
+    return _Span(low, width)
+
+
+def _atom(atom: Atom, inner: frozenset[str], context: Context) -> _Span | None:
+    if isinstance(atom, str):
+        return _interval(atom, context) if atom in inner else _Span(Linear({atom: 1}, 0), 0)
+    if not free_vars(atom) & inner:
+        return _Span(Linear({atom: 1}, 0), 0)
+    match atom:
+        case Binary(op="/" | "%" as op, lhs=lhs, rhs=Const(value=int(c))) if c > 0:
+            span = _span(linear(lhs, context), inner, context)
+            if span is None:
+                return _interval(atom, context)
+            return _quotient(span, c, context) if op == "/" else _remainder(span, c, context)
+        case Binary(op="min" | "max" as op, lhs=lhs, rhs=rhs):
+            a, b = _span(linear(lhs, context), inner, context), _span(linear(rhs, context), inner, context)
+            if a is None or b is None:
+                return _interval(atom, context)
+            low = linear(Binary(op, to_expr(a.low), to_expr(b.low)), context)
+            return _Span(low, max(a.width, b.width))
+        case Select(then=then, other=other):
+            a, b = _span(linear(then, context), inner, context), _span(linear(other, context), inner, context)
+            return _interval(atom, context) if a is None or b is None else _union(a, b, context)
+        case _:
+            return _interval(atom, context)
+
+
+def _interval(atom: Atom, context: Context) -> _Span | None:
+    low, high = context.atom_range(atom)
+    return None if low is None or high is None else _Span(Linear({}, low), high - low)
+
+
+def _largest_residue(low: Linear, c: int) -> int:
+    """The largest value that `low % c` can have, from the factors of its terms alone."""
+    g = gcd(c, *low.terms.values())
+    return c - g + low.constant % g
+
+
+def _quotient(span: _Span, c: int, context: Context) -> _Span:
+    return _Span(divide(span.low, c, context), (_largest_residue(span.low, c) + span.width) // c)
+
+
+def _remainder(span: _Span, c: int, context: Context) -> _Span:
+    if _largest_residue(span.low, c) + span.width < c:
+        return _Span(modulo(span.low, c, context), span.width)
+    return _Span(Linear({}, 0), c - 1)

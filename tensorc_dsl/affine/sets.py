@@ -1,0 +1,240 @@
+"""Exact answers about index arithmetic: conversion of expressions to integer sets and maps, and questions about them.
+
+An expression is *affine* here when it is built from variables, integer constants, `+ - min max`, products with a
+constant and floor division and modulo by a positive constant; a condition when it compares such expressions and joins
+comparisons with `and`, `or`, `not`. Whatever else occurs raises `NotAffine`; callers then refuse, or reckon with all
+that could happen. Names that are not loop variables or iterators in scope become parameters of the set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import assert_never
+
+import islpy as isl
+
+from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
+from tensorc_dsl.ir.dtypes import INDEX
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Not,
+    Select,
+    Var,
+    constant,
+    dtype_of,
+    free_vars,
+    substitute,
+)
+from tensorc_dsl.ir.program import Block, For
+
+_KEYWORDS = frozenset(
+    (
+        "and",
+        "or",
+        "not",
+        "exists",
+        "implies",
+        "mod",
+        "min",
+        "max",
+        "floor",
+        "ceil",
+        "floord",
+        "ceild",
+        "true",
+        "false",
+        "True",
+        "False",
+        "infty",
+        "NaN",
+        "rat",
+    )
+)
+
+
+class NotAffine(Exception):
+    """The expression has no exact counterpart as an integer set; `expr` is the part that has none."""
+
+    def __init__(self, expr: Expr) -> None:
+        super().__init__(f"not affine: {expr}")
+        self.expr = expr
+
+
+def set_name(name: str) -> str:
+    """The name of a variable inside a set: its own, unless isl reads that as a word of its notation."""
+    return f"{name}'" if name in _KEYWORDS else name
+
+
+def affine_text(e: Expr) -> str:
+    """An index expression in the notation of isl."""
+    match e:
+        case Var(name=name):
+            return set_name(name)
+        case Const(value=value) if e.dtype == INDEX:
+            return f"({value})" if value < 0 else str(value)
+        case Binary(op="+" | "-" as op, lhs=a, rhs=b):
+            return f"({affine_text(a)} {op} {affine_text(b)})"
+        case Binary(op="*", lhs=a, rhs=b):
+            factor = constant(a) if constant(b) is None else constant(b)
+            if factor is None:
+                raise NotAffine(e)
+            return f"({factor}*{affine_text(b if constant(b) is None else a)})"  # isl wants the number first
+        case Binary(op="/" | "%" as op, lhs=a, rhs=b):
+            divisor = constant(b)
+            if divisor is None or divisor <= 0:
+                raise NotAffine(e)
+            return f"floor({affine_text(a)} / {divisor})" if op == "/" else f"({affine_text(a)} mod {divisor})"
+        case Binary(op=op, lhs=a, rhs=b):  # min and max
+            return f"{op}({affine_text(a)}, {affine_text(b)})"
+        case Const() | Compare() | Logic() | Not() | Select() | Cast() | Call() | Load():
+            raise NotAffine(e)
+        case _:
+            assert_never(e)
+
+
+def condition_text(c: Expr) -> str:
+    """A condition in the notation of isl."""
+    match c:
+        case Const(value=value) if isinstance(value, bool):
+            return "true" if value else "false"
+        case Compare(op=op, lhs=a, rhs=b) if dtype_of(a) == INDEX:
+            return f"{affine_text(a)} {'=' if op == '==' else op} {affine_text(b)}"
+        case Logic(op=op, lhs=a, rhs=b):
+            return f"({condition_text(a)} {op} {condition_text(b)})"
+        case Not(operand=a):
+            return f"not ({condition_text(a)})"
+        case _:
+            raise NotAffine(c)
+
+
+def affine_only(conditions: Iterable[Expr]) -> tuple[Expr, ...]:
+    """Those of the conditions that are affine: together they hold wherever all of them do."""
+    out: list[Expr] = []
+    for c in conditions:
+        try:
+            condition_text(c)
+        except NotAffine:
+            continue
+        out.append(c)
+    return tuple(out)
+
+
+def loop_conditions(loops: Sequence[For]) -> tuple[Expr, ...]:
+    """Conditions that say that each variable is within its loop."""
+    out: list[Expr] = []
+    for loop in loops:
+        out += [Compare("<=", ZERO, Var(loop.var)), Compare("<", Var(loop.var), loop.extent)]
+    return tuple(out)
+
+
+def _tuple(names: Iterable[str]) -> str:
+    return f"[{', '.join(map(set_name, names))}]"
+
+
+def _header(bound: Sequence[str], used: Iterable[Expr]) -> str:
+    free = frozenset[str]().union(*map(free_vars, used)) - set(bound)
+    return f"{_tuple(sorted(free))} -> " if free else ""
+
+
+def points(variables: Sequence[str], conditions: Sequence[Expr]) -> isl.Set:
+    """`{ [variables] : all conditions }`."""
+    text = " and ".join(map(condition_text, conditions))
+    return isl.Set(f"{_header(variables, conditions)}{{ {_tuple(variables)}{' : ' if text else ''}{text} }}")
+
+
+def mapping(variables: Sequence[str], results: Sequence[Expr], conditions: Sequence[Expr] = ()) -> isl.Map:
+    """`{ [variables] -> [results] : all conditions }`."""
+    text = " and ".join(map(condition_text, conditions))
+    image = ", ".join(map(affine_text, results))
+    head = _header(variables, (*results, *conditions))
+    return isl.Map(f"{head}{{ {_tuple(variables)} -> [{image}]{' : ' if text else ''}{text} }}")
+
+
+def domain(loops: Sequence[For], where: Sequence[Expr] = ()) -> isl.Set:
+    """The iterations of a nest in which all of `where` hold: `{ [i, j] : 0 <= i < 8 and … }`."""
+    return points([loop.var for loop in loops], (*loop_conditions(loops), *where))
+
+
+def instance_map(loops: Sequence[For], block: Block) -> isl.Map:
+    """From the iterations in which the block runs to the values of its iterators: `{ [i, j] -> [vi, vj] : … }`."""
+    conditions = (*loop_conditions(loops), *block.where)
+    return mapping([loop.var for loop in loops], [it.binding for it in block.iters], conditions)
+
+
+def access_map(block: Block, indices: Sequence[Expr]) -> isl.Map:
+    """From the values of a block's iterators to the element that `indices` name: `{ [vi, vk] -> [vi, vk] }`."""
+    return mapping([it.name for it in block.iters], indices)
+
+
+def bindings(block: Block) -> dict[str, Expr]:
+    """Each iterator's value over the loop variables."""
+    return {it.name: it.binding for it in block.iters}
+
+
+def loop_access_map(loops: Sequence[For], block: Block, indices: Sequence[Expr]) -> isl.Map:
+    """From the iterations in which the block runs to the element that `indices` name."""
+    values = bindings(block)
+    conditions = (*loop_conditions(loops), *block.where)
+    return mapping([loop.var for loop in loops], [substitute(i, values) for i in indices], conditions)
+
+
+def feasible(extents: Mapping[str, Expr], conditions: Sequence[Expr]) -> bool:
+    """Whether the conditions hold together for some integers, `0 <= v < extents[v]` for the variables in `extents`.
+
+    Other names stand for any integers. NotAffine when a condition or an extent that matters is not affine.
+    """
+    ranges = extent_ranges(tuple(For(v, e, ()) for v, e in extents.items()))
+    if any(high is not None and high < 0 for _, high in ranges.values()):
+        return False
+    kept = simplify_where(conditions, ranges)
+    # A variable with a constant extent that no condition reaches has a value of its own accord.
+    needed = frozenset[str]().union(*map(free_vars, kept))
+    pending = {v for v, e in extents.items() if v in needed or constant(e) is None}
+    bounded: set[str] = set()
+    while pending:
+        v = pending.pop()
+        bounded.add(v)
+        pending |= {n for n in free_vars(extents[v]) if n in extents and n not in bounded}
+    limits = tuple((v, simplify(extents[v], ranges)) for v in sorted(bounded))
+    return _feasible(limits, kept)
+
+
+@lru_cache(maxsize=16384)
+def _feasible(limits: tuple[tuple[str, Expr], ...], conditions: tuple[Expr, ...]) -> bool:
+    within = [c for v, e in limits for c in (Compare("<=", ZERO, Var(v)), Compare("<", Var(v), e))]
+    every: tuple[Expr, ...] = (*within, *conditions)
+    if not every:
+        return True
+    names = sorted(frozenset[str]().union(*map(free_vars, every)))
+    plain: dict[str, Expr] = {n: Var(f"x{k}") for k, n in enumerate(names)}  # callers make names that isl cannot read
+    return not points([f"x{k}" for k in range(len(names))], [substitute(c, plain) for c in every]).is_empty()
+
+
+def covers(loops: Sequence[For], needed: Sequence[Expr], given: Sequence[tuple[Sequence[For], Sequence[Expr]]]) -> bool:
+    """Whether each point of `loops` at which `needed` holds has, in some entry of `given`, values for that entry's own
+    loops at which its conditions hold. NotAffine when anything is not affine.
+    """
+    names = [loop.var for loop in loops]
+    rest = domain(loops, needed)
+    for own, conditions in given:
+        if rest.is_empty():
+            return True
+        inner = [loop.var for loop in own]
+        found = points([*names, *inner], (*loop_conditions((*loops, *own)), *conditions))
+        rest = rest.subtract(found.project_out(isl.dim_type.set, len(names), len(inner)))
+    return rest.is_empty()
+
+
+__all__ = [
+    "NotAffine", "access_map", "affine_only", "affine_text", "bindings", "condition_text", "covers", "domain",
+    "feasible", "instance_map", "loop_access_map", "loop_conditions", "mapping", "points", "set_name",
+]  # fmt: skip

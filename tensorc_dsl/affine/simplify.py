@@ -1,0 +1,126 @@
+"""Simplification of index expressions under ranges of their variables: the small, fast half of `affine`.
+
+An expression becomes a *linear form*: a constant plus integer multiples of atoms, where an atom is a variable or a term
+that is not linear (`x / 4`, `x % 4`, `min(x, y)`, a product of variables). Interval arithmetic over the form decides what
+can be decided. Everything here holds for every value of the variables within their ranges; what cannot be decided stays
+as it is written. For exact answers over whole domains ask `affine.sets`; this one answers in microseconds.
+
+Ranges are inclusive intervals `(low, high)`; None is an open end, a variable without a range is open at both ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tensorc_dsl.affine.form import Context, Ranges, to_expr
+from tensorc_dsl.affine.linear import FALSE, TRUE, comparison, linear, logic, negate, truth
+from tensorc_dsl.ir.dtypes import INDEX
+from tensorc_dsl.ir.expr import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Logic,
+    Not,
+    Select,
+    Var,
+    children,
+    constant,
+    dtype_of,
+    rebuild,
+)
+from tensorc_dsl.ir.program import For
+
+__all__ = [
+    "FALSE", "TRUE", "bounds", "conjuncts", "extent_ranges", "is_multiple", "linear_form", "negate", "prove", "simplify",
+    "simplify_where",
+]  # fmt: skip
+
+
+def extent_ranges(loops: Iterable[For]) -> dict[str, tuple[int | None, int | None]]:
+    """Each loop variable's range: 0 .. extent-1, open above when the extent is not a number."""
+    out: dict[str, tuple[int | None, int | None]] = {}
+    for loop in loops:
+        extent = constant(loop.extent)
+        if extent is None:
+            high = bounds(loop.extent, out)[1]
+            out[loop.var] = (0, None if high is None else high - 1)
+        else:
+            out[loop.var] = (0, extent - 1)
+    return out
+
+
+def simplify(e: Expr, ranges: Ranges) -> Expr:
+    """An expression of equal value, in canonical form: two index expressions with the same linear form come out equal.
+
+    Index arithmetic and comparisons of index expressions are simplified wherever they stand in `e`; arithmetic on
+    element values is left as it is. Conditions that `ranges` decide become `true` or `false`.
+    """
+    return _simplify(e, Context(ranges))
+
+
+def prove(cond: Expr, ranges: Ranges) -> bool | None:
+    """True when the condition always holds, False when it never does, None when neither is known."""
+    return truth(cond, Context(ranges))
+
+
+def bounds(e: Expr, ranges: Ranges) -> tuple[int | None, int | None]:
+    """An interval that holds every value of an index expression; None where it is open."""
+    context = Context(ranges)
+    return context.range_of(linear(e, context))
+
+
+def linear_form(e: Expr, ranges: Ranges) -> tuple[dict[Expr, int], int]:
+    """The atoms of an index expression with their factors, and the constant."""
+    form = linear(e, Context(ranges))
+    return {Var(a) if isinstance(a, str) else a: c for a, c in form.terms.items()}, form.constant
+
+
+def conjuncts(cond: Expr) -> tuple[Expr, ...]:
+    """The conditions that `cond` joins by `and`; none when it is `true`."""
+    match cond:
+        case Const(value=True):
+            return ()
+        case Logic(op="and", lhs=a, rhs=b):
+            return (*conjuncts(a), *conjuncts(b))
+        case _:
+            return (cond,)
+
+
+def simplify_where(where: Iterable[Expr], ranges: Ranges) -> tuple[Expr, ...]:
+    """Conditions simplified and split at `and`, without those that always hold and without repeats, in order."""
+    out: dict[Expr, None] = {}
+    for cond in where:
+        out.update(dict.fromkeys(conjuncts(simplify(cond, ranges))))
+    return tuple(out)
+
+
+def _simplify(e: Expr, context: Context) -> Expr:
+    kind = type(e)
+    if kind is Const:
+        return e
+    if kind is Var or (kind is Binary and dtype_of(e) is INDEX):
+        return to_expr(linear(e, context))
+    match e:
+        case Compare(op=op, lhs=a, rhs=b) if dtype_of(a) == INDEX:
+            return comparison(op, linear(a, context).minus(linear(b, context)), context)
+        case Logic(op=op, lhs=a, rhs=b):
+            return logic(op == "and", _simplify(a, context), _simplify(b, context))
+        case Not(operand=a):
+            return negate(_simplify(a, context))
+        case Select(cond=c, then=a, other=b):
+            cond = _simplify(c, context)
+            if isinstance(cond, Const):
+                return _simplify(a if cond.value else b, context)
+            then, other = _simplify(a, context), _simplify(b, context)
+            return then if then == other else Select(cond, then, other)
+        case _:
+            old = children(e)
+            new = tuple(_simplify(c, context) for c in old)
+            return e if all(x is y for x, y in zip(old, new, strict=True)) else rebuild(e, new)
+
+
+def is_multiple(e: Expr, n: int, ranges: Ranges) -> bool:
+    """Whether `n` is proven to divide every value of an index expression."""
+    form = linear(e, Context(ranges))
+    return form.constant % n == 0 and all(c % n == 0 for c in form.terms.values())

@@ -1,0 +1,73 @@
+"""What `parallel` and `vectorize` share: the proof that iterations can run at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensorc_dsl.affine.dependence import carried
+from tensorc_dsl.ir.expr import free_vars
+from tensorc_dsl.ir.program import For, IterKind, LoopKind, Program, replace_stmt
+from tensorc_dsl.schedule.primitive import LoopRef, Rewrite
+from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.rewrite import blocks_below, loops_below, without_single
+
+RACE = Refusal(
+    "E0330",
+    "the iterations of `{loop}` cannot run at once: {dependence}",
+    help="{repair}",
+)
+CLASH = Refusal(
+    "E0331",
+    "`{loop}` cannot be {kind}: it is {where} the {other_kind} loop `{other}`",
+    help="a {other_kind} loop {rule}",
+)
+
+_RULES: dict[tuple[LoopKind, LoopKind], str] = {
+    (LoopKind.PARALLEL, LoopKind.PARALLEL): "holds no other parallel loop",
+    (LoopKind.PARALLEL, LoopKind.VECTORIZED): "holds no parallel loop",
+    (LoopKind.PARALLEL, LoopKind.UNROLLED): "holds no parallel loop",
+    (LoopKind.VECTORIZED, LoopKind.VECTORIZED): "holds no other vectorized loop",
+}
+"""(inside, around) that no backend can mean, with the rule for the loop around."""
+
+
+def refuse_clash(program: Program, around: tuple[For, ...], loop: For, kind: LoopKind) -> None:
+    """Refuse a kind that has no meaning among the kinds of the loops around and below."""
+    for other in around:
+        if rule := _RULES.get((kind, other.kind)):
+            facts = {"where": "inside", "other": other.var, "other_kind": other.kind, "rule": rule}
+            raise CLASH(program, other.var, loop.var, loop=loop.var, kind=kind, **facts)
+    for other in loops_below(loop):
+        if _RULES.get((other.kind, kind)):
+            facts = {"where": "around", "other": other.var, "other_kind": other.kind}
+            raise CLASH(
+                program, loop.var, other.var, loop=loop.var, kind=kind, rule=f"stands in no {kind} loop", **facts
+            )
+
+
+def refuse_race(program: Program, loop: For) -> None:
+    """Refuse a loop between whose iterations there is any dependence, one within a reduction included."""
+    dependence = carried(program, loop.var)
+    if dependence is not None:
+        repair = (
+            f"make a spatial loop of `{dependence.first}` run at once instead"
+            if dependence.reduction
+            else "choose a loop whose iterations touch different elements"
+        )
+        focus = dict.fromkeys((loop.var, dependence.first, dependence.second))
+        raise RACE(program, *focus, loop=loop.var, dependence=dependence, repair=repair)
+    for b in blocks_below(loop):
+        for it in b.iters:
+            if it.kind is not IterKind.SPATIAL and loop.var in free_vars(it.binding):
+                what = f"`{b.name}` takes its {it.kind} iterator `{it.name}` from it"
+                repair = f"make a spatial loop of `{b.name}` run at once instead"
+                raise RACE(program, loop.var, b.name, loop=loop.var, dependence=what, repair=repair)
+
+
+def at_once(program: Program, around: tuple[For, ...], loop: For, kind: LoopKind) -> Rewrite:
+    """The program with the loop of that kind, after the proofs that this changes nothing it computes."""
+    refuse_clash(program, around, loop, kind)
+    single = without_single(loop, around)
+    if single is loop:
+        refuse_race(program, loop)
+    return Rewrite(replace_stmt(program, loop.var, (replace(single, kind=kind),)), LoopRef(loop.var))

@@ -1,0 +1,170 @@
+"""Who writes and reads a buffer, and when a block may run at another place.
+
+A block may move to a place when each buffer it reads has, there, the contents that it had where the block stood. That is
+so when every other writer stands above both places and either shares no loop with the new one (then it has run to its
+end), or the block runs only instances there that it already ran in the same iteration of the shared loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tensorc_dsl.affine.accesses import touched
+from tensorc_dsl.affine.coverage import full_domain
+from tensorc_dsl.ir.expr import Expr, Var, free_vars, loads
+from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, LoopKind, Program, Stmt, find_block, walk
+from tensorc_dsl.schedule.nests import stmt_name
+from tensorc_dsl.schedule.primitive import BufferRef
+from tensorc_dsl.schedule.refusal import Refusal
+
+Nest = tuple[tuple[For, ...], Block]
+"""A block with the loops around it, outermost first."""
+
+NO_BUFFER = Refusal("E0352", "there is no buffer `{buffer}` at this point", help="the buffers here are: {buffers}")
+NO_CONSUMER = Refusal(
+    "E0355", "no other block reads `{buffer}`, which `{block}` writes", help="leave `{block}` where it is"
+)
+NOT_READY = Refusal(
+    "E0358",
+    "`{block}` reads `{buffer}`, which `{writer}` has not finished below `{loop}`",
+    help="choose a loop outside of it, or move `{writer}` first",
+)
+BEYOND = Refusal(
+    "E0359",
+    "`{block}` would run below `{loop}` with iterator values that it does not have now",
+    help="conditions on `{block}` leave out a part of its domain; move it before the step that added them",
+)
+VECTOR = Refusal(
+    "E0360",
+    "cannot move a nest below `{loop}`: loop `{vector}` is vectorized",
+    help="move first, vectorize last",
+)
+
+
+def positions(program: Program) -> dict[str, int]:
+    """The place of each loop and block in text order."""
+    return {stmt_name(s): n for n, (_, s) in enumerate(walk(program.body))}
+
+
+def writers(program: Program, buffer: str) -> tuple[Nest, ...]:
+    """The blocks that store into a buffer, in text order."""
+    return tuple(
+        (around, s)
+        for around, s in walk(program.body)
+        if isinstance(s, Block) and any(x.buffer == buffer for x in (*s.init, *s.body))
+    )
+
+
+def read_indices(block: Block, buffer: str) -> tuple[tuple[Expr, ...], ...]:
+    """The subscripts, over the block's iterators, with which it reads a buffer; repeats dropped."""
+    stores = (*block.init, *block.body)
+    found = (x for s in stores for e in (s.value, *s.indices) for x in loads(e))
+    return tuple(dict.fromkeys(x.indices for x in found if x.buffer == buffer))
+
+
+def readers(program: Program, buffer: str, but: str = "") -> tuple[Nest, ...]:
+    """The blocks, other than `but`, that read a buffer, in text order."""
+    return tuple(
+        (around, s)
+        for around, s in walk(program.body)
+        if isinstance(s, Block) and s.name != but and read_indices(s, buffer)
+    )
+
+
+def own_buffers(block: Block) -> frozenset[str]:
+    """The buffers that a block writes."""
+    return frozenset(s.buffer for s in (*block.init, *block.body))
+
+
+def top_statement(around: Sequence[For], block: Block) -> Stmt:
+    """The statement of the program's body that is, or holds, the block."""
+    return around[0] if around else block
+
+
+def the_buffer(program: Program, ref: BufferRef) -> Buffer:
+    """The buffer; a refusal when it is not there (any more)."""
+    try:
+        return program.buffer(ref.name)
+    except KeyError:
+        names = ", ".join(b.name for b in (*program.params, *program.buffers))
+        raise NO_BUFFER(program, buffer=ref.name, buffers=names) from None
+
+
+def is_param(program: Program, buffer: str) -> bool:
+    return any(b.name == buffer for b in program.params)
+
+
+def own_buffer(block: Block) -> str | None:
+    """The one buffer that all stores of a block write, or None when there are several."""
+    names = own_buffers(block)
+    return next(iter(names)) if len(names) == 1 else None
+
+
+def shared_loops(a: Sequence[For], b: Sequence[For]) -> tuple[str, ...]:
+    """The loops around both, outermost first."""
+    out: list[str] = []
+    for x, y in zip(a, b, strict=False):
+        if x.var != y.var:
+            break
+        out.append(x.var)
+    return tuple(out)
+
+
+def fills(around: Sequence[For], block: Block, buffer: Buffer) -> bool:
+    """Whether the block is known to write every element of a buffer: its subscripts are iterators over the whole shape."""
+    extents = {it.name: it.extent for it in block.iters}
+    for s in block.body:
+        names = [i.name for i in s.indices if isinstance(i, Var)]
+        if s.buffer == buffer.name and len(set(names)) == len(s.indices):
+            return tuple(extents[n] for n in names) == buffer.shape and full_domain(around, block)
+    return False
+
+
+def is_carried(block: Block, loops: Sequence[str]) -> bool:
+    """Whether a reduction or scan of the block runs over one of these loops, so that one iteration gives parts only."""
+    return any(it.kind is not IterKind.SPATIAL and not free_vars(it.binding).isdisjoint(loops) for it in block.iters)
+
+
+def require_no_vector(program: Program, around: Sequence[For], loop: str) -> None:
+    """Refuse a place inside a vectorized loop."""
+    for x in around:
+        if x.kind is LoopKind.VECTORIZED:
+            raise VECTOR(program, x.var, loop=loop, vector=x.var)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a statement would stand: the loops around it, and the place in text order of the statement behind it."""
+
+    loops: tuple[For, ...]
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unready:
+    """A buffer whose contents may differ at the new place, and the block that writes it."""
+
+    buffer: str
+    writer: str
+
+
+def unready_input(
+    program: Program, block: str, place: Place, within: Callable[[tuple[str, ...], str], bool]
+) -> Unready | None:
+    """The first input of a block that may not have its contents at `place`; None when the block may run there.
+
+    `within(shared, buffer)` answers whether what the instances to run at the place read of `buffer` is there in the
+    same iteration of the shared loops, for instance since all of them ran in it where the block stood.
+    """
+    loops, b = find_block(program, block)
+    order = positions(program)
+    for buffer in sorted(touched(b) - own_buffers(b)):
+        for around, writer in writers(program, buffer):
+            at = order[writer.name]
+            common = shared_loops(around, loops)
+            there = shared_loops(around, place.loops)
+            above = at < order[block] and at < place.before
+            if not above or is_carried(writer, (*common, *there)) or (there and not within(there, buffer)):
+                return Unready(buffer, writer.name)
+    return None

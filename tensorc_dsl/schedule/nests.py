@@ -1,0 +1,123 @@
+"""Rewriting programs by path and by buffer, and nests of new loops over a block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Var, add, constant, transform
+from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Stmt, Store, fresh, walk
+
+
+def stmt_name(s: Stmt) -> str:
+    return s.var if isinstance(s, For) else s.name
+
+
+def remove_block(program: Program, block: str) -> Program:
+    """The program without a block and the loops that held nothing else."""
+    return replace_at(program, block, ())
+
+
+def replace_at(program: Program, name: str, new: tuple[Stmt, ...]) -> Program:
+    """The program with one loop or block replaced; only the statements around it are rebuilt."""
+
+    def go(body: tuple[Stmt, ...], path: tuple[str, ...]) -> tuple[Stmt, ...]:
+        n = next(i for i, s in enumerate(body) if stmt_name(s) == path[0])
+        s = body[n]
+        middle = new
+        if len(path) > 1:
+            assert isinstance(s, For)  # a path leads through loops
+            inner = go(s.body, path[1:])
+            middle = (replace(s, body=inner),) if inner else ()
+        return (*body[:n], *middle, *body[n + 1 :])
+
+    for around, s in walk(program.body):
+        if stmt_name(s) == name:
+            return replace(program, body=go(program.body, (*(loop.var for loop in around), name)))
+    raise KeyError(name)
+
+
+def replace_buffer(program: Program, name: str, new: tuple[Buffer, ...]) -> Program:
+    """The program with an intermediate buffer's declaration replaced."""
+    out = tuple(n for b in program.buffers for n in (new if b.name == name else (b,)))
+    return replace(program, buffers=out)
+
+
+def map_accesses(
+    block: Block, buffer: str, access: Callable[[tuple[Expr, ...]], tuple[str, tuple[Expr, ...]]]
+) -> Block:
+    """The block with every load and store of a buffer sent to another buffer and subscripts."""
+
+    def load(e: Expr) -> Expr:
+        if isinstance(e, Load) and e.buffer == buffer:
+            name, indices = access(e.indices)
+            return Load(name, indices, e.dtype)
+        return e
+
+    def store(s: Store) -> Store:
+        indices = tuple(transform(i, load) for i in s.indices)
+        name, indices = access(indices) if s.buffer == buffer else (s.buffer, indices)
+        return Store(name, indices, transform(s.value, load))
+
+    return replace(block, init=tuple(map(store, block.init)), body=tuple(map(store, block.body)))
+
+
+def iter_ranges(block: Block) -> dict[str, tuple[int | None, int | None]]:
+    """The range of each iterator of a block."""
+    return extent_ranges(For(it.name, it.extent, ()) for it in block.iters)
+
+
+def stem(iterator: str, n: int) -> str:
+    """What to call the loop of an iterator: `i` for `vi`, `ax0` where nothing better is known."""
+    rest = iterator[1:]
+    return rest if iterator.startswith("v") and rest.isidentifier() else f"ax{n}"
+
+
+def nest_over(block: Block, box: Sequence[tuple[Expr, Expr]], around: Sequence[For], used: set[str]) -> Stmt:
+    """A nest of new loops, to stand inside `around`, that runs `block` for the iterator values in a box.
+
+    The box gives a lower bound over `around` and an extent per iterator; values outside an iterator's own extent are
+    guarded away. An iterator with one value has no loop. The names chosen are added to `used`.
+    """
+    loops: list[For] = []
+    bindings: list[Expr] = []
+    for n, (it, (lower, extent)) in enumerate(zip(block.iters, box, strict=True)):
+        if constant(extent) == 1:
+            bindings.append(lower)
+            continue
+        loop = For(fresh(stem(it.name, n), used), extent, ())
+        loops.append(loop)
+        bindings.append(add(lower, Var(loop.var)))
+    ranges = extent_ranges((*around, *loops))
+    iters = tuple(replace(it, binding=simplify(b, ranges)) for it, b in zip(block.iters, bindings, strict=True))
+    guards = [
+        c
+        for it, (lower, extent) in zip(iters, box, strict=True)
+        if not (lower == ZERO and extent == it.extent)
+        for c in (Compare("<=", ZERO, it.binding), Compare("<", it.binding, it.extent))
+    ]
+    open_loops = [x for x in (*around, *loops) if constant(x.extent) is None]
+    known = simplify_where([Compare("<", Var(x.var), x.extent) for x in open_loops], ranges)
+    where = tuple(c for c in simplify_where(guards, ranges) if c not in known)
+    stmt: Stmt = replace(block, iters=iters, where=where)
+    for loop in reversed(loops):
+        stmt = replace(loop, body=(stmt,))
+    return stmt
+
+
+def nest_of(stmt: Stmt, around: Sequence[For]) -> tuple[tuple[For, ...], Block]:
+    """The block in a nest that stands inside `around`, with all loops around it."""
+    loops = list(around)
+    while isinstance(stmt, For):
+        loops.append(stmt)
+        stmt = stmt.body[0]
+    return tuple(loops), stmt
+
+
+def copy_nest(name: str, target: str, source: Buffer, box: Sequence[tuple[Expr, Expr]], used: set[str]) -> Stmt:
+    """A nest over a block `name` that copies a box of `source`, element by element, to `target` from its index 0 on."""
+    iters = tuple(Iter(f"v{n}", IterKind.SPATIAL, extent, ZERO) for n, (_, extent) in enumerate(box))
+    at = tuple(Var(it.name) for it in iters)
+    value = Load(source.name, tuple(add(v, lower) for v, (lower, _) in zip(at, box, strict=True)), source.dtype)
+    return nest_over(Block(name, iters, (Store(target, at, value),)), [(ZERO, e) for _, e in box], (), used)

@@ -1,0 +1,59 @@
+"""Finding what a step names, with the refusals that every step over loops shares."""
+
+from __future__ import annotations
+
+from tensorc_dsl.ir.program import Block, For, LoopKind, Program, blocks, find_block, find_loop
+from tensorc_dsl.schedule.primitive import BlockRef, LoopRef
+from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
+
+NOT_SERIAL = Refusal(
+    "E0310",
+    "cannot {step} `{loop}`: it is already {kind}",
+    help="{repair}",
+)
+NO_LOOP = Refusal(
+    "E0340",
+    "there is no loop `{loop}` at this point",
+    help="a step that replaces a loop gives the new ones; name those",
+)
+NO_BLOCK = Refusal(
+    "E0341",
+    "there is no block `{block}` at this point",
+    help="the blocks here are: {blocks}",
+)
+
+
+def the_loop(program: Program, ref: LoopRef) -> tuple[tuple[For, ...], For]:
+    """The loops around the loop, and the loop; a refusal when it is not there (any more)."""
+    try:
+        return find_loop(program, ref.name)
+    except KeyError:
+        raise NO_LOOP(program, loop=ref.name) from None
+
+
+def the_block(program: Program, ref: BlockRef) -> tuple[tuple[For, ...], Block]:
+    """The loops around the block, and the block; a refusal when it is not there (any more)."""
+    try:
+        return find_block(program, ref.name)
+    except KeyError:
+        names = sorted(b.name for b in blocks(program))
+        raise NO_BLOCK(program, block=ref.name, blocks=", ".join(names)) from None
+
+
+def not_serial(program: Program, loop: For, step: str) -> ScheduleRefusal:
+    """The refusal of a step that would take a loop apart, or move it, after it was given a kind."""
+    facts = {"kind": loop.kind, "repair": f"{step} `{loop.var}` first, then make a loop {loop.kind}"}
+    return NOT_SERIAL(program, loop.var, step=step, loop=loop.var, **facts)
+
+
+def require_serial(program: Program, loop: For, step: str) -> None:
+    """Refuse to take apart a loop that runs in parallel, as a vector, or unrolled."""
+    if loop.kind is not LoopKind.SERIAL:
+        raise not_serial(program, loop, step)
+
+
+def require_no_kind(program: Program, loop: For, step: str) -> None:
+    """Refuse to give a second kind to a loop."""
+    if loop.kind is not LoopKind.SERIAL:
+        repair = "a loop has one kind; choose another loop"
+        raise NOT_SERIAL(program, loop.var, step=step, loop=loop.var, kind=loop.kind, repair=repair)

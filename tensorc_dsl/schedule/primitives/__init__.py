@@ -1,0 +1,16 @@
+"""The primitives, one file each. Importing this package imports every file in it, which declares its primitive.
+
+Whoever needs the table of all primitives takes `PRIMITIVES` from here, so that it is filled.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+
+from tensorc_dsl.schedule.primitive import PRIMITIVES
+
+for _module in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["PRIMITIVES"]

@@ -1,0 +1,147 @@
+"""`compute_at`: compute a producer where it is used, as much of it as is used there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensorc_dsl.affine.coverage import instances_within
+from tensorc_dsl.affine.inverse import instances_writing
+from tensorc_dsl.affine.regions import required_region
+from tensorc_dsl.affine.sets import bindings
+from tensorc_dsl.affine.simplify import extent_ranges
+from tensorc_dsl.ir.expr import substitute
+from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, find_loop, used_names, walk
+from tensorc_dsl.schedule.motion import (
+    BEYOND,
+    NO_CONSUMER,
+    NOT_READY,
+    VECTOR,
+    Nest,
+    Place,
+    is_param,
+    own_buffer,
+    positions,
+    read_indices,
+    readers,
+    require_no_vector,
+    unready_input,
+    writers,
+)
+from tensorc_dsl.schedule.nests import nest_of, nest_over, remove_block, replace_at, replace_buffer, stmt_name
+from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
+from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+
+OUTPUT = Refusal(
+    "E0353",
+    "cannot compute `{block}` again at each use: it writes the output `{buffer}`",
+    help="move what it reads below its loops instead, or `cache_write` it first and move the copy with `reverse_compute_at`",
+)
+NOT_PURE = Refusal(
+    "E0354",
+    "cannot compute `{block}` again at each use: {reason}",
+    help="move it before the step that made it so",
+)
+OUTSIDE = Refusal(
+    "E0356",
+    "`{consumer}` reads `{buffer}` and stands outside of loop `{loop}`",
+    help="choose a loop around all blocks that read `{buffer}`, or move or inline `{consumer}` first",
+)
+NOT_INVERTIBLE = Refusal(
+    "E0357",
+    "cannot tell which part of `{block}` computes a region of `{buffer}`: its subscripts do not determine `{iterator}`",
+    help="move it before changing the layout of `{buffer}`",
+)
+
+
+@primitive(NO_BLOCK, NO_LOOP, OUTPUT, NOT_PURE, NO_CONSUMER, OUTSIDE, VECTOR, NOT_INVERTIBLE, BEYOND, NOT_READY)
+def compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite:
+    """The block stands below `loop`, before its consumers, and computes the box of its buffer that they read there.
+
+    for h in 8: P[h] = …                for t in 4:
+    for t in 4, i in 2, r in 3:    ->       for h in 4: P[t*2 + h] = …
+        Y[…] += P[t*2 + i + r]              for i in 2, r in 3: Y[…] += P[t*2 + i + r]
+
+    Where boxes of two iterations overlap, the overlap is computed again; where a box leaves the domain of the block, a
+    condition guards it. The buffer becomes private to an iteration of the loop (scope "local").
+    In Halide and TVM: `compute_at`; in Exo: `compute_at` of its Halide library.  Cases: tests/primitives/compute_at.md
+    """
+    nest = the_block(program, block)
+    outer, at = the_loop(program, loop)
+    around = (*outer, at)
+    buffer = _pure_buffer(program, nest[1])
+    consumers = _consumers_below(program, nest[1], buffer.name, at)
+    require_no_vector(program, around, at.var)
+
+    outside = {x.var for x in around}
+    reads = [
+        (
+            tuple(substitute(i, bindings(b)) for i in indices),
+            {v: r for v, r in extent_ranges(loops).items() if v not in outside},
+        )
+        for loops, b in consumers
+        for indices in read_indices(b, buffer.name)
+    ]
+    region = required_region(reads, extent_ranges(around), buffer.shape)
+    box = instances_writing(nest[1], nest[1].body[0].indices, region)
+    if isinstance(box, str):
+        raise NOT_INVERTIBLE(program, block.name, block=block.name, buffer=buffer.name, iterator=box)
+
+    child = _first_holding(at, {b.name for _, b in consumers})
+    rest = remove_block(program, block.name)
+    moved = nest_over(nest[1], box, around, used_names(rest))
+    new = nest_of(moved, around)
+    if not instances_within(new, nest):
+        raise BEYOND(program, block.name, at.var, block=block.name, loop=at.var)
+
+    def ran_there(shared: tuple[str, ...], _: str) -> bool:
+        return set(shared) <= {x.var for x in nest[0]} and instances_within(new, nest, shared)
+
+    place = Place(around, positions(program)[stmt_name(child)])
+    if found := unready_input(program, block.name, place, ran_there):
+        raise NOT_READY(
+            program, block.name, found.writer, block=block.name, loop=at.var, buffer=found.buffer, writer=found.writer
+        )
+    now = find_loop(rest, at.var)[1]
+    n = next(i for i, s in enumerate(now.body) if stmt_name(s) == stmt_name(child))
+    result = replace_at(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),))
+    if buffer.scope == "global":
+        result = replace_buffer(result, buffer.name, (replace(buffer, scope="local"),))
+    return Rewrite(result)
+
+
+def _pure_buffer(program: Program, b: Block) -> Buffer:
+    """The buffer that a block computes as a function of other buffers: its instances may run any number of times."""
+
+    def refuse(reason: str) -> Exception:
+        return NOT_PURE(program, b.name, block=b.name, reason=reason)
+
+    name = own_buffer(b)
+    if name is None or len({s.indices for s in (*b.init, *b.body)}) != 1:
+        raise refuse("it stores more than one element in an instance")
+    if is_param(program, name):
+        raise OUTPUT(program, b.name, block=b.name, buffer=name)
+    if any(it.kind is IterKind.SCAN for it in b.iters):
+        raise refuse("it is a scan, whose steps follow one another")
+    others = [w.name for _, w in writers(program, name) if w.name != b.name]
+    if others:
+        raise refuse(f"`{others[0]}` writes `{name}` too")
+    own = read_indices(b, name)
+    if own and (own != (b.body[0].indices,) or not b.init):
+        raise refuse(f"it reads `{name}` itself")
+    return program.buffer(name)
+
+
+def _consumers_below(program: Program, b: Block, buffer: str, at: For) -> tuple[Nest, ...]:
+    consumers = readers(program, buffer, but=b.name)
+    if not consumers:
+        raise NO_CONSUMER(program, b.name, block=b.name, buffer=buffer)
+    for loops, consumer in consumers:
+        if all(x.var != at.var for x in loops):
+            raise OUTSIDE(program, consumer.name, at.var, consumer=consumer.name, buffer=buffer, loop=at.var)
+    return consumers
+
+
+def _first_holding(at: For, names: set[str]) -> Stmt:
+    """The first statement in the body of a loop that is, or holds, one of the blocks."""
+    return next(s for s in at.body if any(stmt_name(x) in names for _, x in walk((s,))))

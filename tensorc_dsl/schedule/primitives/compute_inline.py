@@ -1,0 +1,110 @@
+"""`compute_inline`: put what a block computes into the blocks that read it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensorc_dsl.affine.accesses import home
+from tensorc_dsl.affine.coverage import full_domain
+from tensorc_dsl.affine.simplify import simplify
+from tensorc_dsl.ir.expr import Expr, Load, Var, substitute, transform
+from tensorc_dsl.ir.program import Block, IterKind, Program, Store
+from tensorc_dsl.schedule.motion import (
+    NO_CONSUMER,
+    Place,
+    is_param,
+    positions,
+    read_indices,
+    readers,
+    unready_input,
+    writers,
+)
+from tensorc_dsl.schedule.nests import iter_ranges, remove_block, replace_at, replace_buffer
+from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+
+NOT_INLINABLE = Refusal(
+    "E0371",
+    "cannot inline `{block}`: {reason}",
+    help="inline blocks that store each element of an intermediate buffer once, as `{buffer}[i, j] = …` does",
+)
+PARTIAL = Refusal(
+    "E0372",
+    "cannot inline `{block}`: it does not run for all values of its iterators",
+    help="inline it before the step that added conditions to it",
+)
+CHANGED = Refusal(
+    "E0373",
+    "cannot inline `{block}` into `{reader}`: `{buffer}` may differ there, `{writer}` writes it",
+    help="inline before moving `{writer}`",
+)
+
+
+@primitive(NO_BLOCK, NOT_INLINABLE, NO_CONSUMER, PARTIAL, CHANGED)
+def compute_inline(program: Program, block: BlockRef) -> Rewrite:
+    """Every block that read the buffer computes the element in its place; the block and its buffer are gone.
+
+    for i: B[i] = A[i] + 1   ->   for i: C[i] = exp(A[i] + 1)
+    for i: C[i] = exp(B[i])
+
+    In TVM: `compute_inline`; in Halide: the default for a stage; in Exo: `inline_assign`.
+    Cases: tests/primitives/compute_inline.md
+    """
+    around, b = the_block(program, block)
+    store, names = _definition(program, b)
+    consumers = readers(program, store.buffer, but=b.name)
+    if not consumers:
+        raise NO_CONSUMER(program, b.name, block=b.name, buffer=store.buffer)
+    if not full_domain(around, b):
+        raise PARTIAL(program, b.name, block=b.name)
+    order = positions(program)
+    kept = {x.var for x in home(program, program.buffer(store.buffer)) or ()}
+
+    def same_contents(shared: tuple[str, ...], buffer: str) -> bool:
+        # A buffer with one copy keeps what was written; of one per iteration, the element must be used where it was read.
+        return program.buffer(buffer).scope == "global" or set(shared) <= kept
+
+    result = program
+    for loops, reader in consumers:
+        if found := unready_input(program, b.name, Place(loops, order[reader.name]), same_contents):
+            facts = {"block": b.name, "reader": reader.name, "buffer": found.buffer, "writer": found.writer}
+            raise CHANGED(program, b.name, reader.name, **facts)
+        result = replace_at(result, reader.name, (_inlined(reader, store, names),))
+    return Rewrite(replace_buffer(remove_block(result, b.name), store.buffer, ()))
+
+
+def _definition(program: Program, b: Block) -> tuple[Store, tuple[str, ...]]:
+    """The one store of a block, and for each subscript the iterator that it is."""
+    store = b.body[0]
+
+    def refuse(reason: str) -> Exception:
+        return NOT_INLINABLE(program, b.name, block=b.name, buffer=store.buffer, reason=reason)
+
+    if is_param(program, store.buffer):
+        raise refuse(f"it writes the output `{store.buffer}`")
+    if len(b.body) != 1 or b.init or any(it.kind is not IterKind.SPATIAL for it in b.iters):
+        raise refuse("it needs more than one step for an element")
+    if read_indices(b, store.buffer):
+        raise refuse(f"it reads `{store.buffer}` itself")
+    others = [w.name for _, w in writers(program, store.buffer) if w.name != b.name]
+    if others:
+        raise refuse(f"`{others[0]}` writes `{store.buffer}` too")
+    names = tuple(i.name for i in store.indices if isinstance(i, Var))
+    if len(names) != len(store.indices) or len(set(names)) != len(names) or {it.name for it in b.iters} != set(names):
+        raise refuse("its subscripts are not its iterators, each once")
+    return store, names
+
+
+def _inlined(reader: Block, store: Store, names: tuple[str, ...]) -> Block:
+    ranges = iter_ranges(reader)
+
+    def element(e: Expr) -> Expr:
+        if isinstance(e, Load) and e.buffer == store.buffer:
+            return simplify(substitute(store.value, dict(zip(names, e.indices, strict=True))), ranges)
+        return e
+
+    def rewritten(s: Store) -> Store:
+        return Store(s.buffer, tuple(transform(i, element) for i in s.indices), transform(s.value, element))
+
+    return replace(reader, init=tuple(map(rewritten, reader.init)), body=tuple(map(rewritten, reader.body)))

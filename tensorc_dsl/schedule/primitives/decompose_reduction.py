@@ -1,0 +1,133 @@
+"""`decompose_reduction`: give the initialisation of a reduction a block and loops of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce as fold
+
+from tensorc_dsl.affine.dependence import overtaken
+from tensorc_dsl.affine.sets import NotAffine, feasible
+from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
+from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, constant, free_vars, substitute
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Program, Stmt, fresh, replace_stmt, used_names
+from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
+from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+
+NO_INIT = Refusal(
+    "E0335",
+    "`{block}` has no initialisation to take out",
+    help="decompose a block with an `init`, once",
+)
+NOT_AROUND = Refusal("E0336", "`{loop}` is not a loop around `{block}`", help="the loops around it are: {loops}")
+BELOW_REDUCTION = Refusal(
+    "E0337",
+    "below `{loop}`, `{block}` would be initialised again in each iteration of the reduction loop `{reduction}`",
+    help="take `{reduction}`, or a loop around it",
+)
+MIXED_LOOP = Refusal(
+    "E0338",
+    "`{mixed}` counts both the reduction and the elements of `{block}`",
+    help="decompose the reduction before fusing its loops with others",
+)
+NOT_AT_ZERO = Refusal(
+    "E0339",
+    "the reduction of `{block}` does not begin where its loops begin: `{iterator}` is `{binding}`",
+    help="decompose the reduction before this step",
+)
+OVERTAKES = Refusal(
+    "E0343",
+    "the initialisation cannot move before `{loop}`: {dependence}",
+    help="take a loop that holds no other use of what `{block}` writes",
+)
+
+
+@primitive(NO_BLOCK, NO_LOOP, NO_INIT, NOT_AROUND, BELOW_REDUCTION, MIXED_LOOP, NOT_AT_ZERO, OVERTAKES)
+def decompose_reduction(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite:
+    """Just before `loop` stands a nest of its own that initialises what the block accumulates into; the block does not.
+
+    for i: for k: block C { init { c } u }  ->  for i: block C_init { c }
+                                               for i: for k: block C { u }
+
+    `loop` is the outermost reduction loop of the block or one around it. The new loops are those between `loop` and the
+    block that do not count the reduction, with the guards that hold where the reduction begins.
+    In TVM: `decompose_reduction`.  Cases: tests/primitives/decompose_reduction.md
+    """
+    around, target = the_block(program, block)
+    the_loop(program, loop)
+    if not target.init:
+        raise NO_INIT(program, target.name, block=target.name)
+    names = [x.var for x in around]
+    if loop.name not in names:
+        raise NOT_AROUND(
+            program, loop.name, target.name, loop=loop.name, block=target.name, loops=", ".join(names) or "none"
+        )
+    at = names.index(loop.name)
+    outer, inner = around[:at], around[at:]
+    counting = _reduction_loops(program, target, around)
+    for x in outer:
+        if x.var in counting:
+            raise BELOW_REDUCTION(program, x.var, target.name, loop=loop.name, block=target.name, reduction=x.var)
+    dependence = overtaken(outer, (inner[0],), target.name)
+    if dependence is not None:
+        focus = dict.fromkeys((loop.name, dependence.first, target.name))
+        raise OVERTAKES(program, *focus, loop=loop.name, dependence=dependence, block=target.name)
+    used = used_names(program)
+    first: dict[str, Expr] = dict.fromkeys(counting, ZERO)
+    runs = tuple(Compare(">", substitute(x.extent, first), ZERO) for x in inner if x.var in counting)
+    kept = [x for x in inner if x.var not in counting and constant(x.extent) != 1]
+    first.update((x.var, ZERO) for x in inner if constant(x.extent) == 1)
+    renamed: dict[str, Expr] = {**first, **{x.var: Var(fresh(f"{x.var}_init", used)) for x in kept}}
+    nest = [For(_name(renamed[x.var]), substitute(x.extent, renamed), (), x.kind) for x in kept]
+    ranges = extent_ranges((*outer, *nest))
+    init = Block(
+        fresh(f"{target.name}_init", used),
+        tuple(replace(it, binding=simplify(substitute(it.binding, renamed), ranges)) for it in _spatial(target)),
+        target.init,
+        where=simplify_where((substitute(c, renamed) for c in (*target.where, *runs)), ranges),
+    )
+    before = fold(lambda s, x: replace(x, body=(s,)), reversed(nest), init)
+    without = replace_stmt(program, target.name, (replace(target, init=()),))
+    stmts: tuple[Stmt, ...] = (before, the_loop(without, loop)[1])
+    return Rewrite(replace_stmt(without, loop.name, stmts), BlockRef(init.name))
+
+
+def _name(v: Expr) -> str:
+    assert isinstance(v, Var)
+    return v.name
+
+
+def _spatial(b: Block) -> tuple[Iter, ...]:
+    return tuple(it for it in b.iters if it.kind is IterKind.SPATIAL)
+
+
+def _reduction_loops(program: Program, b: Block, around: tuple[For, ...]) -> frozenset[str]:
+    """The loops that count the reduction: all its iterators are 0 exactly when these are, and no other iterator uses
+    them. So the instances that initialise are those of the other loops.
+    """
+    reductions = [it for it in b.iters if it.kind is not IterKind.SPATIAL]
+    counting = frozenset[str]().union(*(free_vars(it.binding) for it in reductions)) & {x.var for x in around}
+    for it in _spatial(b):
+        for v in sorted(counting & free_vars(it.binding)):
+            raise MIXED_LOOP(program, v, b.name, mixed=v, block=b.name)
+    zero: dict[str, Expr] = dict.fromkeys(counting, ZERO)
+    ranges = extent_ranges(around)
+    for it in reductions:
+        if simplify(substitute(it.binding, zero), ranges) != ZERO:
+            raise _not_at_zero(program, b, it)
+    extents = {x.var: x.extent for x in around}
+    at_zero = [Compare("==", it.binding, ZERO) for it in reductions]
+    for v in sorted(counting):
+        try:
+            stray = feasible(extents, [*at_zero, Compare(">=", Var(v), ONE)])
+        except NotAffine:
+            stray = True
+        if stray:
+            raise _not_at_zero(program, b, next(it for it in reductions if v in free_vars(it.binding)))
+    return counting
+
+
+def _not_at_zero(program: Program, b: Block, it: Iter) -> Exception:
+    facts = {"block": b.name, "iterator": it.name, "binding": format_expr(it.binding)}
+    return NOT_AT_ZERO(program, b.name, **facts)

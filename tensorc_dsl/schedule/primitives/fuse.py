@@ -1,0 +1,65 @@
+"""`fuse`: make one loop of a nest of loops."""
+
+from __future__ import annotations
+
+import itertools
+
+from tensorc_dsl.affine.simplify import extent_ranges, simplify
+from tensorc_dsl.ir.expr import ZERO, Expr, Var, constant, floordiv, floormod, index, mul
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import For, Program, fresh, replace_stmt, used_names
+from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
+from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.rewrite import replace_variables
+
+TOO_FEW_LOOPS = Refusal("E0314", "fuse needs at least two loops", help="name the loops from the outermost inwards")
+NOT_NESTED = Refusal(
+    "E0315",
+    "`{inner}` is not all there is in `{outer}`",
+    help="fuse loops that stand directly in one another, named from the outermost inwards",
+)
+OPEN_EXTENT = Refusal(
+    "E0316",
+    "the extent of `{inner}` is `{extent}`, not a number",
+    help="only the outermost of fused loops may have an open extent; split `{inner}` first",
+)
+
+
+@primitive(NO_LOOP, NOT_SERIAL, TOO_FEW_LOOPS, NOT_NESTED, OPEN_EXTENT)
+def fuse(program: Program, *loops: LoopRef) -> Rewrite:
+    """One loop runs the iterations of a perfect nest in the same order.
+
+    for i in a: for j in n: s  ->  for i_j in a*n: s[i := i_j / n, j := i_j % n]
+
+    In Halide and TVM: `fuse`; in Exo: `mult_loops`.  Cases: tests/primitives/fuse.md
+    """
+    if len(loops) < 2:
+        raise TOO_FEW_LOOPS(program, *(x.name for x in loops))
+    found = [the_loop(program, x) for x in loops]
+    around, nest = found[0][0], [x[1] for x in found]
+    for loop in nest:
+        require_serial(program, loop, "fuse")
+    for outer, inner in itertools.pairwise(nest):
+        if outer.body != (inner,):
+            raise NOT_NESTED(program, outer.var, inner.var, outer=outer.var, inner=inner.var)
+        if constant(inner.extent) is None:
+            raise OPEN_EXTENT(program, inner.var, inner=inner.var, extent=format_expr(inner.extent))
+    name = fresh("_".join(x.var for x in nest), used_names(program))
+    extent: Expr = nest[0].extent
+    for loop in nest[1:]:
+        extent = mul(extent, loop.extent)
+    extent = simplify(extent, extent_ranges(around))
+    values: dict[str, Expr] = {}
+    rest: Expr = Var(name)
+    for loop in reversed(nest[1:]):
+        size = max(1, constant(loop.extent) or 0)  # a loop without iterations leaves none to the fused one either
+        values[loop.var] = floormod(rest, index(size))
+        rest = floordiv(rest, index(size))
+    values[nest[0].var] = ZERO if constant(nest[0].extent) == 1 else rest
+    annotations = tuple(sorted(dict(a for x in reversed(nest) for a in x.annotations).items()))
+    fused = For(name, extent, (), annotations=annotations)
+    body = replace_variables(nest[-1].body, values, (*around, fused))
+    return Rewrite(
+        replace_stmt(program, nest[0].var, (For(name, extent, body, annotations=annotations),)), LoopRef(name)
+    )

@@ -1,0 +1,176 @@
+"""`reverse_compute_at`: consume what a loop produces in the iteration that completes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensorc_dsl.affine.coverage import full_domain, instances_within, partition, repeating_loop
+from tensorc_dsl.affine.inverse import instances_reading
+from tensorc_dsl.affine.regions import Access, Region, required_region
+from tensorc_dsl.affine.sets import bindings
+from tensorc_dsl.affine.simplify import extent_ranges
+from tensorc_dsl.ir.expr import Expr, substitute
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, find_loop, used_names, walk
+from tensorc_dsl.schedule.motion import (
+    BEYOND,
+    NOT_READY,
+    VECTOR,
+    Place,
+    own_buffers,
+    positions,
+    read_indices,
+    readers,
+    require_no_vector,
+    shared_loops,
+    unready_input,
+    writers,
+)
+from tensorc_dsl.schedule.nests import nest_of, nest_over, remove_block, replace_at, stmt_name
+from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
+from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+
+NOTHING_BELOW = Refusal(
+    "E0367",
+    "`{block}` reads nothing that is written below `{loop}`",
+    help="choose a loop around a block that writes what `{block}` reads",
+)
+ORDER = Refusal(
+    "E0368",
+    "`{block}` cannot move: {reason}",
+    help="move it before that step",
+)
+INCOMPLETE = Refusal(
+    "E0369",
+    "an iteration of `{loop}` does not complete its part of `{buffer}`: every iteration of `{repeats}` writes that part",
+    help="choose a loop outside of `{repeats}`, or reorder `{repeats}` to the inside",
+)
+NOT_ONCE = Refusal(
+    "E0370",
+    "the iterations of `{loop}` do not divide `{block}` exactly: {reason}",
+    help="choose a loop whose iterations write separate parts of what `{block}` reads",
+)
+
+
+@primitive(NO_BLOCK, NO_LOOP, VECTOR, NOTHING_BELOW, ORDER, NOT_READY, INCOMPLETE, NOT_ONCE, BEYOND)
+def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite:
+    """The block stands below `loop`, after its producers, and runs there for what an iteration completes.
+
+    for t in 4, i in 8, k: L[t*8 + i] += …        for t in 4:
+    for x in 32: C[x] = L[x]                 ->       for i in 8, k: L[t*8 + i] += …
+                                                      for x in 8: C[t*8 + x] = L[t*8 + x]
+
+    Each instance runs once: the parts that the iterations complete are proven to be separate and to be all. In TVM:
+    `reverse_compute_at`; in Halide: `compute_at` of the stage before it; in Exo: `fuse`.
+    Cases: tests/primitives/reverse_compute_at.md
+    """
+    nest = the_block(program, block)
+    outer, at = the_loop(program, loop)
+    around, b = (*outer, at), nest[1]
+    require_no_vector(program, around, at.var)
+    produced = _produced(program, b, at)
+    _check_alone(program, b)
+    if not full_domain(*nest):
+        raise BEYOND(program, b.name, at.var, block=b.name, loop=at.var)
+    box = _completed_box(program, b, around, produced)
+
+    last = [s for s in at.body if any(x.name != b.name and own_buffers(x) & produced for x in _blocks((s,)))][-1]
+    rest = remove_block(program, b.name)
+    moved = nest_over(b, box, around, used_names(rest))
+    new = nest_of(moved, around)
+
+    def same_iteration(shared: tuple[str, ...]) -> bool:
+        return set(shared) <= {x.var for x in nest[0]} and instances_within(new, nest, shared)
+
+    def ready(shared: tuple[str, ...], buffer: str) -> bool:
+        return len(shared) == len(around) if buffer in produced else same_iteration(shared)
+
+    order = positions(program)
+    place = Place(around, 1 + max(order[stmt_name(s)] for _, s in walk((last,))))
+    if found := unready_input(program, b.name, place, ready):
+        facts = {"block": b.name, "loop": at.var, "buffer": found.buffer, "writer": found.writer}
+        raise NOT_READY(program, b.name, found.writer, **facts)
+    for buffer in sorted(own_buffers(b)):
+        for _, other in readers(program, buffer, but=b.name):
+            if order[other.name] < max(order[b.name], place.before):
+                reason = f"`{other.name}` reads `{buffer}` above the new place"
+                raise ORDER(program, b.name, other.name, block=b.name, reason=reason)
+    common = shared_loops(around, nest[0])
+    private = any(program.buffer(x).scope != "global" for x in own_buffers(b))
+    if common and private and not same_iteration(common):
+        raise ORDER(program, b.name, block=b.name, reason=f"it may run in an earlier iteration of `{common[-1]}`")
+
+    now = find_loop(rest, at.var)[1]
+    n = next(i for i, s in enumerate(now.body) if stmt_name(s) == stmt_name(last)) + 1
+    return Rewrite(replace_at(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),)))
+
+
+def _blocks(stmts: tuple[Stmt, ...]) -> tuple[Block, ...]:
+    return tuple(s for _, s in walk(stmts) if isinstance(s, Block))
+
+
+def _produced(program: Program, b: Block, at: For) -> frozenset[str]:
+    """The buffers that the block reads and other blocks below the loop write."""
+    written = frozenset[str]().union(*(own_buffers(x) for x in _blocks(at.body) if x.name != b.name))
+    found = frozenset(x for x in written if read_indices(b, x))
+    if not found:
+        raise NOTHING_BELOW(program, b.name, at.var, block=b.name, loop=at.var)
+    return found
+
+
+def _check_alone(program: Program, b: Block) -> None:
+    """Refuse unless the block alone writes its buffers, as a function of what it reads from others."""
+    if any(it.kind is IterKind.SCAN for it in b.iters):
+        raise ORDER(program, b.name, block=b.name, reason="it is a scan, whose steps follow one another")
+    for buffer in sorted(own_buffers(b)):
+        for _, other in writers(program, buffer):
+            if other.name != b.name:
+                raise ORDER(program, b.name, other.name, block=b.name, reason=f"`{other.name}` writes `{buffer}` too")
+        own = read_indices(b, buffer)
+        if own and not (b.init and own == tuple({s.indices for s in b.body})):
+            raise ORDER(program, b.name, block=b.name, reason=f"it reads `{buffer}` itself")
+
+
+def _completed_box(
+    program: Program, b: Block, around: tuple[For, ...], produced: frozenset[str]
+) -> list[tuple[Expr, Expr]]:
+    """Per iterator of the block the values whose inputs an iteration of the innermost of `around` completes."""
+    loop = around[-1].var
+    box: list[tuple[Expr, Expr]] | None = None
+    for buffer in sorted(produced):
+        region = _written_region(program, buffer, around)
+        shape = program.buffer(buffer).shape
+        repeats = repeating_loop(around, [(low, n, size) for (low, n), size in zip(region, shape, strict=True)])
+        if repeats is not None:
+            raise INCOMPLETE(program, repeats, b.name, loop=loop, buffer=buffer, repeats=repeats)
+        for indices in read_indices(b, buffer):
+            found = instances_reading(b, indices, region, shape)
+            if found is None or (box is not None and found != box):
+                what = ", ".join(map(format_expr, indices))
+                reason = f"what it completes of `{buffer}` is not a box of the instances that read `{buffer}[{what}]`"
+                raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason)
+            box = found
+    assert box is not None  # each buffer in `produced` is read
+    for it, (_, extent) in zip(b.iters, box, strict=True):
+        if it.kind is not IterKind.SPATIAL and extent != it.extent:
+            reason = f"one completes a part of its reduction over `{it.name}` only"
+            raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason)
+    if not partition(around, [(low, n, it.extent) for (low, n), it in zip(box, b.iters, strict=True)]):
+        reason = "what two of them complete overlaps, or something is left over"
+        raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason)
+    return box
+
+
+def _written_region(program: Program, buffer: str, around: tuple[For, ...]) -> Region:
+    """The box of a buffer that the blocks below the innermost of `around` write in one of its iterations."""
+    outside = {x.var for x in around}
+    found: list[Access] = []
+    for loops, w in writers(program, buffer):
+        if any(x.var == around[-1].var for x in loops):
+            inner = {v: r for v, r in extent_ranges(loops).items() if v not in outside}
+            values = bindings(w)
+            for s in (*w.init, *w.body):
+                if s.buffer == buffer:
+                    found.append((tuple(substitute(i, values) for i in s.indices), inner))
+    return required_region(found, extent_ranges(around), program.buffer(buffer).shape)

@@ -1,0 +1,195 @@
+"""`transform_layout`: keep a buffer's elements in another order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensorc_dsl.affine.coverage import full_domain
+from tensorc_dsl.affine.layout import inverse, is_injective
+from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify, simplify_where
+from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Compare,
+    Const,
+    Expr,
+    Select,
+    Var,
+    conjunction,
+    constant,
+    free_vars,
+    index,
+    substitute,
+)
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import (
+    Block,
+    Buffer,
+    For,
+    Iter,
+    IterKind,
+    LoopKind,
+    Program,
+    Stmt,
+    Store,
+    blocks,
+    used_names,
+)
+from tensorc_dsl.schedule.motion import (
+    NO_BUFFER,
+    is_param,
+    own_buffers,
+    read_indices,
+    the_buffer,
+    top_statement,
+    writers,
+)
+from tensorc_dsl.schedule.nests import iter_ranges, map_accesses, nest_over, replace_at, replace_buffer, stmt_name
+from tensorc_dsl.schedule.primitive import BufferRef, IndexMap, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+
+PARAMETER = Refusal(
+    "E0374",
+    "cannot change the layout of `{buffer}`: the caller passes it",
+    help="change that of a copy: `cache_read(b, {buffer})` or `cache_write(b)` first",
+)
+WRONG_MAP = Refusal(
+    "E0375",
+    "`{layout}` is no layout for `{buffer}`: {reason}",
+    help="map the {rank} indices of `{buffer}`, as `(i, j) -> (j / 16, i, j % 16)` does for two",
+)
+NOT_INJECTIVE = Refusal(
+    "E0376",
+    "`{layout}` may put two elements of `{buffer}` in one place",
+    help="keep the remainder beside each quotient, as in `(j / 16, j % 16)`",
+)
+OPEN_SHAPE = Refusal(
+    "E0377",
+    "the layout of `{buffer}` needs sizes that are numbers; dimension {dimension} is `{extent}`",
+    help="bind `{extent}` in the task",
+)
+NOT_FREE = Refusal(
+    "E0378",
+    "cannot run `{block}` in the order of the new layout: {reason}",
+    help="change the layout before scheduling `{block}`, or pass `reorder_block=false` to keep its loops",
+)
+
+
+@primitive(NO_BUFFER, PARAMETER, OPEN_SHAPE, WRONG_MAP, NOT_INJECTIVE, NOT_FREE)
+def transform_layout(program: Program, buffer: BufferRef, layout: IndexMap, *, reorder_block: bool = True) -> Rewrite:
+    """Element `[i, j]` of the buffer is stored at `layout(i, j)`; all accesses follow.
+
+    for k, j: P[k, j] = B[k, j]  ->  for jo, k, ji: P[jo, k, ji] = B[k, jo*32 + ji]      (k, j) -> (j / 32, k, j % 32)
+    … P[k, j] …                      … P[j / 32, k, j % 32] …
+
+    The new shape is the box of all places; what it has more than the old one is padding, which nothing reads. With
+    `reorder_block` the block that fills the buffer runs in the order of the new layout, and fills the padding with 0.
+    In TVM: `transform_layout`, with `transform_block_layout`; in Exo: `rearrange_dim`, `divide_dim`.
+    Cases: tests/primitives/transform_layout.md
+    """
+    old = the_buffer(program, buffer)
+    if is_param(program, old.name):
+        raise PARAMETER(program, buffer=old.name)
+    extents = _extents(program, old)
+    shape = _new_shape(program, old, extents, layout)
+    if not is_injective(layout.params, layout.results, extents):
+        raise NOT_INJECTIVE(program, buffer=old.name, layout=_text(layout))
+    new = replace(old, shape=shape)
+    result, done = program, ""
+    if reorder_block:
+        nest, done, stmt = _reordered(program, old, new, extents, layout)
+        result = replace_at(program, nest, (stmt,))
+    for b in blocks(program):
+        if b.name != done and (old.name in own_buffers(b) or read_indices(b, old.name)):
+            result = replace_at(result, b.name, (_placed(b, old.name, layout),))
+    return Rewrite(replace_buffer(result, old.name, (new,)))
+
+
+def _text(layout: IndexMap) -> str:
+    return f"({', '.join(layout.params)}) -> ({', '.join(map(format_expr, layout.results))})"
+
+
+def _extents(program: Program, old: Buffer) -> tuple[int, ...]:
+    out: list[int] = []
+    for d, e in enumerate(old.shape):
+        n = constant(e)
+        if n is None:
+            raise OPEN_SHAPE(program, buffer=old.name, dimension=d, extent=format_expr(e))
+        out.append(n)
+    return tuple(out)
+
+
+def _new_shape(program: Program, old: Buffer, extents: tuple[int, ...], layout: IndexMap) -> tuple[Expr, ...]:
+    def refuse(reason: str) -> Exception:
+        return WRONG_MAP(program, buffer=old.name, layout=_text(layout), rank=len(extents), reason=reason)
+
+    params = layout.params
+    if len(params) != len(extents) or len(set(params)) != len(params):
+        raise refuse(f"it takes ({', '.join(params)}), the buffer has {len(extents)} indices")
+    unknown = sorted(frozenset[str]().union(*map(free_vars, layout.results)) - set(params))
+    if unknown:
+        raise refuse(f"`{unknown[0]}` is not a parameter of it")
+    ranges = {p: (0, n - 1) for p, n in zip(params, extents, strict=True)}
+    shape: list[Expr] = []
+    for r in layout.results:
+        low, high = bounds(r, ranges)
+        if low is None or high is None or low < 0:
+            raise refuse(f"`{format_expr(r)}` is not an index from 0 up to a known size")
+        shape.append(index(high + 1))
+    return tuple(shape)
+
+
+def _placed(b: Block, buffer: str, layout: IndexMap) -> Block:
+    """The block with its accesses in the new layout."""
+    ranges = iter_ranges(b)
+
+    def placed(indices: tuple[Expr, ...]) -> tuple[str, tuple[Expr, ...]]:
+        values = dict(zip(layout.params, indices, strict=True))
+        return buffer, tuple(simplify(substitute(r, values), ranges) for r in layout.results)
+
+    return map_accesses(b, buffer, placed)
+
+
+def _reordered(
+    program: Program, old: Buffer, new: Buffer, extents: tuple[int, ...], layout: IndexMap
+) -> tuple[str, str, Stmt]:
+    """The outermost statement of the nest that fills the buffer, its block, and the nest in the new order."""
+    found = writers(program, old.name)
+    if len(found) != 1:
+        names = " and ".join(f"`{b.name}`" for _, b in found) or "no block"
+        raise NOT_FREE(program, *(b.name for _, b in found), block=old.name, reason=f"{names} fills `{old.name}`")
+    around, b = found[0]
+
+    def refuse(reason: str) -> Exception:
+        return NOT_FREE(program, b.name, block=b.name, reason=reason)
+
+    names = tuple(i.name for i in b.body[0].indices if isinstance(i, Var))
+    if len(b.body) != 1 or b.init or any(it.kind is not IterKind.SPATIAL for it in b.iters):
+        raise refuse("it needs more than one step for an element")
+    if len(names) != len(extents) or len(set(names)) != len(names) or {it.name for it in b.iters} != set(names):
+        raise refuse("its subscripts are not its iterators, each once")
+    if tuple(constant({it.name: it for it in b.iters}[n].extent) for n in names) != extents:
+        raise refuse(f"it does not fill all of `{old.name}`")
+    if any(x.kind is not LoopKind.SERIAL or x.annotations or len(x.body) != 1 for x in around):
+        raise refuse("its loops hold other blocks, or are not plain `for` loops any more")
+    if read_indices(b, old.name) or not full_domain(around, b):
+        raise refuse("it does not run once for each of its elements")
+    iters = tuple(Iter(f"v{d}", IterKind.SPATIAL, n, ZERO) for d, n in enumerate(new.shape))
+    at = tuple(Var(it.name) for it in iters)
+    back = inverse(layout.params, layout.results, extents, at)
+    if back is None:
+        raise refuse(f"cannot tell which element `{_text(layout)}` puts at a place")
+    ranges = extent_ranges(For(it.name, it.extent, ()) for it in iters)
+    values = {n: simplify(e, ranges) for n, e in zip(names, back, strict=True)}
+    inside = [Compare("<", values[n], size) for n, size in zip(names, old.shape, strict=True)]
+    kept = conjunction(simplify_where(inside, ranges))
+    value = simplify(substitute(b.body[0].value, values), ranges)
+    if kept is not None:
+        value = Select(kept, value, _zero(old.dtype))
+    block = Block(b.name, iters, (Store(new.name, at, value),), annotations=b.annotations)
+    used = used_names(replace_at(program, stmt_name(top_statement(around, b)), ()))
+    return stmt_name(top_statement(around, b)), b.name, nest_over(block, [(ZERO, n) for n in new.shape], (), used)
+
+
+def _zero(dtype: DType) -> Const:
+    return Const(False if dtype.kind == "bool" else 0.0 if dtype.is_float else 0, dtype)

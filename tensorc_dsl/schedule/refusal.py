@@ -1,0 +1,50 @@
+"""Refusals: why a schedule step does not apply. Declared as values beside the primitive that raises them.
+
+A `ScheduleRefusal` means *inapplicable*. It is neither a failed candidate nor a bug: the search swallows it, a hand-written
+schedule shows it with the program as it stood.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A declared reason: `message` and `help` are format strings over the facts given when it is raised."""
+
+    code: str
+    message: str
+    help: str = ""
+
+    def __call__(self, program: Program, *focus: str, **facts: object) -> ScheduleRefusal:
+        """The exception to raise; `focus` names the loops and blocks of `program` that the reader should look at."""
+        return ScheduleRefusal(self, self.message.format(**facts), self.help.format(**facts), program, focus, facts)
+
+
+class ScheduleRefusal(Exception):
+    """A primitive would change what the program computes, or its arguments do not fit the program."""
+
+    def __init__(
+        self,
+        refusal: Refusal,
+        message: str,
+        help: str,
+        program: Program,
+        focus: tuple[str, ...],
+        facts: dict[str, object],
+    ) -> None:
+        super().__init__(f"{refusal.code}: {message}")
+        self.refusal = refusal
+        self.message = message
+        self.help = help
+        self.program = program
+        self.focus = focus
+        self.facts = facts
+        self.span: Span | None = None
+        """Where the step was written, once the interpreter knows."""
+        self.steps: tuple[str, ...] = ()
+        """The lines of the trace that led to the step."""

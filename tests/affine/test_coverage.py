@@ -1,0 +1,141 @@
+"""Coverage against enumeration: the theorems and isl agree with running the loops."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from tensorc_dsl.affine.coverage import full_domain, instances_within, partition, repeating_loop
+from tensorc_dsl.affine.layout import inverse, is_injective
+from tensorc_dsl.affine.simplify import extent_ranges, simplify
+from tensorc_dsl.ir.dtypes import F32
+from tensorc_dsl.ir.expr import Compare, Const, Expr, Var, add, constant, floordiv, floormod, index, mul
+from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Store
+from tests.affine.test_regions import linear, points, value
+
+
+def block(bindings: dict[str, tuple[int, Expr]], *where: Expr) -> Block:
+    iters = tuple(Iter(n, IterKind.SPATIAL, index(e), b) for n, (e, b) in bindings.items())
+    return Block("B", iters, (Store("B", tuple(Var(n) for n in bindings), Const(1.0, F32)),), where=where)
+
+
+def loops(**extents: int) -> list[For]:
+    return [For(n, index(e), ()) for n, e in extents.items()]
+
+
+def holds(c: Expr, at: dict[str, int]) -> bool:
+    assert isinstance(c, Compare)
+    return {"<": value(c.lhs, at) < value(c.rhs, at), "<=": value(c.lhs, at) <= value(c.rhs, at)}[c.op]
+
+
+def instances(nest: list[For], b: Block) -> set[tuple[int, ...]]:
+    at = points({loop.var: (0, (constant(loop.extent) or 1) - 1) for loop in nest})
+    return {tuple(value(it.binding, p) for it in b.iters) for p in at if all(holds(c, p) for c in b.where)}
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_full_domain_is_what_enumeration_finds(seed: int) -> None:
+    rng = random.Random(seed)
+    nest = loops(i=rng.randint(1, 6), j=rng.randint(1, 5), k=rng.randint(1, 4))
+    extents = {loop.var: constant(loop.extent) or 1 for loop in nest}
+    f = rng.choice([1, 2, 3])
+    forms: list[Expr] = [
+        linear((extents["j"], "i"), (1, "j")),
+        linear((rng.randint(1, 4), "i"), (1, "j"), constant=rng.choice([-1, 0, 0, 1])),
+        floordiv(Var("i"), index(f)),
+        floormod(Var("i"), index(f)),
+        Var("k"),
+        floormod(linear((3, "j"), (1, "k")), index(f + 1)),
+    ]
+    bindings = {n: (rng.randint(1, 8), rng.choice(forms)) for n in ("u", "v")}
+    limits = [c for e, b in bindings.values() for c in (Compare("<=", index(0), b), Compare("<", b, index(e)))]
+    b = block(bindings, *limits)
+    found = instances(nest, b)
+    assert full_domain(nest, b) == (len(found) == bindings["u"][0] * bindings["v"][0])
+
+
+def test_a_condition_of_its_own_leaves_a_part_out() -> None:
+    nest = loops(i=8)
+    assert full_domain(nest, block({"v": (8, Var("i"))}))
+    assert not full_domain(nest, block({"v": (8, Var("i"))}, Compare("<=", index(1), Var("i"))))
+    assert full_domain(nest, block({"v": (6, Var("i"))}, Compare("<", Var("i"), index(6))))
+
+
+def test_open_dimensions() -> None:
+    n = Var("n")
+    b = Block("B", (Iter("v", IterKind.SPATIAL, n, Var("i")),), (Store("B", (Var("v"),), Const(1.0, F32)),))
+    assert full_domain([For("i", n, ())], b)
+    assert not full_domain([For("i", index(4), ())], b)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_partition_is_what_enumeration_finds(seed: int) -> None:
+    rng = random.Random(seed)
+    nest = loops(t=rng.randint(1, 4), u=rng.randint(1, 4))
+    extent, u = rng.randint(1, 3), constant(nest[1].extent) or 1
+    lower = rng.choice(
+        [
+            linear((extent * u, "t"), (extent, "u")),
+            linear((extent, "t")),
+            linear((rng.randint(1, 4), "t"), (rng.randint(1, 4), "u")),
+            floordiv(linear((u, "t"), (1, "u")), index(2)),
+        ]
+    )
+    size = rng.randint(1, 12)
+    count = Counter(
+        x
+        for p in points({loop.var: (0, (constant(loop.extent) or 1) - 1) for loop in nest})
+        for x in range(value(lower, p), value(lower, p) + extent)
+        if 0 <= x < size
+    )
+    assert partition(nest, [(lower, index(extent), index(size))]) == all(count[x] == 1 for x in range(size))
+
+
+def test_repeating_loop_is_named() -> None:
+    nest = loops(t=4, k=3)
+    assert repeating_loop(nest, [(linear((8, "t")), index(8), index(32))]) == "k"
+    assert repeating_loop(nest[:1], [(linear((8, "t")), index(8), index(32))]) is None
+
+
+def test_instances_within_the_same_iteration() -> None:
+    b = block({"v": (8, Var("i"))})
+    before = block({"v": (8, linear((1, "i"), constant=-1))}, Compare("<=", index(1), Var("i")))
+    nest = loops(i=8)
+    assert instances_within((nest, before), (nest, b))
+    assert not instances_within((nest, before), (nest, b), ("i",))
+    assert instances_within((nest, b), (nest, b), ("i",))
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_inverse_of_a_layout(seed: int) -> None:
+    rng = random.Random(seed)
+    extents = (rng.randint(1, 9), rng.randint(1, 9))
+    a, f = Var("a"), index(rng.randint(1, 5))
+    b: Expr = Var("b")
+    results = rng.choice(
+        [
+            (floordiv(b, f), a, floormod(b, f)),
+            (b, a),
+            (add(mul(a, index(extents[1])), b),),
+            (floordiv(a, f), floordiv(b, f), floormod(a, f), floormod(b, f)),
+            (add(mul(a, index(2)), b),),
+            (floordiv(a, f), b),
+        ]
+    )
+    image = Counter(
+        tuple(value(r, {"a": x, "b": y}) for r in results) for x in range(extents[0]) for y in range(extents[1])
+    )
+    assert is_injective(("a", "b"), results, extents) == (max(image.values()) == 1)
+    new = tuple(Var(f"n{d}") for d in range(len(results)))
+    back = inverse(("a", "b"), results, extents, new)
+    if back is None:
+        return
+    sizes = [max(p[d] for p in image) + 1 for d in range(len(results))]
+    ranges = extent_ranges(For(n.name, index(s), ()) for n, s in zip(new, sizes, strict=True))
+    for p in points({n: (0, (r[1] or 0)) for n, r in ranges.items()}):
+        x, y = (value(simplify(e, ranges), p) for e in back)
+        assert ((x < extents[0]) and (y < extents[1])) == (tuple(p.values()) in image)
+        if tuple(p.values()) in image:
+            assert tuple(value(r, {"a": x, "b": y}) for r in results) == tuple(p.values())

@@ -1,0 +1,58 @@
+"""The pages of cases, and what must hold around every primitive."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.ir.interpret import interpret
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.source import Source
+from tests.primitives.cases import FOLDER, Case, all_cases, before_program, outcome, run, write_back
+from tests.programs import random_inputs
+
+CASES = all_cases()
+ACCEPTED = [c for c in CASES if c.kind == "tsched"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_case(case: Case, accept: bool) -> None:
+    kind, text = outcome(case)
+    if accept and (kind, text) != (case.kind, case.expected):
+        write_back(case, kind, text)
+        return
+    assert (kind, text) == (case.kind, case.expected)
+
+
+@pytest.mark.parametrize("case", ACCEPTED, ids=lambda c: c.name)
+def test_result_is_well_formed_and_computes_the_same(case: Case) -> None:
+    before, after = before_program(case), run(case)
+    verify(before)
+    verify(after)
+    assert parse_program(Source("printed", format_program(after))) == after
+    assert parse_program(Source("printed", format_program(before))) == before
+    if before.dims:
+        return
+    inputs = random_inputs(before)
+    expected, found = interpret(before, inputs), interpret(after, inputs)
+    assert expected.keys() == found.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-5, equal_nan=False)
+
+
+@pytest.mark.parametrize("name", sorted(PRIMITIVES))
+def test_every_refusal_has_a_case(name: str) -> None:
+    assert (FOLDER / f"{name}.md").exists()
+    seen = {c.expected[6:11] for c in CASES if c.page.stem == name and c.kind == "error"}
+    declared = {r.code for r in PRIMITIVES[name].refusals}
+    assert seen == declared
+
+
+def test_codes_are_unique() -> None:
+    by_code: dict[str, str] = {}
+    for p in PRIMITIVES.values():
+        for r in p.refusals:
+            assert by_code.setdefault(r.code, r.message) == r.message
