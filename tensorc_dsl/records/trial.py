@@ -1,0 +1,60 @@
+"""One trial as it is recorded: what was tried, on what, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from tensorc_dsl.trace.draw import Decision
+
+Phase = Literal["trial", "final"]
+"""A `final` row is a re-measurement of an earlier trial's program, side by side with the other finalists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A row of the database. `seconds` is None unless `status` is "ok"; `created` is Unix time."""
+
+    task_key: str
+    target_key: str
+    task: str
+    strategy: str
+    seed: int
+    trial: int
+    status: str
+    decisions: Mapping[str, Decision]
+    trace: str
+    program_key: str
+    seconds: float | None = None
+    times: tuple[float, ...] = ()
+    message: str = ""
+    max_error: float | None = None
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
+    phase: Phase = "trial"
+    created: float = field(default=0.0, compare=False)
+    version: str = field(default="", compare=False)
+
+
+_decisions = msgspec.json.Decoder(dict[str, int | float | str | bool | tuple[int, ...]])
+_times = msgspec.json.Decoder(tuple[float, ...])
+
+
+def encode_decisions(decisions: Mapping[str, Decision]) -> str:
+    return msgspec.json.encode(dict(decisions)).decode()
+
+
+def decode_decisions(text: str) -> Mapping[str, Decision]:
+    """Inverse of `encode_decisions`: tuples come back as tuples. Raises msgspec.DecodeError."""
+    return _decisions.decode(text)
+
+
+def encode_times(times: tuple[float, ...]) -> str:
+    return msgspec.json.encode(times).decode()
+
+
+def decode_times(text: str) -> tuple[float, ...]:
+    return _times.decode(text)

@@ -1,0 +1,34 @@
+"""A trace: what one expansion did, as straight-line schedule code with every draw pinned, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.trace.draw import Decision, Draw
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """`text` is a `schedule` item that expands to this very trace, byte for byte; `program` is the scheduled program."""
+
+    name: str
+    compute: str
+    lines: tuple[str, ...]
+    draws: tuple[Draw, ...]
+    program: Program = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        body = "".join(f"    {line}\n" for line in self.lines)
+        return f"schedule {self.name} for {self.compute} {{\n{body}}}\n"
+
+    @property
+    def decisions(self) -> Mapping[str, Decision]:
+        return {d.name: d.decision for d in self.draws}
+
+    @property
+    def open_draws(self) -> tuple[Draw, ...]:
+        """The draws that a search may decide: those that no text pins."""
+        return tuple(d for d in self.draws if not d.pinned)
