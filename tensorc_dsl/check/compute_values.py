@@ -1,0 +1,349 @@
+"""From the expression of a stage to typed IR: names resolved, types checked, nested reductions lifted.
+
+No conversion is silent. Literals take the type of what they meet; an index, a dimension or an int attribute is a value only
+through a cast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from tensorc_dsl.affine.safety import ranges_of
+from tensorc_dsl.affine.simplify import negate, simplify
+from tensorc_dsl.check import compute_problems as problems
+from tensorc_dsl.check.compute_bindings import LARGEST, Environment, index_expr
+from tensorc_dsl.check.compute_names import inside
+from tensorc_dsl.check.compute_problems import Invalid, suggestion
+from tensorc_dsl.check.compute_ranges import Ranges
+from tensorc_dsl.check.compute_reducers import REDUCERS, reducer
+from tensorc_dsl.ir import expr as ir
+from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F64, INDEX, DType
+from tensorc_dsl.ir.expr import MATH_FUNCTIONS
+from tensorc_dsl.ir.program import Buffer, fresh
+from tensorc_dsl.source import Span
+from tensorc_dsl.syntax import tree
+
+Extents = dict[str, ir.Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A load with what holds where it stands, for the proof that it stays inside."""
+
+    load: ir.Load
+    conditions: tuple[ir.Expr, ...]
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A stage as IR: `name[spatial] = value`, or reduced over `reduce` by `reducer`. Variables are the index names."""
+
+    name: str
+    spatial: Extents
+    reduce: Extents
+    reducer: str | None
+    value: ir.Expr
+    accesses: tuple[Access, ...]
+
+
+@dataclass(slots=True)
+class StageBuilder:
+    """Builds one stage, and before it those that its nested reductions become (`lifted`)."""
+
+    env: Environment
+    buffers: Mapping[str, Buffer]
+    ranges: Ranges
+    used: set[str]
+    scope: Extents = field(default_factory=Extents)
+    accesses: list[Access] = field(default_factory=list[Access])
+    conditions: tuple[ir.Expr, ...] = ()
+    lifted: list[Computed] = field(default_factory=list[Computed])
+
+    def stage(self, stage: tree.Stage, want: DType | None) -> Computed:
+        """The stage, whose value has type `want` where that is given. Raises Invalid."""
+        spatial: Extents = {spec.name: self.ranges.of(spec) for spec in stage.indices}
+        self.scope = dict(spatial)
+        done = self._computed(stage.name, spatial, stage.value, want)
+        if want is not None:
+            body = stage.value.body if isinstance(stage.value, tree.Reduce) else stage.value
+            self._same(done.value, want, body, f"the value of `{stage.name}`")
+        return done
+
+    def _computed(self, name: str, spatial: Extents, value: tree.Expr, want: DType | None) -> Computed:
+        """A stage whose spatial indices are in scope; `want` is what literals become."""
+        kind, reduce, body = None, Extents(), value
+        if isinstance(value, tree.Reduce):
+            kind = reducer(value)
+            reduce = {spec.name: self.ranges.of(spec) for spec in value.indices}
+            self.scope = {**self.scope, **reduce}
+            body = value.body
+        e = self.build(body, want)
+        if ir.dtype_of(e) == INDEX:
+            raise Invalid(problems.INDEX_AS_VALUE(body.span, dtype=want or "f32", text=body.span.text))
+        if kind is not None and isinstance(value, tree.Reduce):
+            REDUCERS[kind].check(value, ir.dtype_of(e))
+        done = Computed(name, spatial, reduce, kind, e, tuple(self.accesses))
+        self.accesses = []
+        return done
+
+    # --- types -------------------------------------------------------------------------------------------------------
+
+    def infer(self, e: tree.Expr) -> DType | None:
+        """The type of `e` as far as names tell; None for what literals alone make up."""
+        match e:
+            case tree.Name(id=name):
+                if name in self.env.floats or name == "inf":
+                    return None
+                return self.buffers[name].dtype if name in self.buffers and name not in self.scope else INDEX
+            case tree.Bool() | tree.CompareExpr() | tree.LogicExpr() | tree.NotExpr():
+                return BOOL
+            case tree.BinaryExpr(lhs=a, rhs=b) | tree.Conditional(then=a, other=b):
+                return self.infer(a) or self.infer(b)
+            case tree.Negate(operand=a):
+                return self.infer(a)
+            case tree.CallExpr(function=tree.Name(id=name), args=args):
+                if (cast := self._dtype(name)) is not None:
+                    return cast
+                return next((t for t in map(self.infer, args) if t is not None), None)
+            case tree.IndexExpr(base=tree.Name(id=name)) if name in self.buffers:
+                return self.buffers[name].dtype
+            case tree.Reduce(body=body):
+                return self.infer(body)
+            case _:
+                return None
+
+    def _dtype(self, name: str) -> DType | None:
+        return self.env.dtypes.get(name) or DTYPES.get(name)
+
+    def _same(self, e: ir.Expr, want: DType, at: tree.Expr, what: str) -> None:
+        found = ir.dtype_of(e)
+        if found == want:
+            return
+        text = at.span.text
+        if found == INDEX:
+            raise Invalid(problems.INDEX_AS_VALUE(at.span, dtype=want, text=text))
+        if want == BOOL:
+            raise Invalid(problems.NOT_BOOL(at.span, what=what, found=found, text=text))
+        raise Invalid(problems.WRONG_TYPE(at.span, what=what, found=found, dtype=want, text=text))
+
+    def _literal(self, value: int | float, want: DType | None, at: tree.Expr) -> ir.Const:
+        if want is None:
+            raise Invalid(problems.NO_TYPE(at.span, value=at.span.text))
+        if want.is_float:
+            try:
+                return ir.Const(float(value), want)
+            except OverflowError:
+                raise Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want)) from None
+        low, high = (-(2 ** (want.bits - 1)), 2 ** (want.bits - 1) - 1) if want.kind == "int" else (0, 2**want.bits - 1)
+        if want == BOOL or not isinstance(value, int) or not low <= value <= high:
+            raise Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want))
+        return ir.Const(value, want)
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def build(self, e: tree.Expr, want: DType | None) -> ir.Expr:
+        """`e` as IR; `want` gives literals a type. The result may be of another type than `want`: who asks, checks."""
+        match e:
+            case tree.Number(value=value):
+                return self._literal(value, want, e)
+            case tree.Bool(value=value):
+                return ir.Const(value, BOOL)
+            case tree.Name():
+                return self._name(e, want)
+            case tree.Negate(operand=tree.Number(value=value)):
+                return self._literal(-value, want, e)
+            case tree.Negate(operand=a):
+                x = self.build(a, want)
+                t = self._arithmetic(x, "-", e)
+                if t == INDEX:
+                    return ir.sub(ir.ZERO, x)
+                if isinstance(x, ir.Const):
+                    return ir.Const(-x.value, t)
+                return ir.Binary("*", ir.Const(-1.0, t), x) if t.is_float else ir.Binary("-", ir.Const(0, t), x)
+            case tree.BinaryExpr():
+                return self._binary(e, want)
+            case tree.CompareExpr():
+                return self._compare(e)
+            case tree.LogicExpr(op=op, lhs=a, rhs=b):
+                return ir.Logic(op, self._condition(a), self._condition(b))
+            case tree.NotExpr(operand=a):
+                return ir.Not(self._condition(a))
+            case tree.Conditional():
+                return self._conditional(e, want)
+            case tree.CallExpr():
+                return self._call(e, want)
+            case tree.IndexExpr():
+                return self._load(e)
+            case tree.Reduce():
+                return self._lift(e, want)
+            case (
+                tree.String() | tree.Wildcard() | tree.ListExpr() | tree.MapExpr() | tree.Attribute()
+                | tree.RangeExpr() | tree.Lambda() | tree.ForList() | tree.Scan()
+            ):  # fmt: skip
+                raise Invalid(problems.NOT_IN_COMPUTE(e.span, what=f"`{e.span.text}`"))
+            case _:
+                assert_never(e)
+
+    def _name(self, e: tree.Name, want: DType | None) -> ir.Expr:
+        name = e.id
+        if name in self.scope:
+            return ir.Var(name)
+        if name in self.env.sizes:
+            return self.env.sizes[name]
+        if name in self.env.floats:
+            return self._literal(self.env.floats[name], want, e)
+        if name in self.buffers:
+            buffer = self.buffers[name]
+            if buffer.shape:
+                letters = ", ".join("ijklmnop"[: len(buffer.shape)])
+                raise Invalid(problems.NO_INDEX_LIST(e.span, name=name, indices=letters))
+            return ir.Load(name, (), buffer.dtype)
+        if name == "inf":
+            return self._literal(float("inf"), want, e)
+        known = [*self.scope, *self.buffers, *self.env.names()]
+        raise Invalid(problems.UNKNOWN_NAME(e.span, what="name", name=name, notes=suggestion(name, known)))
+
+    def _arithmetic(self, x: ir.Expr, op: str, at: tree.Expr) -> DType:
+        t = ir.dtype_of(x)
+        if t == BOOL:
+            raise Invalid(problems.BOOL_ARITHMETIC(at.span, op=op))
+        return t
+
+    def _pair(self, a: tree.Expr, b: tree.Expr, want: DType | None, op: str, at: tree.Expr) -> tuple[ir.Expr, ir.Expr]:
+        """Both operands, of one type."""
+        t = self.infer(a) or self.infer(b) or want
+        x, y = self.build(a, t), self.build(b, t)
+        s, t = ir.dtype_of(x), ir.dtype_of(y)
+        if s != t:
+            # Towards the type that holds more: an index or the narrower operand is the one to convert.
+            first = s == INDEX or (t != INDEX and (s.is_float, s.bits) < (t.is_float, t.bits))
+            cast = f"{t}({a.span.text}) {op} {b.span.text}" if first else f"{a.span.text} {op} {s}({b.span.text})"
+            raise Invalid(problems.MIXED_TYPES(at.span, op=op, lhs=s, rhs=t, cast=cast))
+        return x, y
+
+    def _binary(self, e: tree.BinaryExpr, want: DType | None) -> ir.Expr:
+        x, y = self._pair(e.lhs, e.rhs, want, e.op, e)
+        t = self._arithmetic(x, e.op, e)
+        if e.op in "/%" and not t.is_float and isinstance(y, ir.Const) and y.value == 0:
+            raise Invalid(problems.DIVISION_BY_ZERO(e.rhs.span, value=0))
+        if e.op == "%" and t.is_float:
+            help_text = f"{e.lhs.span.text} - floor({e.lhs.span.text} / {e.rhs.span.text}) * {e.rhs.span.text}"
+            raise Invalid(problems.UNSUPPORTED(e.span, what="`%` on floats", repair=f"write `{help_text}`"))
+        if t == INDEX:
+            return self._index(e)
+        return ir.Binary(e.op, x, y)
+
+    def _index(self, e: tree.Expr) -> ir.Expr:
+        """A subscript, or an index expression that a comparison or a cast takes: simplified under the ranges in scope."""
+        names: Extents = {**self.env.sizes, **{n: ir.Var(n) for n in self.scope}}
+        for i in inside(e):
+            if isinstance(i, tree.Name) and i.id in self.buffers and i.id not in names:
+                raise Invalid(problems.DATA_SUBSCRIPT(i.span, name=i.id))
+        made = index_expr(e, names, "index or dimension")
+        # An index of extent 1 always is 0, but a plain `n` says more to the primitives than `0` does.
+        out = made if isinstance(made, ir.Var) else simplify(made, ranges_of(self.scope, self.env.open))
+        _small(out, e)
+        return out
+
+    def _compare(self, e: tree.CompareExpr) -> ir.Expr:
+        parts: list[ir.Expr] = []
+        for op, a, b in zip(e.ops, e.operands, e.operands[1:], strict=False):
+            literals = F64 if any(isinstance(x, tree.Number) and isinstance(x.value, float) for x in (a, b)) else INDEX
+            x, y = self._pair(a, b, literals, op, e)
+            if ir.dtype_of(x) == BOOL and op not in ("==", "!="):
+                raise Invalid(problems.BOOL_ARITHMETIC(e.span, op=op))
+            parts.append(ir.Compare(op, x, y))
+        out = ir.conjunction(tuple(parts))
+        assert out is not None  # the parser gives at least two operands
+        return out
+
+    def _condition(self, e: tree.Expr) -> ir.Expr:
+        cond = self.build(e, BOOL)
+        self._same(cond, BOOL, e, "the condition")
+        return cond
+
+    def _conditional(self, e: tree.Conditional, want: DType | None) -> ir.Expr:
+        cond = simplify(self._condition(e.cond), ranges_of(self.scope, self.env.open))
+        want = self.infer(e.then) or self.infer(e.other) or want
+        outer = self.conditions
+        # Both branches are typed even when the condition is decided; only the one that runs has to stay in bounds.
+        branches: list[tuple[ir.Expr, list[Access]]] = []
+        before = self.accesses
+        for branch, holds in ((e.then, cond), (e.other, negate(cond))):
+            self.accesses, self.conditions = [], (*outer, holds)
+            branches.append((self.build(branch, want), self.accesses))
+        self.accesses, self.conditions = before, outer
+        (then, in_then), (other, in_other) = branches
+        self._same(other, ir.dtype_of(then), e.other, "the `else` branch")
+        if isinstance(cond, ir.Const):
+            value, accesses = (then, in_then) if cond.value else (other, in_other)
+            self.accesses.extend(accesses)
+            return value
+        self.accesses.extend([*in_then, *in_other])
+        return ir.Select(cond, then, other)
+
+    def _load(self, e: tree.IndexExpr) -> ir.Load:
+        assert isinstance(e.base, tree.Name)  # check_names was asked first
+        name = e.base.id
+        buffer = self.buffers[name]
+        if len(buffer.shape) != len(e.indices):
+            raise Invalid(problems.RANK(e.span, name=name, rank=len(buffer.shape), count=len(e.indices)))
+        load = ir.Load(name, tuple(self._index(i) for i in e.indices), buffer.dtype)
+        self.accesses.append(Access(load, self.conditions, tuple(i.span for i in e.indices)))
+        return load
+
+    def _call(self, e: tree.CallExpr, want: DType | None) -> ir.Expr:
+        assert isinstance(e.function, tree.Name)  # check_names was asked first
+        name, count = e.function.id, len(e.args)
+        cast = self._dtype(name)
+        wanted = 1 if cast is not None else 2 if name in ("min", "max") else MATH_FUNCTIONS[name]
+        if e.kwargs or count != wanted:
+            values = "1 value" if wanted == 1 else f"{wanted} values"
+            raise Invalid(problems.ARITY(e.span, name=name, wanted=values, count=count + len(e.kwargs)))
+        if cast is not None:
+            return self._cast(e, e.args[0], cast)
+        if name == "min" or name == "max":
+            x, y = self._pair(e.args[0], e.args[1], want, name, e)
+            return self._index(e) if self._arithmetic(x, name, e) == INDEX else ir.Binary(name, x, y)
+        args = self._pair(e.args[0], e.args[1], want, name, e) if wanted == 2 else (self.build(e.args[0], want),)
+        t = self._arithmetic(args[0], name, e)
+        if not t.is_float and not (name == "abs" and t.is_integer):
+            found = "an index" if t == INDEX else t
+            raise Invalid(problems.NEEDS_FLOAT(e.span, name=name, found=found, text=e.args[0].span.text))
+        return ir.Call(name, args)
+
+    def _cast(self, e: tree.CallExpr, operand: tree.Expr, to: DType) -> ir.Expr:
+        if to == BOOL:
+            raise Invalid(problems.NO_BOOL_CAST(e.span, text=operand.span.text))
+        x = self.build(operand, to)
+        t = ir.dtype_of(x)
+        if t == to:
+            return x
+        if isinstance(x, ir.Const) and not isinstance(x.value, bool) and isinstance(x.value, int):
+            return self._literal(x.value, to, e)
+        return ir.Cast(x, to)
+
+    def _lift(self, e: tree.Reduce, want: DType | None) -> ir.Load:
+        """A reduction inside an expression becomes a stage over the indices it depends on, without the guards here."""
+        kind = reducer(e)
+        saved = (self.scope, self.accesses, self.conditions)
+        self.accesses, self.conditions = [], ()
+        inner = self._computed(fresh(f"{kind}_{e.indices[0].name}", self.used), {}, e, want)
+        self.scope, self.accesses, self.conditions = saved
+        depends = ir.free_vars(inner.value)
+        spatial = {n: extent for n, extent in self.scope.items() if n in depends}
+        dtype = ir.dtype_of(inner.value)
+        self.lifted.append(Computed(inner.name, spatial, inner.reduce, kind, inner.value, inner.accesses))
+        load = ir.Load(inner.name, tuple(ir.Var(n) for n in spatial), dtype)
+        self.accesses.append(Access(load, self.conditions, tuple(e.span for _ in spatial)))
+        return load
+
+
+def _small(e: ir.Expr, at: tree.Expr) -> None:
+    if isinstance(e, ir.Const) and abs(e.value) > LARGEST:
+        raise Invalid(problems.TOO_LARGE(at.span, what=f"`{at.span.text}`", value=e.value))
+    for c in ir.children(e):
+        _small(c, at)

@@ -1,0 +1,200 @@
+"""Files: a source and all that it uses become one checked file, or findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from tensorc_dsl.check import problems
+from tensorc_dsl.check.items import Names, check_items, recursion
+from tensorc_dsl.check.problems import near, where
+from tensorc_dsl.check.uses import standard, with_full_names
+from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import name_span, word_span
+from tensorc_dsl.syntax.parse import parse
+
+Resolve = Callable[[tuple[str, ...]], tuple[Source, ...]]
+"""From the path of a `use` to its files: one, or all of a folder; none when there is no such thing."""
+
+_KINDS: dict[type, tuple[str, str]] = {
+    t.ComputeDef: ("computes", "compute"),
+    t.ModuleDef: ("modules", "module"),
+    t.SpaceDef: ("spaces", "space"),
+    t.ScheduleDef: ("schedules", "schedule"),
+    t.TaskDef: ("tasks", "task"),
+    t.ProgramDef: ("programs", "program"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """A file with its own and its used items by name, and what was found.
+
+    `modules` holds besides what the file can name the modules that used ones call, by their full names.
+    """
+
+    file: t.File
+    computes: dict[str, t.ComputeDef]
+    modules: dict[str, t.ModuleDef]
+    spaces: dict[str, t.SpaceDef]
+    schedules: dict[str, t.ScheduleDef]
+    tasks: dict[str, t.TaskDef]
+    programs: dict[str, t.ProgramDef]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def source(self) -> Source:
+        return self.file.source
+
+    @property
+    def errors(self) -> tuple[Diagnostic, ...]:
+        return tuple(d for d in self.diagnostics if d.severity is Severity.ERROR)
+
+
+def load_file(source: Source, resolve: Resolve = standard) -> CheckedFile:
+    """The checked file, with every finding in it and in what it uses; never raises TschedError.
+
+    A text that does not parse has no items.
+    """
+    loader = _Loader(resolve)
+    unit = loader.unit(source, "", ())
+    n = unit.names
+    modules = n.modules | {m.name: m for m in loader.used_modules}
+    order = {source.name: 0}
+    found = sorted(unit.found, key=lambda d: _position(d, order))
+    return CheckedFile(
+        unit.file, n.computes, modules, n.spaces, n.schedules, n.tasks, n.programs, tuple(dict.fromkeys(found))
+    )
+
+
+def load_source(source: Source, resolve: Resolve = standard) -> CheckedFile:
+    """The checked file. Raises TschedError with all errors (warnings among them) when there is one."""
+    checked = load_file(source, resolve)
+    if checked.errors:
+        raise TschedError(*checked.diagnostics)
+    return checked
+
+
+def _position(d: Diagnostic, order: dict[str, int]) -> tuple[int, int]:
+    """Findings of one file stand together, in the order of its text."""
+    if d.span is None:
+        return (len(order) + 1, 0)
+    return order.setdefault(d.span.source.name, len(order)), d.span.start
+
+
+@dataclass(slots=True)
+class _Unit:
+    """One file. `names` is what it can name; `own` its own items; `found` includes what is wrong in files it uses."""
+
+    file: t.File
+    names: Names = field(default_factory=Names)
+    own: list[t.Item] = field(default_factory=list[t.Item])
+    found: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+
+class _Loader:
+    def __init__(self, resolve: Resolve) -> None:
+        self.resolve = resolve
+        self.used_modules: list[t.ModuleDef] = []
+        self._units: dict[str, _Unit] = {}
+
+    def unit(self, source: Source, prefix: str, users: tuple[str, ...]) -> _Unit:
+        """The file with its uses resolved and its items checked; those of a used file get full names."""
+        if source.name in self._units:
+            return self._units[source.name]
+        try:
+            file = parse(source)
+        except TschedError as e:
+            unit = _Unit(t.File(source, ()), found=list(e.diagnostics))
+            self._units[source.name] = unit
+            return unit
+        unit = _Unit(file)
+        for item in file.items:
+            if not isinstance(item, t.UseDecl):
+                self._own(item, unit)
+        own_modules = dict(unit.names.modules)
+        for item in file.items:
+            if isinstance(item, t.UseDecl):
+                self._use(item, unit, (*users, source.name))
+        unit.found += check_items(file.items, unit.names)
+        unit.found += recursion(own_modules)
+        if prefix:
+            self._qualify(unit, prefix)
+        self._units[source.name] = unit
+        return unit
+
+    def _own(self, item: t.Item, unit: _Unit) -> None:
+        table, kind = _KINDS[type(item)]
+        names = getattr(unit.names, table)
+        # A task chooses among schedules and spaces by one name.
+        rivals = {"spaces": unit.names.schedules, "schedules": unit.names.spaces}.get(table, {})
+        assert not isinstance(item, t.UseDecl)
+        first = names.get(item.name) or rivals.get(item.name)
+        if first is not None:
+            note = where("the first one", name_span(first))
+            unit.found.append(problems.DUPLICATE_ITEM(name_span(item), notes=(note,), kind=kind, name=item.name))
+            return
+        names[item.name] = item
+        unit.own.append(item)
+
+    def _qualify(self, unit: _Unit, prefix: str) -> None:
+        """Give the unit's modules their full names, in themselves and in what calls them."""
+        full = {name: m.name for name, m in unit.names.modules.items()}
+        full |= {m.name: f"{prefix}.{m.name}" for m in unit.own if isinstance(m, t.ModuleDef)}
+        for n, item in enumerate(unit.own):
+            if isinstance(item, t.ModuleDef | t.SpaceDef | t.ScheduleDef):
+                unit.own[n] = with_full_names(item, full)
+        for n, item in enumerate(unit.own):
+            if isinstance(item, t.ModuleDef):
+                unit.own[n] = module = replace(item, name=full[item.name])
+                self.used_modules.append(module)
+
+    # --- uses --------------------------------------------------------------------------------------------------------
+
+    def _use(self, use: t.UseDecl, unit: _Unit, users: tuple[str, ...]) -> None:
+        path = ".".join(use.path)
+        sources = self.resolve(use.path)
+        if not sources:
+            unit.found.append(problems.UNRESOLVED(word_span(use.span, use.path[-1], "use"), path=path))
+            return
+        if again := [s.name for s in sources if s.name in users]:
+            chain = " > ".join((*users[users.index(again[0]) :], again[0]))
+            unit.found.append(problems.CYCLE(use.span, chain=chain))
+            return
+        items: dict[tuple[str, str], t.Item] = {}
+        for source in sources:
+            used = self.unit(source, path, users)
+            unit.found += [d for d in used.found if d.severity is Severity.ERROR and d not in unit.found]
+            for item in used.own:
+                assert not isinstance(item, t.UseDecl)
+                items[_KINDS[type(item)][0], item.name.rpartition(".")[2]] = item
+        for name in use.names:
+            if not any(n == name for _, n in items):
+                place = word_span(use.span, name, "{")
+                known = {n for _, n in items}
+                unit.found.append(problems.NOT_IN_FILE(place, notes=near(name, known), path=path, name=name))
+        for (table, name), item in items.items():
+            if not use.names or name in use.names:
+                self._bring(use, unit, table, name, item)
+
+    def _bring(self, use: t.UseDecl, unit: _Unit, table: str, name: str, item: t.Item) -> None:
+        """Bind one item of a used file to its name."""
+        kind = _KINDS[type(item)][1]
+        place = word_span(use.span, name, "{") if use.names else use.span
+        if isinstance(item, t.TaskDef | t.ProgramDef):
+            if use.names:
+                unit.found.append(problems.NOT_IMPORTED(place, kind=kind, name=name))
+            return
+        names = getattr(unit.names, table)
+        first = names.get(name)
+        if first is not None and first is not item:
+            notes = (where("one", name_span(first)), where("the other", name_span(item)))
+            unit.found.append(problems.TWO_SOURCES(place, notes=notes, kind=kind, name=name))
+            return
+        names[name] = item
+        if isinstance(item, t.ScheduleDef) and item.compute not in unit.names.computes and use.names:
+            if item.compute not in use.names:
+                notes = near(item.compute, unit.names.computes)
+                unit.found.append(problems.UNKNOWN_COMPUTE(place, notes=notes, name=item.compute))

@@ -1,0 +1,160 @@
+"""Files that use other files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorc_dsl.schedule.primitives
+from tensorc_dsl.check.compute import elaborate
+from tensorc_dsl.check.items import task_bindings
+from tensorc_dsl.check.scope import CheckedFile, load_file, load_source
+from tensorc_dsl.check.uses import standard
+from tensorc_dsl.diagnostic import Severity, TschedError
+from tensorc_dsl.interp.space import Space
+from tensorc_dsl.ir.program import For, LoopKind, walk
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.source import Source
+
+assert tensorc_dsl.schedule.primitives
+
+COMPUTE = "compute copy(A: f32[M]) -> B: f32[M] { B[i] = A[i] }\n"
+
+
+def load(text: str, **files: str) -> CheckedFile:
+    """A file that can use the others by name; `folder__name` is `name.tsched` in a folder."""
+
+    def resolve(path: tuple[str, ...]) -> tuple[Source, ...]:
+        name = "__".join(path)
+        found = [n for n in sorted(files) if n == name or n.rpartition("__")[0] == name]
+        return tuple(Source(f"{n}.tsched", files[n]) for n in found)
+
+    return load_file(Source("main.tsched", text), resolve)
+
+
+def codes(checked: CheckedFile) -> list[str]:
+    return [d.code for d in checked.diagnostics]
+
+
+def test_items_come_by_their_names() -> None:
+    checked = load(
+        "use lib\nuse other.{two}\ntask t = copy(M=4) with s\n",
+        lib=COMPUTE
+        + "module one(b: Block) {}\nspace s for llvm { one }\nschedule by_hand for copy {}\ntask hidden = copy(M=1)",
+        other="module two(b: Block) {}\nmodule three(b: Block) {}",
+    )
+    assert checked.diagnostics == ()
+    assert list(checked.computes) == ["copy"]
+    assert list(checked.spaces) == ["s"]
+    assert list(checked.schedules) == ["by_hand"]
+    assert list(checked.tasks) == ["t"]
+    assert [n for n in checked.modules if "." not in n] == ["one", "two"]
+    assert checked.source.name == "main.tsched"
+
+
+def test_a_used_module_calls_its_own_helpers_whatever_the_user_has() -> None:
+    checked = load(
+        COMPUTE + "use lib.{outer}\nmodule helper(b: Block) { parallel(b.loops[0]) }\nspace s for llvm { outer }\n"
+        "task t = copy(M=4) with s\n",
+        lib="module outer(b: Block) { helper(b) }\nmodule helper(b: Block) { unroll(b.loops[0]) }",
+    )
+    assert checked.errors == ()
+    program = elaborate(checked.computes["copy"], task_bindings(checked.tasks["t"]))
+    space = Space(checked.spaces["s"], "copy", program, Target(), checked.modules)
+    scheduled = space.sample(np.random.default_rng(0)).program
+    assert [s.kind for _, s in walk(scheduled.body) if isinstance(s, For)] == [LoopKind.UNROLLED]
+
+
+def test_a_used_space_brings_its_modules() -> None:
+    checked = load(
+        COMPUTE + "use lib.{s}\nmodule rule(b: Block) { parallel(b.loops[0]) }\ntask t = copy(M=4) with s\n",
+        lib="module rule(b: Block) { unroll(b.loops[0]) }\nspace s for llvm { rule }",
+    )
+    assert checked.errors == ()
+    program = elaborate(checked.computes["copy"], {"M": 4})
+    space = Space(checked.spaces["s"], "copy", program, Target(), checked.modules)
+    scheduled = space.sample(np.random.default_rng(0)).program
+    assert [s.kind for _, s in walk(scheduled.body) if isinstance(s, For)] == [LoopKind.UNROLLED]
+
+
+def test_a_folder_is_all_of_its_files() -> None:
+    checked = load("use lib.{a, b}", lib__x="module a(b: Block) {}", lib__y="module b(b: Block) {}")
+    assert checked.diagnostics == ()
+    assert {"a", "b"} <= set(checked.modules)
+
+
+def test_one_file_by_two_paths_is_one_file() -> None:
+    checked = load("use lib\nuse lib.x", lib__x="module a(b: Block) {}")
+    assert codes(checked) == []
+
+
+def test_the_same_name_from_two_places_lists_both() -> None:
+    for text in ("use one\nuse two", "use one\nmodule a(b: Block) {}", "use one.{a}\nuse two.{a}"):
+        checked = load(text, one="module a(b: Block) {}", two="\nmodule a(b: Block) {}")
+        assert codes(checked) == ["E0234"]
+        notes = [n.text for n in checked.diagnostics[0].notes]
+        assert any(": one.tsched:1:8" in n for n in notes)
+        assert any(n.startswith(("one: ", "the other: ")) and "one.tsched" not in n for n in notes)
+
+
+def test_files_cannot_use_each_other() -> None:
+    checked = load("use a", a="use b", b="use a")
+    assert codes(checked) == ["E0233"]
+    assert "a.tsched > b.tsched > a.tsched" in checked.diagnostics[0].message
+    assert codes(load("use main", main="use main")) == ["E0233"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("use nowhere", "E0232"),
+        ("use lib.{nothing}", "E0235"),
+        ("use lib.{t}", "E0236"),
+        ("use lib.{by_hand}", "E0227"),
+        ("use lib.{copy, by_hand}", ""),
+    ],
+)
+def test_what_can_be_used(text: str, code: str) -> None:
+    lib = COMPUTE + "task t = copy(M=4)\nschedule by_hand for copy {}"
+    assert codes(load(text, lib=lib)) == ([code] if code else [])
+
+
+def test_errors_in_used_files_are_told_once_and_warnings_not() -> None:
+    lib = "module a(b: Block) { foo(b); let x = 1 }\nmodule c(b: Block) { d( }"
+    broken = load("use lib\nuse other", lib="module a(b: Block) { foo(b); let x = 1 }", other="use lib")
+    assert codes(broken) == ["E0223"]
+    assert [d.span.source.name for d in broken.diagnostics if d.span] == ["lib.tsched"]
+    assert codes(load("use lib", lib=lib)) == ["E0103"]
+
+
+def test_warnings_do_not_stop_anyone() -> None:
+    checked = load_source(Source("x", "module m(b: Block) { let x = 1; let _y = 2; let [a, b] = b.loops }"))
+    assert [(d.code, d.severity) for d in checked.diagnostics] == [("W0201", Severity.WARNING)]
+    with pytest.raises(TschedError) as caught:
+        load_source(Source("x", "module m(b: Block) { let x = 1; foo() }"))
+    assert [d.code for d in caught.value.diagnostics] == ["W0201", "E0223"]
+
+
+def test_a_text_that_does_not_parse_has_no_items() -> None:
+    checked = load("module m(b: Block) {}\nmodule n(")
+    assert codes(checked) == ["E0101"]
+    assert checked.modules == {}
+
+
+def test_names_bound_in_every_branch_are_bound_after() -> None:
+    both = "either { let l = b.loops[0] } or { let l = b.loops[1] }\nunroll(l)"
+    one = "if b.has_reuse { let l = b.loops[0] }\nunroll(l)"
+    assert codes(load(f"module m(b: Block) {{ {both} }}")) == []
+    assert codes(load(f"module m(b: Block) {{ {one} }}")) == ["W0201", "E0220"]
+
+
+def test_the_standard_library_is_right() -> None:
+    for folder in ("cpu", "ops"):
+        sources = standard(("std", folder))
+        assert sources
+        for source in sources:
+            assert load_file(source).diagnostics == ()
+    assert standard(("std", "nothing")) == ()
+    assert standard(("other",)) == ()
+    checked = load_source(Source("x", "use std.cpu.{multi_level_tiling}\nuse std.ops\ntask t = matmul(M=2, N=3, K=5)"))
+    assert "matmul" in checked.computes

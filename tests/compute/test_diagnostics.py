@@ -1,0 +1,137 @@
+"""What the compute layer says about mistakes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.compute.texts import checked, codes, errors
+
+MM = "compute mm(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {\n    C[i, j] = sum[k] A[i, k] * B[k, j]\n}\n"
+
+
+def one(lines: str) -> str:
+    """A compute over A: f32[M] and I: i32[M] with the given stages."""
+    return f"compute f(A: f32[M], I: i32[M]) -> C: f32[M] {{\n    {lines}\n}}\n"
+
+
+def test_bindings() -> None:
+    unknown, missing = errors(MM, M=1, N=2, Kk=4)
+    assert unknown == "error[E0401]: `mm` has no dimension or attribute `Kk`\n  = help: did you mean `K`?"
+    assert missing == (
+        "error[E0402]: `K` of `mm` has no value\n"
+        " --> t.tsched:1:22\n"
+        "  |\n"
+        "1 | compute mm(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {\n"
+        "  |                      ^ bound here\n"
+        "  = help: give it one: `mm(K=128)`"
+    )
+    assert codes(MM, M=1, N=2, K="four") == ["E0403"]
+    assert codes(MM, M=1, N=2, K=True) == ["E0403"]
+    assert codes(MM, M=1, N=2, K=-1) == ["E0404"]
+    assert codes(MM, M=1, N=2, K=2**63) == ["E0404"]
+    assert "the size of `C` in bytes" in errors(MM, M=2**40, N=2**40, K=1)[0]
+
+
+def test_sizes_that_do_not_fit_together() -> None:
+    text = (
+        "compute f(A: f32[H]; k: int = 3, s: int = 1) -> C: f32[O] where O = (H - k) / s + 1 {\n    C[i] = A[i*s]\n}\n"
+    )
+    assert errors(text, H=1)[0].startswith("error[E0404]: `O` is -1: it must not be negative\n --> t.tsched:1:70\n")
+    assert errors(text, H=1)[0].endswith("= help: check the sizes: H = 1, k = 3, s = 1")
+    assert codes(text, H=5, s=0) == ["E0417"]
+    assert codes(text, H=5, O=3) == ["E0401"]
+    assert codes(text.replace("s: int", "s: dtype").replace("= 1)", "= f33)"), H=5) == ["E0403"]
+
+
+def test_out_of_bounds_shows_the_values() -> None:
+    (error,) = errors(one("C[i] = A[i + 1]"), M=4)
+    assert error == (
+        "error[E0411]: subscript 1 of `A` can be 4, but the dimension is 4\n"
+        " --> t.tsched:2:14\n"
+        "  |\n"
+        "2 |     C[i] = A[i + 1]\n"
+        "  |              ^^^^^ 4 when i = 3"
+    )
+    # The guard leaves out the right end only.
+    assert "-1 when i = 0" in errors(one("C[i] = A[i - 1] if i < 3 else A[i]"), M=4)[0]
+    assert "4 when i = 2" in errors(one("C[i] = A[i*2] if i % 2 == 0 else A[i]"), M=4)[0]
+    assert "4 when i = 0, k = 4" in errors(one("C[i] = sum[k in 5] A[i + k]"), M=4)[0]
+    assert len(errors(one("C[i] = A[i + 1] * A[i - 1]"), M=4)) == 2
+
+
+def test_what_cannot_be_proven_is_refused() -> None:
+    assert codes(one("C[i] = A[i * i]"), M=4) == ["E0412"]
+    assert codes(one("C[i] = A[i - 1] if A[i] > 0 else 0"), M=4) == ["E0412"]
+    assert codes(one("C[i] = A[I[i]]"), M=4) == ["E0412"]
+    assert codes(one("C[i] = A[sum[k] I[k]]"), M=4) != []
+
+
+def test_types() -> None:
+    (mixed,) = errors(one("C[i] = A[i] + I[i]"), M=4)
+    assert mixed.startswith("error[E0413]: `+` mixes f32 and i32\n --> t.tsched:2:12\n")
+    assert mixed.endswith("= help: convert one: `A[i] + f32(I[i])`")
+    assert errors(one("C[i] = A[i] * i"), M=4)[0].endswith("= help: convert one: `A[i] * f32(i)`")
+    assert errors(one("C[i] = I[i]"), M=4)[0].endswith("= help: convert it: `f32(I[i])`")
+    assert errors(one("C[i] = i"), M=4)[0].endswith("= help: convert it: `f32(i)`")
+    assert errors(one("C[i] = sum[k in 3] k"), M=4)[0].endswith("= help: convert it: `f32(k)`")
+
+
+@pytest.mark.parametrize(
+    ("stage", "code"),
+    [
+        ("C[i] = A[i] if I[i] else 0", "E0413"),
+        ("C[i] = A[i] if I[i] == 1 else I[i]", "E0413"),
+        ("C[i] = (A[i] > 0) + A[i]", "E0413"),
+        ("C[i] = f32(i8(300))", "E0414"),
+        ("C[i] = f32(I[i] + 1.5)", "E0414"),
+        ("let z[i in 3] = 0\n    C[i] = A[i]", "E0414"),
+        ("C[i] = sqrt(I[i])", "E0416"),
+        ("C[i] = pow(A[i])", "E0416"),
+        ("C[i] = expp(A[i])", "E0416"),
+        ("C[i] = f32(I[i] / 0)", "E0417"),
+        ("C[i] = A[i / 0]", "E0417"),
+        ("C[i] = A", "E0418"),
+        ('C[i] = "x"', "E0418"),
+        ("C[i] = f32(any[k] A[k])", "E0419"),
+        ("C[i] = argmax[k] A[k]", "E0415"),
+        ("C[i] = scan[i] init A[0] step C[i-1] + A[i]", "E0415"),
+        ("C[i] = A[i] % A[i]", "E0415"),
+        ("C[i] = A[i, i]", "E0409"),
+        ("C[i, j] = A[i]", "E0409"),
+        ("C[i] = sum[k] A[i]", "E0407"),
+        ("C[i] = sum[k] A[k + 0]", "E0407"),
+        ("C[i in 3] = A[i]", "E0408"),
+        ("C[i] = B[i]", "E0405"),
+        ("C[i] = A[q]", "E0405"),
+        ("C[i] = d[i]\n    let d[i] = A[i]", "E0405"),
+        ("C[i] = sum[i] A[i]", "E0406"),
+        ("let A[i] = I[i]\n    C[i] = 0", "E0406"),
+        ("C[M] = A[M]", "E0406"),
+        ("C[i] = A[i]\n    C[j] = A[j]", "E0406"),
+        ("C[i] = A[i]\n    D[i] = A[i]", "E0410"),
+        ("let d[i] = A[i]", "E0410"),
+    ],
+)
+def test_each_mistake_has_its_code(stage: str, code: str) -> None:
+    assert code in codes(one(stage), M=4)
+    assert any(code in e for e in checked(one(stage))) or "in 3]" in stage
+
+
+def test_one_mistake_is_one_finding() -> None:
+    lines = "let d[i] = A[i] + I[i]\n    let e[i] = d[i] * 2\n    C[i] = e[i]"
+    assert codes(one(lines), M=4) == ["E0413"]
+    two = "let d[i] = expp(A[i])\n    let e[i] = d[i] * 2\n    C[i] = A[i] + I[i]"
+    assert codes(one(two), M=4) == ["E0416", "E0413"]
+
+
+def test_names_are_suggested() -> None:
+    assert errors(one("C[i] = expp(A[i])"), M=4)[0].split("\n")[-2] == "  = help: did you mean `exp`?"
+    long = "compute f(weights: f32[M]) -> C: f32[M] { C[i] = weight[i] }"
+    assert errors(long, M=4)[0].endswith("help: did you mean `weights`?")
+
+
+def test_ranges_that_differ_show_both() -> None:
+    text = "compute f(A: f32[M, K], B: f32[L]) -> C: f32[M] {\n    C[i] = sum[k] A[i, k] * B[k]\n}\n"
+    (error,) = errors(text, M=1, K=3, L=4)
+    assert error.startswith("error[E0408]: index `k` has two ranges: 3 and 4\n --> t.tsched:2:31\n")
+    assert "= note: subscript 2 of `A` has 3, subscript 1 of `B` has 4\n" in error

@@ -1,0 +1,71 @@
+"""Computes as text, and the library's own, for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tensorc_dsl.check.compute import check, elaborate
+from tensorc_dsl.diagnostic import TschedError, render
+from tensorc_dsl.ir.evaluate import evaluate
+from tensorc_dsl.ir.inputs import make_inputs
+from tensorc_dsl.ir.interpret import interpret
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax.parse import parse
+from tensorc_dsl.syntax.tree import ComputeDef
+
+OPS = Path(__file__).parents[2] / "stdlib" / "ops"
+
+
+def compute(text: str) -> ComputeDef:
+    """The one compute of a file."""
+    (item,) = parse(Source("t.tsched", text)).items
+    assert isinstance(item, ComputeDef)
+    return item
+
+
+def std(name: str) -> ComputeDef:
+    """The compute of a file of `stdlib/ops`."""
+    return compute((OPS / f"{name}.tsched").read_text())
+
+
+def build(text: str, **bindings: int | str) -> Program:
+    """The verified program of a compute given as text."""
+    return made(compute(text), **bindings)
+
+
+def made(defn: ComputeDef, **bindings: int | str) -> Program:
+    program = elaborate(defn, bindings)
+    verify(program)
+    return program
+
+
+def run(program: Program, seed: int = 0) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Random inputs and the reference's outputs, which the interpreter confirms."""
+    inputs = make_inputs(program, seed)
+    outputs = evaluate(program, inputs)
+    for name, got in interpret(program, inputs).items():
+        np.testing.assert_allclose(got, outputs[name], rtol=1e-12, atol=1e-12)
+    return inputs, outputs
+
+
+def errors(text: str, **bindings: int | str) -> list[str]:
+    """The rendered findings of an elaboration that must fail."""
+    defn = compute(text)
+    try:
+        elaborate(defn, bindings)
+    except TschedError as e:
+        return [render(d) for d in e.diagnostics]
+    raise AssertionError("this elaborates")
+
+
+def codes(text: str, **bindings: int | str) -> list[str]:
+    return [e.split("[")[1].split("]")[0] for e in errors(text, **bindings)]
+
+
+def checked(text: str) -> list[str]:
+    """The rendered findings of a check without bindings."""
+    return [render(d) for d in check(compute(text))]
