@@ -1,0 +1,57 @@
+"""The door to LLVM: text in, optimised text, assembly or object code out."""
+
+from __future__ import annotations
+
+import llvmlite.binding as llvm
+
+from tensorc_dsl.ir.target import Target
+
+
+class CompileError(Exception):
+    """LLVM does not take the code: a failed candidate."""
+
+
+class Machine:
+    """LLVM for one target."""
+
+    def __init__(self, target: Target) -> None:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        features = target.features
+        if target.vector_bits >= 512:
+            features = ",".join(x for x in (features, "-prefer-256-bit") if x)
+        try:
+            self.machine = llvm.Target.from_default_triple().create_target_machine(
+                cpu=target.cpu, features=features, opt=3, reloc="pic", codemodel="small"
+            )
+        except RuntimeError as e:
+            raise CompileError(str(e)) from e
+
+    def module(self, text: str) -> llvm.ModuleRef:
+        """The module, checked and optimised. CompileError when it is not well formed."""
+        try:
+            module = llvm.parse_assembly(text)
+            module.triple = self.machine.triple
+            module.data_layout = str(self.machine.target_data)
+            module.verify()
+        except RuntimeError as e:
+            raise CompileError(str(e)) from e
+        # Vectors are explicit and unrolling is the schedule's business: LLVM is left with scalar clean-up, which keeps
+        # compile times down and code as scheduled.
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = False
+        options.slp_vectorization = False
+        options.loop_unrolling = False
+        options.loop_interleaving = False
+        builder = llvm.create_pass_builder(self.machine, options)
+        builder.getModulePassManager().run(module, builder)
+        return module
+
+    def object_code(self, text: str) -> bytes:
+        return self.machine.emit_object(self.module(text))
+
+    def assembly(self, text: str) -> str:
+        return self.machine.emit_assembly(self.module(text))
+
+    def optimised(self, text: str) -> str:
+        return str(self.module(text))

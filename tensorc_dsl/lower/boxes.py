@@ -1,0 +1,102 @@
+"""Which part of a buffer one iteration touches: a box per access, its corner over the loops outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tensorc_dsl.affine.linear import Atom, Context, Linear, linear, to_expr
+from tensorc_dsl.affine.simplify import conjuncts, simplify
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, constant, free_vars, index
+from tensorc_dsl.lower.flat import Flat, If, Loop, Parallel, Store, store_loads
+
+Ranges = dict[str, tuple[int | None, int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One read or write inside a loop body, with the ranges of the loops in between and the guards on the way."""
+
+    write: bool
+    indices: tuple[Expr, ...]
+    inner: Ranges
+    conds: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One dimension of a box: `corner` (over outer loops) + low .. corner + high, inclusive."""
+
+    corner: Linear
+    low: int
+    high: int
+
+
+def accesses(body: tuple[Flat, ...], buffer: str) -> list[Access]:
+    """Every access to `buffer`, in the order of one iteration: what a store reads comes before what it writes."""
+
+    def go(part: tuple[Flat, ...], inner: Ranges, conds: tuple[Expr, ...]) -> Iterator[Access]:
+        for s in part:
+            match s:
+                case Store():
+                    for x in store_loads(s):
+                        if x.buffer == buffer:
+                            yield Access(False, x.indices, inner, conds)
+                    if s.buffer == buffer:
+                        yield Access(True, s.indices, inner, conds)
+                case Loop(var=v, end=end):
+                    yield from go(s.body, {**inner, v: _range(end)}, conds)
+                case Parallel(vars=names, extents=extents):
+                    more = {v: _range(e) for v, e in zip(names, extents, strict=True)}
+                    yield from go(s.body, {**inner, **more}, conds)
+                case If(cond=cond):
+                    yield from go(s.body, inner, (*conds, *conjuncts(cond)))
+                case _:
+                    yield from go(s.body, inner, conds)
+
+    return list(go(body, {}, ()))
+
+
+def _range(end: Expr) -> tuple[int | None, int | None]:
+    n = constant(end)
+    return 0, None if n is None else n - 1
+
+
+def side(e: Expr, inner: Ranges, outer: Ranges) -> Side | None:
+    """The values of a subscript over the inner loops; None when they have no bound or do not split off."""
+    context = Context({**outer, **inner})
+    form = linear(e, context)
+    own: dict[Atom, int] = {}
+    around: dict[Atom, int] = {}
+    for a, c in form.terms.items():
+        names = frozenset((a,)) if isinstance(a, str) else free_vars(a)
+        (own if names & inner.keys() else around)[a] = c
+    low, high = context.range_of_terms(own, form.constant)
+    return None if low is None or high is None else Side(Linear(around, 0), low, high)
+
+
+def join(a: Side, b: Side) -> Side | None:
+    """The smallest side that holds both; None when their corners differ by something that is not a number."""
+    if a.corner.terms != b.corner.terms:
+        return None
+    return Side(a.corner, min(a.low, b.low), max(a.high, b.high))
+
+
+def clip(s: Side, extent: int) -> Side:
+    """Without what lies outside the buffer; only known when the corner is a number."""
+    return s if s.corner.terms else Side(s.corner, max(s.low, 0), min(s.high, extent - 1))
+
+
+def corner(s: Side) -> Expr:
+    """The least subscript of a side."""
+    return to_expr(s.corner.plus_constant(s.low))
+
+
+def bounds_own_index(cond: Expr, indices: tuple[Expr, ...], shape: tuple[int, ...], ranges: Ranges) -> bool:
+    """Whether a guard only says that one of the subscripts lies inside the buffer."""
+    want = simplify(cond, ranges)
+    for i, n in zip(indices, shape, strict=True):
+        from_below, from_above = Compare(">=", i, ZERO), Compare("<", i, index(n))
+        if want in (simplify(from_below, ranges), simplify(from_above, ranges)):
+            return True
+    return False

@@ -1,0 +1,125 @@
+"""Blocks become plain stores: iterators replaced by their bindings, `where` by guards, `init` by stores of its own.
+
+The initialiser of a reduction stands before the outermost loop that runs its reduction, in a copy of the spatial loops
+below it; where that is not known to be the same, it stays in place under "all reduction iterators are 0".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorc_dsl.affine.simplify import linear_form, prove, simplify
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, conjunction, constant, free_vars, loads, substitute
+from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store, walk
+from tensorc_dsl.lower.flat import Flat, If, Loop, LowerError
+
+Ranges = dict[str, tuple[int | None, int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """Statements without blocks; `carried[v]` are the buffers whose contents outlive an iteration of loop `v`."""
+
+    body: tuple[Flat, ...]
+    carried: dict[str, frozenset[str]]
+
+
+def erase(program: Program) -> Erased:
+    """The program as loops, guards and stores; subscripts still have one entry per dimension."""
+    carried: dict[str, frozenset[str]] = {}
+    for _, s in walk(program.body):
+        if isinstance(s, Block):
+            written = frozenset(x.buffer for x in (*s.init, *s.body))
+            for it in s.iters:
+                if it.kind is not IterKind.SPATIAL:
+                    for v in free_vars(it.binding):
+                        carried[v] = carried.get(v, frozenset()) | written
+    return Erased(_stmts(program.body, {}, frozenset()), carried)
+
+
+def _extent(loop: For) -> int:
+    n = constant(loop.extent)
+    if n is None:
+        raise LowerError(f"loop {loop.var} has an extent that is not a number; bind the open dimensions first")
+    return n
+
+
+def _stmts(body: tuple[Stmt, ...], ranges: Ranges, done: frozenset[str]) -> tuple[Flat, ...]:
+    """`done` names the blocks whose init stands further out already."""
+    out: list[Flat] = []
+    for s in body:
+        if isinstance(s, Block):
+            out.extend(_block(s, ranges, s.name not in done))
+            continue
+        inner: Ranges = {**ranges, s.var: (0, _extent(s) - 1)}
+        below: Ranges = {**inner, **{x.var: (0, _extent(x) - 1) for _, x in walk(s.body) if isinstance(x, For)}}
+        hoisted: list[str] = []
+        for around, b in walk(s.body):
+            if isinstance(b, Block) and b.init and b.name not in done and _separable(s, b, below):
+                out.extend(_init_nest((s, *around), b, below))
+                hoisted.append(b.name)
+        out.append(Loop(s.var, ZERO, s.extent, s.kind, _stmts(s.body, inner, done | set(hoisted))))
+    return tuple(out)
+
+
+def _guard(conds: tuple[Expr, ...], body: tuple[Flat, ...]) -> tuple[Flat, ...]:
+    cond = conjunction(conds)
+    return body if cond is None else (If(cond, body),)
+
+
+def _block(b: Block, ranges: Ranges, with_init: bool) -> tuple[Flat, ...]:
+    values = {it.name: it.binding for it in b.iters}
+    body: tuple[Flat, ...] = tuple(_bind(s, values) for s in b.body)
+    if b.init and with_init:
+        first = tuple(Compare("==", it.binding, ZERO) for it in b.iters if it.kind is IterKind.REDUCE)
+        open_conds = tuple(c for c in first if prove(c, ranges) is not True)
+        body = (*_guard(open_conds, tuple(_bind(s, values) for s in b.init)), *body)
+    return _guard(b.where, body)
+
+
+def _bind(s: Store, values: dict[str, Expr]) -> Store:
+    return Store(s.buffer, tuple(substitute(i, values) for i in s.indices), substitute(s.value, values))
+
+
+def _reduction_vars(b: Block, ranges: Ranges) -> frozenset[str] | None:
+    """The loops that run the reduction; None unless its iterators are all 0 exactly when these loops are all at 0."""
+    out: set[str] = set()
+    for it in b.iters:
+        if it.kind is IterKind.REDUCE:
+            terms, rest = linear_form(it.binding, ranges)
+            if rest or any(not isinstance(a, Var) or c < 0 for a, c in terms.items()):
+                return None
+            out.update(a.name for a in terms if isinstance(a, Var))
+    return frozenset(out)
+
+
+def _separable(loop: For, b: Block, ranges: Ranges) -> bool:
+    """Whether `b` may be initialised, for all iterations of `loop`, before `loop`, which runs its reduction."""
+    reduction = _reduction_vars(b, ranges)
+    if reduction is None or loop.var not in reduction:
+        return False
+    for it in b.iters:
+        if it.kind is not IterKind.REDUCE and free_vars(simplify(it.binding, ranges)) & reduction:
+            return False
+    initialised = {s.buffer for s in b.init}
+    sources = {x.buffer for s in b.init for x in loads(s.value)}
+    for _, other in walk(loop.body):
+        if isinstance(other, Block):
+            written = {s.buffer for s in (*other.init, *other.body)}
+            read = {x.buffer for s in (*other.init, *other.body) for e in (s.value, *s.indices) for x in loads(e)}
+            if written & sources or (other is not b and (written | read) & initialised):
+                return False
+    return True
+
+
+def _init_nest(path: tuple[For, ...], b: Block, ranges: Ranges) -> tuple[Flat, ...]:
+    """The loops of `path` that do not run the reduction, around the initialiser."""
+    reduction = _reduction_vars(b, ranges) or frozenset()
+    zero: dict[str, Expr] = dict.fromkeys(reduction, ZERO)
+    values = {it.name: substitute(it.binding, zero) for it in b.iters}
+    body: tuple[Flat, ...] = tuple(_bind(s, values) for s in b.init)
+    body = _guard(tuple(substitute(c, zero) for c in b.where), body)
+    for loop in reversed(path):
+        if loop.var not in reduction:
+            body = (Loop(loop.var, ZERO, loop.extent, loop.kind, body),)
+    return body

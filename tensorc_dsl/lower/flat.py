@@ -1,0 +1,146 @@
+"""Flat loops: what a scheduled program is lowered to, and what code generators read. No blocks, no init, one subscript.
+
+Every access carries one subscript: the offset in elements from the start of a dense array. Loops run from `begin` to
+`end` (exclusive). A name may be allocated or counted several times in different places (a loop cut into a main part and
+a tail keeps its variable), never inside itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.expr import Expr, Load, loads
+from tensorc_dsl.ir.print import format_expr, format_store
+from tensorc_dsl.ir.program import LoopKind, Store
+
+Space = Literal["stack", "shared", "worker"]
+
+
+class LowerError(Exception):
+    """The program cannot be lowered for this target: a failed candidate, never wrong code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`for var in begin .. end`. Serial, vectorized (each store for all values at once) or unrolled."""
+
+    var: str
+    begin: Expr
+    end: Expr
+    kind: LoopKind
+    body: tuple[Flat, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Loops from 0 whose iterations run in any order and at once: one task per combination, the last one fastest."""
+
+    vars: tuple[str, ...]
+    extents: tuple[Expr, ...]
+    body: tuple[Flat, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    cond: Expr
+    body: tuple[Flat, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc:
+    """`size` elements for the length of `body`; uninitialised.
+
+    "stack": in the frame, or in registers; "shared": on the heap, one per kernel call; "worker": on the heap, one per
+    thread, inside a `Parallel`.
+    """
+
+    name: str
+    dtype: DType
+    size: int
+    space: Space
+    body: tuple[Flat, ...]
+
+
+Flat = Loop | Parallel | If | Alloc | Store
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """An argument: a dense row-major array."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    output: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    name: str
+    params: tuple[Param, ...]
+    body: tuple[Flat, ...]
+
+
+def body_of(s: Flat) -> tuple[Flat, ...]:
+    """The statements inside; none in a store."""
+    return () if isinstance(s, Store) else s.body
+
+
+def stores(body: tuple[Flat, ...]) -> Iterator[Store]:
+    """Every store, in text order."""
+    for s in body:
+        if isinstance(s, Store):
+            yield s
+        else:
+            yield from stores(s.body)
+
+
+def store_loads(s: Store) -> tuple[Load, ...]:
+    """What a store reads, in its subscripts and in its value."""
+    return (*(x for i in s.indices for x in loads(i)), *loads(s.value))
+
+
+def count_stores(body: tuple[Flat, ...]) -> int:
+    return sum(1 for _ in stores(body))
+
+
+_WORDS = {
+    LoopKind.SERIAL: "for",
+    LoopKind.PARALLEL: "parallel for",
+    LoopKind.VECTORIZED: "vectorized for",
+    LoopKind.UNROLLED: "unrolled for",
+}
+
+
+def _lines(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
+    for s in body:
+        match s:
+            case Store():
+                yield f"{pad}{format_store(s)}"
+                continue
+            case Loop(var=var, begin=begin, end=end, kind=kind):
+                yield f"{pad}{_WORDS[kind]} {var} in {format_expr(begin)} .. {format_expr(end)} {{"
+            case Parallel(vars=names, extents=extents):
+                heads = ", ".join(f"{v} in {format_expr(e)}" for v, e in zip(names, extents, strict=True))
+                yield f"{pad}parallel for {heads} {{"
+            case If(cond=cond):
+                yield f"{pad}if {format_expr(cond)} {{"
+            case Alloc(name=name, dtype=dtype, size=size, space=space):
+                yield f'{pad}with {name}: {dtype}[{size}] in "{space}" {{'
+            case _:
+                assert_never(s)
+        yield from _lines(s.body, pad + "    ")
+        yield f"{pad}}}"
+
+
+def format_kernel(k: Kernel) -> str:
+    """The kernel as text, for people and golden tests; it is not parsed back."""
+
+    def param(p: Param) -> str:
+        return f"{'out ' if p.output else ''}{p.name}: {p.dtype}[{', '.join(map(str, p.shape))}]"
+
+    lines = [f"kernel {k.name}({', '.join(map(param, k.params))}) {{", *_lines(k.body, "    "), "}"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,193 @@
+"""Loops are cut where their guards change: full tiles run unguarded, what never runs disappears.
+
+Afterwards every subscript and condition is simplified under the ranges of the loops around it, loops of one iteration are
+gone, and a serial or vectorized loop is a sequence of pieces in each of which a guard is constant if it can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+from tensorc_dsl.affine.linear import Context, linear
+from tensorc_dsl.affine.simplify import conjuncts, simplify
+from tensorc_dsl.ir.dtypes import INDEX
+from tensorc_dsl.ir.expr import Compare, Const, Expr, Logic, Var, constant, dtype_of, free_vars, index
+from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel
+
+Ranges = dict[str, tuple[int | None, int | None]]
+
+PIECES = 12
+"""How many copies of a statement all cuts together may make; further guards stay guards."""
+
+
+def partition(body: tuple[Flat, ...], ranges: Ranges | None = None, copies: int = 1) -> tuple[Flat, ...]:
+    """The same stores in the same order, specialised to the ranges of their loops."""
+    known: Ranges = ranges or {}
+    out: list[Flat] = []
+    for s in body:
+        match s:
+            case Store():
+                out.append(simplify_store(s, known))
+            case If():
+                cond = simplify(s.cond, known)
+                if isinstance(cond, Const):
+                    out.extend(partition(s.body, known, copies) if cond.value else ())
+                else:
+                    inner = partition(s.body, _narrowed(cond, known), copies)
+                    out.extend((If(cond, inner),) if inner else ())
+            case Alloc():
+                inner = partition(s.body, known, copies)
+                out.extend((replace(s, body=inner),) if inner else ())
+            case Parallel():
+                out.extend(_parallel(s, known, copies))
+            case Loop():
+                out.extend(_loop(s, known, copies))
+    return tuple(out)
+
+
+def simplify_store(s: Store, ranges: Ranges) -> Store:
+    return Store(s.buffer, tuple(simplify(i, ranges) for i in s.indices), simplify(s.value, ranges))
+
+
+def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
+    begin, end = constant(s.begin), constant(s.end)
+    if begin is None or end is None:
+        inner = partition(s.body, ranges, copies)
+        return (replace(s, body=inner),) if inner else ()
+    edges = [begin, *cut_points(s.var, begin, end, s.body, ranges), end]
+    if s.kind is not LoopKind.UNROLLED:  # an unrolled loop is written out in full whether it is cut or not
+        edges = [*edges[:-1][: max(1, PIECES // copies)], end]
+        copies *= len(edges) - 1
+    out: list[Flat] = []
+    for low, high in pairwise(edges):
+        if high <= low:
+            continue
+        inner = partition(s.body, {**ranges, s.var: (low, high - 1)}, copies)
+        if high - low == 1:
+            out.extend(inner)
+        elif inner:
+            out.append(Loop(s.var, index(low), index(high), s.kind, inner))
+    return tuple(out)
+
+
+def _parallel(s: Parallel, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
+    """A parallel loop stays one loop; the pieces become branches inside it, so that threads start and join once."""
+    sizes = [constant(e) for e in s.extents]
+    known = dict(ranges)
+    for v, n in zip(s.vars, sizes, strict=True):
+        known[v] = (0, None if n is None else n - 1)
+    inner = _branches(list(zip(s.vars, sizes, strict=True)), s.body, known, copies)
+    if not inner:
+        return ()
+    kept = [(v, e) for v, e, n in zip(s.vars, s.extents, sizes, strict=True) if n != 1]
+    if not kept:
+        return inner
+    return (Parallel(tuple(v for v, _ in kept), tuple(e for _, e in kept), inner),)
+
+
+def _branches(
+    loops: list[tuple[str, int | None]], body: tuple[Flat, ...], known: Ranges, copies: int
+) -> tuple[Flat, ...]:
+    if not loops:
+        return partition(body, known, copies)
+    (var, n), *rest = loops
+    cuts = cut_points(var, 0, n, body, known)[: max(0, PIECES // copies - 1)] if n is not None else []
+    if n is None or not cuts:
+        return _branches(rest, body, known, copies)
+    out: list[Flat] = []
+    edges = [0, *cuts, n]
+    for low, high in pairwise(edges):
+        inner = _branches(rest, body, {**known, var: (low, high - 1)}, copies * (len(edges) - 1))
+        if inner:
+            out.append(If(simplify(_between(var, low, high), known), inner))
+    return tuple(out)
+
+
+def _between(var: str, low: int, high: int) -> Expr:
+    return Logic("and", Compare(">=", Var(var), index(low)), Compare("<", Var(var), index(high)))
+
+
+def _narrowed(cond: Expr, ranges: Ranges) -> Ranges:
+    """Ranges that hold where `cond` does, for variables that it compares with numbers."""
+    out = dict(ranges)
+    for c in conjuncts(cond):
+        if not isinstance(c, Compare) or dtype_of(c.lhs) != INDEX:
+            continue
+        form = linear(c.lhs, Context(ranges)).minus(linear(c.rhs, Context(ranges)))
+        if len(form.terms) != 1:
+            continue
+        ((atom, factor),) = form.terms.items()
+        if not isinstance(atom, str) or factor not in (1, -1):
+            continue
+        limit = -form.constant * factor  # c is `atom op limit`, the comparison turned round when factor is -1
+        op = c.op if factor == 1 else {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(c.op, c.op)
+        low, high = out.get(atom, (None, None))
+        if op in ("<", "<=", "=="):
+            top = limit - 1 if op == "<" else limit
+            high = top if high is None else min(high, top)
+        if op in (">", ">=", "=="):
+            least = limit + 1 if op == ">" else limit
+            low = least if low is None else max(low, least)
+        out[atom] = (low, high)
+    return out
+
+
+def cut_points(var: str, begin: int, end: int, body: tuple[Flat, ...], ranges: Ranges) -> list[int]:
+    """Where in begin+1 .. end-1 some guard of the body starts or stops to hold throughout, ascending."""
+    found: set[int] = set()
+    for cond, inner in _conditions(body, {**ranges, var: (begin, end - 1)}):
+        if var not in free_vars(cond):
+            continue
+        for c in conjuncts(cond):
+            if isinstance(c, Compare) and dtype_of(c.lhs) == INDEX:
+                found.update(_cuts(c, var, inner))
+    return sorted(c for c in found if begin < c < end)
+
+
+def _cuts(c: Compare, var: str, ranges: Ranges) -> Iterator[int]:
+    context = Context(ranges)
+    form = linear(c.lhs, context).minus(linear(c.rhs, context))
+    factor = form.terms.get(var)
+    if factor is None or any(not isinstance(a, str) and var in free_vars(a) for a in form.terms):
+        return
+    low, high = context.range_of_terms({a: f for a, f in form.terms.items() if a != var}, form.constant)
+    # The condition is factor*var + r op 0 with r in [low, high]. Where factor*var passes -r, it changes its mind; with
+    # `<` and `>=` that is at factor*var >= -r, with `<=` and `>` one later.
+    strict = c.op in ("<=", ">")
+    for r in (low, high):
+        if r is None:
+            continue
+        if c.op in ("==", "!="):
+            if low == high and r % factor == 0:
+                yield -r // factor
+                yield -r // factor + 1
+        elif factor > 0:
+            yield -r // factor + 1 if strict else -(r // factor)
+        else:
+            yield r // -factor + 1 if not strict else -(-r // -factor)
+
+
+def _conditions(body: tuple[Flat, ...], ranges: Ranges) -> Iterator[tuple[Expr, Ranges]]:
+    """Guards with the ranges of all loops around them."""
+    for s in body:
+        match s:
+            case Store():
+                pass
+            case If():
+                yield s.cond, ranges
+                yield from _conditions(s.body, ranges)
+            case Loop():
+                begin, end = constant(s.begin), constant(s.end)
+                own = (begin, None if end is None else end - 1)
+                yield from _conditions(s.body, {**ranges, s.var: own})
+            case Parallel():
+                more = {
+                    v: (0, None if (n := constant(e)) is None else n - 1)
+                    for v, e in zip(s.vars, s.extents, strict=True)
+                }
+                yield from _conditions(s.body, {**ranges, **more})
+            case Alloc():
+                yield from _conditions(s.body, ranges)

@@ -1,0 +1,163 @@
+"""Small private buffers become registers: the loops that walk them are vectorized or unrolled until subscripts are fixed.
+
+A buffer is in registers when every access stands at a subscript made of unrolled variables, lanes of a vectorized loop
+and numbers. LLVM then finds one value per vector, carried round the reduction loop. A single access in a serial loop
+would force the whole buffer into memory, so short serial loops that walk such a buffer are changed with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from tensorc_dsl.ir.expr import Call, Const, Expr, Load, Var, children, constant, free_vars
+from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, body_of, store_loads
+from tensorc_dsl.lower.vectors import lanes_are_independent
+
+REGISTER_BYTES = 32 * 64
+"""All of the widest register file there is (AVX-512): a larger buffer cannot be in registers whatever is done."""
+
+UNROLLED_CODE = 2048
+"""How much code (see `code_size`) unrolling for the sake of registers may leave in one loop."""
+
+NARROWEST_VECTOR = 4
+
+_PIECES = 8
+"""A vectorized loop is written out for at most this many vectors at once."""
+
+
+def keep_in_registers(body: tuple[Flat, ...], *, in_lanes: bool = False) -> tuple[Flat, ...]:
+    """Vectorize and unroll the serial loops that keep small stack buffers out of registers; `in_lanes`: unroll only."""
+    return tuple(_keep(s, in_lanes) for s in body)
+
+
+def _keep(s: Flat, in_lanes: bool) -> Flat:
+    if isinstance(s, Store):
+        return s
+    lanes = in_lanes or (isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED)
+    s = replace(s, body=keep_in_registers(s.body, in_lanes=lanes))
+    small = isinstance(s, Alloc) and s.space == "stack" and s.size * s.dtype.bytes <= REGISTER_BYTES
+    if not isinstance(s, Alloc) or not small or any(isinstance(x, Parallel) for x in _inside(s.body)):
+        return s  # what several threads share is in memory anyway
+    walkers = set(_walkers(s.body, s.name, {}))
+    fixed = _fix(s.body, walkers, in_lanes)
+    return replace(s, body=fixed) if walkers and not any(_walkers(fixed, s.name, {})) else s
+
+
+def _walkers(body: tuple[Flat, ...], name: str, serial: dict[str, Loop]) -> Iterator[str]:
+    """Serial loops inside `body` whose variables the subscripts of `name` mention."""
+    for s in body:
+        if isinstance(s, Store):
+            used = [i for i in s.indices if s.buffer == name]
+            used += [i for x in store_loads(s) if x.buffer == name for i in x.indices]
+            for i in used:
+                yield from free_vars(i) & serial.keys()
+        elif isinstance(s, Loop):
+            inner = {k: v for k, v in serial.items() if k != s.var}
+            yield from _walkers(s.body, name, {**inner, s.var: s} if s.kind is LoopKind.SERIAL else inner)
+        else:
+            yield from _walkers(s.body, name, serial)
+
+
+def _fix(body: tuple[Flat, ...], walkers: set[str], in_lanes: bool) -> tuple[Flat, ...]:
+    out: list[Flat] = []
+    for s in body:
+        if isinstance(s, Store):
+            out.append(s)
+            continue
+        lanes = in_lanes or (isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED)
+        s = replace(s, body=_fix(s.body, walkers, lanes))
+        if isinstance(s, Loop) and s.kind is LoopKind.SERIAL and s.var in walkers:
+            begin, end = constant(s.begin), constant(s.end)
+            if begin is not None and end is not None:
+                if not in_lanes and end - begin >= NARROWEST_VECTOR and lanes_are_independent(s):
+                    s = replace(s, kind=LoopKind.VECTORIZED)
+                elif _straight(s.body) and (end - begin) * code_size(s.body) <= UNROLLED_CODE:
+                    s = replace(s, kind=LoopKind.UNROLLED)
+        out.append(s)
+    return tuple(out)
+
+
+def _straight(body: tuple[Flat, ...]) -> bool:
+    """Whether no loop is left in `body` once it is unrolled."""
+    return not any(
+        isinstance(x, Parallel) or (isinstance(x, Loop) and x.kind is LoopKind.SERIAL) for x in _inside(body)
+    )
+
+
+def code_size(body: tuple[Flat, ...]) -> int:
+    """About how many instructions a body becomes: unrolled loops count in full, vectorized ones per 16 lanes."""
+    return _size(body, lambda s: 2 + expression_size(s.value), lanes=16)
+
+
+def steps(body: tuple[Flat, ...]) -> int:
+    """Stores that run in one pass over a body when unrolled loops are written out; a vectorized loop is one pass."""
+    return _size(body, lambda _: 1, lanes=None)
+
+
+def _size(body: tuple[Flat, ...], of_store: Callable[[Store], int], lanes: int | None) -> int:
+    total = 0
+    for s in body:
+        inner = of_store(s) if isinstance(s, Store) else _size(s.body, of_store, lanes)
+        if isinstance(s, Loop) and s.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED):
+            begin, end = constant(s.begin), constant(s.end)
+            n = end - begin if begin is not None and end is not None else 1
+            if s.kind is LoopKind.UNROLLED:
+                inner *= n
+            elif lanes is not None:
+                inner *= min(_PIECES, -(-n // lanes))
+        total += inner
+    return total
+
+
+def expression_size(e: Expr) -> int:
+    """About how many instructions an expression becomes."""
+    match e:
+        case Const() | Var():
+            return 0
+        case Load():
+            return 2
+        case Call():
+            return 20 + sum(map(expression_size, e.args))
+        case _:
+            return 1 + sum(map(expression_size, children(e)))
+
+
+def unroll_small(body: tuple[Flat, ...], step: int) -> tuple[Flat, ...]:
+    """`"unroll.max_step"`: an innermost serial loop is unrolled when its iterations times its steps are at most `step`."""
+    return _map_loops(body, lambda s: _unroll(s, step))
+
+
+def _unroll(s: Loop, step: int) -> Loop:
+    begin, end = constant(s.begin), constant(s.end)
+    innermost = not any(isinstance(x, Loop) and x.kind is LoopKind.SERIAL for x in _inside(s.body))
+    if s.kind is not LoopKind.SERIAL or begin is None or end is None or not innermost:
+        return s
+    return replace(s, kind=LoopKind.UNROLLED) if (end - begin) * steps(s.body) <= step else s
+
+
+def limit_unrolling(body: tuple[Flat, ...], limit: int) -> tuple[Flat, ...]:
+    """Unrolled loops that would leave more code than `limit` run as serial loops; those inside them stay if they fit."""
+
+    def lower(s: Loop) -> Loop:
+        unrolled = s.kind is LoopKind.UNROLLED
+        too_long = constant(s.begin) is None or constant(s.end) is None or code_size((s,)) > limit
+        return replace(s, kind=LoopKind.SERIAL) if unrolled and too_long else s
+
+    return _map_loops(body, lower)
+
+
+def _inside(body: tuple[Flat, ...]) -> Iterator[Flat]:
+    for s in body:
+        yield s
+        yield from _inside(body_of(s))
+
+
+def _map_loops(body: tuple[Flat, ...], f: Callable[[Loop], Loop]) -> tuple[Flat, ...]:
+    out: list[Flat] = []
+    for s in body:
+        if not isinstance(s, Store):
+            s = replace(s, body=_map_loops(s.body, f))
+        out.append(f(s) if isinstance(s, Loop) else s)
+    return tuple(out)

@@ -1,0 +1,202 @@
+"""Where intermediate buffers live: allocated in the innermost loop that holds all their uses, as large as one iteration
+needs, with subscripts counted from the corner of that part and flattened in row-major order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+
+from tensorc_dsl.affine.simplify import simplify
+from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, add, constant, index, mul, sub, transform
+from tensorc_dsl.ir.program import Block, Buffer, LoopKind, Program, walk
+from tensorc_dsl.lower.boxes import Ranges, Side, accesses, bounds_own_index, clip, corner, join, side
+from tensorc_dsl.lower.flat import Alloc, Flat, Loop, LowerError, Space, Store, body_of, store_loads, stores
+
+STACK_BYTES = 16 * 1024
+"""Larger buffers go to the heap: worker threads have small stacks, and frames must not touch new pages in a loop."""
+
+Subscripts = Callable[[tuple[Expr, ...]], Expr]
+
+
+def shape_of(b: Buffer) -> tuple[int, ...]:
+    """The extents of a buffer as numbers. LowerError when one is open."""
+    out: list[int] = []
+    for e in b.shape:
+        n = constant(simplify(e, {}))
+        if n is None:
+            raise LowerError(f"buffer {b.name} has an extent that is not a number; bind the open dimensions first")
+        out.append(n)
+    return tuple(out)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """The buffer that is being placed. `home` and `carried` name loops: those whose iterations each have a buffer of their
+    own whatever they do (see `homes`), and those that hand its contents on."""
+
+    buffer: Buffer
+    shape: tuple[int, ...]
+    home: frozenset[str]
+    carried: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """The loops around a place: the ranges of all, the vectorized ones with their lanes, whether one is parallel."""
+
+    ranges: Ranges
+    lanes: tuple[tuple[str, int], ...] = ()
+    parallel: bool = False
+
+
+def homes(program: Program) -> dict[str, frozenset[str]]:
+    """For each buffer that is not global the loops around all blocks that touch it.
+
+    By its scope it is private to an iteration of the innermost of them; parallel loops may have been accepted because of
+    that.
+    """
+    out: dict[str, frozenset[str]] = {}
+    scopes = {b.name: b.scope for b in program.buffers}
+    for around, s in walk(program.body):
+        if isinstance(s, Block):
+            loops_here = frozenset(loop.var for loop in around)
+            for name in _mentioned(s):
+                if scopes.get(name, "global") != "global":
+                    out[name] = out.get(name, loops_here) & loops_here
+    return out
+
+
+def _mentioned(b: Block) -> set[str]:
+    every = (*b.init, *b.body)
+    return {s.buffer for s in every} | {x.buffer for s in every for x in store_loads(s)}
+
+
+def place(
+    body: tuple[Flat, ...],
+    buffers: tuple[Buffer, ...],
+    home: dict[str, frozenset[str]],
+    carried: dict[str, frozenset[str]],
+) -> tuple[Flat, ...]:
+    """Put an `Alloc` around the uses of each buffer; afterwards all accesses to them carry one subscript."""
+    for b in buffers:
+        if any(_touches(s, b.name) for s in body):
+            loops = frozenset(v for v, names in carried.items() if b.name in names)
+            body = _place(body, _Subject(b, shape_of(b), home.get(b.name, frozenset()), loops), _Around({}))
+    return body
+
+
+def flatten_params(body: tuple[Flat, ...], params: tuple[Buffer, ...]) -> tuple[Flat, ...]:
+    """Row-major subscripts for the arguments."""
+    for b in params:
+        shape = shape_of(b)
+        body = _rewrite(body, b.name, lambda indices, shape=shape: row_major(indices, shape))
+    return body
+
+
+def row_major(indices: tuple[Expr, ...], shape: tuple[int, ...]) -> Expr:
+    out: Expr = ZERO
+    for k, i in enumerate(indices):
+        out = add(out, mul(i, index(prod(shape[k + 1 :]))))
+    return out
+
+
+def _touches(s: Flat, name: str) -> bool:
+    found = (s,) if isinstance(s, Store) else stores(s.body)
+    return any(x.buffer == name or any(r.buffer == name for r in store_loads(x)) for x in found)
+
+
+def _place(body: tuple[Flat, ...], subject: _Subject, around: _Around) -> tuple[Flat, ...]:
+    used = [k for k, s in enumerate(body) if _touches(s, subject.buffer.name)]
+    first, last = used[0], used[-1]
+    only = body[first]
+    if first == last and not isinstance(only, Store):
+        inside = _enter(only, subject, around) if isinstance(only, Loop) else around
+        if inside is not None:
+            inner = _place(only.body, subject, inside)
+            return (*body[:first], replace(only, body=inner), *body[first + 1 :])
+    return (*body[:first], _allocate(body[first : last + 1], subject, around), *body[last + 1 :])
+
+
+def _enter(loop: Loop, subject: _Subject, around: _Around) -> _Around | None:
+    """The surroundings inside `loop` if each iteration may have a buffer of its own, else None."""
+    n = constant(loop.end)
+    ranges: Ranges = {**around.ranges, loop.var: (0, None if n is None else n - 1)}
+    if loop.var not in subject.home and (loop.var in subject.carried or not _private(loop.body, subject, ranges)):
+        return None
+    parallel = around.parallel or loop.kind is LoopKind.PARALLEL
+    if loop.kind is not LoopKind.VECTORIZED:
+        return _Around(ranges, around.lanes, parallel)
+    return None if n is None else _Around(ranges, (*around.lanes, (loop.var, n)), parallel)
+
+
+def _private(body: tuple[Flat, ...], subject: _Subject, outer: Ranges) -> bool:
+    """Whether each iteration writes every element of the buffer that it reads before it reads it.
+
+    It does when the first access is a write whose box holds the boxes of all reads. A guard of that write may only keep
+    it inside the buffer, or be over loops further out, where it is the same for the whole iteration.
+    """
+    shape = subject.shape
+    found = accesses(body, subject.buffer.name)
+    if not found or not found[0].write:
+        return False
+    first = found[0]
+    for cond in first.conds:
+        known = {**outer, **first.inner}
+        if not bounds_own_index(cond, first.indices, shape, known):
+            return False
+    for d, n in enumerate(shape):
+        whole = side(first.indices[d], first.inner, outer)
+        if whole is None:
+            return False
+        for a in found:
+            if not a.write:
+                part = side(a.indices[d], a.inner, outer)
+                if part is None or join(whole, part) is None:
+                    return False
+                part = clip(part, n)
+                if part.low < whole.low or part.high > whole.high:
+                    return False
+    return True
+
+
+def _allocate(part: tuple[Flat, ...], subject: _Subject, around: _Around) -> Alloc:
+    """The buffer around `part`, no larger than the box that `part` touches."""
+    b, shape = subject.buffer, subject.shape
+    found = accesses(part, b.name)
+    sides: list[Side | None] = []
+    for d, n in enumerate(shape):
+        box: Side | None = None
+        for k, a in enumerate(found):
+            own = side(a.indices[d], a.inner, around.ranges)
+            box = None if own is None else own if k == 0 else join(box, own) if box is not None else None
+            if box is None:
+                break
+        sides.append(None if box is None or box.high - box.low + 1 >= n else box)
+    sizes = tuple(n if s is None else s.high - s.low + 1 for s, n in zip(sides, shape, strict=True))
+    corners = tuple(ZERO if s is None else corner(s) for s in sides)
+    # One copy per lane of a vectorized loop around: lane by lane, so that a vector of them is contiguous.
+    sizes = (*sizes, *(n for _, n in around.lanes))
+    lane_vars: tuple[Expr, ...] = tuple(Var(v) for v, _ in around.lanes)
+
+    def subscript(indices: tuple[Expr, ...]) -> Expr:
+        own = tuple(sub(i, c) for i, c in zip(indices, corners, strict=True))
+        return row_major((*own, *lane_vars), sizes)
+
+    count = prod(sizes)
+    space: Space = "stack" if count * b.dtype.bytes <= STACK_BYTES else "worker" if around.parallel else "shared"
+    return Alloc(b.name, b.dtype, count, space, _rewrite(part, b.name, subscript))
+
+
+def _rewrite(body: tuple[Flat, ...], name: str, subscript: Subscripts) -> tuple[Flat, ...]:
+    def expr(e: Expr) -> Expr:
+        return Load(name, (subscript(e.indices),), e.dtype) if isinstance(e, Load) and e.buffer == name else e
+
+    def stmt(s: Flat) -> Flat:
+        if not isinstance(s, Store):
+            return replace(s, body=tuple(map(stmt, body_of(s))))
+        indices = tuple(transform(i, expr) for i in s.indices)
+        value = transform(s.value, expr)
+        return Store(s.buffer, (subscript(indices),) if s.buffer == name else indices, value)
+
+    return tuple(map(stmt, body))

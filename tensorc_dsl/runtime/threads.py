@@ -1,0 +1,100 @@
+"""The runtime that kernels are linked to: parallel loops and native timing. Compiled once per process, never unloaded."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+import threading
+from dataclasses import dataclass
+from importlib import resources
+from statistics import median
+
+import llvmlite.binding as llvm
+
+from tensorc_dsl.codegen.llvm.machine import Machine
+from tensorc_dsl.codegen.llvm.statements import PARALLEL_FOR
+from tensorc_dsl.ir.target import Target
+
+_PAUSES = {
+    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
+}
+
+_NO_PLACEMENT = """
+define internal i32 @processor() nounwind {
+  ret i32 -1
+}
+define internal void @move_from(i32 %cpu) nounwind {
+  ret void
+}
+"""
+"""Where a thread cannot ask for another processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Addresses of the runtime's functions, and the JIT that kernels are linked in."""
+
+    jit: llvm.LLJIT
+    parallel_for: int
+    time: int
+    empty_loop: int
+
+
+_lock = threading.Lock()
+_loaded: list[Runtime] = []
+
+
+def runtime() -> Runtime:
+    """The runtime of this process, compiled on first use (some 20 ms)."""
+    with _lock:
+        if not _loaded:
+            _loaded.append(_load())
+        return _loaded[0]
+
+
+def _load() -> Runtime:
+    machine = Machine(Target(cpu=llvm.get_host_cpu_name(), features=""))
+    jit = llvm.create_lljit_compiler(machine.machine)
+    arch = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+    declaration, pause = _PAUSES.get(arch, ("", ""))
+    folder = resources.files("tensorc_dsl.runtime")
+    text = folder.joinpath("pool.ll").read_text("utf-8")
+    text += folder.joinpath("placement_linux.ll").read_text("utf-8") if sys.platform == "linux" else _NO_PLACEMENT
+    text = text.replace("CLOCK_MONOTONIC", "6" if sys.platform == "darwin" else "1").replace(
+        "PROCESSORS", str(_processors())
+    )
+    text += f"\n{declaration}\ndefine internal void @pause() alwaysinline {{\n  {pause}\n  ret void\n}}\n"
+    names = (PARALLEL_FOR, "tensorc_time", "tensorc_empty_loop")
+    library = llvm.JITLibraryBuilder().add_object_img(machine.object_code(text)).add_current_process()
+    for name in names:
+        library.export_symbol(name)
+    tracker = library.link(jit, "tensorc_runtime")
+    addresses = [int(tracker[name]) for name in names]
+    # Worker threads run this code until the process ends: freeing it at interpreter shutdown would pull it from under them.
+    for forever in (jit, tracker):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(forever))
+    return Runtime(jit, *addresses)
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def fork_join_seconds(threads: int, repeats: int = 2000) -> float:
+    """What starting and joining an empty parallel loop costs: the median of `repeats` in a row."""
+    rt = runtime()
+    count = ctypes.c_int64(threads)
+    return median(time_native(rt.empty_loop, ctypes.addressof(count), 0, repeats))
+
+
+def time_native(kernel: int, arguments: int, workspace: int, repeats: int) -> list[float]:
+    """Seconds of each of `repeats` calls in a row, measured in native code."""
+    if repeats < 1:
+        raise ValueError(f"repeats is {repeats}; it must be at least 1")
+    out = (ctypes.c_int64 * repeats)()
+    timer = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_void_p)(runtime().time)
+    timer(kernel, arguments, workspace or None, repeats, ctypes.addressof(out))
+    return [ns * 1e-9 for ns in out]

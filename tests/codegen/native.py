@@ -1,0 +1,50 @@
+"""Programs written as text, compiled and run in guarded memory, held against the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tensorc_dsl.codegen.llvm.compile import Compiled, compile_kernel
+from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
+from tensorc_dsl.ir.interpret import interpret
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.lower.lower import lower
+from tensorc_dsl.measure.guarded import Guarded, frozen, poison
+from tensorc_dsl.measure.host import host_target
+from tensorc_dsl.runtime.kernel import load
+from tensorc_dsl.source import Source
+
+
+def program(text: str) -> Program:
+    """The program that a text spells, verified."""
+    p = parse_program(Source("test.tsched", text))
+    verify(p)
+    return p
+
+
+def compiled(p: Program, threads: int = 2) -> Compiled:
+    return compile_kernel(lower(p), host_target(threads), threads)
+
+
+def run(p: Program, inputs: Mapping[str, Array], threads: int = 2) -> dict[str, Array]:
+    """The outputs of the compiled program; arrays end at unreadable pages, outputs start poisoned."""
+    c = compiled(p, threads)
+    guards = {q.name: Guarded(q.shape, stored_dtype(q.dtype)) for q in c.params if q.output}
+    for g in guards.values():
+        poison(g.array)
+    arrays = [guards[q.name].array if q.output else frozen(np.ascontiguousarray(inputs[q.name])) for q in c.params]
+    load(c)(*arrays)
+    for name, g in guards.items():
+        assert g.trespassed() is None, f"{name}: written {g.trespassed()} it"
+    return {name: g.array for name, g in guards.items()}
+
+
+def check(p: Program, inputs: Mapping[str, Array], *, threads: int = 2, rtol: float = 1e-5, atol: float = 1e-6) -> None:
+    """The compiled program gives what the interpreter gives, in float64."""
+    got = run(p, inputs, threads)
+    for name, want in interpret(p, inputs).items():
+        np.testing.assert_allclose(widen(got[name], p.buffer(name).dtype), want, rtol=rtol, atol=atol)

@@ -1,0 +1,213 @@
+"""What programs are lowered to, as whole texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorc_dsl.ir.expr import Var, index
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Store
+from tensorc_dsl.lower.flat import LowerError, format_kernel
+from tensorc_dsl.lower.lower import lower
+from tensorc_dsl.source import Source
+from tests.programs import load
+
+
+def lowered(text: str) -> str:
+    return format_kernel(lower(parse_program(Source("test.tsched", text))))
+
+
+def test_tails_are_cut_off_and_the_tile_lives_in_registers() -> None:
+    # 20 rows by tiles of 8: two full ones and one of 4. The copy back is vectorized and unrolled with the tile.
+    assert (
+        lowered("""
+program f(A: f32[20, 9], B: f32[9, 16], C: f32[20, 16]) {
+    buffer L: f32[20, 16] in "local"
+    for i0 in 3 {
+        for k in 9 {
+            unrolled for i1 in 8 {
+                vectorized for j in 16 {
+                    block L {
+                        spatial vi in 20 = i0 * 8 + i1
+                        spatial vj in 16 = j
+                        reduce vk in 9 = k
+                        where i0 * 8 + i1 < 20
+                        init { L[vi, vj] = 0.0 }
+                        L[vi, vj] = L[vi, vj] + A[vi, vk] * B[vk, vj]
+                    }
+                }
+            }
+        }
+        for a in 8, b in 16 {
+            block C {
+                spatial vi in 20 = i0 * 8 + a
+                spatial vj in 16 = b
+                where i0 * 8 + a < 20
+                C[vi, vj] = L[vi, vj]
+            }
+        }
+    }
+}
+""")
+        == """\
+kernel f(A: f32[20, 9], B: f32[9, 16], out C: f32[20, 16]) {
+    for i0 in 0 .. 2 {
+        with L: f32[128] in "stack" {
+            unrolled for i1 in 0 .. 8 {
+                vectorized for j in 0 .. 16 {
+                    L[i1 * 16 + j] = 0.0
+                }
+            }
+            for k in 0 .. 9 {
+                unrolled for i1 in 0 .. 8 {
+                    vectorized for j in 0 .. 16 {
+                        L[i1 * 16 + j] = L[i1 * 16 + j] + A[i0 * 72 + i1 * 9 + k] * B[k * 16 + j]
+                    }
+                }
+            }
+            unrolled for a in 0 .. 8 {
+                vectorized for b in 0 .. 16 {
+                    C[i0 * 128 + a * 16 + b] = L[a * 16 + b]
+                }
+            }
+        }
+    }
+    with L: f32[128] in "stack" {
+        unrolled for i1 in 0 .. 4 {
+            vectorized for j in 0 .. 16 {
+                L[i1 * 16 + j] = 0.0
+            }
+        }
+        for k in 0 .. 9 {
+            unrolled for i1 in 0 .. 4 {
+                vectorized for j in 0 .. 16 {
+                    L[i1 * 16 + j] = L[i1 * 16 + j] + A[i1 * 9 + k + 144] * B[k * 16 + j]
+                }
+            }
+        }
+        unrolled for a in 0 .. 4 {
+            vectorized for b in 0 .. 16 {
+                C[a * 16 + b + 256] = L[a * 16 + b]
+            }
+        }
+    }
+}
+"""
+    )
+
+
+def test_fused_loops_come_apart_and_parallel_ones_join() -> None:
+    assert (
+        lowered("""
+program f(X: f32[6, 10], C: f32[6, 10]) {
+    parallel for f in 60 {
+        block C {
+            spatial vi in 6 = f / 10
+            spatial vj in 10 = f % 10
+            C[vi, vj] = X[vi, vj] + 1.0
+        }
+    }
+}
+""")
+        == """\
+kernel f(X: f32[6, 10], out C: f32[6, 10]) {
+    parallel for f_0 in 6, f_1 in 10 {
+        C[f_0 * 10 + f_1] = X[f_0 * 10 + f_1] + 1.0
+    }
+}
+"""
+    )
+
+
+def test_a_guard_stands_as_far_out_as_it_can() -> None:
+    # The bound on i * j is not linear, so nothing can be cut; it does not need k.
+    assert (
+        lowered("""
+program f(X: f32[4, 4, 4], C: f32[4, 4, 4]) {
+    for i in 4, j in 4, k in 4 {
+        block C {
+            spatial vi in 4 = i
+            spatial vj in 4 = j
+            spatial vk in 4 = k
+            where i * j < 5
+            C[vi, vj, vk] = X[vi, vj, vk]
+        }
+    }
+}
+""")
+        == """\
+kernel f(X: f32[4, 4, 4], out C: f32[4, 4, 4]) {
+    for i in 0 .. 4 {
+        for j in 0 .. 4 {
+            if i * j < 5 {
+                for k in 0 .. 4 {
+                    C[i * 16 + j * 4 + k] = X[i * 16 + j * 4 + k]
+                }
+            }
+        }
+    }
+}
+"""
+    )
+
+
+def test_the_part_of_a_producer_that_a_tile_needs_is_counted_from_its_corner() -> None:
+    # Trap 17: the part starts at 4 * o - 1.
+    text = lowered("""
+program f(X: f32[16], C: f32[16]) {
+    buffer P: f32[16] in "local"
+    for o in 4 {
+        for r in 6 {
+            block P {
+                spatial v in 16 = o * 4 + r - 1
+                where o * 4 + r - 1 >= 0
+                where o * 4 + r - 1 < 16
+                P[v] = X[v] * 3.0
+            }
+        }
+        for i in 4 {
+            block C {
+                spatial v in 16 = o * 4 + i
+                C[v] = P[v] + (P[v - 1] if v >= 1 else 0.0)
+            }
+        }
+    }
+}
+""")
+    assert 'with P: f32[6] in "stack"' in text
+    assert "P[i + 1] + (P[i]" in text
+
+
+@pytest.mark.parametrize("scope", ["global", "local"])
+def test_sums_that_several_iterations_build_stay_outside(scope: str) -> None:
+    text = lowered(f"""
+program f(X: f32[3, 4], C: f32[4]) {{
+    buffer s: f32[4] in "{scope}"
+    for k in 3, i in 4 {{
+        block s {{
+            spatial vi in 4 = i
+            reduce vk in 3 = k
+            init {{ s[vi] = 0.0 }}
+            s[vi] = s[vi] + X[vk, vi]
+        }}
+    }}
+    for j in 4 {{
+        block C {{
+            spatial vj in 4 = j
+            C[vj] = s[vj]
+        }}
+    }}
+}}
+""")
+    assert text.splitlines()[1] == '    with s: f32[4] in "stack" {'
+
+
+def test_open_dimensions_are_refused() -> None:
+    i = Iter("vi", IterKind.SPATIAL, Var("N"), Var("i"))
+    block = Block("C", (i,), (Store("C", (Var("vi"),), load("A", Var("vi"))),))
+    params = tuple(Buffer(name, load("A").dtype, (Var("N"),)) for name in "AC")
+    with pytest.raises(LowerError, match="open dimensions: N"):
+        lower(Program("f", params, (), (For("i", Var("N"), (block,)),), ("N",)))
+    with pytest.raises(LowerError, match="loop i has an extent that is not a number"):
+        lower(Program("f", params, (), (For("i", Var("N"), (block,)),)))
+    assert lower(Program("f", (Buffer("C", load("A").dtype, (index(1),)),), (), ())).body == ()

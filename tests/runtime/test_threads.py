@@ -1,0 +1,45 @@
+"""The thread pool, the roof, and the description of the machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tensorc_dsl.measure.host import host_target
+from tensorc_dsl.runtime.peak import fma_peak
+from tensorc_dsl.runtime.threads import fork_join_seconds
+
+
+def test_workers_sleep_after_a_while() -> None:
+    fork_join_seconds(2)
+    time.sleep(0.05)
+    before = time.process_time()  # of all threads
+    time.sleep(0.2)
+    assert time.process_time() - before < 0.05
+    assert fork_join_seconds(2, repeats=3) > 0  # and wake up again
+
+
+def test_the_roof_is_a_rate_that_a_machine_can_have() -> None:
+    target = host_target()
+    for threads in (1, target.cores):
+        assert 1e9 < fma_peak(target, threads, repeats=20) < 1e12 * threads
+
+
+def test_the_host_describes_itself() -> None:
+    target = host_target()
+    assert target.kind == "llvm"
+    assert target.vector_bits in (128, 256, 512)
+    assert target.cores >= 1
+    assert 4096 <= target.l1 <= target.l2
+    assert host_target(3).cores == 3
+    with pytest.raises(ValueError, match="at least one thread"):
+        host_target(0)
+
+
+def test_a_process_that_used_threads_ends_cleanly() -> None:
+    code = "from tensorc_dsl.runtime.threads import fork_join_seconds as f; f(3, 100); f(2, 100)"
+    for _ in range(3):
+        assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
