@@ -1,0 +1,42 @@
+"""Whether a kernel computed what it should: its outputs held against a float64 reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`max_error` is the largest error as a share of the tolerance there; `fault` is empty when all is right."""
+
+    max_error: float
+    fault: str = ""
+
+
+def compare(name: str, got: Array, expected: Array, tolerance: NDArray[np.float64]) -> Verdict:
+    """Each element of `got` against `expected`, both wide, within `tolerance` (absolute, per element).
+
+    NaN and infinities are right where the reference has the same, and nowhere else.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.abs(got.astype(np.float64) - expected.astype(np.float64))
+        share = np.divide(error, tolerance, out=np.full(error.shape, np.inf), where=tolerance > 0)
+    same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+    share = np.where(same, 0.0, np.where(np.isnan(share) | ~np.isfinite(expected), np.inf, share))
+    worst = float(share.max(initial=0.0))
+    if worst <= 1.0:
+        return Verdict(worst)
+    wrong = np.argwhere(share > 1.0)
+    first = tuple(int(i) for i in wrong[0])
+    place = f"{name}[{', '.join(map(str, first))}]"
+    return Verdict(
+        worst,
+        f"{place} is {got[first]:.9g}, not {expected[first]:.9g} within {tolerance[first]:.2g}"
+        f" ({len(wrong)} of {share.size} elements are wrong)",
+    )

@@ -1,0 +1,78 @@
+"""Arrays whose surroundings tell on a kernel that leaves them.
+
+An array ends where unreadable pages begin (up to the alignment's padding), so reading or writing past its end crashes
+the process, and unreadable pages lie below it as well; the bytes between array and pages hold a pattern that is checked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ALIGNMENT = 64
+"""Arrays start at multiples of this, as kernels may expect (a cache line, the widest vector)."""
+
+_GUARD_PAGES = 16
+_PATTERN = 0xC5
+_PROT_NONE, _PROT_READ, _PROT_WRITE = 0, 1, 2
+
+
+def _protect(address: int, length: int, protection: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(length), protection) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+class Guarded:
+    """One array in its own guarded memory. The memory lives as long as this object or a view of `array` does."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        padded = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
+        guard = _GUARD_PAGES * mmap.PAGESIZE
+        inner = -(-(padded + ALIGNMENT) // mmap.PAGESIZE) * mmap.PAGESIZE
+        memory = mmap.mmap(-1, inner + 2 * guard)
+        everything = np.frombuffer(memory, dtype=np.uint8)
+        self._pages = everything[guard : guard + inner]
+        start = inner - padded
+        self._before = self._pages[:start]
+        self._after = self._pages[start + size :]
+        self._before[:] = _PATTERN
+        self._after[:] = _PATTERN
+        self.array: NDArray[Any] = self._pages[start : start + size].view(dtype).reshape(shape)
+        base = everything.ctypes.data
+        _protect(base, guard, _PROT_NONE)
+        _protect(base + guard + inner, guard, _PROT_NONE)
+
+    def trespassed(self) -> str | None:
+        """Where the kernel wrote beside the array: "before" or "after" it; None when it did not."""
+        if (self._before != _PATTERN).any():
+            return "before"
+        return "after" if (self._after != _PATTERN).any() else None
+
+    def freeze(self) -> None:
+        """The array cannot be written from now on, by anybody."""
+        self.array.flags.writeable = False
+        _protect(self._pages.ctypes.data, len(self._pages), _PROT_READ)
+
+
+def frozen(values: NDArray[Any]) -> NDArray[Any]:
+    """A copy that no kernel can change: whoever writes to it crashes."""
+    guarded = Guarded(values.shape, values.dtype)
+    guarded.array[...] = values
+    guarded.freeze()
+    return guarded.array
+
+
+def poison(array: NDArray[Any]) -> None:
+    """Fill an array with what no kernel computes: NaN, or a bit pattern in integers."""
+    if array.dtype.kind == "f":
+        array[...] = np.nan
+    else:
+        array.view(np.uint8)[...] = 0x5A

@@ -1,0 +1,230 @@
+"""Candidates built and measured on this machine: builders side by side, then one kernel at a time on a quiet machine."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.measure.messages import Build, Built, Failed, Prepare, Ran, Ready, Reply, Run
+from tensorc_dsl.measure.outcome import Outcome, Status
+from tensorc_dsl.measure.timing import seconds_of
+from tensorc_dsl.measure.worker import Worker, WorkerCrash, WorkerTimeout, wait_any
+
+BUILD_SECONDS = 20.0
+"""How long a candidate may take to lower and compile; most take a tenth of a second."""
+
+RUN_SECONDS = 20.0
+"""How long checking and timing a candidate may take."""
+
+PREPARE_SECONDS = 300.0
+"""How long the inputs and the float64 reference may take to make."""
+
+ROUNDS = 3
+"""How often each finalist has its turn in a comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """How a build ended, and how long it took."""
+
+    reply: Built | Outcome
+    seconds: float
+
+
+class LocalRunner:
+    """Measures candidates for one task. Its processes start at the first measurement and end with `close`.
+
+    `program` is the unscheduled program; kernels are checked against it on inputs made from `seed`.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        target: Target,
+        *,
+        threads: int,
+        seed: int = 0,
+        builders: int = 2,
+        build_seconds: float = BUILD_SECONDS,
+        run_seconds: float = RUN_SECONDS,
+    ) -> None:
+        self._task = Prepare(format_program(program), seed)
+        self._target = target
+        self._threads = threads
+        self._build_seconds = build_seconds
+        self._run_seconds = run_seconds
+        # One thread for libraries in the builders; the runner has what the kernels may use.
+        self._builders = [Worker("tensorc_dsl.measure.builder", _threads(1)) for _ in range(builders)]
+        self._runner = Worker("tensorc_dsl.measure.runner", _threads(threads))
+        self._prepared = 0
+
+    def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
+        """An outcome per program, in order: all are built first, then each is checked and timed alone.
+
+        `best` is the time to beat; what turns out far slower is not timed to the end. Raises WorkerBug for our mistakes.
+        """
+        for build in self._build(programs):
+            outcome = self._finish(build, best)
+            if outcome.seconds is not None:
+                best = min(outcome.seconds, best or outcome.seconds)
+            yield outcome
+
+    def compare(self, programs: Sequence[Program]) -> list[Outcome]:
+        """The programs measured in turns, several times round; one that fails in any round has failed."""
+        builds = self._build(programs)
+        rounds = [[self._finish(b, None) for b in builds] for _ in range(ROUNDS)]
+        return [_merge([r[i] for r in rounds]) for i in range(len(builds))]
+
+    def _build(self, programs: Sequence[Program]) -> list[_Build]:
+        """All programs lowered and compiled, several at once, each within its own time limit."""
+        for w in (*self._builders, self._runner):
+            w.start()
+        try:
+            return self._build_all([format_program(p) for p in programs])
+        except BaseException:
+            # Interrupted: what the builders still say would answer the next request.
+            for w in self._builders:
+                w.kill()
+            raise
+
+    def _build_all(self, texts: list[str]) -> list[_Build]:
+        done: dict[int, _Build] = {}
+        todo = list(range(len(texts)))[::-1]
+        busy: dict[Worker, tuple[int, float]] = {}
+        while todo or busy:
+            for w in self._builders:
+                if todo and w not in busy:
+                    number = todo.pop()
+                    w.ready()
+                    started = time.monotonic()
+                    try:
+                        w.send(Build(texts[number], self._target, self._threads), self._build_seconds)
+                        busy[w] = (number, started)
+                    except (WorkerCrash, WorkerTimeout) as e:
+                        lost = Outcome(Status.COMPILE_ERROR, message=f"the compiler crashed: {e}")
+                        done[number] = _Build(lost, time.monotonic() - started)
+            if not busy:
+                continue
+            now = time.monotonic()
+            first_deadline = min(started for _, started in busy.values()) + self._build_seconds
+            speaking = wait_any(list(busy), first_deadline - now)
+            for w, (number, started) in list(busy.items()):
+                seconds = time.monotonic() - started
+                ended = self._hear(w) if w in speaking else None
+                if ended is None and seconds >= self._build_seconds:
+                    w.kill()
+                    ended = Outcome(Status.TIMEOUT, message=f"compiling takes more than {self._build_seconds:g} s")
+                if ended is not None:
+                    done[number] = _Build(ended, seconds)
+                    del busy[w]
+        return [done[n] for n in range(len(texts))]
+
+    @staticmethod
+    def _hear(builder: Worker) -> Built | Outcome | None:
+        try:
+            reply = builder.poll()
+        except WorkerCrash as e:
+            return Outcome(Status.COMPILE_ERROR, message=f"the compiler crashed: {e}")
+        match reply:
+            case None | Built():
+                return reply
+            case Failed(status=status, message=message):
+                return Outcome(Status(status), message=message)
+            case _:
+                raise TypeError(f"a builder answers with {type(reply).__name__}")
+
+    def _finish(self, build: _Build, best: float | None) -> Outcome:
+        if isinstance(build.reply, Outcome):
+            o = build.reply
+            return Outcome(o.status, message=o.message, build_seconds=build.seconds)
+        return self.run(build.reply, best, build.seconds)
+
+    def run(self, built: Built, best: float | None, build_seconds: float = 0.0) -> Outcome:
+        """Check and time one kernel, whoever built it."""
+        self._prepare()
+        started = time.monotonic()
+        status, message, max_error = Status.OK, "", None
+        times: tuple[float, ...] = ()
+        try:
+            reply = self._ask(Run(built.object_code, built.symbol, built.workspace, self._threads, best))
+            match reply:
+                case Ran():
+                    times, max_error = reply.times, reply.max_error
+                case Failed():
+                    status, message, max_error = Status(reply.status), reply.message, reply.max_error
+                case _:
+                    raise TypeError(f"a runner answers with {type(reply).__name__}")
+        except WorkerTimeout:
+            status, message = Status.TIMEOUT, f"running takes more than {self._run_seconds:g} s"
+        except WorkerCrash as e:
+            status, message = Status.CRASH, str(e)
+        return Outcome(
+            status,
+            seconds_of(times) if status is Status.OK else None,
+            times,
+            message,
+            None if max_error is None or math.isnan(max_error) else max_error,
+            build_seconds,
+            time.monotonic() - started,
+        )
+
+    def _ask(self, request: Run) -> Reply:
+        try:
+            return self._runner.ask(request, self._run_seconds)
+        except (WorkerCrash, WorkerTimeout):
+            raise
+        except BaseException:
+            self._runner.kill()  # a late answer must not be taken for that to the next request
+            raise
+
+    def _prepare(self) -> None:
+        """The runner that lives now knows the task."""
+        self._runner.ready()
+        if self._prepared != self._runner.generation:
+            try:
+                reply = self._runner.ask(self._task, PREPARE_SECONDS)
+            except BaseException:
+                self._runner.kill()
+                raise
+            if not isinstance(reply, Ready):
+                raise TypeError(f"a runner answers a task with {type(reply).__name__}")
+            self._prepared = self._runner.generation
+
+    def close(self) -> None:
+        """No process of this runner is left."""
+        for w in (*self._builders, self._runner):
+            w.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def _threads(count: int) -> dict[str, str]:
+    return {name: str(count) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+
+
+def _merge(rounds: list[Outcome]) -> Outcome:
+    """One outcome for several of the same kernel: the first failure, or all the times together."""
+    for o in rounds:
+        if o.status is not Status.OK:
+            return o
+    times = tuple(t for o in rounds for t in o.times)
+    return Outcome(
+        Status.OK,
+        seconds_of(times),
+        times,
+        "",
+        max(o.max_error or 0.0 for o in rounds),
+        rounds[0].build_seconds,
+        sum(o.run_seconds for o in rounds),
+    )

@@ -1,0 +1,89 @@
+"""What parent and child processes say to each other: MessagePack frames of these types and nothing else.
+
+A frame is its length (8 bytes, little-endian) and its bytes. No end ever unpickles, so a child that a kernel has run
+wild in can at worst send a wrong answer or nonsense, and nonsense is taken for a crash.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tensorc_dsl.ir.target import Target
+
+MAX_FRAME = 1 << 30
+
+
+class Build(msgspec.Struct, tag=True, frozen=True):
+    """To a builder: lower and compile a program given as text."""
+
+    program: str
+    target: Target
+    threads: int
+
+
+class Prepare(msgspec.Struct, tag=True, frozen=True):
+    """To a runner: from now on kernels compute this unscheduled program, on inputs made from the seed."""
+
+    program: str
+    seed: int
+
+
+class Run(msgspec.Struct, tag=True, frozen=True):
+    """To a runner: check and time a kernel; `best` is the time to beat, if there is one."""
+
+    object_code: bytes
+    symbol: str
+    workspace: int
+    threads: int
+    best: float | None
+
+
+Request = Build | Prepare | Run
+
+
+class Ready(msgspec.Struct, tag=True, frozen=True):
+    """From any child: started, or prepared."""
+
+
+class Built(msgspec.Struct, tag=True, frozen=True):
+    """From a builder: what of `codegen.llvm.compile.Compiled` a runner cannot know."""
+
+    object_code: bytes
+    symbol: str
+    workspace: int
+
+
+class Failed(msgspec.Struct, tag=True, frozen=True):
+    """The candidate's fault."""
+
+    status: Literal["compile_error", "refused", "wrong_result"]
+    message: str
+    max_error: float | None = None
+
+
+class Ran(msgspec.Struct, tag=True, frozen=True):
+    """The result was right; seconds of each timed call."""
+
+    times: tuple[float, ...]
+    max_error: float
+
+
+class Bug(msgspec.Struct, tag=True, frozen=True):
+    """Our fault: an exception that no candidate should be able to cause."""
+
+    traceback: str
+
+
+Reply = Ready | Built | Failed | Ran | Bug
+
+
+def encode(message: Request | Reply) -> bytes:
+    """The message as one frame."""
+    body = msgspec.msgpack.encode(message)
+    return len(body).to_bytes(8, "little") + body
+
+
+requests = msgspec.msgpack.Decoder(Request)
+replies = msgspec.msgpack.Decoder(Reply)

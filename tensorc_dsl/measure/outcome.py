@@ -1,0 +1,39 @@
+"""What became of one candidate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """`OK` is the only one with a time. `REFUSED`: the lowering does not take the program, nothing was run."""
+
+    OK = "ok"
+    COMPILE_ERROR = "compile_error"
+    TIMEOUT = "timeout"
+    CRASH = "crash"
+    WRONG_RESULT = "wrong_result"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A candidate's end. `seconds` summarizes `times` (seconds per call) and is None unless the result was right.
+
+    `max_error` is the largest error met as a share of the tolerance (at most 1 when the result was right), None when no
+    result came back.
+    `build_seconds` and `run_seconds` are what lowering with compiling and what checking with timing took.
+    """
+
+    status: Status
+    seconds: float | None = None
+    times: tuple[float, ...] = ()
+    message: str = ""
+    max_error: float | None = None
+    build_seconds: float = 0.0
+    run_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if (self.seconds is not None) != (self.status is Status.OK):
+            raise ValueError(f"an outcome has a time if and only if it is ok, not {self.status} with {self.seconds}")

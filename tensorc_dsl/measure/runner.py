@@ -1,0 +1,128 @@
+"""The child that runs kernels: checks each one against the reference, in guarded memory, and then takes its times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorc_dsl.codegen.llvm.compile import Compiled
+from tensorc_dsl.ir.arrays import stored_dtype, widen
+from tensorc_dsl.ir.evaluate import evaluate, shape_of
+from tensorc_dsl.ir.inputs import make_inputs
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.tolerance import tolerance
+from tensorc_dsl.lower.flat import Param
+from tensorc_dsl.measure.check import Verdict, compare
+from tensorc_dsl.measure.child import serve
+from tensorc_dsl.measure.guarded import Guarded, frozen, poison
+from tensorc_dsl.measure.messages import Failed, Prepare, Ran, Ready, Reply, Request, Run
+from tensorc_dsl.measure.timing import take_times
+from tensorc_dsl.runtime.arrays import aligned_empty
+from tensorc_dsl.runtime.kernel import NativeKernel, load
+from tensorc_dsl.source import Source
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What kernels are to compute. The arrays are write-protected, so that a kernel run wild cannot move the goal."""
+
+    program: Program
+    inputs: dict[str, Array]
+    expected: dict[str, Array]
+    allowed: dict[str, Array]
+
+    @staticmethod
+    def of(program: Program, seed: int) -> Task:
+        inputs = make_inputs(program, seed)
+        expected = evaluate(program, inputs)
+        allowed = tolerance(program, expected, inputs)
+        return Task(program, *({n: frozen(a) for n, a in arrays.items()} for arrays in (inputs, expected, allowed)))
+
+    def verdict(self, arrays: dict[str, Array]) -> Verdict:
+        """The outputs held against the reference and the inputs against what they were."""
+        for name, before in self.inputs.items():
+            if arrays[name].tobytes() != before.tobytes():
+                return Verdict(np.inf, f"it changes its input `{name}`")
+        worst = 0.0
+        for p in self.program.outputs:
+            verdict = compare(p.name, widen(arrays[p.name], p.dtype), self.expected[p.name], self.allowed[p.name])
+            worst = max(worst, verdict.max_error)
+            if verdict.fault:
+                return verdict
+        return Verdict(worst)
+
+
+def _checked(task: Task, kernel: NativeKernel) -> Verdict:
+    """One run on guarded arrays, outputs poisoned before."""
+    guarded = {p.name: Guarded(shape_of(p), stored_dtype(p.dtype)) for p in task.program.params}
+    for name, g in guarded.items():
+        if name in task.inputs:
+            g.array[...] = task.inputs[name]
+        else:
+            poison(g.array)
+    kernel(*(g.array for g in guarded.values()))
+    for name, g in guarded.items():
+        if side := g.trespassed():
+            return Verdict(np.inf, f"it writes outside of `{name}`: {side} its first or last element")
+    return task.verdict({name: g.array for name, g in guarded.items()})
+
+
+def _load(task: Task, request: Run) -> NativeKernel:
+    """The kernel in memory; its parameters are the task's, whatever it was built from. RuntimeError as llvmlite's."""
+    outputs = task.program.outputs
+    params = tuple(Param(p.name, p.dtype, shape_of(p), p in outputs) for p in task.program.params)
+    compiled = Compiled(
+        request.object_code, request.symbol, params, request.workspace, request.threads, Target(), llvm_ir=""
+    )
+    return load(compiled)
+
+
+def run(task: Task, request: Run) -> Reply:
+    """Check, time, check again."""
+    try:
+        kernel = _load(task, request)
+    except RuntimeError as e:
+        return Failed("compile_error", f"the kernel cannot be linked: {e}")
+    verdict = _checked(task, kernel)
+    if verdict.fault:
+        return Failed("wrong_result", verdict.fault, verdict.max_error)
+    # Timed where a caller's arrays would be: the page at whose end a guarded array lies decides about its cache sets.
+    arrays = {p.name: aligned_empty(shape_of(p), stored_dtype(p.dtype)) for p in task.program.params}
+    for name, values in task.inputs.items():
+        arrays[name][...] = values
+    in_order = [arrays[p.name] for p in task.program.params]
+    times = take_times(lambda calls: kernel.time(in_order, calls), request.best)
+    # Once more: a kernel that is right only on its first run, or only most of the time, is wrong.
+    again = task.verdict(arrays)
+    if again.fault:
+        return Failed("wrong_result", f"after {len(times)} runs, {again.fault}", again.max_error)
+    return Ran(times, max(verdict.max_error, again.max_error))
+
+
+def main() -> None:
+    task: Task | None = None
+
+    def answer(request: Request) -> Reply:
+        nonlocal task
+        match request:
+            case Prepare(program=text, seed=seed):
+                task = Task.of(parse_program(Source("task", text)), seed)
+                return Ready()
+            case Run():
+                assert task is not None
+                return run(task, request)
+            case _:
+                raise TypeError(f"a runner does not {type(request).__name__}")
+
+    serve(answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+"""The parent's side of a child process that may crash, hang or talk nonsense at any time.
+
+A worker is started when it is first needed and again whenever the last one is gone. It runs in a process group of its
+own, which is killed as a whole on a time-out and when the worker is closed; a terminal's Ctrl-C does not reach it.
+Should the parent die (on Linux: or the thread that started it end), the system kills the worker.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import msgspec
+
+from tensorc_dsl.measure import messages
+from tensorc_dsl.measure.messages import Bug, Reply, Request
+
+START_SECONDS = 60.0
+"""A child that has not reported for duty after this long will not; starting one takes well under a second."""
+
+_STDERR_TAIL = 2000
+
+
+class WorkerCrash(Exception):
+    """The child died, or stopped making sense; the message says how."""
+
+
+class WorkerTimeout(Exception):
+    """The child did not answer in time and was killed."""
+
+
+class WorkerBug(Exception):
+    """An unexpected exception in the child: a mistake in the compiler or here, not in the candidate."""
+
+
+class Worker:
+    """One child process at a time, running `python -m <module>`; it answers each request with one reply."""
+
+    def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
+        self._module = module
+        self._environment = dict(environment or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stderr: BinaryIO | None = None
+        self._inbox = bytearray()
+        self._greeted = False
+        self.generation = 0
+        """How many processes this worker has had: who must tell each new one something looks here."""
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """A child runs afterwards: the one there is, or a new one, which is awaited with the first reply."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.kill()
+        package_root = str(Path(__file__).resolve().parents[2])
+        path = os.pathsep.join([package_root, *filter(None, [os.environ.get("PYTHONPATH")])])
+        self._stderr = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 (lives as long as the process)
+        # -P: a file in the working folder must not stand in for a module.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", self._module, str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env={**os.environ, **self._environment, "PYTHONPATH": path},
+            start_new_session=True,
+            bufsize=0,
+        )
+        self._inbox.clear()
+        self._greeted = False
+        self.generation += 1
+        os.set_blocking(self._pipe_in(), False)
+        os.set_blocking(self._pipe_out(), False)
+
+    def _pipe_in(self) -> int:
+        assert self._process is not None and self._process.stdin is not None
+        return self._process.stdin.fileno()
+
+    def _pipe_out(self) -> int:
+        assert self._process is not None and self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def ready(self) -> None:
+        """Start the child if there is none, and wait for a new one's first word.
+
+        Raises WorkerBug when it does not come up: the fault is then ours or the installation's.
+        """
+        self.start()
+        if self._greeted:
+            return
+        try:
+            reply = self.receive(START_SECONDS)
+        except (WorkerCrash, WorkerTimeout) as e:
+            raise WorkerBug(f"`{self._module}` does not start: {e}") from e
+        if not isinstance(reply, messages.Ready):
+            raise WorkerBug(f"`{self._module}` starts with {type(reply).__name__}")
+        self._greeted = True
+
+    def ask(self, request: Request, seconds: float) -> Reply:
+        """The child's reply. Raises WorkerCrash, WorkerTimeout (the child is gone after either) or WorkerBug."""
+        self.ready()
+        self.send(request, seconds)
+        return self.receive(seconds)
+
+    def send(self, request: Request, seconds: float) -> None:
+        """The request is in the pipe afterwards."""
+        data = memoryview(messages.encode(request))
+        deadline = time.monotonic() + seconds
+        while data:
+            self._wait(self._pipe_in(), selectors.EVENT_WRITE, deadline)
+            try:
+                data = data[os.write(self._pipe_in(), data) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                raise self._crash() from None
+
+    def receive(self, seconds: float) -> Reply:
+        """The next reply, within that many seconds."""
+        deadline = time.monotonic() + seconds
+        while (reply := self.poll()) is None:
+            self._wait(self._pipe_out(), selectors.EVENT_READ, deadline)
+        return reply
+
+    def _wait(self, fd: int, event: int, deadline: float) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(fd, event)
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                self.kill()
+                raise WorkerTimeout
+
+    def poll(self) -> Reply | None:
+        """The next reply if all of it is there; never waits."""
+        ended = self._fill()
+        body = self._take_frame()
+        if body is None:
+            if ended:
+                raise self._crash()
+            return None
+        try:
+            reply = messages.replies.decode(body)
+        except msgspec.DecodeError:
+            raise self._crash("it sent nonsense") from None
+        if isinstance(reply, Bug):
+            self.kill()
+            raise WorkerBug(reply.traceback)
+        return reply
+
+    def _fill(self) -> bool:
+        """Move what is in the pipe to the inbox; True when nothing more will come."""
+        try:
+            while data := os.read(self._pipe_out(), 1 << 20):
+                self._inbox += data
+        except BlockingIOError:
+            return False
+        return True
+
+    def _take_frame(self) -> bytes | None:
+        if len(self._inbox) < 8:
+            return None
+        length = int.from_bytes(self._inbox[:8], "little")
+        if length > messages.MAX_FRAME:
+            raise self._crash("it sent nonsense")
+        if len(self._inbox) < 8 + length:
+            return None
+        body = bytes(self._inbox[8 : 8 + length])
+        del self._inbox[: 8 + length]
+        return body
+
+    def _crash(self, how: str = "") -> WorkerCrash:
+        """The exception to raise; the child is gone afterwards."""
+        process, stderr = self._process, self._stderr
+        assert process is not None and stderr is not None
+        if not how:
+            # Its pipe is closed, so it is on its way out; what it died of is not known a moment earlier.
+            try:
+                process.wait(5.0)
+            except subprocess.TimeoutExpired:
+                how = "it closed its pipe and went on running"
+        code = process.poll()
+        if not how and code is not None:
+            how = f"killed by {_signal_name(-code)}" if code < 0 else f"exit status {code}"
+        stderr.seek(0, os.SEEK_END)
+        stderr.seek(max(0, stderr.tell() - _STDERR_TAIL))
+        said = stderr.read().decode(errors="replace").strip()
+        self.kill()
+        return WorkerCrash(f"{how}\n{said}" if said else how)
+
+    def kill(self) -> None:
+        """No child runs afterwards, nor any process it started in its group."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        try:
+            # The child leads its group; until it is waited for, its number cannot be another's.
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, self._stderr):
+            if stream is not None:
+                stream.close()
+        self._stderr = None
+
+    def fileno(self) -> int:
+        """What to select on for the next reply."""
+        return self._pipe_out()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def wait_any(workers: Sequence[Worker], seconds: float) -> list[Worker]:
+    """Those of the workers that have something to say, after at most that many seconds."""
+    with selectors.DefaultSelector() as selector:
+        for w in workers:
+            selector.register(w.fileno(), selectors.EVENT_READ, w)
+        return [cast(Worker, key.data) for key, _ in selector.select(max(0.0, seconds))]

@@ -1,0 +1,49 @@
+"""What a search tells while it runs. Faces show it; nothing depends on who listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.trace.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    task: str
+    strategy: str
+    trials: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A batch goes to the machine; `ask_seconds` is what finding and expanding it took."""
+
+    traces: tuple[Trace, ...]
+    ask_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Trial number `trial` (from 0) is done; `best_seconds` is the best so far, this one included."""
+
+    trial: int
+    trace: Trace
+    outcome: Outcome
+    best_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The finalists were measured side by side; `interrupted` when the search was cut short."""
+
+    trials: int
+    best_seconds: float | None
+    elapsed_seconds: float
+    interrupted: bool
+
+
+Event = Started | Proposed | Measured | Finished
+Listener = Callable[[Event], None]

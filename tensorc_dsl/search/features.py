@@ -1,0 +1,103 @@
+"""Traces as vectors: each open draw's features side by side, with a bit that says whether the draw was made at all.
+
+Features come from the draws alone, so a candidate can be judged before it is expanded. A draw says itself how it looks
+(`Distribution.features`): tiles as log2 of cumulative inner products, not as an index into a sorted list, whose
+neighbours are no neighbours in the machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+
+from tensorc_dsl.search.gp import Array
+from tensorc_dsl.trace.draw import Branch, Categorical, Distribution, PerfectTile
+from tensorc_dsl.trace.trace import Trace
+
+
+def _slot(name: str, distribution: Distribution) -> tuple[object, ...]:
+    """Draws that share columns: the same name, and features that mean the same.
+
+    A tile's columns mean the same whatever its extent; those of a category stand for its values.
+    """
+    match distribution:
+        case PerfectTile(parts=parts):
+            return (name, "tile", parts)
+        case Categorical(values=values):
+            return (name, "category", tuple((type(v).__name__, v) for v in values))
+        case Branch(weights=weights):
+            return (name, "branch", len(weights))
+        case _:
+            assert_never(distribution)
+
+
+class Layout:
+    """Which columns belong to which draw. Columns are added as draws are met, in order, and never move."""
+
+    def __init__(self) -> None:
+        self._columns: dict[tuple[object, ...], tuple[int, int]] = {}
+        self.width = 0
+
+    def columns(self, name: str, distribution: Distribution, length: int) -> tuple[int, int]:
+        """First and last-plus-one column of a draw with `length` features; the first one is its activity bit."""
+        slot = _slot(name, distribution)
+        if slot not in self._columns:
+            self._columns[slot] = (self.width, self.width + 1 + length)
+            self.width += 1 + length
+        return self._columns[slot]
+
+    def vector(self, trace: Trace) -> Array:
+        """The trace's features; columns of draws that it did not make are 0. Later draws may make vectors longer."""
+        parts: list[tuple[int, tuple[float, ...]]] = []
+        for d in trace.open_draws:
+            values = d.distribution.features(d.decision)
+            parts.append((self.columns(d.name, d.distribution, len(values))[0], values))
+        out = np.zeros(self.width)
+        for start, values in parts:
+            out[start] = 1.0
+            out[start + 1 : start + 1 + len(values)] = values
+        return out
+
+    def matrix(self, vectors: list[Array]) -> Array:
+        """Vectors of different ages as rows of one matrix, the missing columns 0."""
+        out = np.zeros((len(vectors), self.width))
+        for row, v in zip(out, vectors, strict=True):
+            row[: len(v)] = v
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Scaler:
+    """Standardizes the columns that vary among the given rows and drops the others."""
+
+    kept: np.ndarray[tuple[int], np.dtype[np.intp]]
+    mean: Array
+    deviation: Array
+
+    @staticmethod
+    def of(rows: Array) -> Scaler:
+        deviation = rows.std(0)
+        kept = np.flatnonzero(deviation > 1e-9)
+        return Scaler(kept, rows[:, kept].mean(0), deviation[kept])
+
+    def __call__(self, rows: Array) -> Array:
+        return (rows[:, self.kept] - self.mean) / self.deviation
+
+
+def maximin(rows: Array, count: int, chosen: int = 0) -> list[int]:
+    """Indices of `count` rows, each the farthest from those before it; the first `chosen` rows count as taken already.
+
+    Starts with row 0 where nothing is taken. Ties go to the lower index.
+    """
+    out = list(range(chosen)) or [0]
+    nearest = np.full(len(rows), np.inf)
+    for i in out:
+        nearest = np.minimum(nearest, ((rows - rows[i]) ** 2).sum(1))
+    while len(out) - chosen < count and len(out) < len(rows):
+        nearest[out] = -1.0
+        i = int(np.argmax(nearest))
+        out.append(i)
+        nearest = np.minimum(nearest, ((rows - rows[i]) ** 2).sum(1))
+    return out[chosen : chosen + count]

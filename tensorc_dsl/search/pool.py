@@ -1,0 +1,152 @@
+"""Candidates by the thousand: recombinations of the draws of known traces, judged by their features, not expanded.
+
+A candidate is a known trace (its template) with some of its draws decided otherwise: from the draw's own distribution,
+by one of its moves, or as another good trace decided it. Expanding one costs milliseconds; this costs microseconds.
+Where a changed draw changes the support of a later one, expansion redraws that one and the features were an estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorc_dsl.search.features import Layout
+from tensorc_dsl.search.gp import Array
+from tensorc_dsl.trace.draw import Decision, Distribution, Draw
+from tensorc_dsl.trace.trace import Trace
+
+Rows = NDArray[np.intp]
+
+_SAMPLES = 128
+"""Decisions of each distribution to recombine; the moves of good traces come on top."""
+
+
+@dataclass(slots=True)
+class Shelf:
+    """Decisions of one distribution with their features and log probabilities, numbered in the order they came."""
+
+    distribution: Distribution
+    decisions: list[Decision] = field(default_factory=list[Decision])
+    _features: list[tuple[float, ...]] = field(default_factory=list[tuple[float, ...]])
+    _log_probs: list[float] = field(default_factory=list[float])
+    _numbers: dict[tuple[str, Decision], int] = field(default_factory=dict[tuple[str, Decision], int])
+    _moves: dict[int, Rows] = field(default_factory=dict[int, Rows])
+
+    def number(self, decision: Decision) -> int:
+        key = (type(decision).__name__, decision)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.decisions)
+            self.decisions.append(decision)
+            self._features.append(self.distribution.features(decision))
+            self._log_probs.append(self.distribution.log_prob(decision))
+        return self._numbers[key]
+
+    def moves(self, number: int) -> Rows:
+        """The numbers of a decision's neighbours."""
+        if number not in self._moves:
+            near = self.distribution.moves(self.decisions[number])
+            self._moves[number] = np.array([self.number(d) for d in near], dtype=np.intp)
+        return self._moves[number]
+
+    @property
+    def width(self) -> int:
+        return len(self._features[0])
+
+    def tables(self) -> tuple[Array, Array]:
+        """Features and log probabilities by number."""
+        return np.array(self._features, dtype=np.float64).reshape(len(self.decisions), -1), np.array(self._log_probs)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Candidates of one template: a row each, with the number of each open draw's decision on its shelf."""
+
+    template: Trace
+    rows: Rows
+
+
+class Pool:
+    """Makes and describes candidates. The shelves stay from one request to the next."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._shelves: dict[Distribution, Shelf] = {}
+
+    def _shelf(self, distribution: Distribution, rng: np.random.Generator) -> Shelf:
+        if distribution not in self._shelves:
+            shelf = Shelf(distribution)
+            for _ in range(min(_SAMPLES, 4 * distribution.size())):
+                shelf.number(distribution.sample(rng))
+            self._shelves[distribution] = shelf
+        return self._shelves[distribution]
+
+    def _row(self, draws: tuple[Draw, ...], rng: np.random.Generator) -> list[int]:
+        return [self._shelf(d.distribution, rng).number(d.decision) for d in draws]
+
+    def recombine(self, template: Trace, mates: list[Trace], count: int, rng: np.random.Generator) -> Group:
+        """`count` candidates: a third all anew, a third with a few draws moved or anew, a third crossed with mates."""
+        draws = template.open_draws
+        own = np.array(self._row(draws, rng), dtype=np.intp)
+        rows = np.tile(own, (count, 1))
+        kind = np.arange(count) % 3
+        few = rng.random((count, len(draws))) < rng.choice([1.0, 2.0, 3.0], size=(count, 1)) / max(1, len(draws))
+        step = rng.random((count, len(draws))) < 0.5
+        mate_of = rng.integers(len(mates), size=count)
+        take = rng.random((count, len(draws))) < 0.5
+        for j, d in enumerate(draws):
+            shelf = self._shelf(d.distribution, rng)
+            near = shelf.moves(int(own[j]))
+            theirs = np.array([self._of_mate(m, d, int(own[j]), shelf) for m in mates], dtype=np.intp)
+            anew = rng.integers(len(shelf.decisions), size=count)
+            moved = near[rng.integers(len(near), size=count)] if len(near) else anew
+            rows[:, j] = np.select(
+                [kind == 0, (kind == 1) & few[:, j] & step[:, j], (kind == 1) & few[:, j], (kind == 2) & take[:, j]],
+                [anew, moved, anew, theirs[mate_of]],
+                default=rows[:, j],
+            )
+        return Group(template, np.unique(rows, axis=0))
+
+    @staticmethod
+    def _of_mate(mate: Trace, draw: Draw, own: int, shelf: Shelf) -> int:
+        theirs = mate.decisions.get(draw.name)
+        return shelf.number(theirs) if theirs is not None and draw.distribution.contains(theirs) else own
+
+    def single(self, template: Trace, decisions: Mapping[str, Decision], rng: np.random.Generator) -> Group:
+        """One candidate: the template with these decisions."""
+        row = [self._shelf(d.distribution, rng).number(decisions[d.name]) for d in template.open_draws]
+        return Group(template, np.array([row], dtype=np.intp))
+
+    def beside(self, group: Group, row: int, rng: np.random.Generator) -> Group:
+        """All candidates that differ from one by a single move."""
+        base = group.rows[row]
+        out: list[Rows] = []
+        for j, d in enumerate(group.template.open_draws):
+            near = self._shelf(d.distribution, rng).moves(int(base[j]))
+            moved = np.tile(base, (len(near), 1))
+            moved[:, j] = near
+            out.append(moved)
+        return Group(group.template, np.concatenate(out) if out else np.zeros((0, len(base)), dtype=np.intp))
+
+    def describe(self, group: Group) -> tuple[Array, Array]:
+        """Features (a row per candidate, in the layout's columns) and log probabilities of the group."""
+        draws = group.template.open_draws
+        shelves = [self._shelves[d.distribution] for d in draws]
+        columns = [self._layout.columns(d.name, d.distribution, s.width) for d, s in zip(draws, shelves, strict=True)]
+        features = np.zeros((len(group.rows), self._layout.width))
+        log_probs = np.zeros(len(group.rows))
+        for j, (shelf, (start, end)) in enumerate(zip(shelves, columns, strict=True)):
+            table, chances = shelf.tables()
+            features[:, start] = 1.0
+            features[:, start + 1 : end] = table[group.rows[:, j]]
+            log_probs += chances[group.rows[:, j]]
+        return features, log_probs
+
+    def decisions(self, group: Group, row: int) -> dict[str, Decision]:
+        """A candidate's decisions, the template's pinned draws included."""
+        out = dict(group.template.decisions)
+        for j, d in enumerate(group.template.open_draws):
+            out[d.name] = self._shelves[d.distribution].decisions[int(group.rows[row, j])]
+        return out

@@ -1,0 +1,113 @@
+"""What a search needs of a space, and how it gets traces out of it that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from tensorc_dsl.records.keys import program_key
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.search.streams import stream
+from tensorc_dsl.trace.draw import Decision
+from tensorc_dsl.trace.trace import Trace
+
+
+class SpaceLike(Protocol):
+    """A distribution over traces; `interp.space.Space` is one. Both raise ScheduleRefusal where a step is refused."""
+
+    def sample(self, rng: np.random.Generator) -> Trace:
+        """A draw from the prior."""
+        ...
+
+    def replay(self, decisions: Mapping[str, Decision], rng: np.random.Generator) -> Trace:
+        """The trace with these decisions; those that are missing or do not fit are drawn from `rng`."""
+        ...
+
+
+class Explorer:
+    """Takes new traces out of a space, each program once.
+
+    Two lists of decisions can make one program, so it is the program that counts as seen. A refusal is a dead end, not
+    an error: it is skipped. Every request gives up after a bounded number of expansions, so an exhausted space ends a
+    search.
+    """
+
+    TRIES = 48
+    """Expansions in a row without anything new before `draw` gives up: a program with 5 % of the prior is then missed
+    with probability .95^48 < .09, and the neighbours of what was seen (`neighbour`) are asked afterwards."""
+
+    def __init__(self, space: SpaceLike, seed: int, task: str) -> None:
+        self._space = space
+        self._seed = seed
+        self._task = task
+        self._seen: set[str] = set()
+        self._asked: set[tuple[tuple[str, Decision], ...]] = set()
+        self._exhausted = False
+        self._slots = 0
+        self.refusals = 0
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """A fresh stream; each call has its own, whatever the others draw."""
+        self._slots += 1
+        return stream(self._seed, self._task, f"{purpose}/{self._slots}")
+
+    def draw(self) -> Trace | None:
+        """A program from the prior that was not handed out before; None when none turns up."""
+        if self._exhausted:
+            return None
+        rng = self.rng("prior")
+        for _ in range(self.TRIES):
+            trace = self._expand(None, rng)
+            if trace is not None and self._take(trace):
+                return trace
+        self._exhausted = True
+        return None
+
+    def replay(self, decisions: Mapping[str, Decision]) -> Trace | None:
+        """The program that the decisions make, unless it is inapplicable or was handed out before."""
+        key = tuple(sorted(decisions.items()))
+        if key in self._asked:
+            return None
+        self._asked.add(key)
+        trace = self._expand(decisions, self.rng("replay"))
+        return trace if trace is not None and self._take(trace) else None
+
+    def neighbour(self, traces: list[Trace]) -> Trace | None:
+        """The first unseen program one move away from one of the traces, in their order; None when there is none left.
+
+        At most `TRIES` neighbours are expanded per call.
+        """
+        tries = 0
+        for trace in traces:
+            for decisions in neighbours(trace):
+                if tries == self.TRIES:
+                    return None
+                if tuple(sorted(decisions.items())) not in self._asked:
+                    tries += 1
+                    found = self.replay(decisions)
+                    if found is not None:
+                        return found
+        return None
+
+    def _expand(self, decisions: Mapping[str, Decision] | None, rng: np.random.Generator) -> Trace | None:
+        try:
+            return self._space.sample(rng) if decisions is None else self._space.replay(decisions, rng)
+        except ScheduleRefusal:
+            self.refusals += 1
+            return None
+
+    def _take(self, trace: Trace) -> bool:
+        key = program_key(trace.program)
+        self._asked.add(tuple(sorted(trace.decisions.items())))
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        return True
+
+
+def neighbours(trace: Trace) -> list[dict[str, Decision]]:
+    """The trace's decisions with one open draw moved to a neighbour, in the order of the draws."""
+    base = dict(trace.decisions)
+    return [base | {d.name: moved} for d in trace.open_draws for moved in d.distribution.moves(d.decision)]

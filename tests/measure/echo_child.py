@@ -1,0 +1,45 @@
+"""A child that does what the text of a `Build` says, for the tests of `Worker`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+from tensorc_dsl.measure.child import serve
+from tensorc_dsl.measure.messages import Build, Built, Reply, Request
+
+
+def answer(request: Request) -> Reply:
+    assert isinstance(request, Build)
+    match request.program.split():
+        case ["die", code]:
+            print("last words", file=sys.stderr, flush=True)
+            os._exit(int(code))
+        case ["signal", number]:
+            os.kill(os.getpid(), int(number))
+        case ["hang"]:
+            time.sleep(1000)
+        case ["hang-with-child"]:
+            child = subprocess.Popen(["sleep", "1000"])
+            print(child.pid, file=sys.stderr, flush=True)
+            time.sleep(1000)
+        case ["nonsense"]:
+            os.write(4, (5).to_bytes(8, "little") + b"\xc1\xc1\xc1\xc1\xc1")
+        case ["huge"]:
+            os.write(4, b"\xff" * 8)
+        case ["bug"]:
+            raise KeyError("a mistake of ours")
+        case ["print"]:
+            print("noise on stdout", flush=True)
+            os.write(1, b"more noise")
+        case ["pid"]:
+            return Built(b"", str(os.getpid()), 0)
+        case _:
+            pass
+    return Built(request.program.encode(), "echo", 0)
+
+
+if __name__ == "__main__":
+    serve(answer)

@@ -1,0 +1,158 @@
+"""Comparison, guarded memory and the choice of how often to time."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.measure.blas import _controls, one_blas_thread
+from tensorc_dsl.measure.check import compare
+from tensorc_dsl.measure.guarded import ALIGNMENT, Guarded, frozen, poison
+from tensorc_dsl.measure.timing import ENOUGH_SECONDS, LEAST, MOST, seconds_of, take_times
+
+NAN, INF = float("nan"), float("inf")
+
+
+def one(got: float, expected: float, tolerance: float = 0.1) -> float:
+    return compare("C", np.array([got]), np.array([expected]), np.array([tolerance])).max_error
+
+
+def test_errors_are_shares_of_the_tolerance() -> None:
+    assert one(1.05, 1.0) == pytest.approx(0.5)
+    assert one(0.8, 1.0) == pytest.approx(2.0)
+    assert one(3.0, 3.0, 0.0) == 0.0
+    assert one(3.0, 4.0, 0.0) == INF
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "right"),
+    [
+        (NAN, NAN, True),
+        (NAN, 1.0, False),
+        (1.0, NAN, False),
+        (INF, INF, True),
+        (-INF, INF, False),
+        (INF, 1.0, False),
+        (1e300, INF, False),
+    ],
+)
+def test_what_is_not_finite_must_match(got: float, expected: float, right: bool) -> None:
+    assert (one(got, expected, 1e300) <= 1.0) == right
+
+
+def test_the_fault_names_the_first_wrong_element() -> None:
+    expected = np.zeros((3, 4))
+    got = expected.copy()
+    got[1, 2] = 5.0
+    got[2, 0] = -7.0
+    verdict = compare("C", got, expected, np.full((3, 4), 1e-3))
+    assert verdict.fault == "C[1, 2] is 5, not 0 within 0.001 (2 of 12 elements are wrong)"
+    assert verdict.max_error == pytest.approx(7000)
+    assert compare("C", expected, expected, np.zeros((3, 4))).fault == ""
+
+
+def test_scalars_empty_arrays_integers_and_bools() -> None:
+    assert compare("s", np.array(1.0), np.array(2.0), np.array(0.5)).fault.startswith("s[] is 1, not 2")
+    assert compare("e", np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 3))).fault == ""
+    big = np.array([2**62 + 1])
+    assert compare("i", big, big, np.zeros(1)).fault == ""
+    assert compare("i", big, big + 1, np.zeros(1)).fault != ""
+    yes = np.array([True, False])
+    assert compare("b", yes, yes, np.zeros(2)).fault == ""
+    assert compare("b", yes, ~yes, np.zeros(2)).fault != ""
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 5), (16,), (1024,), (0,), (7, 331)])
+def test_guarded_arrays_are_aligned_and_hold_values(shape: tuple[int, ...]) -> None:
+    g = Guarded(shape, np.dtype(np.float32))
+    assert g.array.ctypes.data % ALIGNMENT == 0
+    assert g.array.shape == shape
+    values = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    g.array[...] = values
+    np.testing.assert_array_equal(g.array, values)
+    assert g.trespassed() is None
+
+
+def test_writing_beside_a_guarded_array_shows() -> None:
+    for offset, side in ((-1, "before"), (-64, "before"), (12, "after"), (63, "after")):
+        g = Guarded((3,), np.dtype(np.float32))
+        around = g._pages[len(g._before) + offset :]
+        around[0] = 1
+        assert g.trespassed() == side
+
+
+def test_frozen_arrays_cannot_be_written() -> None:
+    values = np.arange(6.0).reshape(2, 3)
+    kept = frozen(values)
+    np.testing.assert_array_equal(kept, values)
+    with pytest.raises(ValueError, match="read-only"):
+        kept[0, 0] = 1.0
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "float64", "int8", "uint16", "int64"])
+def test_poison_is_nothing_a_kernel_computes(name: str) -> None:
+    a = np.zeros((4, 3), np.dtype(name))
+    poison(a)
+    assert np.isnan(a).all() if a.dtype.kind == "f" else (a == a[0, 0]).all() and a[0, 0] != 0
+
+
+class Clock:
+    """A kernel with given times, the last repeated; counts its calls."""
+
+    def __init__(self, *times: float) -> None:
+        self.times = times
+        self.calls = 0
+
+    def __call__(self, count: int) -> list[float]:
+        out = [self.times[min(self.calls + i, len(self.times) - 1)] for i in range(count)]
+        self.calls += count
+        return out
+
+
+def test_steady_kernels_are_timed_until_they_agree() -> None:
+    clock = Clock(5e-3, 1e-3)
+    times = take_times(clock, None)
+    assert set(times) == {1e-3} and LEAST <= len(times) < 60
+    assert clock.calls == len(times) + 1
+
+
+def test_noisy_kernels_are_timed_for_long_enough() -> None:
+    rng = np.random.default_rng(0)
+    times = take_times(Clock(*(1e-3 * (1 + rng.random(500)))), None)
+    assert ENOUGH_SECONDS <= sum(times) < ENOUGH_SECONDS + 0.03
+
+
+def test_tiny_kernels_are_timed_a_bounded_number_of_times() -> None:
+    assert len(take_times(Clock(1e-7), None)) <= MOST
+    assert len(take_times(Clock(0.0), None)) <= MOST
+
+
+def test_slow_kernels_get_a_few_runs() -> None:
+    assert len(take_times(Clock(0.5), None)) == 1
+    assert len(take_times(Clock(0.15), None)) == 3
+    assert len(take_times(Clock(0.05), None)) >= LEAST
+
+
+def test_losers_are_given_up() -> None:
+    clock = Clock(1.0)
+    assert take_times(clock, 1e-3) == (1.0,)
+    assert clock.calls == 1
+    assert len(take_times(Clock(0.02), 0.01)) == 1
+    assert len(take_times(Clock(0.012), 0.01)) >= LEAST
+    assert len(take_times(Clock(1.0, 1e-3), 1e-3)) == 1  # a first call as slow as that is no warm-up
+
+
+def test_the_lower_quartile_stands_for_the_times() -> None:
+    assert seconds_of((1.0, 2.0, 3.0, 4.0, 100.0)) == 2.0
+    assert seconds_of((1.0,)) == 1.0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the controls are found in /proc")
+def test_blas_runs_on_one_thread_inside_and_as_before_outside() -> None:
+    before = [get() for get, _ in _controls()]
+    assert before
+    with one_blas_thread():
+        assert [get() for get, _ in _controls()] == [1] * len(before)
+    assert [get() for get, _ in _controls()] == before

@@ -1,0 +1,142 @@
+"""Candidates built and run in child processes: every way to fail is recorded as what it is, and the run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tensorc_dsl.ir.expr import Var
+from tensorc_dsl.ir.program import For, LoopKind, Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.measure.local import LocalRunner
+from tensorc_dsl.measure.messages import Built
+from tensorc_dsl.measure.outcome import Outcome, Status
+from tensorc_dsl.measure.worker import Worker, WorkerBug
+from tests.measure.faults import kernel, task
+from tests.programs import buffer, matmul
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[LocalRunner]:
+    with LocalRunner(task(), Target(), threads=1, run_seconds=2.0) as r:
+        yield r
+
+
+def run(runner: LocalRunner, fault: str) -> Outcome:
+    return runner.run(kernel(fault), None)
+
+
+def test_a_right_kernel_has_times(runner: LocalRunner) -> None:
+    outcome = run(runner, "none")
+    assert outcome.status is Status.OK, outcome.message
+    assert outcome.seconds is not None and 0 < outcome.seconds < 1e-3
+    assert min(outcome.times) <= outcome.seconds <= max(outcome.times)
+    assert outcome.max_error is not None and outcome.max_error <= 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "message"),
+    [
+        ("null", Status.CRASH, "SIGSEGV"),
+        ("abort", Status.CRASH, "SIGABRT"),
+        ("exit", Status.CRASH, "exit status 0"),
+        ("far after", Status.CRASH, "SIGSEGV"),
+        ("far before", Status.CRASH, "SIGSEGV"),
+        ("reads after", Status.CRASH, "SIGSEGV"),
+        ("nonsense", Status.CRASH, ""),
+        ("wrong", Status.WRONG_RESULT, "C[0] is "),
+        ("forgets", Status.WRONG_RESULT, "C[36] is nan"),
+        ("just after", Status.WRONG_RESULT, "outside of `C`: after"),
+        ("just before", Status.WRONG_RESULT, "outside of `C`: before"),
+        ("changes input", Status.WRONG_RESULT, "changes its input `A`"),
+        ("only once", Status.WRONG_RESULT, "runs, C[0] is "),
+        ("unresolved", Status.COMPILE_ERROR, "cannot be linked"),
+        ("prints", Status.OK, ""),
+    ],
+)
+def test_a_fault_is_recorded_as_what_it_is(runner: LocalRunner, fault: str, status: Status, message: str) -> None:
+    outcome = run(runner, fault)
+    assert outcome.status is status, outcome.message
+    assert message in outcome.message
+    if status is not Status.OK:
+        assert outcome.seconds is None and outcome.times == ()
+        after = run(runner, "none")
+        assert after.status is Status.OK, after.message
+
+
+def test_a_hang_is_cut_off() -> None:
+    with LocalRunner(task(), Target(), threads=1, run_seconds=0.7) as short:
+        assert run(short, "none").status is Status.OK
+        pid = short._runner.pid
+        outcome = run(short, "hang")
+        assert outcome.status is Status.TIMEOUT and "0.7 s" in outcome.message
+        assert 0.6 < outcome.run_seconds < 5
+        assert pid is not None and not psutil.pid_exists(pid)
+        assert run(short, "none").status is Status.OK
+
+
+def test_what_is_no_object_code_is_no_kernel(runner: LocalRunner) -> None:
+    for code in (b"", b"\x7fELF nonsense"):
+        outcome = runner.run(Built(code, "kernel", 0), None)
+        assert outcome.status in (Status.COMPILE_ERROR, Status.CRASH)
+    assert run(runner, "none").status is Status.OK
+
+
+def test_a_loser_is_not_timed_to_the_end(runner: LocalRunner) -> None:
+    assert len(runner.run(kernel("none"), 1e-12).times) == 1
+
+
+def test_a_task_built_and_measured() -> None:
+    program = matmul(17, 13, 29)
+    loop = program.body[0]
+    assert isinstance(loop, For)
+    fast = replace(program, body=(replace(loop, kind=LoopKind.PARALLEL),))
+    open_ = Program("open", (buffer("A", 2), replace(buffer("C", 2), shape=(Var("n"),))), (), (), ("n",))
+    wrong = matmul(17, 13, 28)
+    with LocalRunner(program, Target(cores=2), threads=2) as r:
+        first, second, third = r.measure([program, open_, fast], None)
+        assert [o.status for o in (first, second, third)] == [Status.OK, Status.REFUSED, Status.OK], (
+            first,
+            second,
+            third,
+        )
+        assert first.build_seconds > 0 and first.run_seconds > 0
+        assert "n" in second.message
+        pids = [w.pid for w in (*r._builders, r._runner)]
+        a, b = r.compare([program, fast])
+        assert a.status is b.status is Status.OK and len(a.times) > 1
+        assert [w.pid for w in (*r._builders, r._runner)] == pids
+        (bad,) = r.measure([wrong], None)
+        assert bad.status in (Status.WRONG_RESULT, Status.CRASH)
+    assert not any(psutil.pid_exists(p) for p in pids if p)
+
+
+def test_compilers_that_crash_or_hang_cost_their_candidate_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    good = task()
+    with LocalRunner(good, Target(), threads=1, build_seconds=3.0) as r:
+        r._builders = [Worker("dying_builder"), Worker("dying_builder")]
+        names = ["crash", "add_one", "hang", "crash", "add_one", "hang", "add_one"]
+        outcomes = list(r.measure([replace(good, name=n) for n in names], None))
+        wanted = {"crash": Status.COMPILE_ERROR, "hang": Status.TIMEOUT, "add_one": Status.OK}
+        assert [o.status for o in outcomes] == [wanted[n] for n in names], outcomes
+        with pytest.raises(WorkerBug, match="ZeroDivisionError"):
+            list(r.measure([replace(good, name="bug")], None))
+
+
+def test_an_interrupted_runner_can_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with LocalRunner(task(), Target(), threads=1) as r:
+        r.run(kernel("none"), None)
+        with monkeypatch.context() as m:
+
+            def interrupted(*_: object) -> None:
+                raise KeyboardInterrupt
+
+            m.setattr(Worker, "receive", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                r.run(kernel("wrong"), None)
+        assert r.run(kernel("none"), None).status is Status.OK

@@ -1,0 +1,156 @@
+"""Child processes that crash, hang, lie or are orphaned: the parent notices, and the next one works."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.measure.messages import Build, Built
+from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout, wait_any
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    w = Worker("echo_child")
+    yield w
+    w.kill()
+
+
+@pytest.fixture(autouse=True)
+def find_echo_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+
+
+def say(text: str) -> Build:
+    return Build(text, Target(), 1)
+
+
+def gone(pid: int, seconds: float = 5.0) -> bool:
+    """Whether the process ends (or is a zombie that only waits to be reaped) within that time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_one_process_answers_many_requests(worker: Worker) -> None:
+    pids = {worker.ask(say("pid"), 5) for _ in range(3)}
+    assert len(pids) == 1
+    big = "x" * 3_000_000  # many times a pipe's buffer, both ways
+    assert worker.ask(say(big), 20) == Built(big.encode(), "echo", 0)
+    assert worker.generation == 1
+
+
+def test_what_a_child_prints_spoils_nothing(worker: Worker) -> None:
+    assert worker.ask(say("print"), 5) == Built(b"print", "echo", 0)
+    assert worker.ask(say("hello"), 5) == Built(b"hello", "echo", 0)
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ("die 3", "exit status 3"),
+        ("die 3", "last words"),
+        (f"signal {int(signal.SIGSEGV)}", "SIGSEGV"),
+        (f"signal {int(signal.SIGKILL)}", "SIGKILL"),
+        ("nonsense", "nonsense"),
+        ("huge", "nonsense"),
+    ],
+)
+def test_a_crash_is_noticed_and_the_next_child_works(worker: Worker, request_: str, message: str) -> None:
+    with pytest.raises(WorkerCrash, match=message):
+        worker.ask(say(request_), 5)
+    assert worker.pid is None
+    assert worker.ask(say("hello"), 5) == Built(b"hello", "echo", 0)
+    assert worker.generation == 2
+
+
+def test_a_hang_is_killed_with_all_its_processes(worker: Worker) -> None:
+    worker.ready()
+    pid = worker.pid
+    assert pid is not None
+    worker.send(say("hang-with-child"), 5)
+    end = time.monotonic() + 5
+    while not (children := psutil.Process(pid).children()) and time.monotonic() < end:
+        time.sleep(0.02)
+    with pytest.raises(WorkerTimeout):
+        worker.receive(0.1)
+    assert children and all(gone(p) for p in [pid, *(c.pid for c in children)])
+    assert worker.ask(say("hello"), 5) == Built(b"hello", "echo", 0)
+
+
+def test_a_child_killed_between_requests_is_replaced(worker: Worker) -> None:
+    worker.ready()
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    assert gone(worker.pid)
+    assert worker.ask(say("hello"), 5) == Built(b"hello", "echo", 0)
+
+
+def test_an_exception_in_the_child_is_a_bug_here(worker: Worker) -> None:
+    with pytest.raises(WorkerBug, match="a mistake of ours"):
+        worker.ask(say("bug"), 5)
+
+
+def test_a_module_that_does_not_start_is_a_bug() -> None:
+    worker = Worker("no_such_module")
+    with pytest.raises(WorkerBug, match="no_such_module"):
+        worker.ready()
+    worker.kill()
+
+
+def test_two_workers_at_once(worker: Worker) -> None:
+    other = Worker("echo_child")
+    try:
+        worker.start()
+        other.start()
+        worker.ready()
+        other.ready()
+        worker.send(say("hang"), 5)
+        other.send(say("hello"), 5)
+        assert wait_any([worker, other], 5) == [other]
+        assert other.poll() == Built(b"hello", "echo", 0)
+        assert worker.poll() is None
+    finally:
+        other.kill()
+
+
+PARENT = """
+import sys
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.measure.messages import Build
+from tensorc_dsl.measure.worker import Worker
+w = Worker("echo_child")
+w.ready()
+print(w.pid, flush=True)
+w.ask(Build("hang", Target(), 1), 1000)
+"""
+
+
+def test_a_child_dies_with_its_parent() -> None:
+    path = os.pathsep.join([str(HERE), str(HERE.parents[1])])
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        time.sleep(0.2)
+        assert psutil.pid_exists(pid)
+        parent.kill()
+    assert gone(pid)

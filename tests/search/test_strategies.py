@@ -1,0 +1,193 @@
+"""Strategies on made-up machines: repeatable, terminating, and better than chance where they should be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.measure.blas import one_blas_thread
+from tensorc_dsl.measure.outcome import Outcome, Status
+from tensorc_dsl.records.keys import program_key
+from tensorc_dsl.search.features import Layout, Scaler, maximin
+from tensorc_dsl.search.space import Explorer, SpaceLike, neighbours
+from tensorc_dsl.search.strategy import Setting, strategies
+from tensorc_dsl.trace.trace import Trace
+from tests.search.landscape import FewSpace, TileSpace, seconds
+
+NAMES = sorted(strategies())
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with one_blas_thread():
+        yield
+
+
+def answer(trace: Trace) -> Outcome:
+    time_taken = seconds(trace)
+    return Outcome(Status.CRASH) if time_taken is None else Outcome(Status.OK, time_taken, (time_taken,))
+
+
+def play(name: str, space: SpaceLike, seed: int, trials: int) -> tuple[list[Trace], list[Outcome], float]:
+    """What was tried, what came of it, and the longest time a question took."""
+    asked = strategies()[name](Setting(Explorer(space, seed, "task"), trials))
+    traces: list[Trace] = []
+    outcomes: list[Outcome] = []
+    slowest = 0.0
+    while len(traces) < trials:
+        before = time.perf_counter()
+        batch = asked.propose(min(8, trials - len(traces)))
+        slowest = max(slowest, time.perf_counter() - before)
+        if not batch:
+            break
+        for t in batch:
+            outcomes.append(answer(t) if isinstance(space, TileSpace) else Outcome(Status.OK, 1.0, (1.0,)))
+            traces.append(t)
+            asked.tell(t, outcomes[-1])
+    return traces, outcomes, slowest
+
+
+def best(outcomes: list[Outcome]) -> float:
+    return min(o.seconds for o in outcomes if o.seconds is not None)
+
+
+def test_the_strategies_are_found() -> None:
+    assert NAMES == ["bayes", "random"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_seed_makes_the_run(name: str) -> None:
+    runs = [[t.text for t in play(name, TileSpace(), seed, 40)[0]] for seed in (5, 5, 6)]
+    assert runs[0] == runs[1] != runs[2]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_program_is_tried_twice(name: str) -> None:
+    traces, _, _ = play(name, TileSpace(), 1, 64)
+    assert len(traces) == 64
+    assert len({program_key(t.program) for t in traces}) == 64
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_budget_is_spent_on_odd_batches_too(name: str) -> None:
+    for trials in (1, 3, 13):
+        assert len(play(name, TileSpace(), 2, trials)[0]) == trials
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("count", [1, 3, 11])
+def test_a_small_space_is_tried_whole_and_ends_the_search(name: str, count: int) -> None:
+    traces, _, _ = play(name, FewSpace(count), 0, 64)
+    assert sorted(str(t.decisions["x"]) for t in traces) == sorted(map(str, range(count)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_primes_leave_little_and_that_is_found(name: str) -> None:
+    space = TileSpace(extents=(7, 1, 13), refuse=False)
+    total = 4 * 1 * 2 * 4 * 3
+    traces, _, _ = play(name, space, 0, 200)
+    assert len(traces) == total
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_space_that_always_refuses_ends_the_search(name: str) -> None:
+    space = TileSpace(extents=(64, 8, 8))
+    space.sample = lambda rng: space.replay({"i": (1, 1, 1, 64)}, rng)  # type: ignore[method-assign]
+    assert play(name, space, 0, 16)[0] == []
+    assert space.expansions < 500
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_where_everything_fails_the_search_goes_on(name: str) -> None:
+    asked = strategies()[name](Setting(Explorer(TileSpace(), 0, "task"), 48))
+    for _ in range(6):
+        batch = asked.propose(8)
+        assert len(batch) == 8
+        for t in batch:
+            asked.tell(t, Outcome(Status.COMPILE_ERROR))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_defaults_come_first(name: str) -> None:
+    good = {"i": (8, 4, 4, 4), "j": (4, 4, 1, 32), "k": (8, 64), "unroll": 64, "cache": 1}
+    refused = good | {"i": (1, 1, 8, 64)}
+    other = good | {"unroll": 16}
+    explorer = Explorer(TileSpace(), 0, "task")
+    batch = strategies()[name](Setting(explorer, 32, (good, refused, good, other))).propose(8)
+    assert [dict(t.decisions) for t in batch[:2]] == [good, other]
+    assert len({t.text for t in batch}) == 8
+
+
+def test_an_illegal_decision_is_redrawn() -> None:
+    explorer = Explorer(TileSpace(refuse=False), 0, "task")
+    trace = explorer.replay({"i": (3, 3, 3, 3), "unroll": 16})
+    assert trace is not None
+    assert trace.decisions["unroll"] == 16
+    assert all(d.distribution.contains(d.decision) for d in trace.draws)
+    assert explorer.replay({"i": (3, 3, 3, 3), "unroll": 16}) is None
+
+
+def test_bayes_beats_random() -> None:
+    seeds = range(6)
+    chance = np.array([best(play("random", TileSpace(), s, 64)[1]) for s in seeds])
+    ours = np.array([best(play("bayes", TileSpace(), s, 64)[1]) for s in seeds])
+    assert (ours < chance).all()
+    assert np.median(ours) < 0.6 * np.median(chance)
+
+
+def test_bayes_learns_what_crashes() -> None:
+    early, late = 0, 0
+    for seed in range(3):
+        asked = strategies()["bayes"](Setting(Explorer(TileSpace(), seed, "task"), 64))
+        failed: list[bool] = []
+        while len(failed) < 64:
+            for t in asked.propose(8):
+                took, j = seconds(t), t.decisions["j"]
+                assert isinstance(j, tuple)
+                bad = took is None or j[3] >= 8
+                asked.tell(t, Outcome(Status.CRASH) if bad or took is None else Outcome(Status.OK, took, (took,)))
+                failed.append(bad)
+        early += sum(failed[:14])
+        late += sum(failed[-14:])
+    assert early >= 9  # a third of the prior fails
+    assert late < 0.8 * early
+
+
+def test_asking_is_quick() -> None:
+    assert play("bayes", TileSpace(), 4, 72)[2] < 0.5  # about 0.06 s on a quiet core
+
+
+def test_maximin_picks_what_lies_apart() -> None:
+    rows = np.array([[0.0], [0.1], [10.0], [5.0], [9.9]])
+    assert maximin(rows, 3) == [0, 2, 3]
+    assert maximin(rows, 2, chosen=1) == [2, 3]
+    assert sorted(maximin(rows, 99)) == [0, 1, 2, 3, 4]
+    assert maximin(np.zeros((3, 0)), 3) == [0, 1, 2]
+
+
+def test_draws_that_were_not_made_are_zeros() -> None:
+    rng = np.random.default_rng(0)
+    space = TileSpace(refuse=False)
+    base = {"i": (8, 4, 4, 4), "j": (4, 4, 1, 32), "k": (8, 64), "unroll": 64}
+    layout = Layout()
+    without = layout.vector(space.replay(base | {"cache": 1}, rng))
+    with_it = layout.vector(space.replay(base | {"cache": 0, "where": "inner"}, rng))
+    rows = layout.matrix([without, with_it])
+    assert rows.shape == (2, len(with_it)) and len(without) < len(with_it)
+    np.testing.assert_array_equal(rows[0, len(without) :], 0.0)
+    np.testing.assert_array_equal(rows[1, len(without) :], [1.0, 0.0, 1.0])
+    # log2 of the cumulative inner products of i, after its activity bit
+    np.testing.assert_array_equal(rows[0, :4], [1.0, 2.0, 4.0, 6.0])
+    kept = set(Scaler.of(rows).kept)
+    assert {len(without), len(without) + 2} <= kept and 0 not in kept
+
+
+def test_neighbours_move_one_draw_each() -> None:
+    trace = TileSpace(refuse=False).sample(np.random.default_rng(1))
+    near = neighbours(trace)
+    assert near
+    for decisions in near:
+        assert sum(decisions[n] != d for n, d in trace.decisions.items()) == 1

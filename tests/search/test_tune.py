@@ -1,0 +1,183 @@
+"""The tuning loop with a made-up runner: records, events, interrupts, failures, bugs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.measure.outcome import Outcome, Status
+from tensorc_dsl.records.database import Database
+from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.search.events import Event, Finished, Measured, Proposed, Started
+from tensorc_dsl.search.tune import TuneResult, tune
+from tests.search.landscape import FewSpace, TileSpace
+
+TASK = Program("task", (), (), ())
+TARGET = Target()
+
+
+def time_of(program: Program) -> float:
+    """A time from the tiles in the program's notes, as the made-up traces leave them."""
+    j = dict(program.annotations).get("j", "(1, 1, 1, 1)")
+    return 1e-3 / int(str(j).strip("()").split(",")[-1])
+
+
+@dataclass
+class FakeRunner:
+    """Answers by `time_of`; can fail, be interrupted or break at a given measurement."""
+
+    fail: tuple[int, ...] = ()
+    interrupt_at: int | None = None
+    break_at: int | None = None
+    lucky: int | None = None
+    measured: int = 0
+    compared: list[list[Program]] = field(default_factory=list[list[Program]])
+    flaky: frozenset[str] = frozenset()
+    slow_looks: int = 0
+
+    def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
+        for p in programs:
+            n, self.measured = self.measured, self.measured + 1
+            if n == self.interrupt_at:
+                raise KeyboardInterrupt
+            if n == self.break_at:
+                raise ZeroDivisionError
+            if n in self.fail:
+                yield Outcome(Status.CRASH, message="SIGSEGV")
+            else:
+                seconds = 1e-9 if n == self.lucky else time_of(p)
+                yield Outcome(Status.OK, seconds, (seconds,))
+
+    def compare(self, programs: Sequence[Program]) -> list[Outcome]:
+        self.compared.append(list(programs))
+        slower = 3.0 if len(self.compared) <= self.slow_looks else 1.0
+        return [
+            Outcome(Status.WRONG_RESULT)
+            if program_key(p) in self.flaky
+            else Outcome(Status.OK, slower * time_of(p), (slower * time_of(p),))
+            for p in programs
+        ]
+
+
+def run(runner: FakeRunner, database: Database | None = None, **options: object) -> tuple[TuneResult, list[Event]]:
+    events: list[Event] = []
+    arguments: dict[str, object] = {"strategy": "random", "trials": 20, **options}
+    result = tune(
+        TileSpace(),
+        TASK,
+        TARGET,
+        runner=runner,
+        threads=2,
+        database=database,
+        on_event=events.append,
+        **arguments,  # type: ignore[arg-type]
+    )
+    return result, events
+
+
+def test_every_trial_is_told_and_recorded(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "r.sqlite") as db:
+        result, events = run(FakeRunner(fail=(0, 7)), db)
+        rows = db.trials(program_key(TASK), target_key(TARGET, 2))
+    assert result.trials == 20 and result.statuses == {"crash": 2, "ok": 18} and not result.interrupted
+    assert result.best is not None and result.best_seconds == time_of(result.best.program)
+    assert result.best_seconds == min(o.seconds for o in result.outcomes if o.seconds is not None)
+    trials = [r for r in rows if r.phase == "trial"]
+    assert [r.trial for r in trials] == list(range(20))
+    assert [r.status for r in trials] == [str(o.status) for o in result.outcomes]
+    assert [r.decisions for r in trials] == [dict(t.decisions) for t in result.traces]
+    assert [r.trace for r in trials] == [t.text for t in result.traces]
+    assert len([r for r in rows if r.phase == "final"]) == 5
+    assert isinstance(events[0], Started) and isinstance(events[-1], Finished)
+    measured = [e for e in events if isinstance(e, Measured)]
+    assert [e.trial for e in measured] == list(range(20))
+    assert measured[0].best_seconds is None
+    bests = [e.best_seconds for e in measured[1:] if e.best_seconds is not None]
+    assert bests == sorted(bests, reverse=True)
+    assert sum(len(e.traces) for e in events if isinstance(e, Proposed)) == 20
+
+
+def test_the_finalists_are_the_fastest_and_decide() -> None:
+    runner = FakeRunner(lucky=3)
+    result, _ = run(runner)
+    (finalists,) = runner.compared
+    assert len(finalists) == 5 and result.traces[3].program in finalists
+    assert result.best_seconds == min(map(time_of, finalists))
+    assert result.best is not result.traces[3]
+
+
+def test_finalists_that_fail_on_a_second_look_do_not_win() -> None:
+    first, _ = run(FakeRunner())
+    ranked = sorted((o.seconds or 0.0, n) for n, o in enumerate(first.outcomes))
+    bad = [n for _, n in ranked[:6]]
+    runner = FakeRunner(flaky=frozenset(program_key(first.traces[n].program) for n in bad))
+    again, _ = run(runner)
+    assert [len(c) for c in runner.compared] == [5, 5]
+    assert again.best is not None and again.best.text not in {first.traces[n].text for n in bad}
+    assert again.best_seconds == ranked[6][0]
+
+
+@pytest.mark.parametrize(("slow", "looks", "factor"), [(0, 1, 1.0), (1, 2, 1.0), (9, 3, 3.0)])
+def test_a_disturbed_comparison_is_repeated(slow: int, looks: int, factor: float) -> None:
+    runner = FakeRunner(slow_looks=slow)
+    result, _ = run(runner)
+    assert len(runner.compared) == looks
+    assert result.best is not None
+    assert result.best_seconds == factor * time_of(result.best.program)
+
+
+def test_where_nothing_works_there_is_no_best() -> None:
+    result, events = run(FakeRunner(fail=tuple(range(20))))
+    assert (result.best, result.best_seconds, result.statuses) == (None, None, {"crash": 20})
+    assert isinstance(events[-1], Finished) and events[-1].best_seconds is None
+
+
+def test_an_interrupt_keeps_what_there_is(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "r.sqlite") as db:
+        result, events = run(FakeRunner(interrupt_at=11), db)
+        assert len(db.trials(program_key(TASK), target_key(TARGET, 2))) == 11
+    assert result.interrupted and result.trials == 11
+    assert result.best_seconds == min(o.seconds for o in result.outcomes if o.seconds is not None)
+    assert isinstance(events[-1], Finished) and events[-1].interrupted
+
+
+def test_refusals_are_counted_and_are_no_trials() -> None:
+    result, _ = run(FakeRunner(), trials=100)
+    assert result.trials == 100 and result.refusals > 0  # a twentieth of the prior is refused
+
+
+def test_an_interrupt_before_anything() -> None:
+    result, _ = run(FakeRunner(interrupt_at=0))
+    assert result.interrupted and result.best is None and result.trials == 0
+
+
+def test_a_bug_stops_the_search_and_keeps_the_records(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "r.sqlite") as db:
+        with pytest.raises(ZeroDivisionError):
+            run(FakeRunner(break_at=4), db)
+        assert len(db.trials(program_key(TASK), target_key(TARGET, 2))) == 4
+
+
+def test_a_small_space_ends_early() -> None:
+    result = tune(FewSpace(3), TASK, TARGET, runner=FakeRunner(), threads=1, trials=64)
+    assert result.trials == 3 and result.best is not None
+
+
+def test_no_trials_and_wrong_arguments() -> None:
+    result, _ = run(FakeRunner(), trials=0)
+    assert result.trials == 0 and result.best is None
+    with pytest.raises(ValueError, match="-1"):
+        run(FakeRunner(), trials=-1)
+    with pytest.raises(KeyError):
+        run(FakeRunner(), strategy="clairvoyant")
+
+
+def test_the_clock_is_asked_not_the_wall() -> None:
+    ticks = iter(range(1000))
+    result, _ = run(FakeRunner(), trials=8, clock=lambda: float(next(ticks)))
+    assert result.elapsed_seconds == 3.0
