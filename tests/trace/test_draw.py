@@ -53,7 +53,7 @@ def test_moves_reach_every_tiling():
     tile = PerfectTile(36, 3, 12)
     start: tuple[int, ...] = (36, 1, 1)
     reached: set[tuple[int, ...]] = {start}
-    frontier = [start]
+    frontier: list[tuple[int, ...]] = [start]
     while frontier:
         for m in tile.moves(frontier.pop()):
             assert isinstance(m, tuple)

@@ -1,0 +1,28 @@
+"""What a parallel loop costs, and the roof on one thread and on all: `python -m bench.threads`."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from tensorc_dsl.measure.host import host_target
+from tensorc_dsl.runtime.peak import fma_peak
+from tensorc_dsl.runtime.threads import fork_join_seconds
+
+ROUNDS = 9
+
+
+def main() -> None:
+    target = host_target()
+    times = sorted(fork_join_seconds(target.cores) for _ in range(ROUNDS))
+    print(
+        f"fork and join on {target.cores} threads: median {median(times) * 1e6:.2f} µs, worst {times[-1] * 1e6:.2f} µs"
+    )
+    for threads in sorted({1, target.cores}):
+        rates = sorted(fma_peak(target, threads) / 1e9 for _ in range(ROUNDS))
+        print(
+            f"FMA peak on {threads}: median {median(rates):.1f} GFLOP/s, lowest {rates[0]:.1f}, highest {rates[-1]:.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

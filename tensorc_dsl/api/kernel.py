@@ -1,0 +1,44 @@
+"""A scheduled task in machine code, callable on arrays."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from tensorc_dsl.report.files import write_text
+from tensorc_dsl.runtime.arrays import Array
+from tensorc_dsl.runtime.kernel import NativeKernel
+from tensorc_dsl.search.tune import TuneResult
+from tensorc_dsl.trace.trace import Trace
+
+
+class Kernel:
+    """Call it with the task's inputs to get its outputs, or with inputs and outputs to have the outputs filled.
+
+    `trace` is the schedule it was made by. `seconds` per call is what the search measured, and `search` what it found;
+    both are None for a kernel that was replayed.
+    """
+
+    def __init__(
+        self, native: NativeKernel, trace: Trace, seconds: float | None = None, search: TuneResult | None = None
+    ) -> None:
+        self._native = native
+        self.trace = trace
+        self.seconds = seconds
+        self.search = search
+
+    def __call__(self, *arrays: Any) -> Array | tuple[Array, ...]:
+        """The output, or a tuple of several.
+
+        Arrays are NumPy's or speak DLPack on the CPU. ValueError when a dtype, a shape or a layout is not the task's.
+        """
+        return self._native(*arrays)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """The file holds the schedule afterwards, for `Task.replay`. Raises TschedError where it cannot be written."""
+        write_text(Path(path), self.trace.text)
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{p.name}: {p.dtype}{list(p.shape)}" for p in self._native.params)
+        return f"Kernel({params})"

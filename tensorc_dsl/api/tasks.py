@@ -1,0 +1,227 @@
+"""Files and their tasks: what a task computes, the space over it, and what can be done with both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+
+from tensorc_dsl.api.kernel import Kernel
+from tensorc_dsl.check.items import Names, check_items
+from tensorc_dsl.check.scope import CheckedFile, load_source
+from tensorc_dsl.codegen.llvm.compile import Compiled, CompileError, compile_kernel
+from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
+from tensorc_dsl.interp.space import Space
+from tensorc_dsl.interp.tasks import frozen_space, task_space
+from tensorc_dsl.ir.count import flops
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import Kernel as FlatKernel
+from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.lower.lower import lower
+from tensorc_dsl.measure.host import host_target
+from tensorc_dsl.measure.local import LocalRunner
+from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.records.database import Database, default_path
+from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.report.files import read_source
+from tensorc_dsl.report.missing import no_such
+from tensorc_dsl.report.yardsticks import Yardsticks, measure_yardsticks
+from tensorc_dsl.runtime.kernel import load as load_kernel
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.render import refusal_diagnostic
+from tensorc_dsl.search.events import Listener
+from tensorc_dsl.search.streams import stream
+from tensorc_dsl.search.tune import TuneResult, tune
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.parse import parse
+from tensorc_dsl.trace.trace import Trace
+
+TRIES = 64
+"""Draws in a row that may be refused before a space counts as empty."""
+
+StrPath = str | os.PathLike[str]
+
+
+class NoValidCandidate(Exception):
+    """A search ended without a kernel that works. `result` tells what became of each trial."""
+
+    def __init__(self, result: TuneResult) -> None:
+        super().__init__(f"none of {result.trials} candidates is valid: {result.statuses}")
+        self.result = result
+
+
+class UnknownTask(TschedError, KeyError):
+    """A file has no task of that name (E0905): bad input, and what a mapping raises."""
+
+    __str__ = TschedError.__str__
+
+
+def load(path: StrPath, *, threads: int | None = None) -> TaskFile:
+    """The tasks of a `.tsched` file, for this machine; kernels use `threads` threads, by default one per processor.
+
+    Raises TschedError with everything that is wrong with the file.
+    """
+    return TaskFile(load_source(read_source(path)), host_target(threads))
+
+
+class TaskFile(Mapping[str, "Task"]):
+    """The tasks of one file by name, in the order of the file."""
+
+    def __init__(self, checked: CheckedFile, target: Target) -> None:
+        self.checked = checked
+        self.target = target
+
+    def __getitem__(self, name: str) -> Task:
+        """The task of that name. Raises UnknownTask with the nearest name when there is none."""
+        if name not in self.checked.tasks:
+            known = list(self.checked.tasks)
+            raise UnknownTask(*no_such("E0905", "task", name, known, self.checked.source.name).diagnostics)
+        return Task(name, task_space(self.checked, name, self.target), self.checked)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.checked.tasks)
+
+    def __len__(self) -> int:
+        return len(self.checked.tasks)
+
+
+class Task:
+    """One task on one machine. `program` is what it computes, unscheduled; `space` how it may be computed."""
+
+    def __init__(self, name: str, space: Space, checked: CheckedFile) -> None:
+        self._checked = checked
+        self.name = name
+        self.program = space.program
+        self.space = space
+        self.target = space.target
+        self.threads = space.target.cores
+
+    def yardsticks(self) -> Yardsticks:
+        """The machine's peak and NumPy's time for the task, measured now."""
+        return measure_yardsticks(self.program, self.target, self.threads)
+
+    @property
+    def flops(self) -> int:
+        """The operations of one call."""
+        return flops(self.program)
+
+    def check(self) -> Trace:
+        """A schedule that applies and lowers. Raises TschedError with the reason when none turns up."""
+        trace = self.sample(0)
+        self.lower(trace)
+        return trace
+
+    def sample(self, seed: int, number: int = 0) -> Trace:
+        """A trace drawn from the space: a function of the seed and the number. TschedError when all draws are refused."""
+        return sample(self.space, self.name, seed, number)
+
+    def frozen(self, trace: StrPath | Trace) -> Trace:
+        """The trace that a file holds, expanded for this task; what it leaves open is drawn with seed 0.
+
+        Raises TschedError where the file is wrong or a step does not apply.
+        """
+        if isinstance(trace, Trace):
+            return trace
+        return self.expand(read_source(trace))
+
+    def expand(self, source: Source) -> Trace:
+        """As `frozen`, from a text."""
+        return sample(frozen_space(_schedules_of(source, self._checked), self.space), self.name, 0)
+
+    def search(
+        self,
+        *,
+        trials: int = 64,
+        seed: int = 0,
+        strategy: str = "bayes",
+        records: Path | None = None,
+        on_event: Listener | None = None,
+    ) -> TuneResult:
+        """Try `trials` schedules, each checked and timed in a child process and recorded in the database."""
+        with ExitStack() as stack:
+            database = stack.enter_context(Database.open(records))
+            runner = stack.enter_context(LocalRunner(self.program, self.target, threads=self.threads))
+            return tune(
+                self.space, self.program, self.target, strategy=strategy, trials=trials, seed=seed, runner=runner,
+                threads=self.threads, database=database, on_event=on_event,
+            )  # fmt: skip
+
+    def tune(
+        self, trials: int = 64, *, seed: int = 0, strategy: str = "bayes", records: StrPath | None = None
+    ) -> Kernel:
+        """The fastest kernel that a search finds. Raises NoValidCandidate when there is none.
+
+        Trials are recorded in the file `records`, by default the one in the user's data folder.
+        """
+        result = self.search(trials=trials, seed=seed, strategy=strategy, records=Path(records) if records else None)
+        if result.best is None:
+            raise NoValidCandidate(result)
+        return Kernel(load_kernel(self.compile(result.best)), result.best, result.best_seconds, result)
+
+    def replay(self, trace: StrPath | Trace) -> Kernel:
+        """The kernel that a frozen schedule makes. Raises TschedError where it does not fit this task."""
+        found = self.frozen(trace)
+        return Kernel(load_kernel(self.compile(found)), found)
+
+    def recorded(self, records: Path | None = None) -> Trace | None:
+        """The best schedule in the database for this task on this machine; None where there is none."""
+        if not (records or default_path()).exists():
+            return None
+        with Database.open(records) as database:
+            best = database.best(program_key(self.program), target_key(self.target, self.threads))
+        return None if best is None else self.expand(Source(f"<trial {best.trial} of {best.task}>", best.trace))
+
+    def measure(self, trace: Trace) -> Outcome:
+        """The trace's kernel, checked against the reference and timed in a child process."""
+        with closing(LocalRunner(self.program, self.target, threads=self.threads, builders=1)) as runner:
+            (outcome,) = runner.measure([trace.program], None)
+            return outcome
+
+    def lower(self, trace: Trace) -> FlatKernel:
+        """The flat loops that the schedule makes. Raises TschedError (E0908) where the lowering does not take it."""
+        try:
+            return lower(trace.program)
+        except LowerError as e:
+            raise failed("cannot be lowered", str(e)) from e
+
+    def compile(self, trace: Trace) -> Compiled:
+        """The schedule in machine code. Raises TschedError (E0908) where there is none."""
+        try:
+            return compile_kernel(self.lower(trace), self.target, self.threads)
+        except CompileError as e:
+            raise failed("does not compile", str(e)) from e
+
+
+def _schedules_of(source: Source, home: CheckedFile) -> CheckedFile:
+    """The schedules of a text, whose computes and modules are those of another file. Raises TschedError."""
+    file = parse(source)
+    names = Names(computes=home.computes, modules=home.modules)
+    for item in file.items:
+        if isinstance(item, tree.ScheduleDef):
+            names.schedules[item.name] = item
+    found = check_items(tuple(names.schedules.values()), names)
+    if any(d.severity is Severity.ERROR for d in found):
+        raise TschedError(*found)
+    return replace(home, file=file, schedules=names.schedules)
+
+
+def failed(how: str, why: str) -> TschedError:
+    """A schedule that was asked for by name and came to nothing."""
+    return TschedError(Diagnostic("E0908", f"the schedule {how}: {why}", None))
+
+
+def sample(space: Space, task: str, seed: int, number: int = 0) -> Trace:
+    """The first trace of a stream of draws that is not refused; TschedError with the last refusal when all are."""
+    rng = stream(seed, task, f"sample/{number}")
+    for _ in range(TRIES - 1):
+        try:
+            return space.sample(rng)
+        except ScheduleRefusal:
+            continue
+    try:
+        return space.sample(rng)
+    except ScheduleRefusal as e:
+        raise TschedError(refusal_diagnostic(e)) from e

@@ -1,0 +1,25 @@
+"""`replay`: what a frozen schedule is worth on this machine."""
+
+from __future__ import annotations
+
+import click
+
+from tensorc_dsl.cli.measured import measure_and_show
+from tensorc_dsl.cli.options import common_options, file_argument, task_argument, threads_option
+
+
+@click.command()
+@file_argument
+@task_argument
+@click.argument("trace", metavar="TRACE.tsched")
+@threads_option
+@common_options
+def replay(file: str, task: str, trace: str, threads: int | None) -> None:
+    """Build the schedule in TRACE.tsched, check its result against the reference, and time it.
+
+    The schedule may have been edited. A draw whose pin was removed is drawn with seed 0.
+    """
+    from tensorc_dsl.api import load
+
+    found = load(file, threads=threads)[task]
+    measure_and_show(found, found.frozen(trace))

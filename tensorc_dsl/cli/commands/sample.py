@@ -1,0 +1,28 @@
+"""`sample`: draw schedules."""
+
+from __future__ import annotations
+
+import click
+
+from tensorc_dsl.cli.options import common_options, file_argument, seed_option, task_argument, threads_option
+
+
+@click.command()
+@file_argument
+@task_argument
+@seed_option
+@click.option(
+    "-n", "count", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="How many to draw."
+)
+@threads_option
+@common_options
+def sample(file: str, task: str, seed: int, count: int, threads: int | None) -> None:
+    """Print schedules drawn from a task's space, every decision pinned.
+
+    What is printed can be edited and given to `replay`. The k-th schedule depends on the seed and k only.
+    """
+    from tensorc_dsl.api import load
+
+    found = load(file, threads=threads)[task]
+    for number in range(count):
+        click.echo(("\n" if number else "") + found.sample(seed, number).text, nl=False)

@@ -1,0 +1,74 @@
+"""`show`: look at what becomes of a text, stage by stage."""
+
+from __future__ import annotations
+
+from typing import Literal, assert_never, get_args
+
+import click
+
+from tensorc_dsl.cli.options import common_options, file_argument, seed_option, threads_option
+
+Stage = Literal["ast", "ir", "trace", "lowered", "llvm", "asm"]
+
+
+@click.command()
+@file_argument
+@click.argument("name", metavar="NAME")
+@click.option("--stage", type=click.Choice(get_args(Stage)), default="ir", show_default=True, help="What to show.")
+@seed_option
+@click.option("--scheduled", is_flag=True, help="With `ir`: the program as the schedule leaves it.")
+@click.option("--trace", metavar="TRACE", help="Schedule by this file instead of a draw.")
+@threads_option
+@common_options
+def show(
+    file: str, name: str, stage: Stage, seed: int, scheduled: bool, trace: str | None, threads: int | None
+) -> None:
+    """Print one stage of the item NAME: any item for `ast`, a task for the others.
+
+    \b
+    ast      the syntax tree
+    ir       the program, before it is scheduled unless --scheduled
+    trace    a schedule, drawn from the task's space
+    lowered  the flat loops that the schedule makes
+    llvm     their LLVM code
+    asm      the machine's assembly
+    """
+    from tensorc_dsl.api import load
+    from tensorc_dsl.ir.print import format_program
+    from tensorc_dsl.lower.flat import format_kernel
+
+    if stage == "ast":
+        click.echo(_ast(file, name), nl=False)
+        return
+    task = load(file, threads=threads)[name]
+    if stage == "ir" and not scheduled:
+        click.echo(format_program(task.program), nl=False)
+        return
+    found = task.sample(seed) if trace is None else task.frozen(trace)
+    match stage:
+        case "ir":
+            text = format_program(found.program)
+        case "trace":
+            text = found.text
+        case "lowered":
+            text = format_kernel(task.lower(found))
+        case "llvm":
+            text = task.compile(found).llvm_ir
+        case "asm":
+            text = task.compile(found).assembly()
+        case _:
+            assert_never(stage)
+    click.echo(text.rstrip("\n"))
+
+
+def _ast(file: str, name: str) -> str:
+    from tensorc_dsl.report.files import read_source
+    from tensorc_dsl.report.missing import no_such
+    from tensorc_dsl.report.outline import outline
+    from tensorc_dsl.syntax import tree
+    from tensorc_dsl.syntax.parse import parse
+
+    items = {i.name: i for i in parse(read_source(file)).items if not isinstance(i, tree.UseDecl)}
+    if name not in items:
+        raise no_such("E0906", "item", name, list(items), file)
+    return outline(items[name])

@@ -1,0 +1,123 @@
+"""`tune`: search for the fastest schedule of a task."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tensorc_dsl.cli.failures import ExitCode, show_diagnostics
+from tensorc_dsl.cli.options import (
+    common_options,
+    file_argument,
+    records_option,
+    seed_option,
+    task_argument,
+    threads_option,
+)
+from tensorc_dsl.diagnostic import Diagnostic, TschedError
+
+if TYPE_CHECKING:
+    from tensorc_dsl.api import Task
+    from tensorc_dsl.search.tune import TuneResult
+
+
+def _strategy(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    # Strategies are found by loading them, which a `--help` need not wait for.
+    from tensorc_dsl.search.strategy import strategies
+
+    known = strategies()
+    if value not in known:
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(known)}")
+    return value
+
+
+@click.command()
+@file_argument
+@task_argument
+@click.option("--trials", type=click.IntRange(1), default=64, show_default=True, metavar="N", help="Schedules to try.")
+@seed_option
+@click.option(
+    "--strategy",
+    default="bayes",
+    show_default=True,
+    callback=_strategy,
+    metavar="bayes|random",
+    help="bayes learns from what it measured; random draws from the space.",
+)
+@threads_option
+@click.option("--output", type=click.Path(), metavar="PATH", help="The best schedule; by default TASK.best.tsched.")
+@records_option
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on standard output.")
+@common_options
+@click.pass_context
+def tune(
+    ctx: click.Context,
+    file: str,
+    task: str,
+    trials: int,
+    seed: int,
+    strategy: str,
+    threads: int | None,
+    output: str | None,
+    records: str | None,
+    as_json: bool,
+) -> None:
+    """Search for the fastest schedule of a task and write it to a file that `replay` takes.
+
+    Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Ctrl-C ends
+    the search early and keeps what was found. Exit status 3: nothing that was tried works.
+    """
+    from tensorc_dsl.api import load
+    from tensorc_dsl.report.ended import Ended
+    from tensorc_dsl.report.files import check_writable, write_text
+    from tensorc_dsl.report.progress import Standing, following
+
+    found = load(file, threads=threads)[task]
+    best_file = Path(output or f"{task}.best.tsched")
+    check_writable(best_file)
+    yardsticks = found.yardsticks()
+    with following(Standing(found.flops, yardsticks.peak), sys.stderr) as listener:
+        result = found.search(
+            trials=trials, seed=seed, strategy=strategy, records=Path(records) if records else None, on_event=listener
+        )
+    if not result.interrupted:
+        with suppress(KeyboardInterrupt):  # the search is over: what it found is not given up for a second look
+            yardsticks = yardsticks.better(found.yardsticks())
+    ended = Ended(task, found.flops, found.target, found.threads, strategy, result, yardsticks)
+    problem: tuple[Diagnostic, ...] = ()
+    written: Path | None = None
+    if result.best is not None:
+        try:
+            write_text(best_file, ended.header() + result.best.text)
+            written = best_file
+        except TschedError as e:
+            problem = e.diagnostics
+    click.echo(json.dumps(ended.facts(written)) if as_json else ended.table(written))
+    if problem:
+        show_diagnostics(*problem)
+        click.echo("the schedule is among the records: `tensorc-dsl run` uses it", err=True)
+        ctx.exit(ExitCode.FINDINGS)
+    if result.interrupted:
+        click.echo("interrupted; the trials so far are recorded", err=True)
+        ctx.exit(ExitCode.INTERRUPTED)
+    if result.best is None:
+        _explain(found, result)
+        ctx.exit(ExitCode.NO_CANDIDATE)
+
+
+def _explain(task: Task, result: TuneResult) -> None:
+    """Why there is no valid candidate: the step that is refused, or what the failed ones said."""
+    click.echo("no valid candidate", err=True)
+    if not result.trials:
+        try:
+            task.check()
+        except TschedError as e:
+            show_diagnostics(*e.diagnostics)
+    for message, count in Counter(f"{o.status.replace('_', ' ')}: {o.message}" for o in result.outcomes).most_common(3):
+        click.echo(f"{count} × {message}", err=True)

@@ -1,0 +1,48 @@
+"""The command `tensorc-dsl`: one group, a file per command in `commands/`, loaded when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any
+
+import click
+
+from tensorc_dsl.cli import commands
+from tensorc_dsl.cli.failures import guarded
+from tensorc_dsl.cli.options import common_options
+
+
+class Commands(click.Group):
+    """Commands are the modules of `tensorc_dsl.cli.commands`; each holds one function named like its file."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(m.name for m in pkgutil.iter_modules(commands.__path__))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        return getattr(importlib.import_module(f"{commands.__name__}.{cmd_name}"), cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with guarded(ctx):
+            return super().invoke(ctx)
+
+
+def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        click.echo(f"tensorc-dsl {version('tensorc-dsl')}")
+        ctx.exit()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
+@common_options
+def main() -> None:
+    """Write what to compute and how it may be computed; check, look at, tune and run it.
+
+    Exit status: 0 all is well, 1 findings (they are on standard error), 2 wrong usage, 3 the search found no valid
+    candidate, 4 a bug in tensorc-dsl, 130 interrupted.
+    """

@@ -1,0 +1,68 @@
+"""Options and arguments that commands share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Settings:
+    """What holds for the whole call, whichever command it is."""
+
+    debug: bool = False
+
+
+def settings(ctx: click.Context) -> Settings:
+    return ctx.find_root().ensure_object(Settings)
+
+
+def _set_color(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    # None leaves it to click, which colours terminals only. https://no-color.org: any non-empty value counts.
+    root = ctx.find_root()
+    if value in ("always", "never"):
+        ctx.color = root.color = value == "always"
+    elif value == "auto" or (value is None and root.color is None):
+        ctx.color = root.color = False if os.environ.get("NO_COLOR") else None
+
+
+def _set_debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    settings(ctx).debug |= value
+
+
+def common_options(function: F) -> F:
+    """`--color` and `--debug`, before or after the command's name."""
+    function = click.option(
+        "--color", type=click.Choice(["auto", "always", "never"]), is_eager=True, expose_value=False,
+        callback=_set_color, help="When to colour messages; auto: on terminals, unless NO_COLOR is set.",
+    )(function)  # fmt: skip
+    return click.option(
+        "--debug", is_flag=True, expose_value=False, callback=_set_debug, help="Show the traceback of a bug."
+    )(function)
+
+
+file_argument = click.argument("file", metavar="FILE")
+task_argument = click.argument("task", metavar="TASK")
+"""The file's name, or `-` for standard input; a task in it. Both are read by the command, so that a mistake is shown as
+a diagnostic."""
+
+seed_option = click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, metavar="S",
+    help="Equal seeds make equal draws.",
+)  # fmt: skip
+
+threads_option = click.option(
+    "--threads", type=click.IntRange(1, 1024), metavar="T",
+    help="Threads that a kernel uses; by default one per core that this process may use.",
+)  # fmt: skip
+
+records_option = click.option(
+    "--records", type=click.Path(), metavar="PATH",
+    help="The database of trials; by default records.sqlite in the user's data folder.",
+)  # fmt: skip

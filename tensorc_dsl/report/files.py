@@ -1,0 +1,82 @@
+"""Files that people name: read as text, and written whole or not at all. What goes wrong is a diagnostic."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.source import Source
+
+STDIN = "-"
+"""The path that means standard input."""
+
+
+def _error(code: str, message: str, repair: str) -> TschedError:
+    return TschedError(Diagnostic(code, message, None, notes=(help_note(repair),)))
+
+
+def read_source(path: str | os.PathLike[str]) -> Source:
+    """The text of a file, or of standard input for `-`. Raises TschedError (E0901, E0902)."""
+    name = os.fspath(path)
+    try:
+        if name == STDIN:
+            data = sys.stdin.buffer.read().decode("utf-8-sig")
+            return Source("<stdin>", data.replace("\r\n", "\n").replace("\r", "\n"))
+        return Source.read(Path(name))
+    except OSError as e:
+        raise _error("E0901", f"cannot read `{name}`: {_reason(e)}", "give the path of a `.tsched` file") from e
+    except UnicodeDecodeError as e:
+        message = f"`{name}` is not UTF-8 text: byte {e.object[e.start]:#04x} at offset {e.start}"
+        raise _error("E0902", message, "save the file as UTF-8") from e
+
+
+def check_writable(path: Path) -> None:
+    """Nothing is written; raises TschedError (E0903, E0904) where `write_text` would, as far as one can tell before."""
+    _write(path, None)
+
+
+def write_text(path: Path, text: str) -> None:
+    """The file holds the text afterwards, or what it held before. Raises TschedError (E0903, E0904)."""
+    _write(path, text)
+
+
+def _write(path: Path, text: str | None) -> None:
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        # The text goes to a file beside the target, which then takes the target's name in one step.
+        fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as out:
+                if text is not None:
+                    out.write(text)
+                    out.flush()
+                    os.fsync(out.fileno())
+                    os.fchmod(out.fileno(), _mode(path))
+            if text is not None:
+                os.replace(temporary, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+    except OSError as e:
+        if e.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _error("E0904", f"no room to write `{path}`", "make room, or give a path on another disk") from e
+        raise _error("E0903", f"cannot write `{path}`: {_reason(e)}", "give a path that you may write to") from e
+
+
+def _mode(path: Path) -> int:
+    """The permissions that a plain `open` would leave: those of the file that is replaced, or the umask's."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_mode & 0o777
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+def _reason(e: OSError) -> str:
+    return (e.strerror or str(e)).lower()

@@ -1,0 +1,28 @@
+"""Numbers for people: three digits and the unit that suits them."""
+
+from __future__ import annotations
+
+
+def seconds(value: float) -> str:
+    """A duration: 431 ns, 12.3 µs, 1.31 ms, 21.3 s, 4 min 05 s."""
+    if value >= 59.95:
+        minutes, rest = divmod(round(value), 60)
+        return f"{minutes} min {rest:02d} s"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if value >= scale * 0.9995:
+            return f"{_digits(value / scale)} {unit}"
+    return f"{value * 1e9:.0f} ns"
+
+
+def gflops(value: float) -> str:
+    """FLOP/s in units of 1e9."""
+    return _digits(value / 1e9)
+
+
+def share(value: float) -> str:
+    """A part of a whole: 93 %."""
+    return f"{100 * value:.0f} %"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
