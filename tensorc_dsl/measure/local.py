@@ -12,6 +12,7 @@ from typing import Self
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.measure.limits import require_memory, too_slow
 from tensorc_dsl.measure.messages import Build, Built, Failed, Prepare, Ran, Ready, Reply, Run
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.measure.timing import seconds_of
@@ -41,7 +42,8 @@ class _Build:
 class LocalRunner:
     """Measures candidates for one task. Its processes start at the first measurement and end with `close`.
 
-    `program` is the unscheduled program; kernels are checked against it on inputs made from `seed`.
+    `program` is the unscheduled program; kernels are checked against it on inputs made from `seed`. TschedError when
+    this machine is too small to check them.
     """
 
     def __init__(
@@ -55,6 +57,8 @@ class LocalRunner:
         build_seconds: float = BUILD_SECONDS,
         run_seconds: float = RUN_SECONDS,
     ) -> None:
+        require_memory(program)
+        self._program = program
         self._task = Prepare(format_program(program), seed)
         self._target = target
         self._threads = threads
@@ -190,6 +194,8 @@ class LocalRunner:
         if self._prepared != self._runner.generation:
             try:
                 reply = self._runner.ask(self._task, PREPARE_SECONDS)
+            except WorkerTimeout:
+                raise too_slow(self._program, PREPARE_SECONDS) from None
             except BaseException:
                 self._runner.kill()
                 raise

@@ -13,7 +13,7 @@ from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal
 from tensorc_dsl.schedule.rewrite import replace_variables
 
-TOO_FEW_LOOPS = Refusal("E0314", "fuse needs at least two loops", help="name the loops from the outermost inwards")
+NO_LOOPS = Refusal("E0314", "fuse needs a loop", help="name the loops from the outermost inwards")
 NOT_NESTED = Refusal(
     "E0315",
     "`{inner}` is not all there is in `{outer}`",
@@ -26,17 +26,20 @@ OPEN_EXTENT = Refusal(
 )
 
 
-@primitive(NO_LOOP, NOT_SERIAL, TOO_FEW_LOOPS, NOT_NESTED, OPEN_EXTENT)
+@primitive(NO_LOOP, NOT_SERIAL, NO_LOOPS, NOT_NESTED, OPEN_EXTENT)
 def fuse(program: Program, *loops: LoopRef) -> Rewrite:
     """One loop runs the iterations of a perfect nest in the same order.
 
     for i in a: for j in n: s  ->  for i_j in a*n: s[i := i_j / n, j := i_j % n]
 
+    One loop is fused already: then nothing changes, so a module need not count its loops.
     In Halide and TVM: `fuse`; in Exo: `mult_loops`.  Cases: tests/primitives/fuse.md
     """
-    if len(loops) < 2:
-        raise TOO_FEW_LOOPS(program, *(x.name for x in loops))
+    if not loops:
+        raise NO_LOOPS(program)
     found = [the_loop(program, x) for x in loops]
+    if len(loops) == 1:
+        return Rewrite(program, loops[0])
     around, nest = found[0][0], [x[1] for x in found]
     for loop in nest:
         require_serial(program, loop, "fuse")
