@@ -10,6 +10,7 @@ TRIALS ?= 64
 THREADS ?= 2
 SEED ?= 0
 COUNT ?= 300
+INPUTS ?= 10000
 
 # The first interpreter that starts and is new enough; `make PYTHON=/path/to/python3` overrides the choice.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
@@ -21,7 +22,7 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_D
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@if [ -z "$(PYTHON)" ]; then \
@@ -69,9 +70,17 @@ format: $(VENV)/.dev ## Format the code and repair what the linter can
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 
+.PHONY: reference
+reference: $(VENV)/.dev ## Make the generated parts of docs/reference from the declarations
+	$(BIN)/python -m docs.generate
+
 .PHONY: soak
 soak: $(VENV)/.dev ## Random schedules of the examples against the reference (SEED=0 COUNT=300)
 	$(BIN)/python -m bench.soak --seed $(SEED) --count $(COUNT)
+
+.PHONY: fuzz
+fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000)
+	$(BIN)/python -m bench.fuzz --seed $(SEED) --count $(INPUTS)
 
 .PHONY: bench
 bench: $(VENV)/.dev ## Tune each example and set it beside NumPy and the peak, in one run
@@ -80,4 +89,4 @@ bench: $(VENV)/.dev ## Tune each example and set it beside NumPy and the peak, i
 .PHONY: clean
 clean: ## Remove what was built, and .venv
 	rm -rf $(VENV) $(OUT) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find tensorc_dsl tests bench -name __pycache__ -type d -exec rm -rf {} +
+	find tensorc_dsl tests bench docs -name __pycache__ -type d -exec rm -rf {} +

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tensorc_dsl.api import Kernel, NoValidCandidate, Task, TaskFile, load
     from tensorc_dsl.diagnostic import TschedError
+    from tensorc_dsl.trace import handlers
 
-__all__ = ["Kernel", "NoValidCandidate", "Task", "TaskFile", "TschedError", "load"]
+__all__ = ["Kernel", "NoValidCandidate", "Task", "TaskFile", "TschedError", "handlers", "load"]
 
 _HOMES = {"TschedError": "tensorc_dsl.diagnostic"}
 
@@ -27,6 +28,8 @@ def __getattr__(name: str) -> Any:
         return import_module("importlib.metadata").version("tensorc-dsl")
     if name not in __all__:
         raise AttributeError(f"module 'tensorc_dsl' has no attribute {name!r}")
+    if name == "handlers":
+        return import_module("tensorc_dsl.trace.handlers")
     return getattr(import_module(_HOMES.get(name, "tensorc_dsl.api")), name)
 
 

@@ -45,6 +45,20 @@ def help_note(text: str) -> Note:
     return Note("help", text)
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A declared finding: `message`, `label` and `help` are format strings over the facts."""
+
+    code: str
+    message: str
+    label: str = ""
+    help: str = ""
+
+    def __call__(self, span: Span | None, *, notes: tuple[Note, ...] = (), **facts: object) -> Diagnostic:
+        helps = (help_note(self.help.format(**facts)),) if self.help else ()
+        return Diagnostic(self.code, self.message.format(**facts), span, self.label.format(**facts), (*notes, *helps))
+
+
 def render(d: Diagnostic) -> str:
     """The diagnostic as plain text, in the layout of rustc; the faces colour it.
 

@@ -6,6 +6,7 @@ In a wheel the grammar and the standard library lie in `tensorc_dsl/_data/`; in 
 from __future__ import annotations
 
 from functools import cache
+from os.path import isdir, isfile
 from pathlib import Path
 
 
@@ -42,5 +43,17 @@ def stdlib_files(path: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
     `("cpu",)` is the file `cpu.tsched`, or all files of the folder `cpu`.
     """
     place = stdlib_root().joinpath(*path)
-    found = [file] if (file := place.with_suffix(".tsched")).is_file() else sorted(place.glob("*.tsched"))
+    # `os.path` has an answer for names that no file can have, too.
+    if path and isfile(file := place.with_suffix(".tsched")):
+        found = [file]
+    else:
+        found = sorted(place.glob("*.tsched")) if isdir(place) else []
     return tuple((f"std/{f.relative_to(stdlib_root()).as_posix()}", f) for f in found)
+
+
+def stdlib_names(path: tuple[str, ...]) -> tuple[str, ...]:
+    """The files and folders of the standard library in the folder behind a dotted path."""
+    place = stdlib_root().joinpath(*path)
+    return (
+        tuple(sorted({f.stem for f in place.glob("*") if f.is_dir() or f.suffix == ".tsched"})) if isdir(place) else ()
+    )

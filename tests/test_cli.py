@@ -119,7 +119,7 @@ def test_what_is_wrong_is_said_on_standard_error(
 def test_check_reports_all_findings_of_all_files(folder: Path) -> None:
     Path("good.tsched").write_text(SMALL.replace("task stuck = matmul(M=32, N=48, K=20) with never\n", ""))
     Path("bad.tsched").write_text("task t = matmull(M=1)\ncompute c(")
-    result = call("check", "good.tsched", "bad.tsched", "small.tsched")
+    result = call("check", "good.tsched", "bad.tsched", "small.tsched", "--expand")
     assert result.exit_code == 1
     assert result.stdout == "good.tsched: ok, 1 task\n"
     assert "bad.tsched:" in result.stderr
@@ -170,7 +170,7 @@ def test_show_every_stage(folder: Path) -> None:
     assert "define void @tensorc_" in show("llvm")
     assert "tensorc_" in show("asm")
     Path("t.tsched").write_text(show("trace", "--seed", "3"))
-    assert show("ir", "--scheduled", "--trace", "t.tsched") == show("ir", "--scheduled", "--seed", "3")
+    assert show("ir", "--scheduled", "--replay", "t.tsched") == show("ir", "--scheduled", "--seed", "3")
 
 
 def test_tune_says_what_it_found_as_one_object(folder: Path) -> None:
@@ -195,7 +195,7 @@ def test_tune_says_what_it_found_as_one_object(folder: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "the result is right" in result.stdout
     # The frozen file pins every draw: its expansion is itself.
-    assert call("show", "small.tsched", "small", "--stage", "trace", "--trace", "small.best.tsched").stdout == "".join(
+    assert call("show", "small.tsched", "small", "--stage", "trace", "--replay", "small.best.tsched").stdout == "".join(
         line for line in Path("small.best.tsched").read_text().splitlines(keepends=True) if not line.startswith("//")
     )
     assert "no recorded schedule" not in call("run", "small.tsched", "small", "--threads", "1").stderr

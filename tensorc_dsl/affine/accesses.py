@@ -11,8 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.simplify import negate
-from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Expr, Load, Logic, Select, children, free_vars, loads, substitute
-from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, Store, walk
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Select, children, free_vars, loads, substitute
+from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, walk
+from tensorc_dsl.ir.reductions import is_fold, is_whole_update
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,27 +29,13 @@ class Access:
     loops: tuple[For, ...]
     seq: int
     update: int | None
-    """The position among the block's stores of the reduction update this access belongs to, if it does."""
+    """Which of the block's reduction updates this access belongs to, if it does: the position of its store, or 0 for a
+    block whose stores are one update."""
 
     @property
     def zero(self) -> tuple[Expr, ...]:
         """Expressions that are 0 in every instance: for an `init`, the bindings of the reduction iterators."""
         return tuple(it.binding for it in self.block.iters if it.kind is IterKind.REDUCE) if self.is_init else ()
-
-
-def is_update(s: Store) -> bool:
-    """`C[i] = C[i] op e` with an associative, commutative op and no other use of C: updates commute with each other.
-
-    Floats count as associative here, as everywhere in the field; the comparison with a reference allows for it.
-    """
-    match s.value:
-        case Binary(op="+" | "*" | "min" | "max", lhs=Load(buffer=b, indices=i), rhs=e):
-            pass
-        case Logic(lhs=Load(buffer=b, indices=i), rhs=e):
-            pass
-        case _:
-            return False
-    return b == s.buffer and i == s.indices and all(x.buffer != b for x in (*loads(e), *_inside(s.indices)))
 
 
 def _inside(indices: tuple[Expr, ...]) -> tuple[Load, ...]:
@@ -92,16 +79,18 @@ def accesses(outer: tuple[For, ...], stmts: tuple[Stmt, ...], buffers: frozenset
         values = {it.name: it.binding for it in b.iters}
         loops = (*outer, *around)
         first = tuple(Compare("==", it.binding, ZERO) for it in b.iters if it.kind is IterKind.REDUCE)
+        whole = frozenset(s.buffer for s in b.body) if is_whole_update(b) else frozenset[str]()
         stores = [(s, None, True) for s in b.init]
-        stores += [(s, n if is_update(s) else None, False) for n, s in enumerate(b.body)]
+        stores += [(s, 0 if whole else n if is_fold(s) else None, False) for n, s in enumerate(b.body)]
         for s, update, is_init in stores:
             base = (*b.where, *first) if is_init else b.where
             reads = [x for e in (s.value, *s.indices) for x in guarded_loads(e)]
             for x, conditions in reads:
                 if x.buffer in buffers:
                     indices = tuple(substitute(i, values) for i in x.indices)
-                    guard = (*base, *(substitute(c, values) for c in conditions))
-                    own = update if x.buffer == s.buffer else None
+                    # What depends on data may hold anywhere: such a condition leaves no instance out.
+                    guard = (*base, *(substitute(c, values) for c in conditions if not loads(c)))
+                    own = update if x.buffer == s.buffer or x.buffer in whole else None
                     out.append(Access(x.buffer, indices, guard, False, is_init, b, loops, len(out), own))
             if s.buffer in buffers:
                 indices = tuple(substitute(i, values) for i in s.indices)

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import islpy as isl
-
+from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.form import Atom, Context
 from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.sets import NotAffine, instance_map, loop_conditions, mapping, points

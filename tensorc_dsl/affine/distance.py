@@ -16,7 +16,7 @@ from tensorc_dsl.affine.accesses import Access
 from tensorc_dsl.affine.form import Atom, Context, Interval, Linear
 from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import Binary, Const, Expr, free_vars, loads
+from tensorc_dsl.ir.expr import Binary, Const, Dim, Expr, free_vars, loads
 from tensorc_dsl.ir.program import For
 
 Equation = tuple[list[tuple[str, int]], int]
@@ -141,12 +141,12 @@ class _Pair:
         if isinstance(atom, str):
             return atom if atom in self.shared else None
         known = self.atoms.get(atom)
-        if known is None and free_vars(atom) <= self.shared and not loads(atom):
+        if known is None and (isinstance(atom, Dim) or free_vars(atom) <= self.shared) and not loads(atom):
             known = f"atom'{len(self.atoms)}"
             self.atoms[atom] = known
             interval = self.context.atom_range(atom)
             self.system.ranges[known] = interval
-            self._link(known, interval, free_vars(atom) <= self.same)
+            self._link(known, interval, isinstance(atom, Dim) or free_vars(atom) <= self.same)
         return known
 
     def equate(self, a: Expr, b: Expr) -> None:

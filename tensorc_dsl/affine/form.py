@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
 
-from tensorc_dsl.ir.expr import Binary, Const, Expr, Var, index
+from tensorc_dsl.ir.expr import Binary, Const, Dim, Expr, Var, index
 
 Atom = str | Expr
 Interval = tuple[int | None, int | None]
@@ -75,6 +75,13 @@ class Context:
             return Linear({}, low)
         return Linear({name: 1}, 0)
 
+    def dim(self, e: Dim) -> Linear:
+        """The form of an open dimension: within its own range, and what is known of it besides."""
+        low, high = self._ranges.get(e.name, OPEN)
+        least = e.low if low is None else max(low, e.low)
+        most = e.high if high is None else high if e.high is None else min(high, e.high)
+        return self.atom(e, (least, most))
+
     def atom_range(self, a: Atom) -> Interval:
         return self._ranges.get(a, OPEN) if isinstance(a, str) else self._atoms.get(a, OPEN)
 
@@ -105,7 +112,7 @@ def order_key(a: Atom) -> tuple[int, str]:
 
 def _text(e: Expr) -> str:
     match e:
-        case Var(name=name):
+        case Var(name=name) | Dim(name=name):
             return name
         case Const(value=value):
             return str(value)

@@ -6,6 +6,7 @@ positive constant c rest on three facts, n being c*q + r:
     n / c = q + r / c          n % c = r % c
     (g*h + l) / (g*c) = h / c  and  (g*h + l) % (g*c) = g*(h % c) + l        when 0 <= l < g
     (x / a) / b = x / (a*b)    and  (x % a) % b = x % b when b divides a
+    x - (x / c)*c = x % c      and  (x / c)*c + x % c = x
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Literal, assert_never
 
 from tensorc_dsl.affine.form import OPEN, Atom, Context, Interval, Linear, expr_of, order_key, to_expr
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
-from tensorc_dsl.ir.expr import Binary, Compare, CompareOp, Const, Expr, Logic, Not, Select, Var, dtype_of, index
+from tensorc_dsl.ir.expr import Binary, Compare, CompareOp, Const, Dim, Expr, Logic, Not, Select, Var, dtype_of, index
 
 TRUE = Const(True, BOOL)
 FALSE = Const(False, BOOL)
@@ -31,6 +32,8 @@ def linear(e: Expr, context: Context) -> Linear:
             return context.variable(name)
         case Const(value=int(value)):
             return Linear({}, value)
+        case Dim():
+            return context.dim(e)
         case Binary(op="+", lhs=a, rhs=b):
             return recombine(linear(a, context).plus(linear(b, context)), context)
         case Binary(op="-", lhs=a, rhs=b):
@@ -211,13 +214,13 @@ def modulo(n: Linear, c: int, context: Context) -> Linear:
 
 
 def recombine(form: Linear, context: Context) -> Linear:
-    """`(x / c)*c + x % c` put together again."""
-    quotients = False
+    """`(x / c)*c + x % c` put together again, `x - (x / c)*c` taken as the remainder that it is."""
+    quotients: list[tuple[Binary, int]] = []
     remainders: list[tuple[Binary, int]] = []
     for a, f in form.terms.items():
         if isinstance(a, Binary):
             if a.op == "/":
-                quotients = True
+                quotients.append((a, f))
             elif a.op == "%" and isinstance(a.rhs, Const):
                 remainders.append((a, f))
     if not quotients:
@@ -230,7 +233,20 @@ def recombine(form: Linear, context: Context) -> Linear:
         quotient = divide(x, c, context).times(f * c)
         if quotient.terms and all(form.terms.get(t) == m for t, m in quotient.terms.items()):
             return recombine(form.minus(Linear({a: f}, 0)).minus(quotient).plus(x.times(f)), context)
+    for a, f in quotients:
+        c = int(a.rhs.value) if isinstance(a.rhs, Const) else 0
+        if c <= 0 or f % c:
+            continue
+        x = linear(a.lhs, context).times(-f // c)
+        if x.terms and all(form.terms.get(t) == m for t, m in x.terms.items()):
+            rest = modulo(linear(a.lhs, context), c, context).times(-f // c)
+            return recombine(form.minus(Linear({a: f}, 0)).minus(x).plus(rest), context)
     return form
+
+
+def difference(a: Expr, b: Expr, context: Context) -> Linear:
+    """The form of `a - b`."""
+    return recombine(linear(a, context).minus(linear(b, context)), context)
 
 
 def compare_range(d: Linear, equality: bool, context: Context) -> Interval:
@@ -276,8 +292,7 @@ def truth(cond: Expr, context: Context) -> bool | None:
         case Const(value=value):
             return bool(value)
         case Compare(op=op, lhs=a, rhs=b) if dtype_of(a) == INDEX:
-            difference = linear(a, context).minus(linear(b, context))
-            return decide(op, *compare_range(difference, op in ("==", "!="), context))
+            return decide(op, *compare_range(difference(a, b, context), op in ("==", "!="), context))
         case Logic(op="and", lhs=a, rhs=b):
             first = truth(a, context)
             if first is False:
@@ -301,7 +316,7 @@ def condition(cond: Expr, context: Context) -> Expr:
     """A condition over index expressions in canonical form; other conditions stay as they are."""
     match cond:
         case Compare(op=op, lhs=a, rhs=b) if dtype_of(a) == INDEX:
-            return comparison(op, linear(a, context).minus(linear(b, context)), context)
+            return comparison(op, difference(a, b, context), context)
         case Logic(op=op, lhs=a, rhs=b):
             return logic(op == "and", condition(a, context), condition(b, context))
         case Not(operand=a):

@@ -3,7 +3,8 @@
 An expression is *affine* here when it is built from variables, integer constants, `+ - min max`, products with a
 constant and floor division and modulo by a positive constant; a condition when it compares such expressions and joins
 comparisons with `and`, `or`, `not`. Whatever else occurs raises `NotAffine`; callers then refuse, or reckon with all
-that could happen. Names that are not loop variables or iterators in scope become parameters of the set.
+that could happen. Names that are not loop variables or iterators in scope become parameters of the set, open dimensions
+with their ranges.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import assert_never
 
-import islpy as isl
-
+from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
@@ -23,6 +23,7 @@ from tensorc_dsl.ir.expr import (
     Cast,
     Compare,
     Const,
+    Dim,
     Expr,
     Load,
     Logic,
@@ -30,8 +31,10 @@ from tensorc_dsl.ir.expr import (
     Select,
     Var,
     constant,
+    dims_in,
     dtype_of,
     free_vars,
+    index,
     substitute,
 )
 from tensorc_dsl.ir.program import Block, For
@@ -77,7 +80,7 @@ def set_name(name: str) -> str:
 def affine_text(e: Expr) -> str:
     """An index expression in the notation of isl."""
     match e:
-        case Var(name=name):
+        case Var(name=name) | Dim(name=name):
             return set_name(name)
         case Const(value=value) if e.dtype == INDEX:
             return f"({value})" if value < 0 else str(value)
@@ -136,26 +139,41 @@ def loop_conditions(loops: Sequence[For]) -> tuple[Expr, ...]:
     return tuple(out)
 
 
+def dim_conditions(dims: Iterable[Dim]) -> tuple[Expr, ...]:
+    """Conditions that say that each open dimension is within its range."""
+    out: list[Expr] = []
+    for d in dims:
+        out.append(Compare("<=", index(d.low), d))
+        if d.high is not None:
+            out.append(Compare("<=", d, index(d.high)))
+    return tuple(out)
+
+
 def _tuple(names: Iterable[str]) -> str:
     return f"[{', '.join(map(set_name, names))}]"
 
 
-def _header(bound: Sequence[str], used: Iterable[Expr]) -> str:
+def _header(bound: Sequence[str], used: Sequence[Expr]) -> tuple[str, tuple[Expr, ...]]:
+    """The text that declares the parameters, and what is known of them."""
     free = frozenset[str]().union(*map(free_vars, used)) - set(bound)
-    return f"{_tuple(sorted(free))} -> " if free else ""
+    if not free:
+        return "", ()
+    dims = frozenset[Dim]().union(*map(dims_in, used))
+    return f"{_tuple(sorted(free))} -> ", dim_conditions(sorted(dims, key=lambda d: d.name))
 
 
 def points(variables: Sequence[str], conditions: Sequence[Expr]) -> isl.Set:
     """`{ [variables] : all conditions }`."""
-    text = " and ".join(map(condition_text, conditions))
-    return isl.Set(f"{_header(variables, conditions)}{{ {_tuple(variables)}{' : ' if text else ''}{text} }}")
+    head, known = _header(variables, conditions)
+    text = " and ".join(map(condition_text, (*conditions, *known)))
+    return isl.Set(f"{head}{{ {_tuple(variables)}{' : ' if text else ''}{text} }}")
 
 
 def mapping(variables: Sequence[str], results: Sequence[Expr], conditions: Sequence[Expr] = ()) -> isl.Map:
     """`{ [variables] -> [results] : all conditions }`."""
-    text = " and ".join(map(condition_text, conditions))
+    head, known = _header(variables, (*results, *conditions))
+    text = " and ".join(map(condition_text, (*conditions, *known)))
     image = ", ".join(map(affine_text, results))
-    head = _header(variables, (*results, *conditions))
     return isl.Map(f"{head}{{ {_tuple(variables)} -> [{image}]{' : ' if text else ''}{text} }}")
 
 
@@ -190,7 +208,8 @@ def loop_access_map(loops: Sequence[For], block: Block, indices: Sequence[Expr])
 def feasible(extents: Mapping[str, Expr], conditions: Sequence[Expr]) -> bool:
     """Whether the conditions hold together for some integers, `0 <= v < extents[v]` for the variables in `extents`.
 
-    Other names stand for any integers. NotAffine when a condition or an extent that matters is not affine.
+    Other names stand for any integers, open dimensions for those of their ranges. NotAffine when a condition or an extent
+    that matters is not affine.
     """
     ranges = extent_ranges(tuple(For(v, e, ()) for v, e in extents.items()))
     if any(high is not None and high < 0 for _, high in ranges.values()):
@@ -211,7 +230,8 @@ def feasible(extents: Mapping[str, Expr], conditions: Sequence[Expr]) -> bool:
 @lru_cache(maxsize=16384)
 def _feasible(limits: tuple[tuple[str, Expr], ...], conditions: tuple[Expr, ...]) -> bool:
     within = [c for v, e in limits for c in (Compare("<=", ZERO, Var(v)), Compare("<", Var(v), e))]
-    every: tuple[Expr, ...] = (*within, *conditions)
+    dims = frozenset[Dim]().union(*map(dims_in, (*within, *conditions)))
+    every: tuple[Expr, ...] = (*within, *conditions, *dim_conditions(dims))
     if not every:
         return True
     names = sorted(frozenset[str]().union(*map(free_vars, every)))
@@ -235,6 +255,7 @@ def covers(loops: Sequence[For], needed: Sequence[Expr], given: Sequence[tuple[S
 
 
 __all__ = [
-    "NotAffine", "access_map", "affine_only", "affine_text", "bindings", "condition_text", "covers", "domain",
+    "NotAffine", "access_map", "affine_only", "affine_text", "bindings", "condition_text", "covers",
+    "dim_conditions", "domain",
     "feasible", "instance_map", "loop_access_map", "loop_conditions", "mapping", "points", "set_name",
 ]  # fmt: skip

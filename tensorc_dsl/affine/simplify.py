@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tensorc_dsl.affine.form import Context, Ranges, to_expr
-from tensorc_dsl.affine.linear import FALSE, TRUE, comparison, linear, logic, negate, truth
+from tensorc_dsl.affine.form import Context, Linear, Ranges, to_expr
+from tensorc_dsl.affine.linear import FALSE, TRUE, comparison, difference, linear, logic, negate, truth
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
+    ZERO,
     Binary,
     Compare,
     Const,
@@ -32,8 +33,8 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.program import For
 
 __all__ = [
-    "FALSE", "TRUE", "bounds", "conjuncts", "extent_ranges", "is_multiple", "linear_form", "negate", "prove", "simplify",
-    "simplify_where",
+    "FALSE", "TRUE", "bounds", "conjuncts", "essential", "extent_ranges", "is_multiple", "linear_form", "negate", "prove",
+    "simplify", "simplify_where",
 ]  # fmt: skip
 
 
@@ -95,6 +96,51 @@ def simplify_where(where: Iterable[Expr], ranges: Ranges) -> tuple[Expr, ...]:
     return tuple(out)
 
 
+def essential(where: Iterable[Expr], ranges: Ranges) -> tuple[Expr, ...]:
+    """Conditions simplified as by `simplify_where`, without those that another one implies."""
+    context = Context(ranges)
+    kept: list[tuple[Expr, Linear | None]] = []
+    for cond in simplify_where(where, ranges):
+        new = _negative_form(cond, context)
+        if any(_implies(old, new, context) for _, old in kept):
+            continue
+        kept = [(c, old) for c, old in kept if not _implies(new, old, context)]
+        kept.append((cond, new))
+    return tuple(c for c, _ in kept)
+
+
+def _implies(a: Linear | None, b: Linear | None, context: Context) -> bool:
+    """Whether `b < 0` follows from `a < 0` as far as intervals tell."""
+    if a is None or b is None:
+        return False
+    most = context.range_of(b.minus(a))[1]
+    return most is not None and most <= 0
+
+
+def _negative_form(cond: Expr, context: Context) -> Linear | None:
+    """A form that is negative exactly where the condition holds, quotients that stand alone multiplied out.
+
+    d < x / c is c*d + c - 1 < x, and d + x / c < 0 is c*d + x < 0.
+    """
+    match cond:
+        case Compare(op="<" | "<=" as op, lhs=a, rhs=b) | Compare(op=">" | ">=" as op, lhs=b, rhs=a) if (
+            dtype_of(a) == INDEX
+        ):
+            form = linear(a, context).minus(linear(b, context)).plus_constant(0 if op in "<>" else -1)
+        case _:
+            return None
+    for atom, factor in form.terms.items():
+        match atom:
+            case Binary(op="/", lhs=x, rhs=Const(value=int(c))) if abs(factor) == 1 and c > 0:
+                rest = form.minus(Linear({atom: factor}, 0)).times(c)
+                inner = linear(x, context)
+                form = rest.plus(inner) if factor > 0 else rest.minus(inner).plus_constant(c - 1)
+                return _negative_form(Compare("<", to_expr(form), ZERO), context)
+            case _:
+                continue
+    return form
+
+
 def _simplify(e: Expr, context: Context) -> Expr:
     kind = type(e)
     if kind is Const:
@@ -103,7 +149,7 @@ def _simplify(e: Expr, context: Context) -> Expr:
         return to_expr(linear(e, context))
     match e:
         case Compare(op=op, lhs=a, rhs=b) if dtype_of(a) == INDEX:
-            return comparison(op, linear(a, context).minus(linear(b, context)), context)
+            return comparison(op, difference(a, b, context), context)
         case Logic(op=op, lhs=a, rhs=b):
             return logic(op == "and", _simplify(a, context), _simplify(b, context))
         case Not(operand=a):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from tensorc_dsl.api.kernel import Kernel
 from tensorc_dsl.check.items import Names, check_items
+from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.codegen.llvm.compile import Compiled, CompileError, compile_kernel
 from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
+from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space, task_space
 from tensorc_dsl.ir.count import flops
@@ -23,6 +25,7 @@ from tensorc_dsl.lower.lower import lower
 from tensorc_dsl.measure.host import host_target
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records.database import Database, default_path
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.report.files import read_source
@@ -37,6 +40,7 @@ from tensorc_dsl.search.tune import TuneResult, tune
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
+from tensorc_dsl.trace.model import Model
 from tensorc_dsl.trace.trace import Trace
 
 TRIES = 64
@@ -59,27 +63,32 @@ class UnknownTask(TschedError, KeyError):
     __str__ = TschedError.__str__
 
 
-def load(path: StrPath, *, threads: int | None = None) -> TaskFile:
+def load(
+    path: StrPath, *, threads: int | None = None, include: Sequence[StrPath] = (), target: str | None = None
+) -> TaskFile:
     """The tasks of a `.tsched` file, for this machine; kernels use `threads` threads, by default one per processor.
 
-    Raises TschedError with everything that is wrong with the file.
+    What the file uses is looked for in the folders `include` too. `target` names a target of the file, or "native", to
+    take the place of those that its spaces are written for. Raises TschedError with everything that is wrong with the
+    file.
     """
-    return TaskFile(load_source(read_source(path)), host_target(threads))
+    return TaskFile(load_source(read_source(path), Resolver(path, include)), host_target(threads), target)
 
 
 class TaskFile(Mapping[str, "Task"]):
     """The tasks of one file by name, in the order of the file."""
 
-    def __init__(self, checked: CheckedFile, target: Target) -> None:
+    def __init__(self, checked: CheckedFile, native: Target, target: str | None = None) -> None:
         self.checked = checked
-        self.target = target
+        self.native = native
+        self._target = target
 
     def __getitem__(self, name: str) -> Task:
         """The task of that name. Raises UnknownTask with the nearest name when there is none."""
         if name not in self.checked.tasks:
             known = list(self.checked.tasks)
             raise UnknownTask(*no_such("E0905", "task", name, known, self.checked.source.name).diagnostics)
-        return Task(name, task_space(self.checked, name, self.target), self.checked)
+        return Task(name, task_space(self.checked, name, self.native, self._target), self.checked)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.checked.tasks)
@@ -89,11 +98,15 @@ class TaskFile(Mapping[str, "Task"]):
 
 
 class Task:
-    """One task on one machine. `program` is what it computes, unscheduled; `space` how it may be computed."""
+    """One task on one machine. `program` is what it computes, unscheduled; `space` how it may be computed.
 
-    def __init__(self, name: str, space: Space, checked: CheckedFile) -> None:
+    `model` is what schedules are drawn from: the space, or what handlers have made of it.
+    """
+
+    def __init__(self, name: str, space: Space, checked: CheckedFile, model: Model | None = None) -> None:
         self._checked = checked
         self.name = name
+        self.model = model or space
         self.program = space.program
         self.space = space
         self.target = space.target
@@ -116,7 +129,29 @@ class Task:
 
     def sample(self, seed: int, number: int = 0) -> Trace:
         """A trace drawn from the space: a function of the seed and the number. TschedError when all draws are refused."""
-        return sample(self.space, self.name, seed, number)
+        return sample(self.model, self.name, seed, number)
+
+    def drawn_from(self, model: Model) -> Task:
+        """The same task with another model, for instance `handlers.condition(task.model, {"ks": (64, 16)})`."""
+        return Task(self.name, self.space, self._checked, model)
+
+    def over(self, trace: StrPath) -> Task:
+        """The same task with the schedule in a file as its space: only what that leaves open is drawn or searched."""
+        return Task(self.name, self._frozen(read_source(trace)), self._checked)
+
+    def require_draws(self, names: Sequence[str]) -> None:
+        """Raises TschedError (E0556) where none of some schedules of the task has a draw of one of the names."""
+        met: set[str] = set()
+        rng = stream(0, self.name, "names")
+        for _ in range(TRIES if names else 0):
+            with suppress(ScheduleRefusal):
+                met |= self.model.sample(rng).decisions.keys()
+            if met >= set(names):
+                return
+        # Where every schedule is refused, that is what there is to say, and drawing one says it.
+        for name in names if met else ():
+            if name not in met:
+                raise TschedError(UNKNOWN_DRAW(None, notes=near(name, met), task=self.name, name=name))
 
     def frozen(self, trace: StrPath | Trace) -> Trace:
         """The trace that a file holds, expanded for this task; what it leaves open is drawn with seed 0.
@@ -129,7 +164,10 @@ class Task:
 
     def expand(self, source: Source) -> Trace:
         """As `frozen`, from a text."""
-        return sample(frozen_space(_schedules_of(source, self._checked), self.space), self.name, 0)
+        return sample(self._frozen(source), self.name, 0)
+
+    def _frozen(self, source: Source) -> Space:
+        return frozen_space(_schedules_of(source, self._checked), self.space)
 
     def search(
         self,
@@ -145,7 +183,7 @@ class Task:
             database = stack.enter_context(Database.open(records))
             runner = stack.enter_context(LocalRunner(self.program, self.target, threads=self.threads))
             return tune(
-                self.space, self.program, self.target, strategy=strategy, trials=trials, seed=seed, runner=runner,
+                self.model, self.program, self.target, strategy=strategy, trials=trials, seed=seed, runner=runner,
                 threads=self.threads, database=database, on_event=on_event,
             )  # fmt: skip
 
@@ -213,15 +251,15 @@ def failed(how: str, why: str) -> TschedError:
     return TschedError(Diagnostic("E0908", f"the schedule {how}: {why}", None))
 
 
-def sample(space: Space, task: str, seed: int, number: int = 0) -> Trace:
+def sample(model: Model, task: str, seed: int, number: int = 0) -> Trace:
     """The first trace of a stream of draws that is not refused; TschedError with the last refusal when all are."""
     rng = stream(seed, task, f"sample/{number}")
     for _ in range(TRIES - 1):
         try:
-            return space.sample(rng)
+            return model.sample(rng)
         except ScheduleRefusal:
             continue
     try:
-        return space.sample(rng)
+        return model.sample(rng)
     except ScheduleRefusal as e:
         raise TschedError(refusal_diagnostic(e)) from e

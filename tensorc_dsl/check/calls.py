@@ -1,52 +1,61 @@
-"""Do the arguments of a call fit the signature? One rule for primitives, modules, distributions and functions."""
+"""Do the arguments of a call fit the signature? One rule for primitives, modules, draws, functions, methods, queries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from tensorc_dsl.check.problems import GIVEN_TWICE, MISSING, NO_PARAMETER, TOO_MANY, near
-from tensorc_dsl.check.vocabulary import Signature
+from tensorc_dsl.check.kinds import Kind, ListOf, fits, show, show_all
+from tensorc_dsl.check.problems import GIVEN_TWICE, MISSING, NO_PARAMETER, TOO_MANY, WRONG_KIND, near
+from tensorc_dsl.check.signatures import Parameter, Signature, usage
 from tensorc_dsl.diagnostic import Diagnostic
-from tensorc_dsl.schedule.primitive import Primitive
 from tensorc_dsl.syntax import tree
 
 
-def of_primitive(p: Primitive) -> tuple[Signature, tuple[str, ...]]:
-    """A primitive's signature, and the parameters that are given by keyword only."""
-    params = list(p.signature.parameters.values())
-    fixed = [x for x in params if x.kind in (x.POSITIONAL_ONLY, x.POSITIONAL_OR_KEYWORD)]
-    required = sum(1 for x in fixed if x.default is x.empty)
-    rest = any(x.kind is x.VAR_POSITIONAL for x in params)
-    named = tuple(x.name for x in params if x.kind is x.KEYWORD_ONLY)
-    return Signature(tuple(x.name for x in fixed), required, rest), named
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What is known of a call's arguments, in their order; keywords as they are written."""
+
+    args: list[Kind]
+    kwargs: list[Kind]
 
 
-def usage(name: str, s: Signature, named: tuple[str, ...] = ()) -> str:
-    """How it is called: `split(loop, factors, partial=…)`."""
-    optional = [f"{p}=…" if s.keywords else f"[{p}]" for p in s.params[s.required :]]
-    parts = [*s.params[: s.required], *optional, *(["…"] if s.rest else []), *(f"{p}=…" for p in named)]
-    return f"`{name}({', '.join(parts)})`"
-
-
-def problems(
-    call: tree.CallExpr, name: str, s: Signature, named: tuple[str, ...] = (), given: int = 0
-) -> Iterator[Diagnostic]:
+def problems(call: tree.CallExpr, name: str, s: Signature, kinds: Arguments, given: int = 0) -> Iterator[Diagnostic]:
     """What is wrong with the arguments; `given` of the first parameters have a value before the call's own."""
-    own = s.params[given:]
-    shape = usage(name, s, named)
-    if len(call.args) > len(own) and not s.rest:
+    own = s.positional[given:]
+    shape = usage(name, s)
+    for a, kind, parameter in zip(call.args, kinds.args, own, strict=False):
+        yield from _kind(a, kind, parameter, name, shape)
+    rest = call.args[len(own) :]
+    if rest and s.rest is None:
         wanted = f"{len(own)} argument{'s' * (len(own) != 1)}" if own else "no arguments"
-        wanted = f"{wanted} without a name" if named else wanted
-        yield TOO_MANY(call.args[len(own)].span, name=name, wanted=wanted, count=len(call.args), usage=shape)
-    have = set(s.params[: given + len(call.args)])
-    for key, value in call.kwargs:
+        wanted = f"{wanted} without a name" if len(s.positional) < len(s.params) else wanted
+        yield TOO_MANY(rest[0].span, name=name, wanted=wanted, count=len(call.args), usage=shape)
+    elif s.rest is not None:
+        for a, kind in zip(rest, kinds.args[len(own) :], strict=True):
+            yield from _kind(a, kind, s.rest, name, shape, spread=True)
+    have = {p.name for p in s.positional[: given + len(call.args)]}
+    known = {p.name: p for p in s.params if p.named or s.keywords}
+    for (key, value), kind in zip(call.kwargs, kinds.kwargs, strict=True):
         if key in have:
             yield GIVEN_TWICE(value.span, name=name, parameter=key, usage=shape)
-        elif (key not in s.params or not s.keywords) and key not in named:
-            known = (*(own if s.keywords else ()), *named)
-            yield NO_PARAMETER(value.span, notes=near(key, known), name=name, parameter=key)
+        elif key not in known:
+            free = [p.name for p in (*own, *s.params) if p.name in known and p.name not in have]
+            yield NO_PARAMETER(value.span, notes=near(key, free), name=name, parameter=key)
+        else:
+            yield from _kind(value, kind, known[key], name, shape)
         have.add(key)
-    for parameter in s.params[: s.required]:
-        if parameter not in have and not (s.rest and call.args):
-            yield MISSING(call.span, name=name, parameter=parameter, usage=shape)
+    for p in s.params[given:]:
+        if p.required and p.name not in have:
+            yield MISSING(call.span, name=name, parameter=p.name, usage=shape)
             return
+
+
+def _kind(at: tree.Expr, kind: Kind, p: Parameter, name: str, shape: str, spread: bool = False) -> Iterator[Diagnostic]:
+    """The argument, where it is of a kind that the parameter does not take; `spread` opens lists."""
+    inner = kind
+    while spread and isinstance(inner, ListOf) and not fits(inner, p.wanted):
+        inner = inner.element
+    if not fits(inner, p.wanted):
+        wanted, found = show_all(p.wanted), show(kind)
+        yield WRONG_KIND(at.span, name=name, usage=shape, wanted=wanted, parameter=p.name, found=found)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tensorc_dsl.affine.safety import Outside, Unproven, check_access
+from tensorc_dsl.affine.safety import Outside, Unproven, below, check_access
+from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.check import compute_problems as problems
-from tensorc_dsl.check.compute_bindings import LARGEST, Environment, bind, extent
+from tensorc_dsl.check.compute_bindings import LARGEST, Bound, Environment, bind, extent
 from tensorc_dsl.check.compute_names import check_names, inside
 from tensorc_dsl.check.compute_problems import Invalid, suggestion
 from tensorc_dsl.check.compute_ranges import infer_ranges
@@ -24,11 +25,11 @@ from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, 
 from tensorc_dsl.syntax import tree
 
 
-def elaborate(defn: tree.ComputeDef, bindings: Mapping[str, int | str], name: str | None = None) -> Program:
+def elaborate(defn: tree.ComputeDef, bindings: Mapping[str, Bound], name: str | None = None) -> Program:
     """The unscheduled program of a compute whose dimensions are all bound; `name` replaces the compute's own.
 
-    `bindings` gives dimensions and int attributes as integers, dtype attributes as type names. Raises TschedError with
-    every finding.
+    `bindings` gives dimensions and int attributes as integers, dtype attributes as type names; a dimension that is given
+    as a range stays open. Raises TschedError with every finding.
     """
     env, found = bind(defn, bindings, open_dims=False)
     if found:
@@ -78,6 +79,10 @@ class _Elaboration:
         for s in self.defn.stages:
             if s.name in outputs:
                 written.add(s.name)
+            if isinstance(s, tree.StageCall):
+                self.found.append(problems.UNSUPPORTED(s.span, what="a call of a compute", repair="write its stages"))
+                self.broken.add(s.name)
+                continue
             if any(isinstance(e, tree.Name) and e.id in self.broken for e in inside(s.value)):
                 self.broken.add(s.name)
                 continue
@@ -92,8 +97,7 @@ class _Elaboration:
             work()
         except Invalid as e:
             self.broken.add(name)
-            if e.diagnostic is not None:
-                self.found.append(e.diagnostic)
+            self.found.extend(e.diagnostics)
 
     def _param(self, p: tree.TensorParam) -> None:
         if p.name in self.params or p.name in self.env.names():
@@ -132,6 +136,7 @@ class _Elaboration:
         builder = StageBuilder(self.env, known, ranges, used)
         computed = builder.stage(s, output.dtype if output else None)
         for c in (*builder.lifted, computed):
+            self._steps(c, s)
             buffer = output
             if c is not computed or buffer is None:
                 buffer = _buffer(c.name, ir.dtype_of(c.value), tuple(c.spatial.values()), s)
@@ -140,6 +145,16 @@ class _Elaboration:
             known[c.name] = buffer
         outside = [d for c in (*builder.lifted, computed) for a in c.accesses for d in self._access(a, c, known)]
         self.found.extend(outside)
+
+    def _steps(self, c: Computed, s: tree.Stage) -> None:
+        """Raise Invalid for a reduction that has no steps for some sizes: its `init` would not run for them."""
+        for name, size in c.reduce.items():
+            if self.env.unbound or ir.constant(size) is not None:
+                continue
+            at = below(size, 1, self.env.open)
+            if at is not None:
+                sizes = ", ".join(f"{n} = {v}" for n, v in at) or "some sizes"
+                raise Invalid(problems.EMPTY_REDUCTION(s.span, index=name, extent=format_expr(size), sizes=sizes))
 
     def _access(self, a: Access, c: Computed, known: Mapping[str, Buffer]) -> list[Diagnostic]:
         shape = known[a.load.buffer].shape
@@ -160,7 +175,7 @@ class _Elaboration:
                     )
                 ]
             case Unproven(position=p, interval=(low, high)):
-                if self.env.open:
+                if self.env.unbound:
                     return []
                 known_range = f"{low} to {high}" if low is not None and high is not None else "any number"
                 limit = format_expr(shape[p])
@@ -171,15 +186,15 @@ class _Elaboration:
                 ]
 
     def program(self, name: str) -> Program:
-        used = {*self.params, *self.lets, *(c.name for c in self.stages)}
+        used = {*self.params, *self.lets, *(c.name for c in self.stages), *(d.name for d in self.env.open)}
         body = tuple(_nest(c, used) for c in self.stages)
-        return Program(name, tuple(self.params.values()), tuple(self.lets.values()), body)
+        return Program(name, tuple(self.params.values()), tuple(self.lets.values()), body, self.env.open)
 
 
 def _buffer(name: str, dtype: DType, shape: tuple[ir.Expr, ...], at: tree.TensorParam | tree.Stage) -> Buffer:
     size = dtype.bytes
     for e in shape:
-        size *= ir.constant(e) or 1
+        size *= bounds(e, {})[1] or 1  # of what is open, the largest; without a limit it is not known yet
     if size > LARGEST:
         raise Invalid(problems.TOO_LARGE(at.span, what=f"the size of `{name}` in bytes", value=size))
     return Buffer(name, dtype, shape)

@@ -1,7 +1,7 @@
 """From bindings to an environment: what the dimensions and attributes of a compute stand for.
 
 Dimensions are the names in the shapes of the tensors that are neither attributes nor defined by `where`. They are bound to
-numbers, or stay open variables; everything here treats them as expressions.
+numbers, or to ranges, which leaves them open; everything here treats them as expressions.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tensorc_dsl.affine.safety import below
+from tensorc_dsl.affine.simplify import bounds, simplify
 from tensorc_dsl.check.compute_problems import (
     COMPUTED_BINDING,
     DIVISION_BY_ZERO,
     MISSING_BINDING,
     NEGATIVE,
+    NEGATIVE_SIZE,
     NOT_A_KIND,
     NOT_AN_INDEX,
     TAKEN,
@@ -32,16 +35,34 @@ from tensorc_dsl.syntax import tree
 LARGEST = 2**63 - 1
 
 
+@dataclass(frozen=True, slots=True)
+class OpenRange:
+    """The sizes that a dimension may have when a kernel is called, both included. ValueError unless 1 <= low <= high."""
+
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.low <= self.high:
+            raise ValueError(f"there is no size from {self.low} to {self.high}")
+
+
+Bound = int | str | OpenRange
+"""What a task gives a dimension or an attribute: a size or a number, the name of a type, or the sizes it may have."""
+
+
 @dataclass(slots=True)
 class Environment:
     """Names that hold one value in the whole compute."""
 
     sizes: dict[str, ir.Expr] = field(default_factory=dict[str, ir.Expr])
-    """Dimensions, `where` names and int attributes: constants, or variables while a dimension is open."""
+    """Dimensions, `where` names and int attributes: constants, or expressions over open dimensions."""
     floats: dict[str, float] = field(default_factory=dict[str, float])
     dtypes: dict[str, DType] = field(default_factory=dict[str, DType])
-    open: tuple[str, ...] = ()
-    """The dimensions that are not bound."""
+    open: tuple[ir.Dim, ...] = ()
+    """The dimensions that are no numbers."""
+    unbound: bool = False
+    """Nobody has bound the compute yet: what only sizes can tell is not asked."""
 
     def names(self) -> list[str]:
         return [*self.sizes, *self.floats, *self.dtypes]
@@ -95,7 +116,7 @@ def index_expr(e: tree.Expr, names: Mapping[str, ir.Expr], what: str = "size") -
                 return ir.sub(ir.ZERO, go(a))
             case tree.BinaryExpr(op=op, lhs=a, rhs=b):
                 x, y = go(a), go(b)
-                if op in "/%" and (d := ir.constant(y)) is not None and d <= 0:
+                if op in "/%" and (d := _least(y)) is not None and d <= 0:
                     raise Invalid(DIVISION_BY_ZERO(b.span, value=d))
                 match op:
                     case "+":
@@ -120,10 +141,25 @@ def index_expr(e: tree.Expr, names: Mapping[str, ir.Expr], what: str = "size") -
     return go(e)
 
 
+def _least(e: ir.Expr) -> int | None:
+    """The smallest value of an expression, as far as the sizes of open dimensions are known."""
+    if (n := ir.constant(e)) is not None or any(d.high is None for d in ir.dims_in(e)):
+        return n
+    return bounds(e, {})[0]
+
+
 def extent(e: tree.Expr, env: Environment, what: str) -> ir.Expr:
     """A size: an index expression over the environment that is not negative and fits 64 bits. Raises Invalid."""
     value = index_expr(e, env.sizes)
     n = ir.constant(value)
+    if n is None:
+        value = simplify(value, {})
+    if n is None and not env.unbound:
+        n = bounds(value, {})[1]  # of open dimensions the largest counts
+        at = below(value, 0, env.open)
+        if at is not None:
+            sizes = ", ".join(f"{name} = {v}" for name, v in at)
+            raise Invalid(NEGATIVE_SIZE(e.span, what=what, sizes=sizes or "some sizes"))
     if n is not None and n < 0:
         raise Invalid(NEGATIVE(e.span, what=what, value=n, sizes=env.facts()))
     if n is not None and n > LARGEST:
@@ -132,14 +168,14 @@ def extent(e: tree.Expr, env: Environment, what: str) -> ir.Expr:
 
 
 def bind(
-    defn: tree.ComputeDef, bindings: Mapping[str, int | str], *, open_dims: bool
+    defn: tree.ComputeDef, bindings: Mapping[str, Bound], *, open_dims: bool
 ) -> tuple[Environment, list[Diagnostic]]:
     """The environment, and what is wrong with the bindings.
 
     With `open_dims` dimensions and int attributes without a value become variables, and dtype attributes f32: this is how
     a compute is checked before anyone binds it.
     """
-    env = Environment()
+    env = Environment(unbound=open_dims)
     found: list[Diagnostic] = []
     dims = dimensions(defn)
     computed = {name for name, _ in defn.where}
@@ -150,17 +186,16 @@ def bind(
         elif name not in dims and name not in attributes:
             notes = suggestion(name, [*dims, *attributes])
             found.append(UNKNOWN_BINDING(None, compute=defn.name, name=name, notes=notes))
-    still_open: list[str] = []
+    still_open: list[ir.Dim] = []
     for name, use in dims.items():
         try:
             value = bindings.get(name)
-            if value is None and open_dims:
-                still_open.append(name)
-                env.sizes[name] = ir.Var(name)
-            elif value is None:
+            if value is None and not open_dims:
                 raise Invalid(MISSING_BINDING(use.span, name=name, compute=defn.name, example=128))
-            else:
-                env.sizes[name] = _dimension(name, value, use)
+            size = ir.Dim(name) if value is None else _dimension(name, value, use)
+            env.sizes[name] = size
+            if isinstance(size, ir.Dim):
+                still_open.append(size)
         except Invalid as e:
             _note(e, found)
     for a in defn.attributes:
@@ -168,6 +203,7 @@ def bind(
             _attribute(a, bindings.get(a.name), env, defn, open_dims, still_open)
         except Invalid as e:
             _note(e, found)
+    env.open = tuple(still_open)
     if not found:
         for name, e in defn.where:
             try:
@@ -177,16 +213,18 @@ def bind(
             except Invalid as problem:
                 _note(problem, found)
                 break
-    env.open = tuple(still_open)
     return env, found
 
 
 def _note(e: Invalid, found: list[Diagnostic]) -> None:
-    if e.diagnostic is not None:
-        found.append(e.diagnostic)
+    found.extend(e.diagnostics)
 
 
-def _dimension(name: str, value: int | str, use: tree.Name) -> ir.Expr:
+def _dimension(name: str, value: Bound, use: tree.Name) -> ir.Expr:
+    if isinstance(value, OpenRange):
+        if value.high > LARGEST:
+            raise Invalid(TOO_LARGE(use.span, what=f"`{name}`", value=value.high))
+        return ir.Dim(name, value.low, value.high) if value.low < value.high else ir.index(value.low)
     if not isinstance(value, int) or isinstance(value, bool):
         raise Invalid(NOT_A_KIND(use.span, name=name, wanted="a dimension (an integer)", value=repr(value)))
     if value < 0:
@@ -197,7 +235,7 @@ def _dimension(name: str, value: int | str, use: tree.Name) -> ir.Expr:
 
 
 def _attribute(
-    a: tree.Param, value: int | str | None, env: Environment, defn: tree.ComputeDef, open_dims: bool, opened: list[str]
+    a: tree.Param, value: Bound | None, env: Environment, defn: tree.ComputeDef, open_dims: bool, opened: list[ir.Dim]
 ) -> None:
     if a.name in env.names():
         raise Invalid(TAKEN(a.span, name=a.name, what="a dimension or an attribute"))
@@ -211,8 +249,8 @@ def _attribute(
             env.dtypes[a.name] = F32 if missing else _dtype(a, value, env)
         case "int":
             if missing:
-                opened.append(a.name)
-                env.sizes[a.name] = ir.Var(a.name)
+                opened.append(ir.Dim(a.name))
+                env.sizes[a.name] = opened[-1]
             elif value is None:
                 assert a.default is not None
                 env.sizes[a.name] = index_expr(a.default, env.sizes)
@@ -221,7 +259,7 @@ def _attribute(
                     raise Invalid(TOO_LARGE(a.span, what=f"`{a.name}`", value=value))
                 env.sizes[a.name] = ir.index(value)
             else:
-                raise Invalid(NOT_A_KIND(a.span, name=a.name, wanted="an integer", value=repr(value)))
+                raise Invalid(NOT_A_KIND(a.span, name=a.name, wanted="an integer", value=_text(value)))
         case "float":
             env.floats[a.name] = 1.0 if missing else _float(a, value)
         case _:
@@ -229,7 +267,11 @@ def _attribute(
             raise Invalid(UNKNOWN_TYPE(a.span, name=kind, notes=suggestion(kind, known)))
 
 
-def _dtype(a: tree.Param, value: int | str | None, env: Environment) -> DType:
+def _text(value: Bound) -> str:
+    return f"{value.low}..{value.high}" if isinstance(value, OpenRange) else repr(value)
+
+
+def _dtype(a: tree.Param, value: Bound | None, env: Environment) -> DType:
     known = {**DTYPES, **env.dtypes}
     if value is None:
         if not isinstance(a.default, tree.Name):
@@ -237,14 +279,14 @@ def _dtype(a: tree.Param, value: int | str | None, env: Environment) -> DType:
         if a.default.id not in known:
             raise Invalid(UNKNOWN_TYPE(a.default.span, name=a.default.id, notes=suggestion(a.default.id, known)))
         return known[a.default.id]
-    if value not in DTYPES:
+    if not isinstance(value, str) or value not in DTYPES:
         notes = suggestion(str(value), DTYPES)
-        raise Invalid(NOT_A_KIND(a.span, name=a.name, wanted="a type", value=repr(value), notes=notes))
+        raise Invalid(NOT_A_KIND(a.span, name=a.name, wanted="a type", value=_text(value), notes=notes))
     return DTYPES[value]
 
 
-def _float(a: tree.Param, value: int | str | None) -> float:
-    given: object = value
+def _float(a: tree.Param, value: Bound | None) -> float:
+    given: object = _text(value) if isinstance(value, OpenRange) else value
     if value is None:
         match a.default:
             case tree.Number(value=v):

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from typing import TypeVar
 
-from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
-from tensorc_dsl.source import Span
+from tensorc_dsl.diagnostic import Diagnostic, Note, Problem, help_note
 
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A declared finding: `message`, `label` and `help` are format strings over the facts."""
-
-    code: str
-    message: str
-    label: str = ""
-    help: str = ""
-
-    def __call__(self, span: Span | None, *, notes: tuple[Note, ...] = (), **facts: object) -> Diagnostic:
-        helps = (help_note(self.help.format(**facts)),) if self.help else ()
-        return Diagnostic(self.code, self.message.format(**facts), span, self.label.format(**facts), (*notes, *helps))
+T = TypeVar("T")
 
 
 class Invalid(Exception):
-    """Ends the work on one stage or one binding; None when the cause is already reported."""
+    """Ends the work on one stage or one binding, with what is wrong; without anything when the cause is reported already."""
 
-    def __init__(self, diagnostic: Diagnostic | None = None) -> None:
-        super().__init__(diagnostic)
-        self.diagnostic = diagnostic
+    def __init__(self, *diagnostics: Diagnostic) -> None:
+        super().__init__(*diagnostics)
+        self.diagnostics = diagnostics
+
+
+def each(*works: Callable[[], T]) -> tuple[T, ...]:
+    """What the works make. Raises Invalid with the findings of all of them when one fails."""
+    done: list[T] = []
+    found: list[Diagnostic] = []
+    failed = False
+    for work in works:
+        try:
+            done.append(work())
+        except Invalid as e:
+            failed = True
+            found += [d for d in e.diagnostics if d not in found]
+    if failed:
+        raise Invalid(*found)
+    return tuple(done)
 
 
 def suggestion(name: str, candidates: Iterable[str]) -> tuple[Note, ...]:
@@ -53,6 +56,15 @@ MISSING_BINDING = Problem(
 NOT_A_KIND = Problem("E0403", "`{name}` is {wanted}, but was given {value}")
 UNKNOWN_TYPE = Problem("E0403", "there is no type `{name}`")
 NEGATIVE = Problem("E0404", "{what} is {value}: it must not be negative", "= {value}", help="check the sizes: {sizes}")
+NEGATIVE_SIZE = Problem(
+    "E0404", "{what} may be negative", "negative for {sizes}", help="let the open dimension begin at a larger size"
+)
+EMPTY_REDUCTION = Problem(
+    "E0404",
+    "the reduction over `{index}` may have no steps: its extent is `{extent}`",
+    "none for {sizes}",
+    help="let the open dimension begin at a larger size",
+)
 TOO_LARGE = Problem("E0404", "{what} is {value}: more than a 64-bit machine can index", "= {value}")
 UNKNOWN_NAME = Problem("E0405", "there is no {what} `{name}` here")
 TOO_EARLY = Problem("E0405", "`{name}` is computed later", help="a stage reads inputs and the stages above it")
@@ -69,7 +81,7 @@ RANGES_DIFFER = Problem(
     "{second} here",
     help="if reading a part is meant, write the range: `{name} in <extent>`",
 )
-RANK = Problem("E0409", "`{name}` has {rank} dimensions, but {count} subscripts are given")
+RANK = Problem("E0409", "`{name}` is {rank}-dimensional; subscripts given: {count}")
 UNWRITTEN = Problem(
     "E0410", "output `{name}` is never computed", help="add a stage: `{name}[{indices}] = …` in the body"
 )
@@ -102,6 +114,11 @@ BOOL_ARITHMETIC = Problem(
 )
 LITERAL = Problem("E0414", "{value} does not fit type {dtype}")
 NO_TYPE = Problem("E0414", "nothing here says which type {value} has", help="write one: `f32({value})`")
+SELF_READ = Problem(
+    "E0405",
+    "stage `{name}` reads itself",
+    help="only a scan does, at earlier values of its index: `{name}[t, …] = scan[t] init … step {name}[t - 1, …]`",
+)
 UNSUPPORTED = Problem("E0415", "{what} is not supported yet", help="{repair}")
 UNKNOWN_FUNCTION = Problem("E0416", "there is no function `{name}`")
 ARITY = Problem("E0416", "`{name}` takes {wanted}, but was given {count}")
@@ -111,3 +128,59 @@ NOT_IN_COMPUTE = Problem("E0418", "{what} cannot stand in a compute")
 NOT_AN_INDEX = Problem("E0418", "{what} cannot stand in an extent or a subscript")
 NO_INDEX_LIST = Problem("E0418", "`{name}` is a tensor", help="say which element: `{name}[{indices}]`")
 NOT_REDUCIBLE = Problem("E0419", "`{reducer}` reduces {wanted}, not {found}", help="{repair}")
+NOTHING_TO_PICK = Problem(
+    "E0404", "`{reducer}` over nothing: `{index}` has no values", help="of no values none is the least or greatest"
+)
+POSITION_TYPE = Problem("E0419", "`{reducer}` gives a position, which is not {dtype}", help="{repair}")
+NARROW_POSITION = Problem(
+    "E0419", "positions up to {last} do not fit {dtype}", "{count} values here", help="use a wider type: `i64`"
+)
+
+NO_LAW = Problem("E0420", "`{reducer}` is not {law}", "{example}", help="{repair}")
+NOT_A_REDUCER = Problem(
+    "E0421", "{what} cannot stand in a reducer", help="it is an expression over `{a}` and `{b}` alone"
+)
+NOT_CONSTANT = Problem("E0421", "the identity of `{reducer}` is not a number", help="write a literal, `inf` or `-inf`")
+
+SCAN_PLACE = Problem(
+    "E0422", "a scan is all of a stage", help="give it a stage of its own: `let S[{index}, …] = scan[{index}] …`"
+)
+SCAN_INDEX = Problem("E0422", "`{index}` is not an index of stage `{stage}`")
+SCAN_STEP = Problem(
+    "E0422",
+    "the step of this scan never reads `{stage}`",
+    help="then no step needs the one before it: leave `scan` out",
+)
+SCAN_INIT = Problem("E0422", "`init` reads `{stage}`, which starts with it", help="let `init` read other tensors")
+SCAN_LAG = Problem(
+    "E0422",
+    "a step reads `{stage}` where it is not known yet",
+    "{found}",
+    help="subscript {position} of `{stage}` is `{index} - 1`, `{index} - 2`, … in the step",
+)
+SCAN_REDUCE = Problem(
+    "E0415",
+    "a reduction inside the step of a scan reads `{stage}`; that is not supported yet",
+    help="reduce other tensors in the step, or write the steps as stages",
+)
+
+ARGUMENT = Problem("E0423", "an argument of `{compute}` is a tensor", help="compute it first: `let t[…] = {text}`")
+ARGUMENT_COUNT = Problem("E0423", "`{compute}` takes {wanted}; given: {count}", help="{usage}")
+ARGUMENT_TYPE = Problem(
+    "E0423", "`{param}` of `{compute}` holds {wanted}, and `{text}` holds {found}", "{found}", help="{repair}"
+)
+ARGUMENT_RANK = Problem("E0423", "`{param}` of `{compute}` is {wanted}-dimensional, `{text}` is {found}-dimensional")
+ARGUMENT_SHAPE = Problem(
+    "E0423", "dimension {position} of `{param}` is `{wanted}` in `{compute}`, here {expected}; `{text}` has {found}"
+)
+NOT_BOUND = Problem(
+    "E0423",
+    "`{name}` of `{compute}` does not follow from its arguments",
+    help="give it: `{compute}(…, {name}=…)`",
+)
+NOT_GIVEN = Problem("E0423", "`{name}` of `{compute}` follows from its arguments", help="leave it out")
+SEVERAL_OUTPUTS = Problem(
+    "E0423", "`{compute}` has {count} outputs; a call has one value", help="call computes with one output"
+)
+RESULT = Problem("E0423", "`{name}` is {wanted}, and `{compute}` makes {found}", "{found}")
+RECURSIVE = Problem("E0424", "compute `{name}` calls itself: {chain}", help="computes cannot recurse")

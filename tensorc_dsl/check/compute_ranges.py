@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tensorc_dsl.check.compute_bindings import Environment, extent
 from tensorc_dsl.check.compute_names import parts
-from tensorc_dsl.check.compute_problems import NO_RANGE, RANGES_DIFFER, TAKEN, Invalid
+from tensorc_dsl.check.compute_problems import NO_RANGE, RANGES_DIFFER, RANK, TAKEN, Invalid
 from tensorc_dsl.diagnostic import Note
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.print import format_expr
@@ -67,16 +67,13 @@ def infer_ranges(
 
     def visit(e: tree.Expr, scope: Mapping[str, tree.IndexSpec], guarded: bool) -> None:
         match e:
-            case tree.IndexExpr(base=tree.Name(id=name), indices=indices):
-                buffer = buffers.get(name)
-                for position, i in enumerate(indices):
-                    if (
-                        buffer is not None
-                        and isinstance(i, tree.Name)
-                        and i.id in scope
-                        and position < len(buffer.shape)
-                    ):
-                        use = Use(buffer.shape[position], i.span, f"subscript {position + 1} of `{name}`", guarded)
+            case tree.IndexExpr(base=tree.Name(id=name), indices=indices) if name in buffers:
+                shape_of = buffers[name].shape
+                if len(shape_of) != len(indices):
+                    raise Invalid(RANK(e.span, name=name, rank=len(shape_of), count=len(indices)))
+                for position, (i, size) in enumerate(zip(indices, shape_of, strict=True), 1):
+                    if isinstance(i, tree.Name) and i.id in scope:
+                        use = Use(size, i.span, f"subscript {position} of `{name}`", guarded)
                         uses[id(scope[i.id])].append(use)
             case tree.Reduce(indices=new, body=body):
                 visit(body, introduce(new, scope), guarded)

@@ -244,7 +244,7 @@ class StageBuilder:
                 raise Invalid(problems.DATA_SUBSCRIPT(i.span, name=i.id))
         made = index_expr(e, names, "index or dimension")
         # An index of extent 1 always is 0, but a plain `n` says more to the primitives than `0` does.
-        out = made if isinstance(made, ir.Var) else simplify(made, ranges_of(self.scope, self.env.open))
+        out = made if isinstance(made, ir.Var) else simplify(made, ranges_of(self.scope))
         _small(out, e)
         return out
 
@@ -266,7 +266,7 @@ class StageBuilder:
         return cond
 
     def _conditional(self, e: tree.Conditional, want: DType | None) -> ir.Expr:
-        cond = simplify(self._condition(e.cond), ranges_of(self.scope, self.env.open))
+        cond = simplify(self._condition(e.cond), ranges_of(self.scope))
         want = self.infer(e.then) or self.infer(e.other) or want
         outer = self.conditions
         # Both branches are typed even when the condition is decided; only the one that runs has to stay in bounds.

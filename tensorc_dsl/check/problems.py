@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tensorc_dsl.check.compute_problems import Problem
-from tensorc_dsl.diagnostic import Diagnostic, Note, Severity, help_note
+from tensorc_dsl.diagnostic import Diagnostic, Note, Problem, Severity, help_note
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax.names import did_you_mean
 
@@ -28,6 +27,9 @@ def warning(diagnostic: Diagnostic) -> Diagnostic:
 
 
 UNKNOWN_NAME = Problem("E0220", "there is no `{name}` here")
+PARTLY_BOUND = Problem(
+    "E0220", "`{name}` is not bound on every way here", help="name it in every branch, or before them"
+)
 DUPLICATE_ITEM = Problem("E0221", "there are two {kind}s `{name}`", "the second one")
 TAKEN_NAME = Problem("E0222", "`{name}` is {what} already", help="give the module another name")
 UNKNOWN_CALL = Problem("E0223", "there is no primitive, module or function `{name}`")
@@ -39,18 +41,23 @@ GIVEN_TWICE = Problem("E0224", "`{parameter}` of `{name}` is given twice", "the 
 MISSING = Problem("E0224", "`{name}` needs `{parameter}`", help="{usage}")
 DRAWN = Problem("E0225", "`{name}` is drawn with `~`", help="write `let x ~ {name}(…)`")
 NO_DISTRIBUTION = Problem("E0225", "`{name}` is no distribution")
-LATER = Problem("E0225", "`{name}` is not available yet", help="`sample_categorical` draws from a list")
+LATER_ITEM = Problem("E0225", "`{name}` parses; items of this kind have no meaning yet")
 NO_ATTRIBUTE = Problem("E0226", "{kind} has no `{name}`")
 UNKNOWN_ATTRIBUTE = Problem("E0226", "nothing has an attribute `{name}`")
-NO_METHOD = Problem("E0226", "there is no method `{name}`")
+UNKNOWN_METHOD = Problem("E0226", "there is no method `{name}`")
+NO_METHOD = Problem("E0226", "{kind} has no method `{name}`")
+IS_METHOD = Problem("E0226", "`{name}` of {kind} is asked with parentheses", help="{usage}")
+NOT_METHOD = Problem("E0226", "`{name}` of {kind} is asked without parentheses")
 UNKNOWN_COMPUTE = Problem("E0227", "there is no compute `{name}`")
 UNKNOWN_CHOICE = Problem("E0227", "there is no schedule or space `{name}`")
 OTHER_COMPUTE = Problem("E0227", "schedule `{name}` is for `{compute}`, and this task computes `{wanted}`")
 UNKNOWN_TARGET = Problem("E0227", "there is no target `{name}`")
 RECURSION = Problem("E0228", "module `{name}` reaches itself: {chain}", help="modules cannot recurse")
 NOT_A_SIZE = Problem("E0229", "`{name}` is bound to a number or a type")
-OPEN_SIZE = Problem(
-    "E0229", "a range leaves `{name}` open; tasks with open dimensions are not available yet", help="give one size"
+NO_SIZES = Problem(
+    "E0229",
+    "`{range}` is no range of sizes for `{name}`",
+    help="write the smallest, at least 1, and the largest: `{name}=1..4096`",
 )
 BOUND_TWICE = Problem("E0229", "`{name}` is bound twice", "the second time")
 IN_COMPUTE_ONLY = Problem("E0230", "{what} belongs to a compute, not to a schedule")
@@ -59,6 +66,9 @@ UNRESOLVED = Problem(
     "E0232",
     "`{path}` is not found",
     help="a `use` names a file or a folder of the project or of `std`, without `.tsched`",
+)
+AMBIGUOUS = Problem(
+    "E0234", "`{path}` is found in several places", help="rename one, or leave its folder out of the search path"
 )
 CYCLE = Problem("E0233", "files use each other: {chain}")
 TWO_SOURCES = Problem(
@@ -71,7 +81,25 @@ SAME_PARAMETER = Problem("E0238", "there are two parameters `{name}`", "the seco
 SAME_NAMES = Problem("E0238", "`{name}` stands here twice", "the second one")
 DISCARDED_DRAW = Problem("E0239", "a draw needs a name", help="its name is how a trace pins it")
 
+WRONG_KIND = Problem("E0240", "`{name}` takes {wanted} for `{parameter}`; this is {found}", "{found}", "{usage}")
+OPERANDS = Problem("E0241", "`{op}` does not take {lhs} and {rhs}")
+NO_CONDITION = Problem("E0242", "a condition is true or false; this is {found}", "{found}")
+NO_WEIGHT = Problem("E0242", "a weight is a number; this is {found}", "{found}")
+NO_LIST = Problem("E0243", "{what}; this is {found}", "{found}")
+NO_RANGE_LIST = Problem(
+    "E0243", "{what}; this is a range", "a range", "`range(2, 5)` is the list of the ints from 2 to 4"
+)
+NO_INDEX = Problem("E0243", "{kind} is not indexed like this", help="one int in the brackets of a list or a string")
+NO_FACT = Problem("E0245", "a target has no fact `{name}`")
+WRONG_FACT = Problem("E0245", "`{name}` of a target is {wanted}")
+TAKEN_TARGET = Problem("E0245", "`{name}` is a target already", help="give this one another name")
+DEFAULT_KIND = Problem("E0244", "`{name}` is {wanted}, but its default is {found}", "{found}")
+
 UNUSED_LET = Problem("W0201", "`{name}` is never used", help="{repair}")
 UNUSED_DRAW = Problem(
     "W0202", "the draw `{name}` is never used", help="it makes the search larger and changes nothing; remove it"
 )
+UNUSED_PARAMETER = Problem(
+    "W0203", "the parameter `{name}` is never used", help="remove it, or call it `_{name}` where it must be there"
+)
+SHADOWED = Problem("W0204", "`{name}` hides another `{name}`", help="give one of them a name of its own")

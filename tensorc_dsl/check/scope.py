@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 
 from tensorc_dsl.check import problems
-from tensorc_dsl.check.items import Names, check_items, recursion
+from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import near, where
-from tensorc_dsl.check.uses import standard, with_full_names
+from tensorc_dsl.check.spaces import recursion
+from tensorc_dsl.check.uses import Resolve, standard, with_full_names
 from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
-from tensorc_dsl.source import Source
+from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import name_span, word_span
 from tensorc_dsl.syntax.parse import parse
-
-Resolve = Callable[[tuple[str, ...]], tuple[Source, ...]]
-"""From the path of a `use` to its files: one, or all of a folder; none when there is no such thing."""
 
 _KINDS: dict[type, tuple[str, str]] = {
     t.ComputeDef: ("computes", "compute"),
@@ -25,6 +24,9 @@ _KINDS: dict[type, tuple[str, str]] = {
     t.ScheduleDef: ("schedules", "schedule"),
     t.TaskDef: ("tasks", "task"),
     t.ProgramDef: ("programs", "program"),
+    t.ReducerDef: ("reducers", "reducer"),
+    t.TargetDef: ("targets", "target"),
+    t.IntrinsicDef: ("intrinsics", "intrinsic"),
 }
 
 
@@ -32,7 +34,7 @@ _KINDS: dict[type, tuple[str, str]] = {
 class CheckedFile:
     """A file with its own and its used items by name, and what was found.
 
-    `modules` holds besides what the file can name the modules that used ones call, by their full names.
+    `modules` and `targets` hold besides what the file can name those that used items need, by their full names.
     """
 
     file: t.File
@@ -42,6 +44,7 @@ class CheckedFile:
     schedules: dict[str, t.ScheduleDef]
     tasks: dict[str, t.TaskDef]
     programs: dict[str, t.ProgramDef]
+    targets: dict[str, t.TargetDef]
     diagnostics: tuple[Diagnostic, ...]
 
     @property
@@ -61,12 +64,11 @@ def load_file(source: Source, resolve: Resolve = standard) -> CheckedFile:
     loader = _Loader(resolve)
     unit = loader.unit(source, "", ())
     n = unit.names
-    modules = n.modules | {m.name: m for m in loader.used_modules}
+    modules, targets = n.modules | loader.used_modules, n.targets | loader.used_targets
     order = {source.name: 0}
     found = sorted(unit.found, key=lambda d: _position(d, order))
-    return CheckedFile(
-        unit.file, n.computes, modules, n.spaces, n.schedules, n.tasks, n.programs, tuple(dict.fromkeys(found))
-    )
+    diagnostics = tuple(dict.fromkeys(found))
+    return CheckedFile(unit.file, n.computes, modules, n.spaces, n.schedules, n.tasks, n.programs, targets, diagnostics)
 
 
 def load_source(source: Source, resolve: Resolve = standard) -> CheckedFile:
@@ -84,20 +86,42 @@ def _position(d: Diagnostic, order: dict[str, int]) -> tuple[int, int]:
     return order.setdefault(d.span.source.name, len(order)), d.span.start
 
 
+def _two_sources(place: Span, one: t.Item, other: t.Item, name: str) -> Diagnostic:
+    notes = (where("one", name_span(one)), where("the other", name_span(other)))
+    return problems.TWO_SOURCES(place, notes=notes, kind=_KINDS[type(one)][1], name=name)
+
+
+def _misses(d: Diagnostic) -> str | None:
+    """The name that a finding says there is nothing for."""
+    unknown = (problems.UNKNOWN_NAME, problems.UNKNOWN_CALL, problems.UNKNOWN_COMPUTE)
+    return d.span.text if d.span is not None and d.code in {p.code for p in unknown} else None
+
+
+def _full_name(prefix: str, name: str, taken: Container[str]) -> str:
+    """`prefix.name`, numbered where another file of that folder has one of that name."""
+    full = f"{prefix}.{name}"
+    return next(n for n in chain([full], (f"{full}#{k}" for k in count(2))) if n not in taken)
+
+
 @dataclass(slots=True)
 class _Unit:
-    """One file. `names` is what it can name; `own` its own items; `found` includes what is wrong in files it uses."""
+    """One file. `names` is what it can name; `own` are its own items by table and name; `found` includes what is wrong
+    in files it uses.
+    """
 
     file: t.File
     names: Names = field(default_factory=Names)
-    own: list[t.Item] = field(default_factory=list[t.Item])
+    own: dict[tuple[str, str], t.Item] = field(default_factory=dict[tuple[str, str], t.Item])
     found: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    missing: set[str] = field(default_factory=set[str])
+    """Names that uses ask for of files that are not found."""
 
 
 class _Loader:
     def __init__(self, resolve: Resolve) -> None:
         self.resolve = resolve
-        self.used_modules: list[t.ModuleDef] = []
+        self.used_modules: dict[str, t.ModuleDef] = {}
+        self.used_targets: dict[str, t.TargetDef] = {}
         self._units: dict[str, _Unit] = {}
 
     def unit(self, source: Source, prefix: str, users: tuple[str, ...]) -> _Unit:
@@ -118,7 +142,8 @@ class _Loader:
         for item in file.items:
             if isinstance(item, t.UseDecl):
                 self._use(item, unit, (*users, source.name))
-        unit.found += check_items(file.items, unit.names)
+        # What a `use` that failed should have brought is not missed a second time.
+        unit.found += [d for d in check_items(file.items, unit.names) if _misses(d) not in unit.missing]
         unit.found += recursion(own_modules)
         if prefix:
             self._qualify(unit, prefix)
@@ -137,39 +162,51 @@ class _Loader:
             unit.found.append(problems.DUPLICATE_ITEM(name_span(item), notes=(note,), kind=kind, name=item.name))
             return
         names[item.name] = item
-        unit.own.append(item)
+        unit.own[table, item.name] = item
 
     def _qualify(self, unit: _Unit, prefix: str) -> None:
         """Give the unit's modules their full names, in themselves and in what calls them."""
         full = {name: m.name for name, m in unit.names.modules.items()}
-        full |= {m.name: f"{prefix}.{m.name}" for m in unit.own if isinstance(m, t.ModuleDef)}
-        for n, item in enumerate(unit.own):
+        full |= {name: _full_name(prefix, name, self.used_modules) for table, name in unit.own if table == "modules"}
+        for key, item in unit.own.items():
             if isinstance(item, t.ModuleDef | t.SpaceDef | t.ScheduleDef):
-                unit.own[n] = with_full_names(item, full)
-        for n, item in enumerate(unit.own):
+                unit.own[key] = item = with_full_names(item, full)
+            if isinstance(item, t.SpaceDef) and item.target in unit.names.targets:
+                # The machine that a used space is for need not be one that the user can name.
+                target = _full_name(prefix, item.target, self.used_targets)
+                self.used_targets[target] = unit.names.targets[item.target]
+                unit.own[key] = replace(item, target=target)
             if isinstance(item, t.ModuleDef):
-                unit.own[n] = module = replace(item, name=full[item.name])
-                self.used_modules.append(module)
+                unit.own[key] = self.used_modules[full[item.name]] = replace(item, name=full[item.name])
 
     # --- uses --------------------------------------------------------------------------------------------------------
 
     def _use(self, use: t.UseDecl, unit: _Unit, users: tuple[str, ...]) -> None:
         path = ".".join(use.path)
-        sources = self.resolve(use.path)
-        if not sources:
-            unit.found.append(problems.UNRESOLVED(word_span(use.span, use.path[-1], "use"), path=path))
+        place = word_span(use.span, use.path[-1], "use")
+        try:
+            found = self.resolve(use.path, unit.file.source)
+        except TschedError as e:
+            unit.found += [replace(d, span=place) for d in e.diagnostics]
+            unit.missing |= set(use.names)
             return
-        if again := [s.name for s in sources if s.name in users]:
-            chain = " > ".join((*users[users.index(again[0]) :], again[0]))
-            unit.found.append(problems.CYCLE(use.span, chain=chain))
+        if not found.sources:
+            unit.found.append(problems.UNRESOLVED(place, path=path))
+            unit.missing |= set(use.names)
+            return
+        if again := [s.name for s in found.sources if s.name in users]:
+            circle = " > ".join((*users[users.index(again[0]) :], again[0]))
+            unit.found.append(problems.CYCLE(use.span, chain=circle))
             return
         items: dict[tuple[str, str], t.Item] = {}
-        for source in sources:
-            used = self.unit(source, path, users)
+        for source in found.sources:
+            used = self.unit(source, found.name, users)
             unit.found += [d for d in used.found if d.severity is Severity.ERROR and d not in unit.found]
-            for item in used.own:
-                assert not isinstance(item, t.UseDecl)
-                items[_KINDS[type(item)][0], item.name.rpartition(".")[2]] = item
+            for (table, name), item in used.own.items():
+                wanted = name in use.names if use.names else not isinstance(item, t.TaskDef | t.ProgramDef)
+                if wanted and (first := items.get((table, name))):
+                    unit.found.append(_two_sources(place, first, item, name))
+                items[table, name] = item
         for name in use.names:
             if not any(n == name for _, n in items):
                 place = word_span(use.span, name, "{")
@@ -190,8 +227,7 @@ class _Loader:
         names = getattr(unit.names, table)
         first = names.get(name)
         if first is not None and first is not item:
-            notes = (where("one", name_span(first)), where("the other", name_span(item)))
-            unit.found.append(problems.TWO_SOURCES(place, notes=notes, kind=kind, name=name))
+            unit.found.append(_two_sources(place, first, item, name))
             return
         names[name] = item
         if isinstance(item, t.ScheduleDef) and item.compute not in unit.names.computes and use.names:

@@ -6,22 +6,44 @@ user can write is spelled like that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from tensorc_dsl.resources import stdlib_files
+from tensorc_dsl.check.problems import UNRESOLVED, near
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.resources import stdlib_files, stdlib_names
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 
 T = TypeVar("T")
 
 
-def standard(path: tuple[str, ...]) -> tuple[Source, ...]:
-    """The files that `use std.…` means: one, or all of a folder; none for other paths."""
-    if path[0] != "std":
-        return ()
-    return tuple(Source.read(file, name) for name, file in stdlib_files(path[1:]))
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the path of a `use` means: one file, or all of a folder; none when there is no such thing.
+
+    `name` is that by which everyone knows the modules in them, wherever they were used from.
+    """
+
+    name: str
+    sources: tuple[Source, ...] = ()
+
+
+Resolve = Callable[[tuple[str, ...], Source], Found]
+"""From the path of a `use`, and the file it stands in, to files. TschedError, without a span, says why there are none."""
+
+
+def standard(path: tuple[str, ...], _user: Source) -> Found:
+    """The files of the standard library; it has none for paths that do not begin with `std`.
+
+    Raises TschedError (E0232) for what it lacks.
+    """
+    files = stdlib_files(path[1:]) if path[0] == "std" else ()
+    if path[0] == "std" and not files:
+        notes = near(path[-1], stdlib_names(path[1:-1]))
+        raise TschedError(UNRESOLVED(None, notes=notes, path=".".join(path)))
+    return Found(".".join(path), tuple(Source.read(file, name) for name, file in files))
 
 
 def with_full_names(item: T, names: Mapping[str, str]) -> T:

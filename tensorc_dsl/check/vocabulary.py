@@ -1,83 +1,136 @@
-"""What a schedule may call and ask: distributions, functions, methods, attributes, with what the checker knows of each.
+"""What a schedule may call and ask: functions, methods, queries, draws, primitives, with what the checker knows of each.
 
-Primitives are not listed: their signatures are their own declarations (`schedule.primitive`). `interp` gives these names
-their meaning; `tests/check/test_vocabulary.py` fails when the two disagree.
+Primitives, draws and queries are not written down here: their signatures are their own declarations. Functions and methods
+of strings and lists are declared here; `interp.builtins` gives them their meaning, and `tests/check/test_vocabulary.py`
+fails when the two disagree. The reference pages are made from these tables.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-Kind = str
-"""What a value is, as far as the checker knows: a kind below, `[kind]` for a list of it, or "" for anything."""
-
-BLOCK, LOOP, BUFFER, PROGRAM, TARGET = "Block", "Loop", "Buffer", "Program", "Target"
-INT, FLOAT, STR, BOOL, LIST = "int", "float", "str", "bool", "list"
-
-PARAM_TYPES = (BLOCK, LOOP, BUFFER, PROGRAM, INT, FLOAT, STR, BOOL, LIST)
-"""What a parameter of a module may be said to be."""
-
-TARGET_KINDS = ("llvm",)
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """Parameters in order, and how many of them must be given; `rest` if any number may follow."""
-
-    params: tuple[str, ...]
-    required: int
-    rest: bool = False
-    keywords: bool = True
-    result: Kind = ""
-
-
-DISTRIBUTIONS: dict[str, Signature] = {
-    "sample_perfect_tile": Signature(("loop", "parts", "max_innermost"), 2, result=f"[{INT}]"),
-    "sample_categorical": Signature(("values",), 1),
-}
-
-LATER_DISTRIBUTIONS = ("sample_partitioned_tile", "sample_compute_location", "sample_permutation", "sample_int")
-"""Named in the language, without a meaning so far."""
-
-FUNCTIONS: dict[str, Signature] = {
-    "len": Signature(("list",), 1, keywords=False, result=INT),
-    "range": Signature(("start", "end"), 1, keywords=False, result=f"[{INT}]"),
-    "min": Signature(("value",), 1, rest=True, keywords=False),
-    "max": Signature(("value",), 1, rest=True, keywords=False),
-    "reversed": Signature(("list",), 1, keywords=False),
-    "concat": Signature((), 0, rest=True, keywords=False),
-    "product": Signature(("list",), 1, keywords=False),
-    "log2": Signature(("value",), 1, keywords=False, result=FLOAT),
-    "interleave": Signature(("structure", "tiles", "kinds"), 2, keywords=False, result=LIST),
-}
-
-METHODS: dict[Kind, dict[str, Signature]] = {
-    STR: {
-        "count": Signature(("part",), 1, keywords=False, result=INT),
-        "find": Signature(("part",), 1, keywords=False, result=INT),
-        "rfind": Signature(("part",), 1, keywords=False, result=INT),
-        "contains": Signature(("part",), 1, keywords=False, result=BOOL),
-    },
-    LIST: {
-        "count": Signature(("value",), 1, keywords=False, result=INT),
-        "contains": Signature(("value",), 1, keywords=False, result=BOOL),
-    },
-}
-
-ATTRIBUTES: dict[Kind, dict[str, Kind]] = {
-    BLOCK: {
-        "loops": f"[{LOOP}]", "spatial_loops": f"[{LOOP}]", "reduce_loops": f"[{LOOP}]", "name": STR,
-        "reads": f"[{BUFFER}]", "writes": f"[{BUFFER}]", "producers": f"[{BLOCK}]", "consumers": f"[{BLOCK}]",
-        "has_reuse": BOOL, "is_output": BOOL, "is_reduction": BOOL, "is_injective": BOOL,
-    },
-    LOOP: {"extent": INT, "kind": STR, "name": STR, "is_serial": BOOL},
-    BUFFER: {"name": STR, "shape": f"[{INT}]", "bytes_per_element": INT, "is_param": BOOL},
-    PROGRAM: {"root": PROGRAM, "blocks": f"[{BLOCK}]"},
-    TARGET: {
-        "kind": STR, "cpu": STR, "features": STR, "vector_bits": INT, "cores": INT, "l1": INT, "l2": INT, "l3": INT,
-        "vector_registers": INT,
-    },
-}  # fmt: skip
+from tensorc_dsl.check.kinds import (
+    ANY,
+    BLOCK,
+    BOOL,
+    BUFFER,
+    FLOAT,
+    INT,
+    LIST,
+    LOOP,
+    PROGRAM,
+    STR,
+    TARGET,
+    Kind,
+    ListOf,
+    kind_of,
+)
+from tensorc_dsl.check.signatures import Parameter, Rule, Signature, of_function
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.queries import QUERIES
+from tensorc_dsl.trace.draws import DRAWS
 
 GIVEN: dict[str, Kind] = {"target": TARGET, "root": PROGRAM}
 """Names that every body has."""
+
+_NUMBERS = (ListOf(INT), ListOf(FLOAT))
+_A_LIST = Parameter("list", (LIST,))
+_COUNT = Parameter("count", (INT,))
+_PART = Parameter("part", (STR,))
+_VALUE = Parameter("value")
+
+
+def _function(doc: str, result: Kind | Rule, *params: Parameter, rest: Parameter | None = None) -> Signature:
+    return Signature(params, rest, False, result, doc)
+
+
+def _method(doc: str, result: Kind, *params: Parameter) -> Signature:
+    return Signature(params, None, True, result, doc)
+
+
+_SMALLEST = (Parameter("value", (INT, FLOAT, *_NUMBERS)),)
+_FURTHER = Parameter("values", (INT, FLOAT))
+
+FUNCTIONS: dict[str, Signature] = {
+    "len": _function("How many elements a list has, or letters a string.", INT, Parameter("list", (LIST, STR))),
+    "range": _function(
+        "The ints from `start` up to `end - 1`: `range(2, 5)` is `[2, 3, 4]`; `range(n)` starts at 0.",
+        ListOf(INT), Parameter("start", (INT,)), Parameter("end", (INT,), False),
+    ),
+    "min": _function("The smallest of the numbers, or of a list of them.", Rule.NUMBER, *_SMALLEST, rest=_FURTHER),
+    "max": _function("The largest of the numbers, or of a list of them.", Rule.NUMBER, *_SMALLEST, rest=_FURTHER),
+    "sum": _function("The sum of a list of numbers; of an empty one, 0.", Rule.NUMBER, Parameter("list", _NUMBERS)),
+    "product": _function(
+        "The product of a list of numbers; of an empty one, 1.", Rule.NUMBER, Parameter("list", _NUMBERS)
+    ),
+    "reversed": _function("The list from its end to its start.", Rule.FIRST, _A_LIST),
+    "concat": _function(
+        "The elements of all lists in one list.", Rule.FIRST, rest=Parameter("lists", (LIST,), False)
+    ),
+    "take": _function("The first `count` elements of a list, or as many as there are.", Rule.FIRST, _A_LIST, _COUNT),
+    "drop": _function("A list without its first `count` elements.", Rule.FIRST, _A_LIST, _COUNT),
+    "log2": _function("The logarithm of a positive number to the base 2.", FLOAT, Parameter("value", (FLOAT,))),
+    "interleave": _function(
+        "The loops of `tiles` in the order that `structure` spells: its n-th S stands for level n of the tile of every "
+        "spatial loop, and so for the other kinds. `kinds`, a letter for each tile, may say otherwise.",
+        ListOf(LOOP), Parameter("structure", (STR,)), Parameter("tiles", (ListOf(ListOf(LOOP)),)),
+        Parameter("kinds", (ListOf(STR),), False),
+    ),
+}  # fmt: skip
+
+_SUBJECTS: dict[type, Kind] = {BlockRef: BLOCK, LoopRef: LOOP, BufferRef: BUFFER, Program: PROGRAM, Target: TARGET}
+
+METHODS: dict[Kind, dict[str, Signature]] = {
+    STR: {
+        "count": _method("How often a part occurs: `structure.count(l.kind)`.", INT, _PART),
+        "find": _method(
+            "The position of the first `part`; with `after`, behind the first `after`. -1 when there is none.",
+            INT, _PART, Parameter("after", (STR,), False, True),
+        ),
+        "rfind": _method(
+            "The position of the last `part`; with `before`, in front of the first `before`. -1 when there is none.",
+            INT, _PART, Parameter("before", (STR,), False, True),
+        ),
+        "contains": _method("Whether a part occurs.", BOOL, _PART),
+    },
+    LIST: {
+        "count": _method("How many elements are equal to the value.", INT, _VALUE),
+        "find": _method("The position of the first element equal to the value, or -1.", INT, _VALUE),
+        "contains": _method("Whether an element is equal to the value.", BOOL, _VALUE),
+    },
+    **{
+        _SUBJECTS[subject]: {q.name: of_function(q.signature, q.result, q.doc) for q in table.values() if q.is_method}
+        for subject, table in QUERIES.items()
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """What can be asked without parentheses: the kind of the answer, and a line about it."""
+
+    kind: Kind
+    doc: str
+
+
+ATTRIBUTES: dict[Kind, dict[str, Attribute]] = {
+    _SUBJECTS[subject]: {q.name: Attribute(kind_of(q.result), q.doc) for q in table.values() if not q.is_method}
+    for subject, table in QUERIES.items()
+}
+
+STEPS: dict[str, Signature] = {p.name: of_function(p.signature, p.result, p.doc) for p in PRIMITIVES.values()}
+
+DISTRIBUTIONS: dict[str, Signature] = {d.name: of_function(d.signature, d.result, d.doc) for d in DRAWS.values()}
+
+
+def methods_of(kind: Kind) -> dict[str, list[Signature]]:
+    """The methods that a value of the kind has, by name; of an unknown one, those of every kind."""
+    out: dict[str, list[Signature]] = {}
+    for subject, table in METHODS.items():
+        if kind == ANY or subject == kind or (isinstance(kind, ListOf) and subject == LIST):
+            for name, signature in table.items():
+                out.setdefault(name, []).append(signature)
+    return out

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -17,6 +20,8 @@ class Settings:
     """What holds for the whole call, whichever command it is."""
 
     debug: bool = False
+    include: tuple[str, ...] = ()
+    """Folders of `-I`."""
 
 
 def settings(ctx: click.Context) -> Settings:
@@ -36,18 +41,34 @@ def _set_debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None
     settings(ctx).debug |= value
 
 
+def _add_include(ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> None:
+    settings(ctx).include += value
+
+
 def common_options(function: F) -> F:
-    """`--color` and `--debug`, before or after the command's name."""
+    """`--color`, `-I` and `--debug`, before or after the command's name."""
     function = click.option(
         "--color", type=click.Choice(["auto", "always", "never"]), is_eager=True, expose_value=False,
         callback=_set_color, help="When to colour messages; auto: on terminals, unless NO_COLOR is set.",
+    )(function)  # fmt: skip
+    function = click.option(
+        "-I", "include", type=click.Path(exists=True, file_okay=False), multiple=True, expose_value=False,
+        metavar="FOLDER", callback=_add_include, help="Look for what a file uses in this folder too; may be repeated.",
     )(function)  # fmt: skip
     return click.option(
         "--debug", is_flag=True, expose_value=False, callback=_set_debug, help="Show the traceback of a bug."
     )(function)
 
 
-file_argument = click.argument("file", metavar="FILE")
+def _complete_files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """A shell completes the names of files by itself, when it is told to."""
+    from click.shell_completion import CompletionItem  # only when a shell asks
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+file_argument = click.argument("file", metavar="FILE", shell_complete=_complete_files)
+files_argument = click.argument("files", metavar="FILE...", nargs=-1, required=True, shell_complete=_complete_files)
 task_argument = click.argument("task", metavar="TASK")
 """The file's name, or `-` for standard input; a task in it. Both are read by the command, so that a mistake is shown as
 a diagnostic."""
@@ -60,6 +81,11 @@ seed_option = click.option(
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 1024), metavar="T",
     help="Threads that a kernel uses; by default one per core that this process may use.",
+)  # fmt: skip
+
+target_option = click.option(
+    "--target", metavar="NAME",
+    help="A target of the file, or `native` for this machine, instead of the one that the space is written for.",
 )  # fmt: skip
 
 records_option = click.option(

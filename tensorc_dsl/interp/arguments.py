@@ -1,4 +1,4 @@
-"""From the language's values to a primitive's parameters, by the primitive's own declared signature."""
+"""From the language's values to the parameters of a primitive, a draw, a query or a module, by its declared signature."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import types
 import typing
 from dataclasses import dataclass
 
-from tensorc_dsl.interp.values import OpenFactor, ProgramRef, Value, error, kind_of, plain
+from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.interp.builtins import elements
+from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
+from tensorc_dsl.interp.values import OpenFactor, ProgramRef, Value, Weights, bare, kind_of
 from tensorc_dsl.ir.expr import Const, index
 from tensorc_dsl.ir.program import Program, blocks
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, LoopRef
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.trace.declare import Choices, Interval, Items
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,9 @@ def _members(annotation: object) -> tuple[object, ...]:
 
 _NAMES: dict[object, str] = {
     LoopRef: "a loop", BlockRef: "a block", BufferRef: "a buffer", IndexMap: "an index map", int: "an int",
-    float: "a float", str: "a string", bool: "a bool", type(None): "`_`", Const: "an int",
+    float: "a float", str: "a string", bool: "a bool", type(None): "`_`", Const: "an int", ProgramRef: "the program",
+    Target: "a target", Interval: "a range `lo..hi`", Items: "a list", list: "a list",
+    Choices: "a list of numbers, strings or bools, or a map from them to weights",
 }  # fmt: skip
 
 
@@ -54,71 +61,121 @@ def describe(annotation: object) -> str:
 _NO = object()
 
 
-def _convert(value: Value, annotation: object, program: Program) -> object:
-    """The value as the parameter wants it; `_NO` where it does not fit."""
+def convert(value: Value, annotation: object, program: Program) -> object:
+    """The value as a parameter of that type wants it; `unfit` of the result tells where it does not fit."""
     members = _members(annotation)
+    value = bare(value)
     match value:
         case BlockRef() if BlockRef not in members and BufferRef in members:
             return BufferRef(the_block(program, value)[1].body[0].buffer)
         case BufferRef(name=name) if BufferRef not in members and BlockRef in members:
             writers = [b.name for b in blocks(program) if any(s.buffer == name for s in b.body)]
             return BlockRef(writers[0]) if len(writers) == 1 else _NO
-        case LoopRef() | BlockRef() | BufferRef() | IndexMap():
+        case LoopRef() | BlockRef() | BufferRef() | IndexMap() | Interval() | Target():
             return value if type(value) in members else _NO
-        case OpenFactor() | ProgramRef() | None:
+        case ProgramRef() if ProgramRef in members:
+            return value
+        case ProgramRef():
+            # Where a step takes a block or nothing, nothing is the program as a whole.
+            return None if BlockRef in members and type(None) in members else _NO
+        case OpenFactor() | None:
             return None if type(None) in members else _NO
         case bool():
             return value if bool in members else _NO
         case int():
             if int in members:
                 return value
-            return index(value) if Const in members else _NO
+            if Const in members:
+                return index(value)
+            return float(value) if float in members and abs(value) < 1 << 1000 else _NO
         case float() | str():
             return value if type(value) in members else _NO
+        case Weights(items=items):
+            return _choices(items) if Choices in members else _NO
         case tuple():
-            for m in members:
-                if typing.get_origin(m) is tuple:
-                    element = typing.get_args(m)[0]
-                    parts = [_convert(v, element, program) for v in value]
-                    if not any(p is _NO for p in parts):
-                        return tuple(parts)
+            return _convert_list(value, members, program)
+
+
+def _convert_list(values: tuple[Value, ...], members: tuple[object, ...], program: Program) -> object:
+    if Items in members:
+        return Items(values)
+    if Choices in members:
+        return _choices(tuple((v, 1.0) for v in values))
+    if list in members:
+        return values
+    for m in members:
+        if typing.get_origin(m) is tuple:
+            element = typing.get_args(m)[0]
+            parts = [convert(v, element, program) for v in values]
+            if not any(p is _NO for p in parts):
+                return tuple(parts)
+    return _NO
+
+
+def _choices(items: tuple[tuple[Value, Value], ...]) -> object:
+    values: list[int | float | str | bool] = []
+    weights: list[float] = []
+    for value, weight in items:
+        v, w = bare(value), bare(weight)
+        if not isinstance(v, int | float | str) or not isinstance(w, int | float) or isinstance(w, bool):
             return _NO
-        case _:
-            return _NO
+        values.append(v)
+        weights.append(float(w) if abs(w) < 1 << 1000 else float("inf"))
+    return Choices(tuple(values), tuple(weights))
 
 
-def _splat(values: list[Value]) -> list[Value]:
-    """Lists among the arguments of a variadic parameter stand for their elements."""
-    out: list[Value] = []
-    for v in values:
-        out.extend(_splat(list(v)) if isinstance(v, tuple) else [v])
-    return out
+def unfit(converted: object) -> bool:
+    return converted is _NO
 
 
-def bind_primitive(
-    name: str, args: list[Value], kwargs: dict[str, Value], program: Program, call: tree.CallExpr
+def _splat(value: Value) -> list[Value]:
+    """A list among the arguments of a variadic parameter stands for its elements."""
+    inner = elements(value)
+    return [value] if inner is None else [x for v in inner for x in _splat(v)]
+
+
+def _flat(value: Value) -> list[Value]:
+    """As `_splat`, but what is drawn as a whole stays whole: a trace names it."""
+    return [x for v in value for x in _flat(v)] if isinstance(value, tuple) else [value]
+
+
+def usage(name: str, signature: inspect.Signature) -> str:
+    """How it is called: `split(loop, factors, partial)`."""
+    text = ", ".join(f"…{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in signature.parameters.values())
+    return f"{name}({text})"
+
+
+def bind(
+    name: str,
+    signature: inspect.Signature,
+    args: list[Value],
+    kwargs: dict[str, Value],
+    program: Program,
+    call: tree.CallExpr,
+    problem: Problem,
 ) -> Bound:
-    """Match the arguments with the signature, or raise a TschedError that names the parameter."""
-    signature = PRIMITIVES[name].signature
+    """Match the arguments with the signature, or raise `problem`; a TschedError names the parameter that has another kind."""
     parameters = list(signature.parameters.values())
     fixed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    own, rest = args[: len(fixed)], args[len(fixed) :]
+    code = tuple(args)
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        args = args[: len(fixed)] + _splat(args[len(fixed) :])
+        code = (*own, *(x for v in rest for x in _flat(v)))
+        rest = [x for v in rest for x in _splat(v)]
     try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as problem:
-        text = ", ".join(str(p).split(":")[0].split("=")[0].strip() for p in parameters)
-        raise error("E0542", f"`{name}` {_reason(problem)}", call.span, help=f"{name}({text})") from None
+        bound = signature.bind(*own, *rest, **kwargs)
+    except TypeError as e:
+        raise fail(problem, call.span, name=name, reason=_reason(e), usage=usage(name, signature)) from None
     spans: dict[str, Span] = {k: v.span for k, v in call.kwargs}
     spans |= {p.name: a.span for p, a in zip(fixed, call.args, strict=False)}
     out_args: list[object] = []
     out_kwargs: dict[str, object] = {}
 
-    def convert(p: inspect.Parameter, value: Value) -> object:
-        result = _convert(plain(value), p.annotation, program)
+    def fitting(p: inspect.Parameter, value: Value) -> object:
+        result = convert(value, p.annotation, program)
         if result is _NO:
-            message = f"`{name}` takes {describe(p.annotation)} for `{p.name}`; this is {kind_of(value)}"
-            raise error("E0543", message, spans.get(p.name, call.span))
+            facts = {"wanted": describe(p.annotation), "parameter": p.name, "found": kind_of(value)}
+            raise fail(ARGUMENT_KIND, spans.get(p.name, call.span), name=name, **facts)
         return result
 
     for p in parameters:
@@ -126,12 +183,19 @@ def bind_primitive(
             continue
         value = bound.arguments[p.name]
         if p.kind is p.VAR_POSITIONAL:
-            out_args.extend(convert(p, v) for v in value)
+            out_args.extend(fitting(p, v) for v in value)
         elif p.kind is p.KEYWORD_ONLY:
-            out_kwargs[p.name] = convert(p, value)
+            out_kwargs[p.name] = fitting(p, value)
         else:
-            out_args.append(convert(p, value))
-    return Bound(tuple(out_args), out_kwargs, tuple(args), kwargs)
+            out_args.append(fitting(p, value))
+    return Bound(tuple(out_args), out_kwargs, code, kwargs)
+
+
+def bind_primitive(
+    name: str, args: list[Value], kwargs: dict[str, Value], program: Program, call: tree.CallExpr
+) -> Bound:
+    """The arguments of a primitive. Raises TschedError."""
+    return bind(name, PRIMITIVES[name].signature, args, kwargs, program, call, STEP_ARGUMENTS)
 
 
 def _reason(problem: TypeError) -> str:

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tensorc_dsl.interp.draws import draw_code, literal
-from tensorc_dsl.interp.values import Drawn, OpenFactor, Plain, ProgramRef, Value
+from tensorc_dsl.interp.limits import MAX_LINES
+from tensorc_dsl.interp.problems import TAKEN_NAME, TOO_MANY_LINES, fail
+from tensorc_dsl.interp.values import Drawn, OpenFactor, ProgramRef, Scalar, Value, Weights
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Program, find_block, find_loop, fresh, used_names, walk
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, LoopRef, Ref
-from tensorc_dsl.trace.draw import Decision, Distribution, Draw, PerfectTile
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, LoopRef, Ref, Result
+from tensorc_dsl.source import Span
+from tensorc_dsl.trace.declare import Interval
+from tensorc_dsl.trace.distribution import literal
+from tensorc_dsl.trace.draw import Draw
+from tensorc_dsl.trace.model import shown
 
-
-def pin_code(decision: Decision) -> str:
-    """A decision as it stands after `:=`."""
-    return f"[{', '.join(map(str, decision))}]" if isinstance(decision, tuple) else literal(decision)
+GIVEN = ("root", "target")
+"""Names that every schedule has; no loop or block is called by one of them."""
 
 
 def map_code(m: IndexMap) -> str:
@@ -32,44 +36,58 @@ class Recorder:
     lines: list[str] = field(default_factory=list[str])
     draws: list[Draw] = field(default_factory=list[Draw])
     bound: dict[Ref, str] = field(default_factory=dict[Ref, str])
-    taken: set[str] = field(default_factory=set[str])
+    _taken: set[str] = field(default_factory=lambda: set(GIVEN))
+    _drawn: set[str] = field(default_factory=set[str])
+    _numbers: dict[str, int] = field(default_factory=dict[str, int])
 
     def start(self, program: Program) -> None:
         """The compute's buffers and blocks are in scope by their own names."""
-        for b in (*program.params, *program.buffers):
-            self._bind(BufferRef(b.name))
-        for _, s in walk(program.body):
-            if isinstance(s, Block):
-                self._bind(BlockRef(s.name))
+        named: list[tuple[str, Ref]] = [("a buffer", BufferRef(b.name)) for b in (*program.params, *program.buffers)]
+        named += [("a block", BlockRef(s.name)) for _, s in walk(program.body) if isinstance(s, Block)]
+        for what, ref in named:
+            if ref.name in GIVEN:
+                raise fail(TAKEN_NAME, None, name=ref.name, what=what)
+            self._bind(ref)
 
     def _bind(self, ref: Ref) -> str:
-        """A name for `ref`: its own, unless a draw took that one."""
-        draws = {d.name for d in self.draws}
-        self.bound[ref] = ref.name if ref.name not in draws else fresh(ref.name, self.taken | draws)
-        self.taken.add(self.bound[ref])
+        """A name for `ref`: its own, unless a draw or the language took that one."""
+        free = ref.name not in self._drawn and ref.name not in GIVEN
+        self.bound[ref] = ref.name if free else fresh(ref.name, self._taken | self._drawn)
+        self._taken.add(self.bound[ref])
         return self.bound[ref]
+
+    def _line(self, text: str, span: Span) -> None:
+        if len(self.lines) >= MAX_LINES:
+            raise fail(TOO_MANY_LINES, span, most=MAX_LINES)
+        self.lines.append(text)
 
     def draw_name(self, base: str, program: Program) -> str:
         """A name for a draw that nothing in the trace or the program has."""
-        return fresh(base, self.taken | used_names(program) | {d.name for d in self.draws})
+        used = used_names(program)
+        name, n = base, self._numbers.get(base, 0)
+        while name in self._taken or name in used or name in self._drawn:
+            n += 1
+            name = f"{base}_{n}"
+        self._numbers[base] = n
+        return name
 
-    def _loop(self, ref: LoopRef, program: Program) -> str:
+    def _loop(self, ref: LoopRef, program: Program, span: Span) -> str:
         if ref not in self.bound:
             below = next(s for _, s in walk(find_loop(program, ref.name)[1].body) if isinstance(s, Block))
             names: list[str] = []
             for loop in find_block(program, below.name)[0]:
                 known = LoopRef(loop.var) in self.bound
                 names.append("_" if known else self._bind(LoopRef(loop.var)))
-            self.lines.append(f"let [{', '.join(names)}] = {self.bound[BlockRef(below.name)]}.loops")
+            self._line(f"let [{', '.join(names)}] = {self.bound[BlockRef(below.name)]}.loops", span)
         return self.bound[ref]
 
-    def code(self, value: Value, program: Program) -> str:
+    def code(self, value: Value, program: Program, span: Span) -> str:
         """The value as straight-line code; may first add the query that names a loop."""
         match value:
             case Drawn(code=code):
                 return code
             case LoopRef():
-                return self._loop(value, program)
+                return self._loop(value, program, span)
             case BlockRef() | BufferRef():
                 return self.bound.get(value, value.name)
             case ProgramRef():
@@ -78,61 +96,49 @@ class Recorder:
                 return "_"
             case IndexMap():
                 return map_code(value)
+            case Interval(low=low, high=high):
+                return f"{low}..{high}"
+            case Weights(items=items):
+                entries = (f"{self.code(k, program, span)}: {self.code(w, program, span)}" for k, w in items)
+                return f"{{{', '.join(entries)}}}"
             case tuple():
-                return f"[{', '.join(self.code(v, program) for v in value)}]"
+                return f"[{', '.join([self.code(v, program, span) for v in value])}]"
             case bool() | int() | float() | str():
                 return literal(value)
-            case _:
+            case Target() | None:
                 raise AssertionError(f"{value!r} cannot be an argument")
 
-    def call(
-        self,
-        name: str,
-        args: tuple[Value, ...],
-        kwargs: dict[str, Value],
-        before: Program,
-        results: LoopRef | BlockRef | tuple[LoopRef, ...] | None,
-    ) -> None:
-        """Write down a step that was applied to `before`."""
-        parts = [self.code(a, before) for a in args] + [f"{k}={self.code(v, before)}" for k, v in kwargs.items()]
-        text = f"{name}({', '.join(parts)})"
+    def call_code(
+        self, name: str, args: tuple[Value, ...], kwargs: dict[str, Value], program: Program, span: Span
+    ) -> str:
+        """The call as straight-line code."""
+        parts = [self.code(a, program, span) for a in args]
+        parts += [f"{k}={self.code(v, program, span)}" for k, v in kwargs.items()]
+        return f"{name}({', '.join(parts)})"
+
+    def step(self, text: str, results: Result, span: Span) -> None:
+        """Write down a step, with names for what it made."""
         match results:
             case None:
-                self.lines.append(text)
+                self._line(text, span)
             case tuple():
-                self.lines.append(f"let [{', '.join(self._bind(r) for r in results)}] = {text}")
+                self._line(f"let [{', '.join(self._bind(r) for r in results)}] = {text}", span)
             case _ if results in self.bound:
-                self.lines.append(text)  # the step changed what it was given and made nothing new
+                self._line(text, span)  # the step changed what it was given and made nothing new
             case _:
-                self.lines.append(f"let {self._bind(results)} = {text}")
+                self._line(f"let {self._bind(results)} = {text}", span)
 
-    def draw(
-        self,
-        name: str,
-        distribution: Distribution,
-        decision: Decision,
-        pinned: bool,
-        loop: LoopRef | None,
-        program: Program,
-    ) -> Drawn:
-        """Write down a draw and return its value, which remembers where it came from."""
-        where = self._loop(loop, program) if isinstance(distribution, PerfectTile) and loop else ""
-        self.lines.append(f"let {name} ~ {draw_code(distribution, where)} := {pin_code(decision)}")
-        self.draws.append(Draw(name, distribution, decision, pinned))
-        return Drawn(decision, name)
+    def draw(self, draw: Draw, text: str, value: Scalar | tuple[Value, ...], program: Program, span: Span) -> Drawn:
+        """Write down a draw from the call `text` and return its value, which remembers where it came from."""
+        pin = self.code(value, program, span) if isinstance(value, LoopRef) else shown(draw.decision)
+        self._line(f"let {draw.name} ~ {text} := {pin}", span)
+        self.draws.append(draw)
+        self._drawn.add(draw.name)
+        return Drawn(value, draw.name)
 
 
-def combine(op: str, lhs: Value, rhs: Value, value: Plain) -> Value:
-    """The result of an operator: drawn when an operand is, so that the trace keeps the formula."""
-    if not isinstance(lhs, Drawn) and not isinstance(rhs, Drawn):
-        return value
-
-    def side(v: Value) -> str:
-        if isinstance(v, Drawn):
-            return v.code if v.tight else f"({v.code})"
-        assert isinstance(v, bool | int | float | str)
-        return literal(v)
-
-    if op in ("min", "max"):
-        return Drawn(value, f"{op}({side(lhs)}, {side(rhs)})")
-    return Drawn(value, f"{side(lhs)} {op} {side(rhs)}", tight=False)
+def branch_code(weights: tuple[float, ...]) -> str:
+    """The draw of a branch as a call: an `either` leaves nothing else behind."""
+    if all(w == 1.0 for w in weights):
+        return f"sample_categorical([{', '.join(str(n) for n in range(len(weights)))}])"
+    return f"sample_categorical({{{', '.join(f'{n}: {literal(w)}' for n, w in enumerate(weights))}}})"

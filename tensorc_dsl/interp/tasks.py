@@ -4,42 +4,57 @@ from __future__ import annotations
 
 from tensorc_dsl.check.compute import elaborate
 from tensorc_dsl.check.items import task_bindings
+from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile
+from tensorc_dsl.check.targets import target_of
+from tensorc_dsl.interp.problems import NO_SPACE, SEVERAL_SCHEDULES, SEVERAL_SPACES, UNKNOWN_SPACE, UNKNOWN_TARGET, fail
 from tensorc_dsl.interp.space import Space
-from tensorc_dsl.interp.values import error
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.syntax import tree
 
+NATIVE = "native"
+"""What the machine that we are on is called where a target is asked for by name."""
 
-def task_space(file: CheckedFile, name: str, target: Target) -> Space:
+
+def task_space(file: CheckedFile, name: str, native: Target, chosen: str | None = None) -> Space:
     """The space of a task: the one it names with `with`, else the file's schedule for its compute, else its space.
 
-    Raises KeyError when the file has no such task, TschedError where there is no space to choose, or several.
+    It is for the target that is `chosen` by name, else for the one that the space is written for, else for `native`.
+    Raises KeyError when the file has no such task, TschedError where there is no space to choose, or several, or no
+    such target.
     """
     task = file.tasks[name]
     program = elaborate(file.computes[task.compute], task_bindings(task), name)
-    return Space(_definition(file, task), task.compute, program, target, file.modules)
+    definition = _definition(file, task)
+    written = definition.target if isinstance(definition, tree.SpaceDef) and definition.target in file.targets else None
+    return Space(definition, task.compute, program, _target(file, chosen or written or NATIVE, native), file.modules)
+
+
+def _target(file: CheckedFile, name: str, native: Target) -> Target:
+    if name == NATIVE:
+        return native
+    if name not in file.targets:
+        known = (NATIVE, *(n for n in file.targets if "." not in n))
+        raise fail(UNKNOWN_TARGET, None, *near(name, known), file=file.source.name, name=name)
+    return target_of(file.targets[name])
 
 
 def _definition(file: CheckedFile, task: tree.TaskDef) -> tree.SpaceDef | tree.ScheduleDef:
     if task.with_ is not None:
         named = file.schedules.get(task.with_) or file.spaces.get(task.with_)
         if named is None:
-            raise error("E0551", f"there is no space or schedule `{task.with_}`", task.span)
+            raise fail(UNKNOWN_SPACE, task.span, name=task.with_)
         return named
     fitting = [s for s in file.schedules.values() if s.compute == task.compute]
     choices: list[tree.SpaceDef] | list[tree.ScheduleDef] = fitting or list(file.spaces.values())
     if len(choices) == 1:
         return choices[0]
     if not choices:
-        raise error(
-            "E0552", f"nothing says how `{task.compute}` may be computed", task.span, "this task has no space",
-            f"write `schedule … for {task.compute}`, or `use std.cpu` for the library's space",
-        )  # fmt: skip
+        raise fail(NO_SPACE, task.span, compute=task.compute)
     names = ", ".join(f"`{c.name}`" for c in choices)
-    raise error(
-        "E0553", f"{len(choices)} ways to compute `{task.compute}`: {names}", task.span, "which one?",
-        f"say it: `task {task.name} = {task.compute}(…) with {choices[0].name}`",
+    raise fail(
+        SEVERAL_SPACES, task.span, count=len(choices), compute=task.compute, names=names, task=task.name,
+        first=choices[0].name,
     )  # fmt: skip
 
 
@@ -52,5 +67,5 @@ def frozen_space(file: CheckedFile, space: Space) -> Space:
     if len(found) == 1:
         return Space(found[0], space.compute, space.program, space.target, file.modules)
     others = ", ".join(f"`{s.name}` for `{s.compute}`" for s in file.schedules.values()) or "no schedule"
-    problem = f"{len(found)} schedules" if found else "no schedule"
-    raise error("E0554", f"{file.source.name} has {problem} for `{space.compute}`", None, help=f"it has {others}")
+    count = f"{len(found)} schedules" if found else "no schedule"
+    raise fail(SEVERAL_SCHEDULES, None, file=file.source.name, count=count, compute=space.compute, others=others)

@@ -1,13 +1,13 @@
-"""What a schedule expression can be worth, and the errors of evaluating one."""
+"""What a schedule expression can be worth."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError, help_note
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, LoopRef
-from tensorc_dsl.source import Span
+from tensorc_dsl.trace.declare import Interval
+from tensorc_dsl.trace.distribution import Plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,16 @@ class OpenFactor:
     """`_` among the factors of a split."""
 
 
-Plain = int | float | str | bool
-Scalar = Plain | OpenFactor | LoopRef | BlockRef | BufferRef | ProgramRef | Target | IndexMap | None
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """`{4: 0.2, 8: 0.8}`: values, each with its weight."""
+
+    items: tuple[tuple[Value, Value], ...]
+
+
+Scalar = (
+    Plain | OpenFactor | LoopRef | BlockRef | BufferRef | ProgramRef | Target | IndexMap | Interval | Weights | None
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,7 @@ class Drawn:
     So deleting a pin from a trace reopens everything that followed from it.
     """
 
-    value: Plain | IndexMap | tuple[Plain, ...]
+    value: Scalar | tuple[Value, ...]
     code: str
     tight: bool = True
     """The code needs no parentheses as an operand."""
@@ -40,20 +48,53 @@ class Drawn:
 Value = Scalar | Drawn | tuple["Value", ...]
 
 
+def bare(value: Value) -> Scalar | tuple[Value, ...]:
+    """The value without its own provenance; elements of a list keep theirs."""
+    return value.value if isinstance(value, Drawn) else value
+
+
 def plain(value: Value) -> Value:
     """The value without its provenance, lists included."""
     match value:
         case Drawn(value=inner):
-            return inner
+            return plain(inner)
         case tuple():
             return tuple(plain(v) for v in value)
         case _:
             return value
 
 
+def extent_of(value: Value, most: int) -> tuple[int, int]:
+    """How many values a list holds in all its levels, and how many levels; counting stops beyond `most` of either."""
+    inner = bare(value)
+    if not isinstance(inner, tuple):
+        return 1, 0
+    count, depth = 1, 0
+    for v in inner:
+        if count > most or depth > most:
+            break
+        if isinstance(v, tuple | Drawn):
+            n, d = extent_of(v, most - count)
+            count, depth = count + n, max(depth, d)
+        else:
+            count += 1
+    return count, depth + 1
+
+
+def is_number(value: Value) -> bool:
+    """Whether it is an int or a float, and no bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def as_int(value: Value) -> int | None:
+    """The int that it is, if it is one."""
+    v = bare(value)
+    return v if isinstance(v, int) and not isinstance(v, bool) else None
+
+
 def kind_of(value: Value) -> str:
     """What messages call the kind of a value."""
-    match plain(value):
+    match bare(value):
         case bool():
             return "a bool"
         case int():
@@ -76,12 +117,11 @@ def kind_of(value: Value) -> str:
             return "the target"
         case IndexMap():
             return "an index map"
+        case Interval():
+            return "a range"
+        case Weights():
+            return "a map of weights"
         case OpenFactor():
             return "`_`"
-        case _:
+        case None:
             return "nothing"
-
-
-def error(code: str, message: str, span: Span | None, label: str = "", help: str = "", *notes: Note) -> TschedError:
-    extra = (help_note(help),) if help else ()
-    return TschedError(Diagnostic(code, message, span, label, (*notes, *extra)))

@@ -1,70 +1,32 @@
 """What an unscheduled program computes, with NumPy in float64 and int64: the reference that kernels are compared with.
 
 Independent of lowering and code generation. A block is evaluated over whole boxes of its instances: accesses are strided
-views where they are linear and proven inside, gathers elsewhere; a sum of products is a matrix product.
+views where they are linear and proven inside, gathers elsewhere; a sum of products is a matrix product. The steps of a
+scan, and those of a reduction by a declared reducer, run one after another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import assert_never
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 
 import numpy as np
-from scipy import special
 
 from tensorc_dsl.ir.arrays import Array, wide_dtype, widen, wrap
-from tensorc_dsl.ir.boxes import Box, gather, linear_parts, view
+from tensorc_dsl.ir.boxes import Box, linear_parts
 from tensorc_dsl.ir.contract import contract
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import (
-    Binary,
-    BinaryOp,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Load,
-    Logic,
-    LogicOp,
-    Not,
-    Select,
-    Var,
-    constant,
-    dtype_of,
-    free_vars,
-    loads,
-)
+from tensorc_dsl.ir.expr import Binary, BinaryOp, Expr, Load, LogicOp, Var, constant, free_vars, loads
 from tensorc_dsl.ir.program import Block, Buffer, IterKind, Program, Store, walk
+from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, Update, is_whole_update, update_of
+from tensorc_dsl.ir.values import EvaluateError, Values, arithmetic
+
+__all__ = ["EvaluateError", "Evaluation", "bind_inputs", "evaluate", "shape_of", "unscheduled_blocks"]
 
 FACTOR_LIMIT = 16 * 2**20
 """Elements of one factor of a product: 128 MB when it has to be copied for BLAS."""
 CHUNK_LIMIT = 2 * 2**20
 """Elements of a box that is evaluated node by node, with several temporaries alive: 16 MB each."""
-
-
-class EvaluateError(ValueError):
-    """The program is scheduled, reads outside a buffer, or was given arrays that do not fit its parameters."""
-
-
-def _rsqrt(x: Array) -> Array:
-    return 1.0 / np.sqrt(x)
-
-
-_FUNCTIONS: dict[str, Callable[..., Array]] = {
-    "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": special.erf, "sqrt": np.sqrt,
-    "rsqrt": _rsqrt, "sigmoid": special.expit, "floor": np.floor, "ceil": np.ceil,
-    "round": np.rint, "abs": np.abs, "sin": np.sin, "cos": np.cos, "pow": np.power,
-}  # fmt: skip
-
-_ARITHMETIC: dict[BinaryOp, Callable[[Array, Array], Array]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "%": np.mod, "min": np.minimum, "max": np.maximum,
-}  # fmt: skip
-
-_COMPARE: dict[str, Callable[[Array, Array], Array]] = {
-    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
-}  # fmt: skip
 
 _REDUCE: dict[BinaryOp | LogicOp, Callable[..., Array]] = {
     "+": np.add.reduce, "*": np.multiply.reduce, "min": np.minimum.reduce, "max": np.maximum.reduce,
@@ -85,7 +47,7 @@ def shape_of(b: Buffer) -> tuple[int, ...]:
     """The shape as numbers. EvaluateError while a dimension is open."""
     sizes = [constant(e) for e in b.shape]
     if any(n is None for n in sizes):
-        raise EvaluateError(f"a dimension of {b.name} is open")
+        raise EvaluateError(f"a dimension of {b.name} is open: `ir.bind.bind` gives it a size")
     return tuple(n for n in sizes if n is not None)
 
 
@@ -116,38 +78,23 @@ def unscheduled_blocks(program: Program) -> list[Block]:
         perfect = all(len(loop.body) == 1 for loop in around)
         if s.where or not perfect or len(names) != len(s.iters) or len(bound) != len(names) or bound != extents:
             raise EvaluateError(f"block {s.name} is scheduled; only an unscheduled program has a reference")
-        if any(it.kind is IterKind.SCAN for it in s.iters):
-            raise EvaluateError(f"block {s.name} is a scan")
-        if len(s.body) != 1:
+        scans = [it.binding for it in s.iters if it.kind is IterKind.SCAN]
+        if scans and (len(scans) > 1 or s.is_reduction or scans[0] != Var(around[0].var)):
+            raise EvaluateError(f"block {s.name} is a scan that does not run in its outermost loop")
+        if len(s.body) != 1 and not is_whole_update(s):
             raise EvaluateError(f"block {s.name} stores {len(s.body)} values; an unscheduled block stores one")
         out.append(s)
     return out
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
-    """`C[…] = C[…] op value` taken apart."""
-
-    op: BinaryOp | LogicOp
-    value: Expr
-
-
-def update_of(b: Block) -> Update | None:
-    """The update of a reduction block; None for a block without reduction. EvaluateError for any other form."""
-    if not b.is_reduction:
-        return None
-    store = b.body[0]
-    match store.value:
-        case Binary(op="+" | "*" | "min" | "max" as op, lhs=Load(buffer=name, indices=indices), rhs=value):
-            pass
-        case Logic(op=op, lhs=Load(buffer=name, indices=indices), rhs=value):
-            pass
+def _combined(op: BinaryOp | LogicOp, a: Array, b: Array, t: DType) -> Array:
+    match op:
+        case "and":
+            return a & b
+        case "or":
+            return a | b
         case _:
-            raise EvaluateError(f"block {b.name} does not reduce with `+`, `*`, `min`, `max`, `and` or `or`")
-    own = (name, indices) == (store.buffer, store.indices)
-    if not own or len(b.init) != 1 or any(x.buffer == store.buffer for x in loads(value)):
-        raise EvaluateError(f"block {b.name} is not a plain reduction into {store.buffer}")
-    return Update(op, value)
+            return arithmetic(op, a, b, t)
 
 
 def factors_of(e: Expr) -> list[Expr]:
@@ -157,22 +104,34 @@ def factors_of(e: Expr) -> list[Expr]:
     return [e]
 
 
-class Evaluation:
-    """One block over its instances. `arrays` holds the buffers so far; the block's own is added."""
+class Evaluation(Values):
+    """One block over its instances. `arrays` holds the buffers so far; the block's own are added."""
 
     def __init__(self, program: Program, arrays: dict[str, Array], block: Block) -> None:
+        super().__init__(block.name, arrays)
         self.block = block
-        self.arrays = arrays
-        self.buffer = program.buffer(block.body[0].buffer)
+        self.buffers = tuple(program.buffer(s.buffer) for s in block.body)
+        self.buffer = self.buffers[0]
         sizes = [constant(it.extent) for it in block.iters]
         if any(n is None for n in sizes):
-            raise EvaluateError(f"an extent of block {block.name} is open")
+            raise EvaluateError(f"an extent of block {block.name} is open: `ir.bind.bind` gives it a size")
         names = tuple(it.name for it in block.iters)
         self.box = Box(names, (0,) * len(names), tuple(n for n in sizes if n is not None))
         self.reduce = [a for a, it in enumerate(block.iters) if it.kind is IterKind.REDUCE]
+        self.scan = [a for a, it in enumerate(block.iters) if it.kind is IterKind.SCAN]
         self.spatial = [a for a in range(len(names)) if a not in self.reduce]
-        self.update = update_of(block)
+        self.update = self._update()
         self.axes = self._store_axes(block.body[0])
+
+    def _update(self) -> Update | None:
+        if not self.block.is_reduction:
+            return None
+        update = update_of(self.block)
+        if update is None:
+            raise EvaluateError(f"block {self.block.name} is not the update of a reduction")
+        if len(self.block.init) != len(self.block.body):
+            raise EvaluateError(f"block {self.block.name} does not say where its reduction starts")
+        return update
 
     def _store_axes(self, s: Store) -> list[int]:
         """The axis that each subscript of the store is: an unscheduled block stores `C[vi, vj]`, each element once."""
@@ -180,36 +139,83 @@ class Evaluation:
         axes = [self.box.names.index(n) for n in names]
         if len(names) != len(s.indices) or sorted(axes) != self.spatial:
             raise EvaluateError(f"block {self.block.name} does not store each element once")
-        if shape_of(self.buffer) != tuple(self.box.size[a] for a in axes):
-            raise EvaluateError(f"block {self.block.name} does not store all of {self.buffer.name}")
+        for other, b in zip(self.block.body, self.buffers, strict=True):
+            if other.indices != s.indices or shape_of(b) != tuple(self.box.size[a] for a in axes):
+                raise EvaluateError(f"block {self.block.name} does not store all of {b.name}")
         return axes
 
     def run(self) -> None:
-        """Add the block's buffer to `arrays`."""
-        out = np.empty(shape_of(self.buffer), wide_dtype(self.buffer.dtype))
-        if self.update is not None:
-            spatial = Box(
-                self.box.names, self.box.start, tuple(1 if a in self.reduce else n for a, n in enumerate(self.box.size))
-            )
-            self._put(out, spatial, self.value(self.block.init[0].value, spatial, None))
-            if self.box.volume:
-                self._reduce(out, self.update)
-        elif self.box.volume:
+        """Add the block's buffers to `arrays`."""
+        if self.in_order:
+            for store, part in self.steps():
+                self.put(store.buffer, part, self.value(store.value, part, None))
+            return
+        outs = self.start()
+        if self.update is None and self.box.volume:
             for part in self.box.chunks(range(len(self.box.size)), CHUNK_LIMIT):
-                self._put(out, part, self.value(self.block.body[0].value, part, None))
-        self.arrays[self.buffer.name] = out
+                outs[0][part.slices(self.axes)] = self.stored(self.value(self.block.body[0].value, part, None), part)
+        elif isinstance(self.update, Fold) and self.box.volume:
+            self._reduce(outs[0], self.update)
+        elif isinstance(self.update, ArgFold) and self.box.volume:
+            for part in self.box.chunks(range(len(self.box.size)), CHUNK_LIMIT):
+                self._best(outs, self.update, part)
+        self.arrays.update((b.name, out) for b, out in zip(self.buffers, outs, strict=True))
 
-    def _reduce(self, out: Array, update: Update) -> None:
+    def start(self) -> list[Array]:
+        """The block's arrays as they are before its first instance: where a reduction starts, else unwritten."""
+        outs = [np.empty(shape_of(b), wide_dtype(b.dtype)) for b in self.buffers]
+        size = tuple(1 if a in self.reduce else n for a, n in enumerate(self.box.size))
+        spatial = Box(self.box.names, self.box.start, size)
+        by_name = {b.name: out for b, out in zip(self.buffers, outs, strict=True)}
+        for s in self.block.init if self.reduce else ():
+            by_name[s.buffer][...] = self.stored(self.value(s.value, spatial, None), spatial)
+        return outs
+
+    # --- step by step ------------------------------------------------------------------------------------------------
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the instances are evaluated in the order of a scan or of a reduction."""
+        return bool(self.scan) or isinstance(self.update, DeclaredFold)
+
+    def steps(self) -> Iterator[tuple[Store, Box]]:
+        """The stores in order, each over all instances of one step; whoever asks stores the values before going on."""
+        self.arrays.update((b.name, out) for b, out in zip(self.buffers, self.start(), strict=True))
+        ordered = self.scan or self.reduce
+        if not self.box.volume:
+            return
+        for at in product(*(range(self.box.size[a]) for a in ordered)):
+            start, size = list(self.box.start), list(self.box.size)
+            for a, value in zip(ordered, at, strict=True):
+                start[a], size[a] = value, 1
+            step = Box(self.box.names, tuple(start), tuple(size))
+            for part in step.chunks(range(len(size)), CHUNK_LIMIT):
+                for s in self.block.body:
+                    yield s, part
+
+    def put(self, buffer: str, part: Box, value: Array) -> None:
+        self.arrays[buffer][part.slices(self.axes)] = self.stored(value, part)
+
+    # --- reductions at once ------------------------------------------------------------------------------------------
+
+    def _reduce(self, out: Array, update: Fold) -> None:
         for part in self.parts(update):
             step = self.reduced(update, part)
             region = part.slices(self.axes)
             target = self.stored(step, part)
-            combine = (
-                np.logical_and if update.op == "and" else np.logical_or if update.op == "or" else _ARITHMETIC[update.op]
-            )
-            out[region] = wrap(combine(out[region], target), self.buffer.dtype)
+            out[region] = _combined(update.op, out[region], target, self.buffer.dtype)
 
-    def parts(self, update: Update) -> list[Box]:
+    def _best(self, outs: Sequence[Array], update: ArgFold, part: Box) -> None:
+        """Take the instances of one part into the positions and the best values so far."""
+        positions, best = outs
+        region = part.slices(self.axes)
+        where, value = (np.broadcast_to(self.value(e, part, None), part.size) for e in (update.position, update.value))
+        new, first = best_of(update, value, where, tuple(self.reduce))
+        new, first = self.stored(new, part), self.stored(first, part)
+        pair = np.stack([best[region], new]), np.stack([positions[region], first])
+        best[region], positions[region] = (x[0] for x in best_of(update, *pair, (0,)))
+
+    def parts(self, update: Fold) -> list[Box]:
         """The boxes that are evaluated at once."""
         factors = self.product(update)
         if factors is None:
@@ -221,7 +227,7 @@ class Evaluation:
             out = [chunk for part in out for chunk in part.chunks(axes, limit)]
         return [chunk for part in out for chunk in part.chunks(self.spatial, FACTOR_LIMIT)]
 
-    def product(self, update: Update) -> list[Expr] | None:
+    def product(self, update: Fold) -> list[Expr] | None:
         """The factors of a sum of products of at most two arrays, else None."""
         if update.op != "+":
             return None
@@ -229,7 +235,7 @@ class Evaluation:
         factors = factors_of(update.value)
         return factors if sum(1 for f in factors if free_vars(f)) <= 2 else None
 
-    def reduced(self, update: Update, part: Box) -> Array:
+    def reduced(self, update: Fold, part: Box) -> Array:
         """The reduction over one part; reduced axes have length 1."""
         factors = self.product(update)
         if factors is not None:
@@ -253,71 +259,11 @@ class Evaluation:
             np.broadcast_to(value, size).transpose(*self.axes, *self.reduce).reshape([part.size[a] for a in self.axes])
         )
 
-    def _put(self, out: Array, part: Box, value: Array) -> None:
-        out[part.slices(self.axes)] = self.stored(value, part)
 
-    # --- expressions -------------------------------------------------------------------------------------------------
-
-    def value(self, e: Expr, box: Box, mask: Array | None) -> Array:
-        """The values of `e` over the box; where `mask` is false they are arbitrary."""
-        match e:
-            case Const(value=value, dtype=t):
-                return np.full((1,) * len(box.size), value, wide_dtype(t))
-            case Var(name=name):
-                axis = box.names.index(name)
-                shape = [box.size[a] if a == axis else 1 for a in range(len(box.size))]
-                return np.arange(box.start[axis], box.start[axis] + box.size[axis], dtype=np.int64).reshape(shape)
-            case Binary(op=op, lhs=a, rhs=b):
-                return arithmetic(op, self.value(a, box, mask), self.value(b, box, mask), dtype_of(a))
-            case Compare(op=op, lhs=a, rhs=b):
-                return _COMPARE[op](self.value(a, box, mask), self.value(b, box, mask))
-            case Logic(op=op, lhs=a, rhs=b):
-                x, y = self.value(a, box, mask), self.value(b, box, mask)
-                return x & y if op == "and" else x | y
-            case Not(operand=a):
-                return ~self.value(a, box, mask)
-            case Select(cond=c, then=a, other=b):
-                cond = self.value(c, box, mask)
-                yes, no = (cond, ~cond) if mask is None else (mask & cond, mask & ~cond)
-                if not no.any():
-                    return self.value(a, box, mask)
-                if not yes.any():
-                    return self.value(b, box, mask)
-                return np.where(cond, self.value(a, box, yes), self.value(b, box, no))
-            case Cast(operand=a, dtype=t):
-                return cast(self.value(a, box, mask), dtype_of(a), t)
-            case Call(function=f, args=args):
-                return _FUNCTIONS[f](*(self.value(a, box, mask) for a in args))
-            case Load(buffer=name, indices=indices):
-                return self.load(self.arrays, name, indices, box, mask)
-            case _:
-                assert_never(e)
-
-    def load(
-        self, arrays: Mapping[str, Array], name: str, indices: tuple[Expr, ...], box: Box, mask: Array | None
-    ) -> Array:
-        """What an access reads over the box. EvaluateError when it leaves its buffer where `mask` is true."""
-        if name not in arrays:
-            raise EvaluateError(f"block {self.block.name} reads {name} before anything is stored in it")
-        seen = view(arrays[name], indices, box)
-        if seen is not None:
-            return seen
-        positions = [self.value(i, box, mask) for i in indices]
-        values, outside = gather(arrays[name], positions, mask)
-        if outside:
-            raise EvaluateError(f"block {self.block.name} reads outside {name}")
-        return values
-
-
-def arithmetic(op: BinaryOp, x: Array, y: Array, t: DType) -> Array:
-    """One operation on wide values of type `t`."""
-    if op == "/":
-        return np.divide(x, y) if t.is_float else wrap(np.floor_divide(x, y), t)
-    return wrap(_ARITHMETIC[op](x, y), t)
-
-
-def cast(x: Array, old: DType, new: DType) -> Array:
-    """A conversion of wide values: floats truncate towards 0, integers wrap."""
-    if new.is_float:
-        return x.astype(np.float64)
-    return wrap((np.trunc(x) if old.is_float else x).astype(np.int64), new)
+def best_of(update: ArgFold, value: Array, position: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    """The least or greatest value over `axes`, a NaN before all, and its lowest position; the axes keep length 1."""
+    least = np.minimum if update.kind == "argmin" else np.maximum
+    best = least.reduce(value, axis=axes, keepdims=True)
+    same = (value == best) | (np.isnan(value) & np.isnan(best))
+    last = np.iinfo(position.dtype).max
+    return best, np.where(same, position, last).min(axis=axes, keepdims=True)

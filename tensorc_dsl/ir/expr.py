@@ -1,7 +1,7 @@
 """Expressions of a program: one closed union for subscripts, conditions and values.
 
-Nodes are frozen and compare by structure. Loop variables, block iterators and open dimensions are `Var`s, always of
-type `index`; buffers are named, and a `Load` carries its element type so that an expression types itself.
+Nodes are frozen and compare by structure. Loop variables and block iterators are `Var`s, open dimensions `Dim`s, both
+always of type `index`; buffers are named, and a `Load` carries its element type so that an expression types itself.
 """
 
 from __future__ import annotations
@@ -27,9 +27,21 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class Var:
-    """A loop variable, a block iterator or an open dimension."""
+    """A loop variable or a block iterator."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """An open dimension: a size that a kernel learns when it is called, from `low` to `high`, both included.
+
+    The range travels with every mention, so that whoever reckons with an extent knows it. Without `high` there is no limit.
+    """
+
+    name: str
+    low: int = 0
+    high: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,7 @@ class Load:
     dtype: DType
 
 
-Expr = Const | Var | Binary | Compare | Logic | Not | Select | Cast | Call | Load
+Expr = Const | Var | Dim | Binary | Compare | Logic | Not | Select | Cast | Call | Load
 
 MATH_FUNCTIONS: dict[str, int] = {
     "exp": 1, "log": 1, "tanh": 1, "erf": 1, "sqrt": 1, "rsqrt": 1, "sigmoid": 1,
@@ -103,7 +115,7 @@ def dtype_of(e: Expr) -> DType:
     match e:
         case Const(dtype=t) | Cast(dtype=t) | Load(dtype=t):
             return t
-        case Var():
+        case Var() | Dim():
             return INDEX
         case Binary(lhs=lhs):
             return dtype_of(lhs)
@@ -128,7 +140,7 @@ ONE = index(1)
 
 def children(e: Expr) -> tuple[Expr, ...]:
     match e:
-        case Const() | Var():
+        case Const() | Var() | Dim():
             return ()
         case Binary(lhs=a, rhs=b) | Compare(lhs=a, rhs=b) | Logic(lhs=a, rhs=b):
             return (a, b)
@@ -147,7 +159,7 @@ def children(e: Expr) -> tuple[Expr, ...]:
 def rebuild(e: Expr, parts: tuple[Expr, ...]) -> Expr:
     """`e` with its children replaced, in the order `children` gives them."""
     match e:
-        case Const() | Var():
+        case Const() | Var() | Dim():
             return e
         case Binary(op=op):
             return Binary(op, parts[0], parts[1])
@@ -180,18 +192,29 @@ def transform(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
 
 
 def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
-    """Replace variables by name, all at once."""
+    """Replace variables and open dimensions by name, all at once."""
     if not values:
         return e
-    return transform(e, lambda n: values.get(n.name, n) if isinstance(n, Var) else n)
+    return transform(e, lambda n: values.get(n.name, n) if isinstance(n, (Var, Dim)) else n)
 
 
 def free_vars(e: Expr) -> frozenset[str]:
-    if isinstance(e, Var):
+    """The names of the variables and of the open dimensions in `e`."""
+    if isinstance(e, (Var, Dim)):
         return frozenset((e.name,))
     out: frozenset[str] = frozenset()
     for c in children(e):
         out |= free_vars(c)
+    return out
+
+
+def dims_in(e: Expr) -> frozenset[Dim]:
+    """The open dimensions in `e`."""
+    if isinstance(e, Dim):
+        return frozenset((e,))
+    out: frozenset[Dim] = frozenset()
+    for c in children(e):
+        out |= dims_in(c)
     return out
 
 
@@ -208,7 +231,8 @@ def constant(e: Expr) -> int | None:
     return None
 
 
-def _fold(op: BinaryOp, a: int, b: int) -> int | None:
+def fold(op: BinaryOp, a: int, b: int) -> int | None:
+    """Index arithmetic on numbers; None for a division by 0."""
     match op:
         case "+":
             return a + b
@@ -232,7 +256,7 @@ def _binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
     """Index arithmetic with constants folded and units dropped; nothing deeper (see `affine.simplify`)."""
     x, y = constant(a), constant(b)
     if x is not None and y is not None:
-        folded = _fold(op, x, y)
+        folded = fold(op, x, y)
         if folded is not None:
             return index(folded)
     if (op == "+" and x == 0) or (op == "*" and x == 1):

@@ -48,7 +48,7 @@ class _Reader:
         self.definition = definition
         self.found: list[Diagnostic] = []
         self.buffers: dict[str, Buffer] = {}
-        self.dims: dict[str, str] = {}
+        self.dims: dict[str, ir.Dim] = {}
         self.seen: dict[str, str] = {}  # loops and blocks so far: name in the text -> what it is
         self.used = _all_names(definition)
 
@@ -56,8 +56,8 @@ class _Reader:
         d = self.definition
         for p in d.params:
             for shape in p.type.shape:
-                names = [n for n in walk(shape) if isinstance(n, t.Name)]
-                self.dims |= {n.id: n.id for n in names}
+                self.dims |= {n.id: ir.Dim(n.id) for n in walk(shape) if isinstance(n, t.Name)}
+        self.ranges(d.sizes)
         params = [self.buffer(p.name, p.type, "global", p.span) for p in d.params]
         buffers = [self.buffer(b.name, b.type, b.scope or "global", b.span) for b in d.buffers]
         body = self.stmts(d.body, {})
@@ -69,7 +69,7 @@ class _Reader:
             tuple(b for b in params if b),
             tuple(b for b in buffers if b),
             body,
-            tuple(self.dims),
+            tuple(self.dims.values()),
             annotations or (),
         )
         try:
@@ -87,7 +87,25 @@ class _Reader:
             return None
 
     def scope(self, variables: Mapping[str, str], hidden: Mapping[str, str] | None = None) -> Scope:
-        return Scope(self.buffers, {**self.dims, **variables}, hidden or {})
+        return Scope(self.buffers, self.dims, variables, hidden or {})
+
+    def ranges(self, sizes: tuple[tuple[str, t.RangeExpr], ...]) -> None:
+        """Note which sizes each open dimension can be."""
+        seen: set[str] = set()
+        for name, e in sizes:
+            match e:
+                case _ if name in seen:
+                    problem = error("E0202", f"the sizes of `{name}` are given twice", e.span, "the second time")
+                case _ if name not in self.dims:
+                    problem = error("E0201", f"no shape of an argument mentions `{name}`", e.span,
+                                    help=did_you_mean(name, self.dims))  # fmt: skip
+                case t.RangeExpr(low=t.Number(value=int(low)), high=t.Number(value=int(high))) if 0 <= low <= high:
+                    self.dims[name] = ir.Dim(name, low, high)
+                    seen.add(name)
+                    continue
+                case _:
+                    problem = error("E0210", f"`{name}` has no sizes", e.span, "from a number up to a larger one")
+            self.found.extend(problem.diagnostics)
 
     def buffer(self, name: str, type_: t.TensorType, scope: str, span: Span) -> Buffer | None:
         def make() -> Buffer:

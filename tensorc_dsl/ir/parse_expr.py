@@ -28,12 +28,13 @@ def error(code: str, message: str, span: Span, label: str = "", help: str = "") 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an expression may mention: buffers, and variables by the name the text gives them.
+    """What an expression may mention: buffers, open dimensions, and variables by the name the text gives them.
 
     `hidden` says for names that are near but may not be used here why not.
     """
 
     buffers: Mapping[str, Buffer]
+    dims: Mapping[str, ir.Dim]
     variables: Mapping[str, str]
     hidden: Mapping[str, str]
 
@@ -118,12 +119,14 @@ class Scope:
     def _variable(self, name: str, span: Span) -> ir.Expr:
         if name in self.variables:
             return ir.Var(self.variables[name])
+        if name in self.dims:
+            return self.dims[name]
         if name in self.buffers:
             subscripts = ", ".join("…" for _ in self.buffers[name].shape)
             raise error("E0201", f"`{name}` is a buffer", span, help=f"say which element: `{name}[{subscripts}]`")
         if name in self.hidden:
             raise error("E0201", f"`{name}` cannot be used here", span, help=self.hidden[name])
-        raise error("E0201", f"there is no `{name}` here", span, help=did_you_mean(name, self.variables))
+        raise error("E0201", f"there is no `{name}` here", span, help=did_you_mean(name, (*self.variables, *self.dims)))
 
     def access(self, e: t.IndexExpr) -> ir.Load:
         """An element of a buffer, its subscripts checked in number and kind."""

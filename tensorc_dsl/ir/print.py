@@ -12,6 +12,7 @@ from tensorc_dsl.ir.expr import (
     Cast,
     Compare,
     Const,
+    Dim,
     Expr,
     Load,
     Logic,
@@ -47,7 +48,7 @@ def _expr(e: Expr) -> tuple[str, int]:
     match e:
         case Const(value=value):
             return _number(value)
-        case Var(name=name):
+        case Var(name=name) | Dim(name=name):
             return name, _ATOM
         case Binary(op="min" | "max" as op, lhs=a, rhs=b):
             return f"{op}({format_expr(a)}, {format_expr(b)})", _ATOM
@@ -137,10 +138,15 @@ def format_buffer(b: Buffer) -> str:
     return f"{b.name}: {b.dtype}{shape}"
 
 
+def _ranges(dims: tuple[Dim, ...]) -> str:
+    known = [f"{d.name} in {d.low}..{d.high}" for d in dims if d.high is not None]
+    return f" where {', '.join(known)}" if known else ""
+
+
 def format_program(p: Program) -> str:
     """The whole program as a `program` item, with a newline at the end."""
     params = ", ".join(map(format_buffer, p.params))
-    lines = [f"program {p.name}({params}){_annotations(p.annotations)} {{"]
+    lines = [f"program {p.name}({params}){_ranges(p.dims)}{_annotations(p.annotations)} {{"]
     for b in p.buffers:
         scope = "" if b.scope == "global" else f" in {quoted(b.scope)}"
         lines.append(f"    buffer {format_buffer(b)}{scope}")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import Expr
+from tensorc_dsl.ir.expr import Dim, Expr
 
 
 class IterKind(StrEnum):
@@ -96,14 +96,14 @@ Stmt = For | Block
 class Program:
     """A function over buffers. `params` are the arguments in order: inputs, then outputs (those that blocks write).
 
-    `buffers` are intermediates; `dims` are the names of the open dimensions that shapes and extents mention.
+    `buffers` are intermediates; `dims` are the open dimensions that shapes, extents and subscripts mention.
     """
 
     name: str
     params: tuple[Buffer, ...]
     buffers: tuple[Buffer, ...]
     body: tuple[Stmt, ...]
-    dims: tuple[str, ...] = ()
+    dims: tuple[Dim, ...] = ()
     annotations: tuple[Annotation, ...] = ()
 
     def buffer(self, name: str) -> Buffer:
@@ -180,7 +180,7 @@ def replace_stmt(program: Program, name: str, new: tuple[Stmt, ...]) -> Program:
 
 def used_names(program: Program) -> set[str]:
     """Every name that a new loop, block or buffer must avoid."""
-    names = {b.name for b in (*program.params, *program.buffers)} | set(program.dims)
+    names = {b.name for b in (*program.params, *program.buffers)} | {d.name for d in program.dims}
     for _, s in walk(program.body):
         if isinstance(s, For):
             names.add(s.var)

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A machine. Cache sizes in bytes, per core (`l3`: shared); `cores` is how many threads a kernel may use."""
+    """A machine. Cache sizes in bytes, per core (`l3`: shared); `cores` is how many threads a kernel may use.
+
+    `features` is LLVM's list of instruction sets, `+avx2,-sse4a`; `shared_memory` is what the threads of a GPU's block
+    share, in bytes.
+    """
 
     kind: str = "llvm"
     cpu: str = "generic"
@@ -17,6 +21,7 @@ class Target:
     l1: int = 32 * 1024
     l2: int = 512 * 1024
     l3: int = 8 * 1024 * 1024
+    shared_memory: int = 0
 
     @property
     def key(self) -> str:
@@ -27,3 +32,8 @@ class Target:
     def vector_registers(self) -> int:
         """Architectural vector registers: 32 with AVX-512 and on AArch64, 16 on other x86."""
         return 32 if self.vector_bits >= 512 or "neon" in self.features else 16
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The instruction sets that it has, sorted."""
+        return tuple(sorted(f[1:] for f in self.features.split(",") if f.startswith("+")))

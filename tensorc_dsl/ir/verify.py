@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
@@ -10,17 +10,23 @@ from tensorc_dsl.ir.expr import (
     Call,
     Compare,
     Const,
+    Dim,
     Expr,
     Load,
     Logic,
     Not,
     Select,
+    Var,
     children,
     dtype_of,
     free_vars,
 )
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, Store, walk
+from tensorc_dsl.ir.reductions import is_whole_update, reducer_name
+
+Scope = set[str | Dim]
+"""What may be mentioned: variables by name, open dimensions as they are, so that each has one range."""
 
 
 class ProgramError(ValueError):
@@ -32,14 +38,18 @@ def verify(program: Program) -> None:
     buffers = {b.name: b for b in (*program.params, *program.buffers)}
     if len(buffers) != len(program.params) + len(program.buffers):
         raise ProgramError(f"program {program.name}: two buffers have one name")
-    dims = set(program.dims)
+    dims = _dims(program, buffers.keys())
+    open_names = {d.name for d in program.dims}
+    for b in buffers.values():
+        for e in b.shape:
+            _index(e, dims, f"shape of {b.name}")
     seen: set[str] = set()
     for around, s in walk(program.body):
         name = s.var if isinstance(s, For) else s.name
-        if name in seen or name in dims:
+        if name in seen or name in open_names:
             raise ProgramError(f"the name {name!r} is used by two loops or blocks")
         seen.add(name)
-        scope = dims | {loop.var for loop in around}
+        scope: Scope = dims | {loop.var for loop in around}
         if isinstance(s, For):
             if not s.body:
                 raise ProgramError(f"loop {name} has no body")
@@ -50,13 +60,26 @@ def verify(program: Program) -> None:
             _block(s, around, scope, program)
 
 
-def _block(b: Block, around: tuple[For, ...], scope: set[str], program: Program) -> None:
+def _dims(program: Program, buffers: Collection[str]) -> Scope:
+    """The open dimensions, as a scope."""
+    names: set[str] = set()
+    for d in program.dims:
+        if d.name in names or d.name in buffers:
+            raise ProgramError(f"program {program.name}: the name of the open dimension {d.name!r} is taken")
+        names.add(d.name)
+        if d.low < 0 or (d.low > 0 if d.high is None else d.high < d.low):
+            raise ProgramError(f"program {program.name}: {d.name!r} has no sizes from {d.low} to {d.high}")
+    return set(program.dims)
+
+
+def _block(b: Block, around: tuple[For, ...], scope: Scope, program: Program) -> None:
     where = f"block {b.name}"
     names = [it.name for it in b.iters]
-    if len(set(names)) != len(names):
-        raise ProgramError(f"{where}: two iterators have one name")
+    dims: Scope = set(program.dims)
+    if len({*names, *(d.name for d in program.dims)}) != len(names) + len(program.dims):
+        raise ProgramError(f"{where}: two iterators have one name, or one has that of an open dimension")
     for it in b.iters:
-        _index(it.extent, set(program.dims), f"{where}, extent of {it.name}")
+        _index(it.extent, dims, f"{where}, extent of {it.name}")
         _index(it.binding, scope, f"{where}, binding of {it.name}")
         if it.name in scope:
             raise ProgramError(f"{where}: iterator {it.name} has the name of a loop around it")
@@ -70,25 +93,35 @@ def _block(b: Block, around: tuple[For, ...], scope: set[str], program: Program)
             raise ProgramError(f"{where}: condition `{format_expr(c)}` is not a bool")
     if not b.body:
         raise ProgramError(f"{where} stores nothing")
-    spatial = set(program.dims) | {it.name for it in b.iters if it.kind is IterKind.SPATIAL}
+    if (reducer := reducer_name(b)) is not None and not is_whole_update(b):
+        raise ProgramError(f"{where}: its stores are not the update of a reduction by {reducer!r}")
+    spatial: Scope = dims | {it.name for it in b.iters if it.kind is IterKind.SPATIAL}
     for s in b.init:
         _store(s, spatial, f"{where}, init", program)
     for s in b.body:
-        _store(s, set(program.dims) | set(names), where, program)
+        _store(s, dims | set(names), where, program)
 
 
-def _variables(e: Expr, scope: set[str], where: str) -> None:
-    if unbound := free_vars(e) - scope:
-        raise ProgramError(f"{where}: {min(unbound)!r} is not bound here")
+def _variables(e: Expr, scope: Scope, where: str) -> None:
+    match e:
+        case Var(name=name):
+            if name not in scope:
+                raise ProgramError(f"{where}: {name!r} is not bound here")
+        case Dim(name=name):
+            if e not in scope:
+                raise ProgramError(f"{where}: {name!r} is no open dimension of this program, or has another range")
+        case _:
+            for c in children(e):
+                _variables(c, scope, where)
 
 
-def _index(e: Expr, scope: set[str], where: str) -> None:
+def _index(e: Expr, scope: Scope, where: str) -> None:
     _variables(e, scope, where)
     if dtype_of(e) != INDEX:
         raise ProgramError(f"{where}: `{format_expr(e)}` is {dtype_of(e)}, not an index")
 
 
-def _store(s: Store, scope: set[str], where: str, program: Program) -> None:
+def _store(s: Store, scope: Scope, where: str, program: Program) -> None:
     _access(s.buffer, s.indices, scope, where, program)
     _variables(s.value, scope, where)
     _value(s.value, scope, where, program)
@@ -97,7 +130,7 @@ def _store(s: Store, scope: set[str], where: str, program: Program) -> None:
         raise ProgramError(f"{where}: a value of {dtype_of(s.value)} is stored in {s.buffer}, which holds {want}")
 
 
-def _access(buffer: str, indices: Iterable[Expr], scope: set[str], where: str, program: Program) -> None:
+def _access(buffer: str, indices: Iterable[Expr], scope: Scope, where: str, program: Program) -> None:
     try:
         shape = program.buffer(buffer).shape
     except KeyError:
@@ -109,7 +142,7 @@ def _access(buffer: str, indices: Iterable[Expr], scope: set[str], where: str, p
         _index(i, scope, f"{where}, subscript of {buffer}")
 
 
-def _value(e: Expr, scope: set[str], where: str, program: Program) -> None:
+def _value(e: Expr, scope: Scope, where: str, program: Program) -> None:
     match e:
         case Load(buffer=b, indices=indices, dtype=t):
             _access(b, indices, scope, where, program)

@@ -30,7 +30,7 @@ def lower(program: Program) -> Kernel:
     program has open dimensions.
     """
     if program.dims:
-        raise LowerError(f"program {program.name} has open dimensions: {', '.join(program.dims)}")
+        raise LowerError(f"program {program.name} has open dimensions: {', '.join(d.name for d in program.dims)}")
     program = defuse(program)
     erased = erase(program)
     body = hoist_guards(erased.body)

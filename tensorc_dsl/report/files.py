@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
@@ -20,14 +19,14 @@ def _error(code: str, message: str, repair: str) -> TschedError:
     return TschedError(Diagnostic(code, message, None, notes=(help_note(repair),)))
 
 
-def read_source(path: str | os.PathLike[str]) -> Source:
-    """The text of a file, or of standard input for `-`. Raises TschedError (E0901, E0902)."""
+def read_source(path: str | os.PathLike[str], shown: str | None = None) -> Source:
+    """The text of a file, or of standard input for `-`; `shown` is its name in messages. TschedError (E0901, E0902)."""
     name = os.fspath(path)
     try:
         if name == STDIN:
             data = sys.stdin.buffer.read().decode("utf-8-sig")
             return Source("<stdin>", data.replace("\r\n", "\n").replace("\r", "\n"))
-        return Source.read(Path(name))
+        return Source.read(Path(name), shown)
     except OSError as e:
         raise _error("E0901", f"cannot read `{name}`: {_reason(e)}", "give the path of a `.tsched` file") from e
     except UnicodeDecodeError as e:
@@ -35,9 +34,31 @@ def read_source(path: str | os.PathLike[str]) -> Source:
         raise _error("E0902", message, "save the file as UTF-8") from e
 
 
+def sources_below(folder: Path) -> list[Path]:
+    """All `.tsched` files in a folder and in those below, in order; hidden folders and virtual environments are left out.
+
+    Raises TschedError (E0901) when there are none.
+    """
+    found: list[Path] = []
+    for at, folders, files in os.walk(folder):
+        folders[:] = [f for f in folders if not f.startswith(".") and not Path(at, f, "pyvenv.cfg").exists()]
+        found += [Path(at, f) for f in files if f.endswith(".tsched")]
+    if not found:
+        raise _error("E0901", f"there is no `.tsched` file in `{folder}`", "give another folder, or a file")
+    return sorted(found)
+
+
 def check_writable(path: Path) -> None:
     """Nothing is written; raises TschedError (E0903, E0904) where `write_text` would, as far as one can tell before."""
     _write(path, None)
+
+
+def make_folder(path: Path) -> None:
+    """The folder exists afterwards, and those above it. Raises TschedError (E0903)."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise _error("E0903", f"cannot make `{path}`: {_reason(e)}", "give a path that you may write to") from e
 
 
 def write_text(path: Path, text: str) -> None:
@@ -46,6 +67,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _write(path: Path, text: str | None) -> None:
+    import tempfile  # slow to load, and a check writes nothing
+
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

@@ -64,7 +64,7 @@ def refuse_race(program: Program, loop: For) -> None:
                 raise RACE(program, loop.var, b.name, loop=loop.var, dependence=what, repair=repair)
 
 
-def at_once(program: Program, around: tuple[For, ...], loop: For, kind: LoopKind) -> Rewrite:
+def at_once(program: Program, around: tuple[For, ...], loop: For, kind: LoopKind) -> Rewrite[LoopRef]:
     """The program with the loop of that kind, after the proofs that this changes nothing it computes."""
     refuse_clash(program, around, loop, kind)
     single = without_single(loop, around)

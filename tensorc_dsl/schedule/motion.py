@@ -33,7 +33,7 @@ NOT_READY = Refusal(
 BEYOND = Refusal(
     "E0359",
     "`{block}` would run below `{loop}` with iterator values that it does not have now",
-    help="conditions on `{block}` leave out a part of its domain; move it before the step that added them",
+    help="`{block}` runs for a part of its domain only; move it before the step that left out the rest",
 )
 VECTOR = Refusal(
     "E0360",

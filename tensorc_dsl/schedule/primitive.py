@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.program import Program
@@ -48,32 +48,38 @@ class IndexMap:
 Ref = LoopRef | BlockRef | BufferRef
 
 
+Result = LoopRef | BlockRef | tuple[LoopRef, ...] | None
+R_co = TypeVar("R_co", bound=Result, covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class Rewrite:
+class Rewrite(Generic[R_co]):
     """The new program, and the loops or blocks a caller may want to name (a list where there can be several)."""
 
     program: Program
-    results: LoopRef | BlockRef | tuple[LoopRef, ...] | None = None
+    results: R_co
 
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
     name: str
-    function: Callable[..., Rewrite]
+    function: Callable[..., Rewrite[Result]]
     refusals: tuple[Refusal, ...]
     signature: inspect.Signature
     """Without the leading `program`; annotations are resolved types."""
+    result: object
+    """The type of what the step gives back: what the function says it returns, `Rewrite[result]`."""
     doc: str
 
 
 PRIMITIVES: dict[str, Primitive] = {}
 """All primitives by name, filled by importing `tensorc_dsl.schedule.primitives`."""
 
-F = TypeVar("F", bound=Callable[..., Rewrite])
+F = TypeVar("F", bound=Callable[..., Rewrite[Result]])
 
 
 def primitive(*refusals: Refusal) -> Callable[[F], F]:
-    """Declare a primitive. The function takes the program first, then what the language passes."""
+    """Declare a primitive: a function of the program and what the language passes, annotated with `Rewrite[result]`."""
 
     def register(function: F) -> F:
         signature = inspect.signature(function, eval_str=True)
@@ -81,14 +87,15 @@ def primitive(*refusals: Refusal) -> Callable[[F], F]:
         name = function.__name__
         if name in PRIMITIVES:
             raise ValueError(f"primitive {name!r} is declared twice")
+        (result,) = get_args(signature.return_annotation)
         PRIMITIVES[name] = Primitive(
-            name, function, refusals, signature.replace(parameters=params), inspect.getdoc(function) or ""
+            name, function, refusals, signature.replace(parameters=params), result, inspect.getdoc(function) or ""
         )
         return function
 
     return register
 
 
-def apply(program: Program, name: str, *args: Any, **kwargs: Any) -> Rewrite:
+def apply(program: Program, name: str, *args: Any, **kwargs: Any) -> Rewrite[Result]:
     """Run a primitive by name. KeyError when there is none; ScheduleRefusal when it does not apply."""
     return PRIMITIVES[name].function(program, *args, **kwargs)

@@ -8,41 +8,24 @@ neighbours are no neighbours in the machine.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_never
 
 import numpy as np
 
 from tensorc_dsl.search.gp import Array
-from tensorc_dsl.trace.draw import Branch, Categorical, Distribution, PerfectTile
+from tensorc_dsl.trace.distribution import Distribution
 from tensorc_dsl.trace.trace import Trace
-
-
-def _slot(name: str, distribution: Distribution) -> tuple[object, ...]:
-    """Draws that share columns: the same name, and features that mean the same.
-
-    A tile's columns mean the same whatever its extent; those of a category stand for its values.
-    """
-    match distribution:
-        case PerfectTile(parts=parts):
-            return (name, "tile", parts)
-        case Categorical(values=values):
-            return (name, "category", tuple((type(v).__name__, v) for v in values))
-        case Branch(weights=weights):
-            return (name, "branch", len(weights))
-        case _:
-            assert_never(distribution)
 
 
 class Layout:
     """Which columns belong to which draw. Columns are added as draws are met, in order, and never move."""
 
     def __init__(self) -> None:
-        self._columns: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._columns: dict[tuple[str, tuple[object, ...]], tuple[int, int]] = {}
         self.width = 0
 
     def columns(self, name: str, distribution: Distribution, length: int) -> tuple[int, int]:
         """First and last-plus-one column of a draw with `length` features; the first one is its activity bit."""
-        slot = _slot(name, distribution)
+        slot = (name, distribution.meaning())
         if slot not in self._columns:
             self._columns[slot] = (self.width, self.width + 1 + length)
             self.width += 1 + length

@@ -43,7 +43,7 @@ class Explorer:
         self._seed = seed
         self._task = task
         self._seen: set[str] = set()
-        self._asked: set[tuple[tuple[str, Decision], ...]] = set()
+        self._asked: set[tuple[tuple[str, str, Decision], ...]] = set()
         self._exhausted = False
         self._slots = 0
         self.refusals = 0
@@ -67,7 +67,7 @@ class Explorer:
 
     def replay(self, decisions: Mapping[str, Decision]) -> Trace | None:
         """The program that the decisions make, unless it is inapplicable or was handed out before."""
-        key = tuple(sorted(decisions.items()))
+        key = _key(decisions)
         if key in self._asked:
             return None
         self._asked.add(key)
@@ -84,7 +84,7 @@ class Explorer:
             for decisions in neighbours(trace):
                 if tries == self.TRIES:
                     return None
-                if tuple(sorted(decisions.items())) not in self._asked:
+                if _key(decisions) not in self._asked:
                     tries += 1
                     found = self.replay(decisions)
                     if found is not None:
@@ -100,11 +100,16 @@ class Explorer:
 
     def _take(self, trace: Trace) -> bool:
         key = program_key(trace.program)
-        self._asked.add(tuple(sorted(trace.decisions.items())))
+        self._asked.add(_key(trace.decisions))
         if key in self._seen:
             return False
         self._seen.add(key)
         return True
+
+
+def _key(decisions: Mapping[str, Decision]) -> tuple[tuple[str, str, Decision], ...]:
+    """Equal for equal decisions; true is not 1."""
+    return tuple((name, type(d).__name__, d) for name, d in sorted(decisions.items(), key=lambda item: item[0]))
 
 
 def neighbours(trace: Trace) -> list[dict[str, Decision]]:

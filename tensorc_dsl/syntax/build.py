@@ -10,13 +10,12 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
-
-from lark import Token
+from typing import Any, Generic, TypeVar, cast
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.words import Token
 
 T = TypeVar("T")
 
@@ -56,28 +55,11 @@ def error(code: str, message: str, span: Span, label: str = "", help: str = "") 
 
 
 Parts = list[Any]
-_VALUES = frozenset("INT FLOAT STRING COMPARE PLUS MINUS STAR SLASH PERCENT AND OR REDUCER DOC".split())
-_WORDS = frozenset("name loop_kind iterator_kind name_pattern".split())
 
 
-def _place(part: Any) -> tuple[int, int]:
-    if isinstance(part, Token):
-        return part.start_pos or 0, part.end_pos or 0
-    return part.span.start, part.span.end
-
-
-def rule(method: Callable[[Any, Span, Parts], T]) -> Callable[[Any, list[Any]], T]:
-    """Make a parser callback: computes the span, and drops the words that carry no value."""
-    keep_all = method.__name__ in _WORDS
-
-    def callback(self: Any, parts: list[Any]) -> T:
-        places = [_place(p) for p in parts if p is not None] or [(0, 0)]
-        span = Span(self.source, places[0][0], places[-1][1])
-        if not keep_all:
-            parts = [p for p in parts if not isinstance(p, Token) or p.type in _VALUES]
-        return method(self, span, parts)
-
-    return callback
+def rule(method: Callable[[Any, Span, Parts], T]) -> Callable[[Any, Span, Parts], T]:
+    """Marks what the parser calls for the rule of that name: with its place, and its parts without mere signs."""
+    return method
 
 
 _MAX_INT = 2**63 - 1
@@ -167,16 +149,16 @@ class ExprBuilder:
     @rule
     def binary(self, span: Span, parts: Parts) -> t.BinaryExpr:
         lhs, op, rhs = parts
-        return t.BinaryExpr(op.value, lhs, rhs, span)
+        return t.BinaryExpr(cast(Any, str(op)), lhs, rhs, span)
 
     @rule
     def logic(self, span: Span, parts: Parts) -> t.LogicExpr:
         lhs, op, rhs = parts
-        return t.LogicExpr(op.value, lhs, rhs, span)
+        return t.LogicExpr(cast(Any, str(op)), lhs, rhs, span)
 
     @rule
     def compare(self, span: Span, parts: Parts) -> t.CompareExpr:
-        ops = tuple(p.value for p in parts[1::2])
+        ops = cast(Any, tuple(map(str, parts[1::2])))
         return t.CompareExpr(ops, tuple(parts[0::2]), span)
 
     @rule
@@ -200,6 +182,11 @@ class ExprBuilder:
     def reduce(self, span: Span, parts: Parts) -> t.Reduce:
         reducer, indices, body = parts
         return t.Reduce(str(reducer), indices.items, body, span)
+
+    @rule
+    def reduce_by(self, span: Span, parts: Parts) -> t.Reduce:
+        reducer, indices, body = parts
+        return t.Reduce(reducer.id, indices.items, body, span)
 
     @rule
     def scan(self, span: Span, parts: Parts) -> t.Scan:

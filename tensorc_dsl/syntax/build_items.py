@@ -11,11 +11,11 @@ from tensorc_dsl.syntax.build import ExprBuilder, Parts, Seq, Word, error, items
 
 
 def _docs(parts: Parts) -> tuple[str, Parts]:
-    """The description in front of an item, without its slashes, and the rest."""
+    """The description in front of an item, without its slashes and the blanks at the ends of its lines, and the rest."""
     doc, *rest = parts
     if doc is None:
         return "", rest
-    return "\n".join(line[3:].removeprefix(" ") for line in str(doc).split("\n")), rest
+    return "\n".join(line[3:].removeprefix(" ").rstrip() for line in str(doc).split("\n")), rest
 
 
 def _after_doc(span: Span, parts: Parts) -> Span:
@@ -107,6 +107,79 @@ class FileBuilder(ExprBuilder):
     def output_stage(self, span: Span, parts: Parts) -> t.Stage:
         return t.Stage(parts[0].id, items(parts[1]), parts[2], False, span)
 
+    def _call_stage(self, span: Span, parts: Parts, is_let: bool) -> t.StageCall:
+        name, value = parts
+        if not isinstance(value, t.CallExpr) or not isinstance(value.function, t.Name):
+            raise error(
+                "E0116", f"`{name.id}` has no subscripts, and its value is no call of a compute", name.span,
+                help=f"write the indices, `{name.id}[i] = …`; a single value has none: `{name.id}[] = …`",
+            )  # fmt: skip
+        return t.StageCall(name.id, value.function.id, value.args, value.kwargs, is_let, span)
+
+    @rule
+    def let_call(self, span: Span, parts: Parts) -> t.StageCall:
+        return self._call_stage(span, parts, True)
+
+    @rule
+    def output_call(self, span: Span, parts: Parts) -> t.StageCall:
+        return self._call_stage(span, parts, False)
+
+    # --- reducers, intrinsics, targets ---
+
+    @rule
+    def reducer(self, span: Span, parts: Parts) -> t.ReducerDef:
+        doc, (name, a, b, combine, identity) = _docs(parts)
+        return t.ReducerDef(name.id, (a.id, b.id), combine, identity, doc, _after_doc(span, parts))
+
+    @rule
+    def intrinsic(self, span: Span, parts: Parts) -> t.IntrinsicDef:
+        doc, (name, desc, *rest) = _docs(parts)
+        return t.IntrinsicDef(
+            name.id, _of(desc.items, t.Operand), _of(desc.items, t.Effect), _of(rest, t.Layout),
+            _of(rest, t.Lowering), doc, _after_doc(span, parts),
+        )  # fmt: skip
+
+    @rule
+    def desc(self, span: Span, parts: Parts) -> Seq[t.Operand | t.Effect]:
+        return Seq(tuple(parts), span)
+
+    @rule
+    def operand(self, span: Span, parts: Parts) -> t.Operand:
+        name, type_, layout = parts
+        return t.Operand(name.id, type_, layout.id if layout else None, span)
+
+    @rule
+    def sets(self, span: Span, parts: Parts) -> t.Effect:
+        return t.Effect(parts[0].id, items(parts[1]), parts[2], False, span)
+
+    @rule
+    def adds(self, span: Span, parts: Parts) -> t.Effect:
+        return t.Effect(parts[0].id, items(parts[1]), parts[2], True, span)
+
+    @rule
+    def layout(self, span: Span, parts: Parts) -> t.Layout:
+        name, *rest = parts
+        params, places = _of(rest, Word), _of(rest, Seq)
+        return t.Layout(self.text(name), tuple(w.id for w in params), tuple(p.items for p in places), span)
+
+    @rule
+    def place(self, span: Span, parts: Parts) -> Seq[Any]:
+        return Seq((parts[0].id, parts[1]), span)
+
+    @rule
+    def lowering(self, span: Span, parts: Parts) -> t.Lowering:
+        target, requires, kind, code = parts
+        return t.Lowering(target.id, items(requires), kind.id, self.text(code), span)
+
+    @rule
+    def requires(self, span: Span, parts: Parts) -> Seq[str]:
+        return Seq(tuple(map(self.text, parts)), span)
+
+    @rule
+    def target(self, span: Span, parts: Parts) -> t.TargetDef:
+        doc, (name, kind, facts) = _docs(parts)
+        return t.TargetDef(name.id, kind.id, items(facts), doc, _after_doc(span, parts))
+
     # --- modules, spaces, schedules, tasks, uses ---
 
     @rule
@@ -179,11 +252,17 @@ class FileBuilder(ExprBuilder):
 
     @rule
     def program(self, span: Span, parts: Parts) -> t.ProgramDef:
-        doc, (name, params, *lines) = _docs(parts)
+        doc, (name, params, sizes, *lines) = _docs(parts)
         return t.ProgramDef(
-            name.id, items(params), _of(lines, t.BufferDecl), _of(lines, t.LoopStmt, t.BlockStmt),
+            name.id, items(params), items(sizes), _of(lines, t.BufferDecl), _of(lines, t.LoopStmt, t.BlockStmt),
             _annotations(lines), doc, _after_doc(span, parts),
         )  # fmt: skip
+
+    sizes = dims
+
+    @rule
+    def size(self, span: Span, parts: Parts) -> Seq[Any]:
+        return Seq((parts[0].id, parts[1]), span)
 
     @rule
     def buffer(self, span: Span, parts: Parts) -> t.BufferDecl:
@@ -198,7 +277,7 @@ class FileBuilder(ExprBuilder):
     def loop_kind(self, span: Span, parts: Parts) -> Word:
         return Word(str(parts[0]), span)
 
-    iterator_kind = loop_kind
+    iterator_kind = lowering_kind = loop_kind
 
     @rule
     def loop(self, span: Span, parts: Parts) -> t.LoopStmt:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-
-import lark
+from typing import TYPE_CHECKING
 
 from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax.layout import SOFT_WORDS, Layout, Mismatch
+from tensorc_dsl.syntax.words import Token
+
+if TYPE_CHECKING:
+    import lark
 
 _SIGNS = {
     "LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}", "COMMA": ",", "COLON": ":",
-    "EQUAL": "=", "TILDE": "~", "PIN": ":=", "ARROW": "->", "AT": "@", "SEMICOLON": ";", "DOT": ".", "DOTS": "..",
+    "EQUAL": "=", "TILDE": "~", "PIN": ":=", "ADDS": "+=", "ARROW": "->", "AT": "@", "SEMICOLON": ";", "DOT": ".",
+    "DOTS": "..",
 }  # fmt: skip
 _OPERATORS = frozenset("PLUS MINUS STAR SLASH PERCENT COMPARE AND OR IF DOTS DOT".split())
 _STARTS = frozenset(
-    "NAME INT FLOAT STRING INF TRUE FALSE WILDCARD MINUS NOT LPAR LSQB LBRACE REDUCER SCAN_OF FOR".split()
+    "NAME INT FLOAT STRING INF TRUE FALSE WILDCARD MINUS NOT LPAR LSQB LBRACE REDUCE_OF REDUCE_BY SCAN_OF FOR".split()
 )
 """What an expression begins with."""
-_ITEMS = ("COMPUTE", "MODULE", "SPACE", "SCHEDULE", "TASK", "USE", "PROGRAM")
+_DESCRIBED = ("COMPUTE", "REDUCER", "INTRINSIC", "TARGET", "MODULE", "SPACE", "SCHEDULE", "TASK", "PROGRAM")
+_ITEMS = (*_DESCRIBED, "USE")
 
 # Words that together say what is expected, and how to say it; the first that fit. None of them is a name there.
 _GROUPS: tuple[tuple[frozenset[str], str], ...] = (
@@ -85,7 +91,7 @@ def _found(token: lark.Token) -> str:
             return f"`{token}`"
 
 
-def _span(source: Source, token: lark.Token, end: int) -> Span:
+def _span(source: Source, token: lark.Token | Token, end: int) -> Span:
     if token.type == "$END":
         # The last word says more than the empty line that follows it.
         text = source.text[:end].rstrip()
@@ -102,10 +108,12 @@ def unexpected(source: Source, e: lark.UnexpectedToken, layout: Layout, end: int
     accepts = set(e.accepts or e.expected)
     previous, open_ = layout.last, layout.open
     span = _span(source, token, end)
-    if previous is not None and previous.type == "DOC" and token.type not in _ITEMS[:-2]:
+    if previous is not None and previous.type == "DOC" and token.type not in _DESCRIBED:
         place = _span(source, previous, end)
         return Diagnostic("E0112", "this comment describes no item", place,
                           notes=(help_note("`///` stands above an item; write `//` for other comments"),))  # fmt: skip
+    if token.type in ("FOR", "PARALLEL", "VECTORIZED", "UNROLLED") and "SPATIAL" in accepts:
+        return _loop_in_block(source, span, end)
     notes: list[Note] = []
     if open_ and (token.type == "$END" or not _same_line(source, open_[-1], span)):
         line, column = source.line_column(open_[-1].start_pos or 0)
@@ -118,7 +126,22 @@ def unexpected(source: Source, e: lark.UnexpectedToken, layout: Layout, end: int
     return Diagnostic("E0101", f"expected {what}; found {_found(token)}", span, "", tuple(notes))
 
 
-def _same_line(source: Source, token: lark.Token, span: Span) -> bool:
+_LOOP = re.compile(r"(?:\w+\s+)?for\s+(\w+)\s+in\s+([^{},;]+?)\s*(?=[{,@])")
+
+
+def _loop_in_block(source: Source, span: Span, end: int) -> Diagnostic:
+    """A block is what is scheduled as one; the loop is shown where it belongs."""
+    loop = _LOOP.match(source.text, span.start, end)
+    name, extent = (loop[1], loop[2]) if loop else ("i", "n")
+    around = f"`for {name} in {extent} {{ block … {{ spatial v{name} in {extent} = {name}; … }} }}`"
+    return Diagnostic(
+        "E0115", "a loop cannot stand in a block", span, "",
+        (Note("note", "a block holds stores, and is what loops run"),
+         help_note(f"put the loop around the block, and bind an iterator to it: {around}")),
+    )  # fmt: skip
+
+
+def _same_line(source: Source, token: lark.Token | Token, span: Span) -> bool:
     return source.line_column(token.start_pos or 0)[0] == source.line_column(span.start)[0]
 
 
@@ -129,12 +152,16 @@ def _advice(source: Source, token: lark.Token, accepts: set[str]) -> str:
     before = text[:start].rstrip()[-1:]
     statement = "LET" in accepts
     match token.type:
-        case "FOR" | "PARALLEL" | "VECTORIZED" | "UNROLLED" if "SPATIAL" in accepts:
-            return "a loop inside a block is not available; give the block a `reduce` or `spatial` iterator for it"
         case "TILDE":
             return "a draw begins with `let`: `let x ~ sample_categorical([…])`"
+        case "ADDS" if "_NL" not in accepts:
+            return "write it out, `C[i] = C[i] + …`, or in a compute as a reduction, `C[i] = sum[k] …`"
         case "PLUS" | "MINUS" | "STAR" | "SLASH" if text[start + 1 : start + 2] == "=":
             return f"write it out: `C[i] = C[i] {token} …`"
+        case "REDUCE_OF" if accepts == {"NAME", *SOFT_WORDS}:
+            return f"`{token}` is built in: `{token}[k] …`"
+        case "NAME" if text[:start].rstrip(" ").endswith("]") and "PLUS" in accepts:
+            return "a reducer of your own is used as `reduce name[k] …`"
         case "EQUAL" if "_NL" in accepts:
             return "a name for a value begins with `let`: `let x = …`"
         case "LBRACE" if accepts == {"ARROW"}:

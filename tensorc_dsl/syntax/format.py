@@ -6,10 +6,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.format_expr import INDENT, block, expr, index_specs, postfix_level, quoted, sum_level
-
-_LONG = 100
-"""Columns beyond which the header of a compute is broken."""
+from tensorc_dsl.syntax.format_expr import INDENT, arguments, block, expr, index_specs, postfix_level, quoted, sum_level
 
 
 def format_expr(e: t.Expr) -> str:
@@ -45,6 +42,12 @@ def _item(item: t.Item) -> str:
     match item:
         case t.ComputeDef():
             return _compute(item)
+        case t.ReducerDef(name=name, params=(a, b), combine=combine, identity=identity):
+            return f"reducer {name}({a}, {b}) = {expr(combine)} identity {expr(identity)}"
+        case t.IntrinsicDef():
+            return _intrinsic(item)
+        case t.TargetDef(name=name, kind=kind, facts=facts):
+            return f"target {name} = {kind}({arguments((), facts)})"
         case t.ModuleDef(name=name, params=params, when=when, body=body):
             head = f"module {name}({_params(params)})"
             return f"{head} {block(body, '')}" if when is None else f"{head}\nwhen {expr(when)}\n{block(body, '')}"
@@ -54,7 +57,7 @@ def _item(item: t.Item) -> str:
         case t.ScheduleDef(name=name, compute=compute, body=body):
             return f"schedule {name} for {compute} {block(body, '')}"
         case t.TaskDef(name=name, compute=compute, bindings=bindings, with_=chosen):
-            text = f"task {name} = {compute}({', '.join(f'{k}={expr(v)}' for k, v in bindings)})"
+            text = f"task {name} = {compute}({arguments((), bindings)})"
             return f"{text} with {chosen}" if chosen else text
         case t.UseDecl(path=path, names=names):
             return f"use {'.'.join(path)}" + (f".{{{', '.join(names)}}}" if names else "")
@@ -83,27 +86,54 @@ def _tensors(params: Iterable[t.TensorParam]) -> str:
 def _compute(c: t.ComputeDef) -> str:
     inputs, attributes, outputs = _tensors(c.inputs), _params(c.attributes), _tensors(c.outputs)
     head = f"compute {c.name}({inputs}{'; ' if attributes else ''}{attributes}) -> {outputs}"
-    if len(head) > _LONG and attributes:
-        indent = " " * len(f"compute {c.name}(")
-        head = f"compute {c.name}({inputs};\n{indent}{attributes}) -> {outputs}"
     dims = ",\n      ".join(f"{name} = {expr(value)}" for name, value in c.where)
     head += f"\nwhere {dims}\n" if dims else " "
-    lines = "".join(
-        f"{INDENT}{'let ' if s.is_let else ''}{s.name}[{index_specs(s.indices)}] = {expr(s.value, INDENT)}\n"
-        for s in c.stages
-    )
+    lines = "".join(f"{INDENT}{_stage(s)}\n" for s in c.stages)
     return f"{head}{{\n{lines}}}" if lines else f"{head}{{}}"
+
+
+def _stage(s: t.Stage | t.StageCall) -> str:
+    let = "let " if s.is_let else ""
+    match s:
+        case t.Stage(name=name, indices=indices, value=value):
+            return f"{let}{name}[{index_specs(indices)}] = {expr(value, INDENT)}"
+        case t.StageCall(name=name, compute=compute, args=args, kwargs=kwargs):
+            return f"{let}{name} = {postfix_level(t.Name(compute, s.span))}({arguments(args, kwargs, INDENT)})"
+        case _:
+            assert_never(s)
+
+
+def _intrinsic(i: t.IntrinsicDef) -> str:
+    operands = ", ".join(f"{o.name}: {_type(o.type)}{_scope(o.layout)}" for o in i.operands)
+    inner = INDENT * 2
+    lines = [f"intrinsic {i.name}", f"{INDENT}desc ({operands}) {{"]
+    for e in i.effects:
+        sign = "+=" if e.adds else "="
+        lines.append(f"{inner}{e.name}[{index_specs(e.indices)}] {sign} {expr(e.value, inner)}")
+    lines.append(f"{INDENT}}}")
+    for x in i.layouts:
+        places = ", ".join(f"{name}: {expr(value, INDENT)}" for name, value in x.places)
+        lines.append(f"{INDENT}layout {quoted(x.name)} ({', '.join(x.params)}) -> ({places})")
+    for x in i.lowerings:
+        requires = f" requires {', '.join(map(quoted, x.requires))}" if x.requires else ""
+        lines.append(f"{INDENT}lower {x.target}{requires} {x.kind} {quoted(x.code)}")
+    return "\n".join(lines)
 
 
 def _annotations(items: Iterable[tuple[str, t.Expr]]) -> str:
     return "".join(f" @({quoted(key)}, {expr(value)})" for key, value in items)
 
 
+def _scope(name: str | None) -> str:
+    return "" if name is None else f" in {quoted(name)}"
+
+
 def _program(p: t.ProgramDef) -> str:
-    lines = [f"program {p.name}({_tensors(p.params)}){_annotations(p.annotations)} {{"]
+    sizes = ", ".join(f"{name} in {expr(value)}" for name, value in p.sizes)
+    head = f"program {p.name}({_tensors(p.params)}){' where ' if sizes else ''}{sizes}"
+    lines = [f"{head}{_annotations(p.annotations)} {{"]
     for b in p.buffers:
-        scope = "" if b.scope is None else f" in {quoted(b.scope)}"
-        lines.append(f"{INDENT}buffer {b.name}: {_type(b.type)}{scope}")
+        lines.append(f"{INDENT}buffer {b.name}: {_type(b.type)}{_scope(b.scope)}")
     for s in p.body:
         lines += _program_stmt(s, INDENT)
     return "\n".join([*lines, "}"])

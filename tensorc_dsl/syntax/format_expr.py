@@ -38,6 +38,10 @@ def _list(values: Iterable[t.Expr], pad: str) -> str:
     return ", ".join(expr(v, pad) for v in values)
 
 
+def arguments(args: Iterable[t.Expr], kwargs: Iterable[tuple[str, t.Expr]], pad: str = "") -> str:
+    return ", ".join([*(expr(a, pad) for a in args), *(f"{k}={expr(v, pad)}" for k, v in kwargs)])
+
+
 def index_specs(specs: Iterable[t.IndexSpec], pad: str = "") -> str:
     return ", ".join(s.name if s.extent is None else f"{s.name} in {at(s.extent, _ADD, pad)}" for s in specs)
 
@@ -65,7 +69,8 @@ def postfix_level(e: t.Expr, pad: str = "") -> str:
 def _expr(e: t.Expr, pad: str, open_end: bool) -> tuple[str, int]:
     match e:
         case t.Name(id=name):
-            return name, _POSTFIX
+            # In front of a name and `[` it would begin a reduction.
+            return f"({name})" if name == "reduce" else name, _POSTFIX
         case t.Number(value=value):
             return number(value), _POSTFIX
         case t.String(value=value):
@@ -95,8 +100,7 @@ def _expr(e: t.Expr, pad: str, open_end: bool) -> tuple[str, int]:
         case t.Conditional(cond=c, then=x, other=y):
             return f"{at(x, _OR, pad, False)} if {at(c, _OR, pad)} else {at(y, _LOWEST, pad)}", _LOWEST
         case t.CallExpr(function=f, args=args, kwargs=kwargs):
-            inner = [expr(a, pad) for a in args] + [f"{k}={expr(v, pad)}" for k, v in kwargs]
-            return f"{postfix_level(f, pad)}({', '.join(inner)})", _POSTFIX
+            return f"{postfix_level(f, pad)}({arguments(args, kwargs, pad)})", _POSTFIX
         case t.IndexExpr(base=base, indices=indices):
             name = postfix_level(base, pad)
             # `sum[…]` would be a reduction.
@@ -105,7 +109,8 @@ def _expr(e: t.Expr, pad: str, open_end: bool) -> tuple[str, int]:
         case t.Attribute(base=base, name=name):
             return f"{postfix_level(base, pad)}.{name}", _POSTFIX
         case t.Reduce(reducer=r, indices=indices, body=body):
-            return f"{r}[{index_specs(indices, pad)}] {expr(body, pad)}", _swallows(open_end)
+            word = r if r in REDUCERS else f"reduce {r}"
+            return f"{word}[{index_specs(indices, pad)}] {expr(body, pad)}", _swallows(open_end)
         case t.Scan(index=i, init=init, step=step):
             return f"scan[{index_specs([i], pad)}] init {expr(init, pad)} step {expr(step, pad)}", _swallows(open_end)
         case t.RangeExpr(low=a, high=b):

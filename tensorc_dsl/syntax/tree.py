@@ -152,7 +152,7 @@ class IndexSpec:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """`sum[k, r in R] body`; it reaches as far right as it can."""
+    """`sum[k, r in R] body`, or of a `reducer` item `reduce logsumexp[k] body`; it reaches as far right as it can."""
 
     reducer: str
     indices: tuple[IndexSpec, ...]
@@ -332,6 +332,19 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class StageCall:
+    """`let H = matmul(A, B, stride=2)` (an intermediate, `is_let`) or `Y = softmax(H)` (an output): all that another
+    compute makes of these tensors; `kwargs` are its attributes."""
+
+    name: str
+    compute: str
+    args: tuple[Expr, ...]
+    kwargs: tuple[tuple[str, Expr], ...]
+    is_let: bool
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class ComputeDef:
     """`compute name(inputs; attributes) -> outputs where dim = e, … { stages }`."""
 
@@ -340,7 +353,7 @@ class ComputeDef:
     attributes: tuple[Param, ...]
     outputs: tuple[TensorParam, ...]
     where: tuple[tuple[str, Expr], ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[Stage | StageCall, ...]
     doc: str
     span: Span = _span()
 
@@ -387,6 +400,84 @@ class TaskDef:
     compute: str
     bindings: tuple[tuple[str, Expr], ...]
     with_: str | None
+    doc: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class ReducerDef:
+    """`reducer name(a, b) = combine identity e`: `a` is what was made so far, `b` the next value, `e` the start."""
+
+    name: str
+    params: tuple[str, str]
+    combine: Expr
+    identity: Expr
+    doc: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetDef:
+    """`target avx2 = llvm(vector_bits=256, cores=8)`: a machine of a kind, with its facts."""
+
+    name: str
+    kind: str
+    facts: tuple[tuple[str, Expr], ...]
+    doc: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """`A: bf16[16, 16] in "mma.a"`: what an instruction reads or writes, and the layout that it must have."""
+
+    name: str
+    type: TensorType
+    layout: str | None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """`C[i, j] += sum[k] e` (`adds`) or `C[i, j] = e`: what an instruction does to every element of an operand."""
+
+    name: str
+    indices: tuple[IndexSpec, ...]
+    value: Expr
+    adds: bool
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`layout "mma.a" (i, k) -> (lane: i % 8 * 4, reg: k / 8)`: where each element is held."""
+
+    name: str
+    params: tuple[str, ...]
+    places: tuple[tuple[str, Expr], ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """`lower llvm requires "avx512vnni" call "llvm.x86…"`: its code for one kind of target (assembly, or a call)."""
+
+    target: str
+    requires: tuple[str, ...]
+    kind: Literal["asm", "call"]
+    code: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class IntrinsicDef:
+    """`intrinsic name desc (operands) { effects } layout … lower …`: an instruction, its meaning and its code."""
+
+    name: str
+    operands: tuple[Operand, ...]
+    effects: tuple[Effect, ...]
+    layouts: tuple[Layout, ...]
+    lowerings: tuple[Lowering, ...]
     doc: str
     span: Span = _span()
 
@@ -472,10 +563,11 @@ ProgramStmt = LoopStmt | BlockStmt
 
 @dataclass(frozen=True, slots=True)
 class ProgramDef:
-    """`program name(A: f32[64, 64], …) { buffers; statements }`."""
+    """`program name(A: f32[M, 64], …) where M in 1..64 { buffers; statements }`."""
 
     name: str
     params: tuple[TensorParam, ...]
+    sizes: tuple[tuple[str, RangeExpr], ...]
     buffers: tuple[BufferDecl, ...]
     body: tuple[ProgramStmt, ...]
     annotations: tuple[tuple[str, Expr], ...]
@@ -483,7 +575,9 @@ class ProgramDef:
     span: Span = _span()
 
 
-Item = ComputeDef | ModuleDef | SpaceDef | ScheduleDef | TaskDef | UseDecl | ProgramDef
+Item = (
+    ComputeDef | ReducerDef | IntrinsicDef | TargetDef | ModuleDef | SpaceDef | ScheduleDef | TaskDef | UseDecl | ProgramDef
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
-
-from tensorc_dsl.source import Source, Span
 
 Node = Any
 """Any dataclass of `syntax.tree`."""
 
 
+_LEAVES = frozenset(("str", "str | None", "int", "int | float", "bool", "tuple[str, ...]", "Span", "Source"))
+"""Types of fields that hold no nodes."""
+
+
 @cache
 def _parts(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(kind) if f.name not in ("span", "source"))
+    return tuple(f.name for f in fields(kind) if f.type not in _LEAVES)
 
 
 def children(node: Node) -> Iterator[Node]:
@@ -24,12 +26,17 @@ def children(node: Node) -> Iterator[Node]:
         yield from _nodes(getattr(node, name))
 
 
-def _nodes(value: object) -> Iterator[Node]:
-    if isinstance(value, tuple):
-        for v in value:  # pyright: ignore[reportUnknownVariableType]
-            yield from _nodes(v)  # pyright: ignore[reportUnknownArgumentType]
-    elif is_dataclass(value) and not isinstance(value, (type, Span, Source)):
-        yield value
+def _nodes(value: Any) -> Sequence[Node]:
+    """The nodes in the value of a field: a node, a tuple of what may hold nodes, or something else."""
+    if value.__class__ is tuple:
+        nodes: list[Node] = []
+        for v in value:
+            if v.__class__ is tuple:
+                nodes += _nodes(v)
+            elif is_dataclass(v):
+                nodes.append(v)
+        return nodes
+    return (value,) if is_dataclass(value) else ()
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -38,15 +45,17 @@ def walk(node: Node) -> Iterator[Node]:
     while stack:
         top = stack.pop()
         yield top
-        stack.extend(reversed(list(children(top))))
+        stack += reversed([*children(top)])
 
 
 def first_deeper_than(node: Node, limit: int) -> Node | None:
-    """The first node more than `limit` levels below `node`."""
-    stack = [(node, 0)]
-    while stack:
-        top, depth = stack.pop()
-        if depth > limit:
-            return top
-        stack.extend((c, depth + 1) for c in children(top))
-    return None
+    """A node `limit + 1` levels below `node`, if there is one."""
+    level = [node]
+    for _ in range(limit + 1):
+        below: list[Node] = []
+        for top in level:
+            for name in _parts(top.__class__):
+                below += _nodes(getattr(top, name))
+        if not (level := below):
+            return None
+    return level[0]

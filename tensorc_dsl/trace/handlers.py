@@ -1,51 +1,118 @@
 """Handlers: who decides a draw. The names are those of the probabilistic-programming libraries (Pyro, NumPyro).
 
-A decider is called once per draw, in order, with the draw's name and distribution, and returns a decision of the support.
-A pin in the text goes before any handler.
+    from tensorc_dsl import handlers, load
+
+    space = load("matmul.tsched")["mm_1k"].space
+    fixed = handlers.condition(space, {"nr": 32})
+    trace = handlers.trace(handlers.seed(fixed, 0)).get_trace()
+
+Each takes a model and gives a model, so they nest. The innermost decides first, after the pins in the text. A model whose
+draws are all decided is called without arguments for its trace; any model can be given to a search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tensorc_dsl.trace.draw import Decision, Distribution
+from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.trace.model import Decider, Model, Site, Undecided
+from tensorc_dsl.trace.trace import Trace
 
-Decider = Callable[[str, Distribution], Decision]
-
-
-def seed(rng: np.random.Generator) -> Decider:
-    """Draw everything from `rng`."""
-    return lambda _name, distribution: distribution.sample(rng)
+__all__ = ["Model", "block", "condition", "replay", "seed", "trace"]
 
 
-def condition(decisions: Mapping[str, Decision], otherwise: Decider) -> Decider:
-    """Use the given decisions where they are in the draw's support; ask `otherwise` for the rest.
+@dataclass(frozen=True, slots=True)
+class Seeded(Model):
+    model: Model
+    seed: int
 
-    A decision that its own distribution does not allow is never used (design/traps.md, trap 19).
+    def expand(self, decide: Decider) -> Trace:
+        rng = np.random.Generator(np.random.Philox(self.seed))
+        return self.model.expand(lambda site: d if (d := decide(site)) is not None else site.distribution.sample(rng))
+
+
+def seed(model: Model, rng_seed: int) -> Model:
+    """What nobody else decides is drawn from its distribution, with the same luck in every call."""
+    return Seeded(model, rng_seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Conditioned(Model):
+    model: Model
+    decisions: Mapping[str, Decision]
+    complete: bool
+
+    def expand(self, decide: Decider) -> Trace:
+        def fixed(site: Site) -> Decision | None:
+            if site.hidden or site.name not in self.decisions:
+                if self.complete and not site.hidden:
+                    raise Undecided(site)
+                return decide(site)
+            decision = self.decisions[site.name]
+            if not site.distribution.contains(decision):
+                raise Undecided(site, decision)
+            return decision
+
+        return _pinned(self.model.expand(fixed), self.decisions)
+
+
+def _pinned(trace: Trace, names: Iterable[str]) -> Trace:
+    """The trace whose draws of these names are no choice of a search's."""
+    fixed = frozenset(names)
+    return replace(trace, draws=tuple(replace(d, pinned=True) if d.name in fixed else d for d in trace.draws))
+
+
+def condition(model: Model, decisions: Mapping[str, Decision]) -> Model:
+    """The named draws have these decisions, as if they were pinned in the text.
+
+    One outside of its draw's support is never bent into it: the trace is refused (E0506). Draws that do not come up, for
+    instance in a branch that is not taken, need no decision.
     """
-
-    def decide(name: str, distribution: Distribution) -> Decision:
-        if name in decisions and distribution.contains(decisions[name]):
-            return decisions[name]
-        return otherwise(name, distribution)
-
-    return decide
+    return Conditioned(model, dict(decisions), False)
 
 
-class ReplayError(ValueError):
-    """A replay met a draw for which it has no decision, or one outside the draw's support."""
+def replay(model: Model, decisions: Trace | Mapping[str, Decision]) -> Model:
+    """Exactly the decisions of a trace; a draw that it does not have is an error (E0507) and is never drawn."""
+    known = decisions.decisions if isinstance(decisions, Trace) else decisions
+    return Conditioned(model, dict(known), True)
 
 
-def replay(decisions: Mapping[str, Decision]) -> Decider:
-    """Use exactly the given decisions; a missing or illegal one is an error, never repaired."""
+@dataclass(frozen=True, slots=True)
+class Blocked(Model):
+    model: Model
+    hidden: frozenset[str]
 
-    def decide(name: str, distribution: Distribution) -> Decision:
-        if name not in decisions:
-            raise ReplayError(f"the draw `{name}` has no decision to replay")
-        if not distribution.contains(decisions[name]):
-            raise ReplayError(f"`{name}` cannot be {decisions[name]}: it is {distribution.describe()}")
-        return decisions[name]
+    def expand(self, decide: Decider) -> Trace:
+        def hiding(site: Site) -> Decision | None:
+            return decide(replace(site, hidden=True) if site.name in self.hidden else site)
 
-    return decide
+        return _pinned(self.model.expand(hiding), self.hidden)
+
+
+def block(model: Model, hide: Iterable[str]) -> Model:
+    """The named draws are hidden from everything outside: a search does not decide them, a seed still does."""
+    return Blocked(model, frozenset(hide))
+
+
+@dataclass(slots=True)
+class Traced(Model):
+    """`last` is the trace of the last expansion that was not refused."""
+
+    model: Model
+    last: Trace | None = field(default=None)
+
+    def expand(self, decide: Decider) -> Trace:
+        self.last = self.model.expand(decide)
+        return self.last
+
+    def get_trace(self) -> Trace:
+        """Run the model and return its trace."""
+        return self()
+
+
+def trace(model: Model) -> Traced:
+    """Keeps the last trace of the model."""
+    return Traced(model)

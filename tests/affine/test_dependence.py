@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorc_dsl.affine.accesses import accesses, is_update, written
+from tensorc_dsl.affine.accesses import accesses, written
 from tensorc_dsl.affine.dependence import broken, carried, happens_before, overtaken
 from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.ir.dtypes import F32, I32
-from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Var, index
+from tensorc_dsl.ir.expr import Binary, Compare, Const, Dim, Expr, Load, Var, index
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Store, find_loop
+from tensorc_dsl.ir.reductions import is_fold
 from tests.affine.test_simplify import value
 from tests.programs import buffer, conv2d, load, matmul, softmax
 
@@ -144,12 +145,12 @@ def test_subscripts_that_are_not_affine_may_be_anything() -> None:
 
 
 def test_open_dimensions() -> None:
-    n = Var("N")
+    n = Dim("N")
     iters = (Iter("vi", IterKind.SPATIAL, n, Var("i")), Iter("vj", IterKind.REDUCE, n, Var("j")))
     update = Binary("+", load("W", Var("vi")), load("A", Var("vi"), Var("vj")))
     b = Block("W", iters, (Store("W", (Var("vi"),), update),), (Store("W", (Var("vi"),), Const(0.0, F32)),))
     params = (Buffer("A", F32, (n, n)), Buffer("W", F32, (n,)))
-    program = Program("p", params, (), (For("i", n, (For("j", n, (b,)),)),), dims=("N",))
+    program = Program("p", params, (), (For("i", n, (For("j", n, (b,)),)),), dims=(n,))
     assert carried(program, "i") is None
     assert carried(program, "j") is not None
     assert broken(program, ("j", "i")) is None
@@ -168,7 +169,7 @@ def test_open_dimensions() -> None:
     ],
 )
 def test_updates(e: Expr, expected: bool) -> None:
-    assert is_update(Store("C", (Var("vi"),), e)) == expected
+    assert is_fold(Store("C", (Var("vi"),), e)) == expected
 
 
 def test_an_initialisation_moves_before_stages_that_do_not_touch_its_buffer() -> None:

@@ -9,7 +9,7 @@ import tensorc_dsl.schedule.primitives
 from tensorc_dsl.check.compute import elaborate
 from tensorc_dsl.check.items import task_bindings
 from tensorc_dsl.check.scope import CheckedFile, load_file, load_source
-from tensorc_dsl.check.uses import standard
+from tensorc_dsl.check.uses import Found, standard
 from tensorc_dsl.diagnostic import Severity, TschedError
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.program import For, LoopKind, walk
@@ -24,10 +24,10 @@ COMPUTE = "compute copy(A: f32[M]) -> B: f32[M] { B[i] = A[i] }\n"
 def load(text: str, **files: str) -> CheckedFile:
     """A file that can use the others by name; `folder__name` is `name.tsched` in a folder."""
 
-    def resolve(path: tuple[str, ...]) -> tuple[Source, ...]:
+    def resolve(path: tuple[str, ...], user: Source) -> Found:
         name = "__".join(path)
         found = [n for n in sorted(files) if n == name or n.rpartition("__")[0] == name]
-        return tuple(Source(f"{n}.tsched", files[n]) for n in found)
+        return Found(".".join(path), tuple(Source(f"{n}.tsched", files[n]) for n in found))
 
     return load_file(Source("main.tsched", text), resolve)
 
@@ -83,6 +83,29 @@ def test_a_folder_is_all_of_its_files() -> None:
     assert {"a", "b"} <= set(checked.modules)
 
 
+def test_a_folder_that_has_a_name_twice_lists_both() -> None:
+    twice = {"lib__x": "module a(b: Block) {}", "lib__y": "\nmodule a(b: Block) {}\nmodule d(b: Block) {}"}
+    for text in ("use lib", "use lib.{a}"):
+        checked = load(text, **twice)
+        assert codes(checked) == ["E0234"]
+        notes = [n.text for n in checked.diagnostics[0].notes[:2]]
+        assert notes == ["one: lib__x.tsched:1:8", "the other: lib__y.tsched:2:8"]
+    assert codes(load("use lib.{d}", **twice)) == []
+
+
+def test_helpers_of_one_name_in_two_files_of_a_folder_stay_apart() -> None:
+    checked = load(
+        COMPUTE + "use lib.{one, two}\nspace s for llvm { two }\ntask t = copy(M=4) with s\n",
+        lib__x="module one(b: Block) { helper(b) }\nmodule helper(b: Block) { unroll(b.loops[0]) }",
+        lib__y="module two(b: Block) { helper(b) }\nmodule helper(b: Block) { parallel(b.loops[0]) }",
+    )
+    assert checked.errors == ()
+    program = elaborate(checked.computes["copy"], {"M": 4})
+    space = Space(checked.spaces["s"], "copy", program, Target(), checked.modules)
+    scheduled = space.sample(np.random.default_rng(0)).program
+    assert [s.kind for _, s in walk(scheduled.body) if isinstance(s, For)] == [LoopKind.PARALLEL]
+
+
 def test_one_file_by_two_paths_is_one_file() -> None:
     checked = load("use lib\nuse lib.x", lib__x="module a(b: Block) {}")
     assert codes(checked) == []
@@ -128,7 +151,7 @@ def test_errors_in_used_files_are_told_once_and_warnings_not() -> None:
 
 
 def test_warnings_do_not_stop_anyone() -> None:
-    checked = load_source(Source("x", "module m(b: Block) { let x = 1; let _y = 2; let [a, b] = b.loops }"))
+    checked = load_source(Source("x", "module m(b: Block) { let x = 1; let _y = 2; let [i, j] = b.loops }"))
     assert [(d.code, d.severity) for d in checked.diagnostics] == [("W0201", Severity.WARNING)]
     with pytest.raises(TschedError) as caught:
         load_source(Source("x", "module m(b: Block) { let x = 1; foo() }"))
@@ -145,16 +168,18 @@ def test_names_bound_in_every_branch_are_bound_after() -> None:
     both = "either { let l = b.loops[0] } or { let l = b.loops[1] }\nunroll(l)"
     one = "if b.has_reuse { let l = b.loops[0] }\nunroll(l)"
     assert codes(load(f"module m(b: Block) {{ {both} }}")) == []
-    assert codes(load(f"module m(b: Block) {{ {one} }}")) == ["W0201", "E0220"]
+    assert codes(load(f"module m(b: Block) {{ {one} }}")) == ["E0220"]
 
 
 def test_the_standard_library_is_right() -> None:
+    user = Source("x", "")
     for folder in ("cpu", "ops"):
-        sources = standard(("std", folder))
+        sources = standard(("std", folder), user).sources
         assert sources
         for source in sources:
             assert load_file(source).diagnostics == ()
-    assert standard(("std", "nothing")) == ()
-    assert standard(("other",)) == ()
+    with pytest.raises(TschedError, match=r"`std\.nothing` is not found"):
+        standard(("std", "nothing"), user)
+    assert standard(("other",), user).sources == ()
     checked = load_source(Source("x", "use std.cpu.{multi_level_tiling}\nuse std.ops\ntask t = matmul(M=2, N=3, K=5)"))
     assert "matmul" in checked.computes

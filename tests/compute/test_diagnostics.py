@@ -36,7 +36,7 @@ def test_sizes_that_do_not_fit_together() -> None:
     text = (
         "compute f(A: f32[H]; k: int = 3, s: int = 1) -> C: f32[O] where O = (H - k) / s + 1 {\n    C[i] = A[i*s]\n}\n"
     )
-    assert errors(text, H=1)[0].startswith("error[E0404]: `O` is -1: it must not be negative\n --> t.tsched:1:70\n")
+    assert errors(text, H=1)[0].startswith("error[E0404]: `O` is -1: it must not be negative\n --> t.tsched:1:69\n")
     assert errors(text, H=1)[0].endswith("= help: check the sizes: H = 1, k = 3, s = 1")
     assert codes(text, H=5, s=0) == ["E0417"]
     assert codes(text, H=5, O=3) == ["E0401"]

@@ -1,46 +1,13 @@
 """Expansion: draws, pins, modules, `either`; a trace expands to itself; mistakes are told with their place."""
 
-import numpy as np
 import pytest
 
-from tensorc_dsl.check.compute import elaborate
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.print import format_program
-from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.source import Source
-from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.trace.handlers import replay, seed
-
-MATMUL = """
-compute matmul(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
-    C[i, j] = sum[k] A[i, k] * B[k, j]
-}
-"""
-
-
-def rng(n: int = 0) -> np.random.Generator:
-    return np.random.Generator(np.random.Philox(n))
-
-
-def space(text: str, m: int = 32, n: int = 48, k: int = 24) -> Space:
-    file = parse(Source("test.tsched", MATMUL + text))
-    compute = next(i for i in file.items if isinstance(i, tree.ComputeDef))
-    modules = {i.name: i for i in file.items if isinstance(i, tree.ModuleDef)}
-    definition = [i for i in file.items if isinstance(i, tree.ScheduleDef | tree.SpaceDef)][-1]
-    program = elaborate(compute, {"M": m, "N": n, "K": k})
-    return Space(definition, "matmul", program, Target(vector_bits=256, cores=2), modules)
-
-
-def again(s: Space, text: str) -> Space:
-    return Space(
-        next(i for i in parse(Source("trace.tsched", text)).items if isinstance(i, tree.ScheduleDef)),
-        s.compute, s.program, s.target, {},
-    )  # fmt: skip
-
+from tensorc_dsl.trace.model import prior
+from tests.interp.spaces import again, rng, space
 
 TILED = """
 module tile(b: Block, parts: int = 2, limit: int = 16)
@@ -86,7 +53,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_another_trace():
 def test_a_trace_expands_to_itself(n: int):
     s = space(TILED)
     trace = s.sample(rng(n))
-    back = again(s, trace.text).expand(replay({}))
+    back = again(s, trace.text)()
     assert back.text == trace.text
     assert back.program == trace.program
     assert all(d.pinned for d in back.draws)
@@ -105,7 +72,7 @@ schedule blocked for matmul {
     assert "split(j, [_, nr * 2])" in trace.text
     opened = again(s, trace.text.replace(" := 4", ""))
     assert "[_, 16]" not in trace.text
-    other = opened.expand(lambda _name, _d: 8)
+    other = opened.expand(lambda _site: 8)
     assert "in 16" in format_program(other.program)
 
 
@@ -175,4 +142,4 @@ def test_mistakes_have_a_code_and_a_place(body: str, code: str, where: str):
 def test_expansion_is_bounded():
     nested = "for a in range(1000) { for b in range(1000) { let c = 1 } }"
     with pytest.raises(TschedError, match="E0532"):
-        space(f"schedule s for matmul {{\n let x = {nested}\n}}").expand(seed(rng()))
+        space(f"schedule s for matmul {{\n let x = {nested}\n}}").expand(prior(rng()))

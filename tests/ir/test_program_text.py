@@ -18,6 +18,7 @@ from tensorc_dsl.ir.expr import (
     Cast,
     Compare,
     Const,
+    Dim,
     Expr,
     Load,
     Logic,
@@ -32,8 +33,9 @@ from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, LoopKind,
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.source import Source
 
+M = Dim("M", 1, 4096)
 BUFFERS = (
-    Buffer("A", F32, (index(4), Var("M"))),
+    Buffer("A", F32, (index(4), M)),
     Buffer("sum", F64, (index(3),)),
     Buffer("n8", I8, ()),
     Buffer("n32", I32, (index(2),), "local"),
@@ -62,7 +64,7 @@ def _literal(t: DType) -> st.SearchStrategy[Expr]:
 
 @cache
 def indices(names: tuple[str, ...], depth: int = 2) -> st.SearchStrategy[Expr]:
-    leaf = st.one_of(_literal(INDEX), st.sampled_from([*names, "M"]).map(Var))
+    leaf = st.one_of(_literal(INDEX), st.sampled_from([*map(Var, names), M]))
     if depth == 0:
         return leaf
     e = indices(names, depth - 1)
@@ -81,7 +83,7 @@ def typed(t: DType, names: tuple[str, ...]) -> st.SearchStrategy[Expr]:
 
 
 def _shown(e: Expr) -> Expr:
-    return Binary("+", Var("M"), e) if isinstance(e, Const | Binary) else e
+    return Binary("+", M, e) if isinstance(e, Const | Binary) else e
 
 
 @cache
@@ -152,7 +154,7 @@ def programs(draw: st.DrawFn) -> Program:
         return For(var, draw(indices((), 1)), body, kind, draw(ANNOTATIONS))
 
     body = tuple(stmt((), 3) for _ in range(draw(st.integers(0, 2))))
-    return Program("p", BUFFERS[:3], BUFFERS[3:], body, ("M",), draw(ANNOTATIONS))
+    return Program("p", BUFFERS[:3], BUFFERS[3:], body, (M,), draw(ANNOTATIONS))
 
 
 @given(programs())
@@ -269,7 +271,7 @@ def test_loops_of_one_name_are_renamed() -> None:
 
 def test_open_dimensions_come_from_the_shapes_of_the_arguments() -> None:
     p = parsed("program p(A: f32[M, N * 2]) { for i in M { block b { spatial vi in M = i; A[vi, 0] = 1 } } }")
-    assert p.dims == ("M", "N")
+    assert p.dims == (Dim("M"), Dim("N"))
     assert parsed(format_program(p)) == p
 
 

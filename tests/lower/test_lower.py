@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.ir.expr import Var, index
+from tensorc_dsl.ir.expr import Dim, Var, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Store
 from tensorc_dsl.lower.flat import LowerError, format_kernel
@@ -207,7 +207,7 @@ def test_open_dimensions_are_refused() -> None:
     block = Block("C", (i,), (Store("C", (Var("vi"),), load("A", Var("vi"))),))
     params = tuple(Buffer(name, load("A").dtype, (Var("N"),)) for name in "AC")
     with pytest.raises(LowerError, match="open dimensions: N"):
-        lower(Program("f", params, (), (For("i", Var("N"), (block,)),), ("N",)))
+        lower(Program("f", params, (), (For("i", Var("N"), (block,)),), (Dim("N"),)))
     with pytest.raises(LowerError, match="loop i has an extent that is not a number"):
         lower(Program("f", params, (), (For("i", Var("N"), (block,)),)))
     assert lower(Program("f", (Buffer("C", load("A").dtype, (index(1),)),), (), ())).body == ()

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tensorc_dsl.ir.expr import Var
+from tensorc_dsl.ir.expr import Dim, Var
 from tensorc_dsl.ir.program import For, LoopKind, Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.local import LocalRunner
@@ -95,7 +95,7 @@ def test_a_task_built_and_measured() -> None:
     loop = program.body[0]
     assert isinstance(loop, For)
     fast = replace(program, body=(replace(loop, kind=LoopKind.PARALLEL),))
-    open_ = Program("open", (buffer("A", 2), replace(buffer("C", 2), shape=(Var("n"),))), (), (), ("n",))
+    open_ = Program("open", (buffer("A", 2), replace(buffer("C", 2), shape=(Var("n"),))), (), (), (Dim("n"),))
     wrong = matmul(17, 13, 28)
     with LocalRunner(program, Target(cores=2), threads=2) as r:
         first, second, third = r.measure([program, open_, fast], None)

@@ -14,6 +14,7 @@ import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from tensorc_dsl.diagnostic import render
 from tensorc_dsl.interp.arguments import bind_primitive
 from tensorc_dsl.interp.evaluate import Env, evaluate
+from tensorc_dsl.interp.limits import Budget
 from tensorc_dsl.interp.values import ProgramRef, Value
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
@@ -69,6 +70,7 @@ class _Machine:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.budget = Budget()
 
     def call(self, call: tree.CallExpr, env: Env) -> Value:
         assert isinstance(call.function, tree.Name)

@@ -9,7 +9,7 @@ import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from tensorc_dsl.ir.dtypes import F32
-from tensorc_dsl.ir.expr import Var, index
+from tensorc_dsl.ir.expr import Dim, Var, index
 from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, blocks, find_block
@@ -121,7 +121,7 @@ def test_trap_07_nor_a_reduction_of_which_each_iteration_has_its_own_element() -
 
 
 def test_trap_22_an_open_extent_can_run_in_parallel() -> None:
-    n = Var("N")
+    n = Dim("N")
     nest = stage("B", {"i": 1, "j": 4}, load("A", v("i"), v("j")))
     assert isinstance(nest, For)
     inner = nest.body[0]
@@ -131,7 +131,7 @@ def test_trap_22_an_open_extent_can_run_in_parallel() -> None:
     opened = replace(block, iters=(replace(block.iters[0], extent=n), block.iters[1]))
     body = replace(nest, extent=n, body=(replace(inner, body=(opened,)),))
     shape = (n, index(4))
-    program = Program("copy", (Buffer("A", F32, shape), Buffer("B", F32, shape)), (), (body,), dims=("N",))
+    program = Program("copy", (Buffer("A", F32, shape), Buffer("B", F32, shape)), (), (body,), dims=(n,))
     after = steps(program, ("split", "i", (None, 8)), ("parallel", "i_0"), ("vectorize", "j"))
     verify(after)
     assert conditions(after, "B") == ["i_0 * 8 + i_1 < N"]

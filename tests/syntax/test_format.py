@@ -139,11 +139,3 @@ program p(A: f32[64], C: f32) @("k", -1) {
 
 def test_the_format_is_a_fixed_point() -> None:
     assert format_file(parse(Source("x", FORMATTED))) == FORMATTED
-
-
-def test_a_long_header_is_broken() -> None:
-    text = f"compute c(X: f32[M]; {', '.join(f'attribute_{i}: int = {i}' for i in range(5))}) -> Y: f32[M] {{}}\n"
-    tree_ = parse(Source("x", text))
-    printed = format_file(tree_)
-    assert max(map(len, printed.split("\n"))) < len(text) - 10
-    assert parse(Source("y", printed)) == tree_

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import parse as parse_module
+from tensorc_dsl.syntax import tables as tables_module
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_expr, format_file
-from tensorc_dsl.syntax.parse import MAX_DEPTH, parse
+from tensorc_dsl.syntax.parse import MAX_DEPTH, MAX_FINDINGS, parse
 from tensorc_dsl.syntax.walk import walk
 from tests.syntax.trees import parse_expr
 
@@ -41,103 +42,56 @@ def findings(text: str) -> tuple[Diagnostic, ...]:
     return caught.value.diagnostics
 
 
-LANGUAGE = """\
-/// C = A · B
-compute matmul(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
-    C[i, j] = sum[k] A[i, k] * B[k, j]
-}
-
-compute softmax(X: f32[M, N]) -> Y: f32[M, N] {
-    let m[i]    = max[j] X[i, j]
-    let e[i, j] = exp(X[i, j] - m[i])
-    let s[i]    = sum[j] e[i, j]
-    Y[i, j] = e[i, j] / s[i]
-}
-
-compute conv2d_nhwc(X: T[N, H, W, CI], F: T[KH, KW, CI / groups, CO];
-                    stride: int = 1, pad: int = 0, dilation: int = 1, groups: int = 1,
-                    T: dtype = f32, Acc: dtype = T) -> Y: Acc[N, OH, OW, CO]
-where OH = (H + 2*pad - dilation*(KH - 1) - 1) / stride + 1,
-      OW = (W + 2*pad - dilation*(KW - 1) - 1) / stride + 1
-{
-    let P[n, h in H + 2*pad, w in W + 2*pad, c] =
-        X[n, h - pad, w - pad, c] if pad <= h < H + pad and pad <= w < W + pad else 0
-    Y[n, oh, ow, co] = sum[kh, kw, ci in CI / groups]
-        Acc(P[n, oh*stride + kh*dilation, ow*stride + kw*dilation, co / (CO/groups) * (CI/groups) + ci])
-        * Acc(F[kh, kw, ci, co])
-}
-
-compute cumsum(X: f32[T, N]) -> Y: f32[T, N] {
-    Y[t, i] = scan[t] init X[0, i] step Y[t-1, i] + X[t, i]
-}
-
-task mm_1k = matmul(M=1024, N=1024, K=1024)
-task dense_any = matmul(M=1..4096, N=2304, K=768)
-
-module multi_level_tiling(b: Block, structure: str = "SSRSRS", max_innermost: int = 64)
-when b.has_reuse
-{
-    let tiles = for l in b.loops {
-        let factors ~ sample_perfect_tile(l, parts=structure.count(l.kind), max_innermost=max_innermost)
-        yield split(l, factors)
-    }
-    reorder(interleave(structure, tiles))
-    either {                                  // a choice of structure is part of the space
-        let w = cache_write(b)
-        reverse_compute_at(w, b.loops[structure.rfind("S", before="R")])
-    } or {}
-}
-
-module unroll_root(p: Program, steps = [0, 16, 64, 512]) {
-    let step ~ sample_categorical(steps)                       // equal weights
-    let vec  ~ sample_categorical({4: 0.2, 8: 0.3, 16: 0.5})   // written weights
-    annotate(p.root, "unroll.max_step", step)
-}
-
-space cpu for llvm {
-    inline_constants
-    add_rfactor(max_jobs_per_core=16, max_innermost=64)
-    parallelize_vectorize_unroll(max_jobs_per_core=16, max_vector=target.vector_bits / 32)
-}
-
-schedule blocked for matmul {
-    let [i, j, k] = C.loops
-    let [i0, i1] = split(i, [_, 14])
-    let ks ~ sample_perfect_tile(k, parts=2) := [64, 16]
-    let order ~ sample_permutation([i0, j0, k0])
-    parallel(order[0]); vectorize(j1); unroll(i1)
-}
-
-use std.cpu.{multi_level_tiling}
-use vendor.kernels
-
-program add_exp(A: f32[64, 64], C: f32[64, 64]) {
-    buffer B: f32[64, 64]
-    for i in 64, j in 64 {
-        block B { spatial vi in 64 = i; spatial vj in 64 = j
-            B[vi, vj] = A[vi, vj] + 1.0
-        }
-    }
-}
-"""
+LANGUAGE = (Path(__file__).parent / "language_examples.tsched").read_text(encoding="utf-8")
+"""Every example of the language's design, in the spelling that it has."""
 
 
 def test_the_language_parses() -> None:
     found = items(LANGUAGE)
-    assert [type(i).__name__ for i in found] == (
-        ["ComputeDef"] * 4 + ["TaskDef"] * 2 + ["ModuleDef"] * 2 + ["SpaceDef", "ScheduleDef", "UseDecl", "UseDecl"]
-        + ["ProgramDef"]
-    )  # fmt: skip
+    kinds = [type(i).__name__.removesuffix("Def") for i in found]
+    assert kinds == (
+        "Compute Compute Compute Compute Task Task Task Module Module Space Schedule Schedule Intrinsic Intrinsic Module "
+        "UseDecl UseDecl Program Reducer Compute Target"
+    ).split()  # fmt: skip
     conv = found[2]
     assert isinstance(conv, tree.ComputeDef)
     assert [name for name, _ in conv.where] == ["OH", "OW"]
     assert [a.name for a in conv.attributes] == ["stride", "pad", "dilation", "groups", "T", "Acc"]
-    reduction = conv.stages[1].value
+    reduction = stages(conv)[1].value
     assert isinstance(reduction, tree.Reduce)
     assert isinstance(reduction.body, tree.BinaryExpr)  # the line below goes on with it
     assert isinstance(found[0], tree.ComputeDef)
     assert found[0].doc == "C = A · B"
     assert parse(Source("again", format_file(tree.File(Source("", ""), found)))).items == found
+
+
+def stages(compute: tree.ComputeDef) -> list[tree.Stage]:
+    return [s for s in compute.stages if isinstance(s, tree.Stage)]
+
+
+def test_intrinsics_reducers_and_targets() -> None:
+    named = {i.name: i for i in items(LANGUAGE) if not isinstance(i, tree.UseDecl)}
+    mma, vnni = named["mma_m16n8k16_bf16"], named["vnni_dot_16x4"]
+    assert isinstance(mma, tree.IntrinsicDef) and isinstance(vnni, tree.IntrinsicDef)
+    assert [(o.name, o.layout) for o in mma.operands] == [("A", "mma.a"), ("B", "mma.b"), ("C", "mma.c")]
+    assert [(x.name, x.params, [p for p, _ in x.places]) for x in mma.layouts] == [
+        ("mma.a", ("i", "k"), ["lane", "reg"])
+    ]
+    assert [(e.name, e.adds) for e in vnni.effects] == [("C", True)]
+    assert [(x.target, x.requires, x.kind) for x in (*mma.lowerings, *vnni.lowerings)] == [
+        ("cuda", (), "asm"),
+        ("llvm", ("avx512vnni",), "call"),
+    ]
+    reducer, target, fused = named["logsumexp"], named["avx2"], named["fused"]
+    assert isinstance(reducer, tree.ReducerDef) and isinstance(target, tree.TargetDef)
+    assert reducer.params == ("a", "b")
+    assert [name for name, _ in target.facts] == ["vector_bits", "cores", "l2"]
+    assert isinstance(fused, tree.ComputeDef)
+    assert [(type(s), s.name) for s in fused.stages] == [
+        (tree.StageCall, "H"), (tree.Stage, "G"), (tree.Stage, "Y")
+    ]  # fmt: skip
+    last = stages(fused)[-1].value
+    assert isinstance(last, tree.Reduce) and last.reducer == "logsumexp"
 
 
 def test_spans_are_those_of_the_text() -> None:
@@ -147,7 +101,7 @@ def test_spans_are_those_of_the_text() -> None:
             if isinstance(node, tree.Name):
                 assert node.span.text == node.id
         keyword = item.span.text.split()[0]
-        assert keyword in "compute task module space schedule use program".split()
+        assert keyword in "compute reducer intrinsic target task module space schedule use program".split()
 
 
 @pytest.mark.parametrize(
@@ -163,6 +117,7 @@ def test_spans_are_those_of_the_text() -> None:
         ("let x = [\n 1,\n 2\n]\nb", 2),
         ("let x = {\n 1: 2,\n 3: 4\n}\nb", 2),
         ("let x = sum[k]\n  a", 1),
+        ("let x = reduce mine[k]\n  a\nreduce\nmine[k]", 3),
         ("let x = scan[t]\n init a\n step b\nstep", 2),
         ("let x\n  ~ f()\n  := 3\ny", 2),
         ("either {\n a\n}\nor {\n b\n}\nc", 2),
@@ -186,7 +141,7 @@ def test_words_of_the_language_are_names_where_names_are_expected() -> None:
     compute = only("compute max(sum: f32[M]) -> min: f32[M] {\n let max[i] = sum[k] a\n min[i] = max[j] b\n}")
     assert isinstance(compute, tree.ComputeDef)
     assert [s.name for s in compute.stages] == ["max", "min"]
-    assert all(isinstance(s.value, tree.Reduce) for s in compute.stages)
+    assert all(isinstance(s.value, tree.Reduce) for s in stages(compute))
 
 
 def test_reductions_are_no_words_of_programs() -> None:
@@ -228,8 +183,10 @@ def test_precedence(text: str, same: str) -> None:
         ("module m(b) { let let = 3 }", "E0101", "expected a name", "let"),
         ("module m(b) { either { a } }", "E0101", "expected `or`; found `}`", "}"),
         ("compute c(A: f32[M]) { }", "E0101", "expected `->`; found `{`", "{"),
-        ("compute c(A: f32[M]) -> B: f32[M] { B[i] += 1 }", "E0101", "found `+`", "+"),
-        ("program p() { for i in 4 { block b { for j in 4 {} } } }", "E0101", "found `for`", "for"),
+        ("compute c(A: f32[M]) -> B: f32[M] { B[i] += 1 }", "E0101", "found `+=`", "+="),
+        ("reducer f(a, b) = a", "E0101", "expected `identity`; found the end", "a"),
+        ("compute c(A: f32[M]) -> B: f32[M] { B[i] = reduce sum[k] A[i] }", "E0101", "expected a name", "sum"),
+        ("compute c(A: f32[M]) -> B: f32[M] { B[i] = f[k] A[i] }", "E0101", "found `A`", "A"),
         ("task t = c(M=1", "E0101", "found the end of the file", "1"),
         ("hello", "E0101", "expected an item (`compute`", "hello"),
         ("use std.", "E0101", "found the end of the file", "."),
@@ -252,6 +209,8 @@ def test_precedence(text: str, same: str) -> None:
         ("/// a use has no description\nuse std", "E0112", "describes no item", "///"),
         ("module m(b) { (i, 1) -> (i) }", "E0113", "a parameter of an index map is a name", "1"),
         ("program p() { block b { init { A[0] = 1 }; init { A[0] = 2 } } }", "E0114", "one `init`", "init { A[0] = 2 }"),
+        ("program p() { for i in 4 { block b { for j in 4 {} } } }", "E0115", "a loop cannot stand in a block", "for"),
+        ("compute c(A: f32[M]) -> B: f32[M] { let H = A }", "E0116", "`H` has no subscripts", "H"),
     ],
 )  # fmt: skip
 def test_syntax_errors(text: str, code: str, says: str, at: str) -> None:
@@ -271,6 +230,12 @@ def test_every_item_is_reported() -> None:
     ]
 
 
+def test_so_many_are_reported() -> None:
+    found = findings("task a = (\n" * (MAX_FINDINGS + 1))
+    assert len(found) == MAX_FINDINGS
+    assert "there may be more below" in found[-1].notes[-1].text
+
+
 @pytest.mark.parametrize(
     "deep",
     [
@@ -285,6 +250,7 @@ def test_every_item_is_reported() -> None:
         "sum[k] " * 2000 + "c",
         "f(" * 20_000 + ")" * 20_000,
         "for x in y { " * 2000 + "}" * 2000,
+        "(" * 300 + "a" + ")" * 300,
     ],
 )
 def test_what_is_too_deep_is_refused(deep: str) -> None:
@@ -328,12 +294,22 @@ def test_importing_the_package_builds_no_parser() -> None:
 def test_a_missing_or_broken_cache_is_no_matter(
     content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "tables"
-    if content is not None:
-        file.write_bytes(content)
-    monkeypatch.setattr(parse_module, "cache_path", lambda _: file if content is not None else None)
-    parse_module.build_parser.cache_clear()
+    def cache_path(name: str) -> Path | None:
+        if content is not None and not (tmp_path / name).exists():
+            (tmp_path / name).write_bytes(content)
+        return tmp_path / name if content is not None else None
+
+    monkeypatch.setattr(tables_module, "cache_path", cache_path)
+    for builder in (parse_module._engine, parse_module._lark):
+        builder.cache_clear()
     try:
-        assert len(items("task a = b()\ntask c = d()")) == 2
+        for _ in range(2):
+            assert len(items("task a = b()\ntask c = d()")) == 2
+            with pytest.raises(TschedError):
+                items("task")
+            parse_module._engine.cache_clear()
+        assert (content is None) == (not list(tmp_path.iterdir()))
+        assert all(f.read_bytes() != content for f in tmp_path.iterdir())
     finally:
-        parse_module.build_parser.cache_clear()
+        for builder in (parse_module._engine, parse_module._lark):
+            builder.cache_clear()

@@ -23,7 +23,8 @@ def parse_expr(text: str) -> t.Expr:
 SPAN = Span(Source("generated", ""), 0, 0)
 
 NAMES = st.sampled_from(
-    "a b x1 Long_name _y i f32 sum max scan init step block reduce program use compute task when with parallel".split()
+    "a b x1 Long_name _y i f32 sum max scan init step block reduce program use compute task when with parallel "
+    "reducer intrinsic target identity desc layout lower requires asm call".split()
 )
 NUMBERS = st.one_of(
     st.integers(0, 2**63 - 1),
@@ -84,7 +85,7 @@ def stmts(e: st.SearchStrategy[Any], depth: int = 1) -> st.SearchStrategy[tuple[
 
 
 def _more(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    reducers = st.sampled_from("sum prod min max any all argmin argmax".split())
+    reducers = st.sampled_from("sum prod min max any all argmin argmax logsumexp reduce step identity a".split())
     return st.one_of(
         _in_programs(e),
         node(t.Reduce, reducers, many(_specs(e), 1, 2), e),
@@ -115,13 +116,21 @@ EXPRS = st.recursive(_LEAVES, _more, max_leaves=12)
 SMALL = st.recursive(_LEAVES, _more, max_leaves=3)
 PLAIN = st.recursive(_LEAVES, _in_programs, max_leaves=3)
 
-DOCS = st.one_of(st.just(""), st.text(st.characters(exclude_categories=["Cs"]), max_size=8))
+DOCS = st.one_of(st.just(""), st.text(st.characters(exclude_categories=["Cs"]), max_size=8)).map(
+    lambda doc: "\n".join(line.rstrip() for line in doc.split("\n"))
+)
 _MAYBE_NAME = st.one_of(st.none(), NAMES)
 _MAYBE_EXPR = st.one_of(st.none(), SMALL)
 _TYPE = node(t.TensorType, st.sampled_from("f32 T bool step".split()), many(PLAIN, 0, 2))
 _TENSOR = node(t.TensorParam, NAMES, _TYPE)
 _PARAM = node(t.Param, NAMES, _MAYBE_NAME, _MAYBE_EXPR)
 _STAGE = node(t.Stage, NAMES, many(_specs(SMALL)), SMALL, st.booleans())
+_STAGE_CALL = node(t.StageCall, NAMES, NAMES, many(SMALL), pairs(NAMES, SMALL), st.booleans())
+_OPERAND = node(t.Operand, NAMES, _TYPE, st.one_of(st.none(), st.text(max_size=3)))
+_EFFECT = node(t.Effect, NAMES, many(_specs(SMALL)), SMALL, st.booleans())
+_LAYOUT = node(t.Layout, st.text(max_size=3), many(NAMES, 1), pairs(NAMES, SMALL, 1))
+_TEXT = st.text(max_size=5)
+_LOWERING = node(t.Lowering, NAMES, many(_TEXT), st.sampled_from(["asm", "call"]), _TEXT)
 _ANNOTATIONS = pairs(st.text(max_size=3), PLAIN)
 _STORE = node(t.StoreStmt, NAMES, many(PLAIN, 0, 2), PLAIN)
 _ITER = node(t.IterDecl, st.sampled_from(["spatial", "reduce", "scan"]), NAMES, PLAIN, PLAIN)
@@ -141,14 +150,20 @@ def _of_a_name(call: t.CallExpr) -> t.CallExpr:
 
 
 ITEMS = st.one_of(
-    node(t.ComputeDef, NAMES, many(_TENSOR), many(_PARAM), many(_TENSOR, 1), pairs(NAMES, SMALL), many(_STAGE), DOCS),
+    node(
+        t.ComputeDef, NAMES, many(_TENSOR), many(_PARAM), many(_TENSOR, 1), pairs(NAMES, SMALL),
+        many(st.one_of(_STAGE, _STAGE_CALL)), DOCS,
+    ),
     node(t.ModuleDef, NAMES, many(_PARAM), _MAYBE_EXPR, stmts(SMALL, 2), DOCS),
     node(t.SpaceDef, NAMES, NAMES, many(st.one_of(node(t.Name, NAMES), _call(SMALL).map(_of_a_name))), DOCS),
     node(t.ScheduleDef, NAMES, NAMES, stmts(SMALL, 2), DOCS),
     node(t.TaskDef, NAMES, NAMES, pairs(NAMES, SMALL), _MAYBE_NAME, DOCS),
+    node(t.ReducerDef, NAMES, st.tuples(NAMES, NAMES), SMALL, SMALL, DOCS),
+    node(t.TargetDef, NAMES, NAMES, pairs(NAMES, SMALL), DOCS),
+    node(t.IntrinsicDef, NAMES, many(_OPERAND, 1), many(_EFFECT, 1), many(_LAYOUT), many(_LOWERING), DOCS),
     node(t.UseDecl, many(NAMES, 1), many(NAMES)),
     node(
-        t.ProgramDef, NAMES, many(_TENSOR),
+        t.ProgramDef, NAMES, many(_TENSOR), pairs(NAMES, node(t.RangeExpr, PLAIN, PLAIN)),
         many(node(t.BufferDecl, NAMES, _TYPE, st.one_of(st.none(), st.text(max_size=3)))),
         many(_PROGRAM_STMT), _ANNOTATIONS, DOCS,
     ),

@@ -2,41 +2,120 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal, assert_never, get_args
+
 import click
 
 from tensorc_dsl.cli.failures import ExitCode, show_diagnostics
-from tensorc_dsl.cli.options import common_options
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.cli.options import common_options, files_argument, settings
+from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
+
+if TYPE_CHECKING:
+    from tensorc_dsl.check.scope import CheckedFile
+    from tensorc_dsl.report.findings import Finding
+
+Format = Literal["text", "json", "sarif", "github"]
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@files_argument
+@click.option(
+    "--output-format", "output", type=click.Choice(get_args(Format)), default="text", show_default=True,
+    help="How to tell the findings; all but `text` do so on standard output.",
+)  # fmt: skip
+@click.option("--deny-warnings", is_flag=True, help="Exit with status 1 for warnings too.")
+@click.option("--expand", is_flag=True, help="Draw a schedule for each task and apply it: slower, and finds more.")
 @common_options
 @click.pass_context
-def check(ctx: click.Context, files: tuple[str, ...]) -> None:
-    """Check files and expand each of their tasks once; `-` is standard input.
+def check(ctx: click.Context, files: tuple[str, ...], output: Format, deny_warnings: bool, expand: bool) -> None:
+    """Find what is wrong with files, with all that lie in a folder, or with standard input, `-`.
 
-    All findings are reported in one run, on standard error.
+    All findings are reported in one run. Warnings alone leave the exit status at 0.
     """
-    from tensorc_dsl.api import load
+    from tensorc_dsl.report.findings import Finding, count
 
-    found: list[Diagnostic] = []
+    names: list[str] = []
+    found: list[Finding] = []
+    seen: set[Diagnostic] = set()
     for name in files:
-        own: list[Diagnostic] = []
         try:
-            tasks = load(name)
-            for task in tasks:
-                try:
-                    tasks[task].check()
-                except TschedError as e:
-                    own += e.diagnostics
-            if not own:
-                click.echo(f"{name}: ok, {len(tasks)} {'task' if len(tasks) == 1 else 'tasks'}")
+            for file in _below(name):
+                names.append(file)
+                for d in _findings(file, settings(ctx).include, expand, output == "text"):
+                    if d not in seen:  # a file that several others use
+                        seen.add(d)
+                        found.append(Finding(file, d))
         except TschedError as e:
-            own += e.diagnostics
-        found += [d for d in own if d not in found]
-    if found:
-        show_diagnostics(*found)
-        count = f"{len(found)} finding{'s' * (len(found) != 1)}"
-        click.echo(f"\n{count} in {len(files)} file{'s' * (len(files) != 1)}", err=True)
+            names.append(name)
+            found += [Finding(name, d) for d in e.diagnostics]
+    _tell(names, found, output)
+    if count(found, Severity.ERROR) or (deny_warnings and found):
         ctx.exit(ExitCode.FINDINGS)
+
+
+def _below(name: str) -> tuple[str, ...]:
+    """The file itself, or the files in a folder."""
+    from pathlib import Path
+
+    from tensorc_dsl.report.files import sources_below
+
+    return tuple(map(str, sources_below(Path(name)))) if Path(name).is_dir() else (name,)
+
+
+def _findings(file: str, include: tuple[str, ...], expand: bool, say: bool) -> Iterator[Diagnostic]:
+    """What is wrong with a file; where nothing is and it is to `say` so, it says so. Raises TschedError."""
+    from tensorc_dsl.check.scope import load_file
+    from tensorc_dsl.packages.resolve import Resolver
+    from tensorc_dsl.report.files import read_source
+
+    checked = load_file(read_source(file), Resolver(file, include))
+    found = list(checked.diagnostics)
+    if expand and not checked.errors:
+        found += _expanded(checked)
+    if say and not found:
+        tasks = len(checked.tasks)
+        click.echo(f"{file}: ok, {tasks} {'task' if tasks == 1 else 'tasks'}")
+    yield from found
+
+
+def _expanded(checked: CheckedFile) -> Iterator[Diagnostic]:
+    """What turns up when each task is expanded once."""
+    from tensorc_dsl.api.tasks import TaskFile
+    from tensorc_dsl.measure.host import host_target
+
+    tasks = TaskFile(checked, host_target())
+    for task in tasks:
+        try:
+            tasks[task].check()
+        except TschedError as e:
+            yield from e.diagnostics
+
+
+def _tell(names: list[str], found: list[Finding], output: Format) -> None:
+    from tensorc_dsl.report.findings import count
+
+    match output:
+        case "text":
+            if found:
+                show_diagnostics(*(f.diagnostic for f in found))
+                numbers = [(count(found, s), s) for s in (Severity.ERROR, Severity.WARNING)]
+                counts = " and ".join(f"{n} {s}{'s' * (n != 1)}" for n, s in numbers if n)
+                click.echo(f"\n{counts} in {len(names)} file{'s' * (len(names) != 1)}", err=True)
+        case "json":
+            from tensorc_dsl.report.formats import as_json
+
+            click.echo(as_json(names, found))
+        case "sarif":
+            from importlib.metadata import version
+
+            from tensorc_dsl.report.formats import as_sarif
+
+            click.echo(as_sarif(found, version("tensorc-dsl")))
+        case "github":
+            from tensorc_dsl.report.formats import as_github
+
+            if found:
+                click.echo(as_github(found))
+        case _:
+            assert_never(output)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tensorc_dsl.cli.loading import load
 from tensorc_dsl.cli.measured import measure_and_show
 from tensorc_dsl.cli.options import common_options, file_argument, task_argument, threads_option
 
@@ -19,7 +20,5 @@ def replay(file: str, task: str, trace: str, threads: int | None) -> None:
 
     The schedule may have been edited. A draw whose pin was removed is drawn with seed 0.
     """
-    from tensorc_dsl.api import load
-
     found = load(file, threads=threads)[task]
     measure_and_show(found, found.frozen(trace))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tensorc_dsl.cli.loading import load
 from tensorc_dsl.cli.measured import measure_and_show
 from tensorc_dsl.cli.options import common_options, file_argument, records_option, task_argument, threads_option
 
@@ -28,8 +29,6 @@ def run(file: str, task: str, trace: str | None, threads: int | None, records: s
     Without --trace the best schedule that was recorded for this task on this machine is used, or, where there is none, one
     drawn with seed 0.
     """
-    from tensorc_dsl.api import load
-
     found = load(file, threads=threads)[task]
     measure_and_show(found, found.frozen(trace) if trace is not None else _best(found, records))
 

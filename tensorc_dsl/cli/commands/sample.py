@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import click
 
-from tensorc_dsl.cli.options import common_options, file_argument, seed_option, task_argument, threads_option
+from tensorc_dsl.cli.handling import handled, handler_options
+from tensorc_dsl.cli.loading import load
+from tensorc_dsl.cli.options import (
+    common_options,
+    file_argument,
+    seed_option,
+    target_option,
+    task_argument,
+    threads_option,
+)
 
 
 @click.command()
@@ -14,15 +23,18 @@ from tensorc_dsl.cli.options import common_options, file_argument, seed_option, 
 @click.option(
     "-n", "count", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="How many to draw."
 )
+@handler_options
+@target_option
 @threads_option
 @common_options
-def sample(file: str, task: str, seed: int, count: int, threads: int | None) -> None:
+def sample(
+    file: str, task: str, seed: int, count: int, replayed: str | None, conditions: tuple[tuple[str, str], ...],
+    hidden: tuple[str, ...], target: str | None, threads: int | None,
+) -> None:  # fmt: skip
     """Print schedules drawn from a task's space, every decision pinned.
 
     What is printed can be edited and given to `replay`. The k-th schedule depends on the seed and k only.
     """
-    from tensorc_dsl.api import load
-
-    found = load(file, threads=threads)[task]
+    found = handled(load(file, threads, target)[task], replayed, conditions, hidden)
     for number in range(count):
         click.echo(("\n" if number else "") + found.sample(seed, number).text, nl=False)

@@ -6,7 +6,9 @@ from typing import Literal, assert_never, get_args
 
 import click
 
-from tensorc_dsl.cli.options import common_options, file_argument, seed_option, threads_option
+from tensorc_dsl.cli.handling import handled, handler_options
+from tensorc_dsl.cli.loading import load
+from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_option, threads_option
 
 Stage = Literal["ast", "ir", "trace", "lowered", "llvm", "asm"]
 
@@ -17,12 +19,14 @@ Stage = Literal["ast", "ir", "trace", "lowered", "llvm", "asm"]
 @click.option("--stage", type=click.Choice(get_args(Stage)), default="ir", show_default=True, help="What to show.")
 @seed_option
 @click.option("--scheduled", is_flag=True, help="With `ir`: the program as the schedule leaves it.")
-@click.option("--trace", metavar="TRACE", help="Schedule by this file instead of a draw.")
+@handler_options
+@target_option
 @threads_option
 @common_options
 def show(
-    file: str, name: str, stage: Stage, seed: int, scheduled: bool, trace: str | None, threads: int | None
-) -> None:
+    file: str, name: str, stage: Stage, seed: int, scheduled: bool, replayed: str | None,
+    conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...], target: str | None, threads: int | None,
+) -> None:  # fmt: skip
     """Print one stage of the item NAME: any item for `ast`, a task for the others.
 
     \b
@@ -33,18 +37,17 @@ def show(
     llvm     their LLVM code
     asm      the machine's assembly
     """
-    from tensorc_dsl.api import load
     from tensorc_dsl.ir.print import format_program
     from tensorc_dsl.lower.flat import format_kernel
 
     if stage == "ast":
         click.echo(_ast(file, name), nl=False)
         return
-    task = load(file, threads=threads)[name]
+    task = load(file, threads, target)[name]
     if stage == "ir" and not scheduled:
         click.echo(format_program(task.program), nl=False)
         return
-    found = task.sample(seed) if trace is None else task.frozen(trace)
+    found = handled(task, replayed, conditions, hidden).sample(seed)
     match stage:
         case "ir":
             text = format_program(found.program)

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from tensorc_dsl.cli.failures import ExitCode, show_diagnostics
+from tensorc_dsl.cli.handling import handled, handler_options
+from tensorc_dsl.cli.loading import load
 from tensorc_dsl.cli.options import (
     common_options,
     file_argument,
     records_option,
     seed_option,
+    target_option,
     task_argument,
     threads_option,
 )
@@ -50,6 +53,8 @@ def _strategy(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     metavar="bayes|random",
     help="bayes learns from what it measured; random draws from the space.",
 )
+@handler_options
+@target_option
 @threads_option
 @click.option("--output", type=click.Path(), metavar="PATH", help="The best schedule; by default TASK.best.tsched.")
 @records_option
@@ -63,6 +68,10 @@ def tune(
     trials: int,
     seed: int,
     strategy: str,
+    replayed: str | None,
+    conditions: tuple[tuple[str, str], ...],
+    hidden: tuple[str, ...],
+    target: str | None,
     threads: int | None,
     output: str | None,
     records: str | None,
@@ -73,12 +82,11 @@ def tune(
     Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Ctrl-C ends
     the search early and keeps what was found. Exit status 3: nothing that was tried works.
     """
-    from tensorc_dsl.api import load
     from tensorc_dsl.report.ended import Ended
     from tensorc_dsl.report.files import check_writable, write_text
     from tensorc_dsl.report.progress import Standing, following
 
-    found = load(file, threads=threads)[task]
+    found = handled(load(file, threads, target)[task], replayed, conditions, hidden)
     best_file = Path(output or f"{task}.best.tsched")
     check_writable(best_file)
     yardsticks = found.yardsticks()

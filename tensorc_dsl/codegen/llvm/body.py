@@ -23,6 +23,7 @@ from tensorc_dsl.ir.expr import (
     Cast,
     Compare,
     Const,
+    Dim,
     Expr,
     Load,
     Logic,
@@ -193,6 +194,8 @@ class Expressions:
                 values = [self.value(a, at) for a in args]
                 width = max(v.lanes for v in values)
                 return maths.call(f, name, tuple(f.splat(v, width) for v in values))
+            case Dim():
+                raise AssertionError("lowering refuses open dimensions")
             case _:
                 assert_never(e)
 

@@ -5,15 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorc_dsl.ir.program import Annotation, Program, replace_stmt
+from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal
 
+RESERVED = Refusal(
+    "E0344",
+    'the annotation "{key}" is not for schedules: it says what `{block}` computes',
+    help="choose another key",
+)
 NO_KEY = Refusal("E0342", "an annotation needs a key", help='name what the value is for, e.g. "unroll.max_step"')
 
 
-@primitive(NO_LOOP, NO_BLOCK, NO_KEY)
-def annotate(program: Program, target: LoopRef | BlockRef | None, key: str, value: int | float | str | bool) -> Rewrite:
+@primitive(NO_LOOP, NO_BLOCK, NO_KEY, RESERVED)
+def annotate(
+    program: Program, target: LoopRef | BlockRef | None, key: str, value: int | float | str | bool
+) -> Rewrite[None]:
     """The loop, the block or, given the program's root, the program carries `key` with `value`; nothing else changes.
 
     for i in e: s  ->  for i in e @("key", value): s
@@ -30,9 +38,11 @@ def annotate(program: Program, target: LoopRef | BlockRef | None, key: str, valu
     match target:
         case LoopRef():
             loop = the_loop(program, target)[1]
-            return Rewrite(replace_stmt(program, loop.var, (replace(loop, annotations=put(loop.annotations)),)))
+            return Rewrite(replace_stmt(program, loop.var, (replace(loop, annotations=put(loop.annotations)),)), None)
         case BlockRef():
             b = the_block(program, target)[1]
-            return Rewrite(replace_stmt(program, b.name, (replace(b, annotations=put(b.annotations)),)))
+            if key == REDUCER:
+                raise RESERVED(program, b.name, key=key, block=b.name)
+            return Rewrite(replace_stmt(program, b.name, (replace(b, annotations=put(b.annotations)),)), None)
         case None:
-            return Rewrite(replace(program, annotations=put(program.annotations)))
+            return Rewrite(replace(program, annotations=put(program.annotations)), None)

@@ -42,7 +42,7 @@ NOT_FILLED = Refusal(
 
 
 @primitive(NO_BLOCK, NO_BUFFER, NOT_READ, OWN, NOT_FINISHED, NOT_FILLED)
-def cache_read(program: Program, block: BlockRef, buffer: BufferRef, scope: str = "global") -> Rewrite:
+def cache_read(program: Program, block: BlockRef, buffer: BufferRef, scope: str = "global") -> Rewrite[BlockRef]:
     """`block` reads a copy, `<buffer>_<scope>`, made by a block of that name just before the outermost loop around it.
 
     for i: C[i] = A[i + 1]   ->   for ax0: A_s[ax0] = A[ax0 + 1]

@@ -30,7 +30,7 @@ NOT_WHOLE = Refusal(
 
 
 @primitive(NO_BLOCK, NOT_ALONE, READ_TOO_EARLY, NOT_WHOLE)
-def cache_write(program: Program, block: BlockRef, scope: str = "local") -> Rewrite:
+def cache_write(program: Program, block: BlockRef, scope: str = "local") -> Rewrite[BlockRef]:
     """`block` writes `<buffer>_<scope>`; `<buffer>_write`, just after the outermost loop around it, copies that out.
 
     for i, k: C[i] += e   ->   for i, k: C_s[i] += e

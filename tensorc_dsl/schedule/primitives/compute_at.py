@@ -30,6 +30,7 @@ from tensorc_dsl.schedule.motion import (
 from tensorc_dsl.schedule.nests import nest_of, nest_over, remove_block, replace_at, replace_buffer, stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitives.compute_inline import CHANGED, NOT_INLINABLE, PARTIAL, compute_inline
 from tensorc_dsl.schedule.refusal import Refusal
 
 OUTPUT = Refusal(
@@ -54,8 +55,21 @@ NOT_INVERTIBLE = Refusal(
 )
 
 
-@primitive(NO_BLOCK, NO_LOOP, OUTPUT, NOT_PURE, NO_CONSUMER, OUTSIDE, VECTOR, NOT_INVERTIBLE, BEYOND, NOT_READY)
-def compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite:
+NO_PLACE = Refusal(
+    "E0380",
+    "`{place}` is no place to compute `{block}` at",
+    help="name a loop around the blocks that read it, or write {words}",
+)
+
+ROOT, INLINE = "root", "inline"
+"""The places of a block that are no loops."""
+
+
+@primitive(
+    NO_BLOCK, NO_LOOP, OUTPUT, NOT_PURE, NO_CONSUMER, OUTSIDE, VECTOR, NOT_INVERTIBLE, BEYOND, NOT_READY, NO_PLACE,
+    NOT_INLINABLE, PARTIAL, CHANGED,
+)  # fmt: skip
+def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrite[None]:
     """The block stands below `loop`, before its consumers, and computes the box of its buffer that they read there.
 
     for h in 8: P[h] = …                for t in 4:
@@ -64,9 +78,18 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite:
 
     Where boxes of two iterations overlap, the overlap is computed again; where a box leaves the domain of the block, a
     condition guards it. The buffer becomes private to an iteration of the loop (scope "local").
+
+    The place may also be one of the words that `sample_compute_location` draws: "root" leaves the block where it is,
+    "inline" does what `compute_inline` does.
     In Halide and TVM: `compute_at`; in Exo: `compute_at` of its Halide library.  Cases: tests/primitives/compute_at.md
     """
     nest = the_block(program, block)
+    if loop == INLINE:
+        return compute_inline(program, block)
+    if loop == ROOT:
+        return Rewrite(program, None)
+    if isinstance(loop, str):
+        raise NO_PLACE(program, block.name, block=block.name, place=loop, words=f'"{ROOT}" or "{INLINE}"')
     outer, at = the_loop(program, loop)
     around = (*outer, at)
     buffer = _pure_buffer(program, nest[1])
@@ -107,7 +130,7 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite:
     result = replace_at(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),))
     if buffer.scope == "global":
         result = replace_buffer(result, buffer.name, (replace(buffer, scope="local"),))
-    return Rewrite(result)
+    return Rewrite(result, None)
 
 
 def _pure_buffer(program: Program, b: Block) -> Buffer:

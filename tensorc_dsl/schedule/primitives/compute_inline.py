@@ -32,7 +32,7 @@ NOT_INLINABLE = Refusal(
 PARTIAL = Refusal(
     "E0372",
     "cannot inline `{block}`: it does not run for all values of its iterators",
-    help="inline it before the step that added conditions to it",
+    help="inline it before the step that moved it or added conditions to it",
 )
 CHANGED = Refusal(
     "E0373",
@@ -42,7 +42,7 @@ CHANGED = Refusal(
 
 
 @primitive(NO_BLOCK, NOT_INLINABLE, NO_CONSUMER, PARTIAL, CHANGED)
-def compute_inline(program: Program, block: BlockRef) -> Rewrite:
+def compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
     """Every block that read the buffer computes the element in its place; the block and its buffer are gone.
 
     for i: B[i] = A[i] + 1   ->   for i: C[i] = exp(A[i] + 1)
@@ -71,7 +71,7 @@ def compute_inline(program: Program, block: BlockRef) -> Rewrite:
             facts = {"block": b.name, "reader": reader.name, "buffer": found.buffer, "writer": found.writer}
             raise CHANGED(program, b.name, reader.name, **facts)
         result = replace_at(result, reader.name, (_inlined(reader, store, names),))
-    return Rewrite(replace_buffer(remove_block(result, b.name), store.buffer, ()))
+    return Rewrite(replace_buffer(remove_block(result, b.name), store.buffer, ()), None)
 
 
 def _definition(program: Program, b: Block) -> tuple[Store, tuple[str, ...]]:

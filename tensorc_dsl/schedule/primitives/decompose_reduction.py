@@ -44,7 +44,7 @@ OVERTAKES = Refusal(
 
 
 @primitive(NO_BLOCK, NO_LOOP, NO_INIT, NOT_AROUND, BELOW_REDUCTION, MIXED_LOOP, NOT_AT_ZERO, OVERTAKES)
-def decompose_reduction(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite:
+def decompose_reduction(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[BlockRef]:
     """Just before `loop` stands a nest of its own that initialises what the block accumulates into; the block does not.
 
     for i: for k: block C { init { c } u }  ->  for i: block C_init { c }

@@ -27,7 +27,7 @@ OPEN_EXTENT = Refusal(
 
 
 @primitive(NO_LOOP, NOT_SERIAL, NO_LOOPS, NOT_NESTED, OPEN_EXTENT)
-def fuse(program: Program, *loops: LoopRef) -> Rewrite:
+def fuse(program: Program, *loops: LoopRef) -> Rewrite[LoopRef]:
     """One loop runs the iterations of a perfect nest in the same order.
 
     for i in a: for j in n: s  ->  for i_j in a*n: s[i := i_j / n, j := i_j % n]

@@ -9,7 +9,7 @@ from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
 
 
 @primitive(NO_LOOP, NOT_SERIAL, CLASH, RACE)
-def parallel(program: Program, loop: LoopRef) -> Rewrite:
+def parallel(program: Program, loop: LoopRef) -> Rewrite[LoopRef]:
     """The iterations of the loop may run at once, on different threads.
 
     for i in e: s  ->  parallel for i in e: s

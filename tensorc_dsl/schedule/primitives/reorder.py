@@ -29,7 +29,7 @@ BREAKS = Refusal(
 
 
 @primitive(NO_LOOP, NOT_SERIAL, REPEATED, NOT_ONE_PATH, NOT_PERFECT, BREAKS)
-def reorder(program: Program, *loops: LoopRef) -> Rewrite:
+def reorder(program: Program, *loops: LoopRef) -> Rewrite[None]:
     """The named loops take each other's places, so that they stand in the named order; other loops keep their places.
 
     for i in a: for j in b: s  ->  for j in b: for i in a: s
@@ -43,7 +43,7 @@ def reorder(program: Program, *loops: LoopRef) -> Rewrite:
         if name in names[:n]:
             raise REPEATED(program, name, loop=name)
     if len(loops) < 2:
-        return Rewrite(program)
+        return Rewrite(program, None)
     around, inmost = max(found, key=lambda x: len(x[0]))
     path = [x.var for x in around] + [inmost.var]
     for _, loop in found:
@@ -59,7 +59,7 @@ def reorder(program: Program, *loops: LoopRef) -> Rewrite:
     following = iter(found)
     order = [next(following)[1] if loop.var in names else loop for loop in nest]
     if order == nest:
-        return Rewrite(program)
+        return Rewrite(program, None)
     dependence = broken(program, [x.var for x in order])
     if dependence is not None:
         text = ", ".join(f"`{x.var}`" for x in order)
@@ -68,4 +68,4 @@ def reorder(program: Program, *loops: LoopRef) -> Rewrite:
     stmts: tuple[Stmt, ...] = inmost.body
     for loop in reversed(order):
         stmts = (replace(loop, body=stmts),)
-    return Rewrite(replace_stmt(program, nest[0].var, stmts))
+    return Rewrite(replace_stmt(program, nest[0].var, stmts), None)

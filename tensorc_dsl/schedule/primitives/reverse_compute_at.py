@@ -54,7 +54,7 @@ NOT_ONCE = Refusal(
 
 
 @primitive(NO_BLOCK, NO_LOOP, VECTOR, NOTHING_BELOW, ORDER, NOT_READY, INCOMPLETE, NOT_ONCE, BEYOND)
-def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite:
+def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[None]:
     """The block stands below `loop`, after its producers, and runs there for what an iteration completes.
 
     for t in 4, i in 8, k: L[t*8 + i] += …        for t in 4:
@@ -103,7 +103,7 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
 
     now = find_loop(rest, at.var)[1]
     n = next(i for i, s in enumerate(now.body) if stmt_name(s) == stmt_name(last)) + 1
-    return Rewrite(replace_at(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),)))
+    return Rewrite(replace_at(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),)), None)
 
 
 def _blocks(stmts: tuple[Stmt, ...]) -> tuple[Block, ...]:

@@ -31,7 +31,9 @@ TOO_FEW = Refusal(
 
 
 @primitive(NO_LOOP, NOT_SERIAL, BAD_FACTORS, NOT_EXACT, TOO_FEW)
-def split(program: Program, loop: LoopRef, factors: tuple[int | None, ...], *, partial: bool = False) -> Rewrite:
+def split(
+    program: Program, loop: LoopRef, factors: tuple[int | None, ...], *, partial: bool = False
+) -> Rewrite[tuple[LoopRef, ...]]:
     """A nest of loops, outermost first, runs the iterations of the loop in the same order.
 
     for i in e: s  ->  for i_0 in e/n: for i_1 in n: s[i := i_0*n + i_1]

@@ -76,7 +76,9 @@ NOT_FREE = Refusal(
 
 
 @primitive(NO_BUFFER, PARAMETER, OPEN_SHAPE, WRONG_MAP, NOT_INJECTIVE, NOT_FREE)
-def transform_layout(program: Program, buffer: BufferRef, layout: IndexMap, *, reorder_block: bool = True) -> Rewrite:
+def transform_layout(
+    program: Program, buffer: BufferRef, layout: IndexMap, *, reorder_block: bool = True
+) -> Rewrite[None]:
     """Element `[i, j]` of the buffer is stored at `layout(i, j)`; all accesses follow.
 
     for k, j: P[k, j] = B[k, j]  ->  for jo, k, ji: P[jo, k, ji] = B[k, jo*32 + ji]      (k, j) -> (j / 32, k, j % 32)
@@ -102,7 +104,7 @@ def transform_layout(program: Program, buffer: BufferRef, layout: IndexMap, *, r
     for b in blocks(program):
         if b.name != done and (old.name in own_buffers(b) or read_indices(b, old.name)):
             result = replace_at(result, b.name, (_placed(b, old.name, layout),))
-    return Rewrite(replace_buffer(result, old.name, (new,)))
+    return Rewrite(replace_buffer(result, old.name, (new,)), None)
 
 
 def _text(layout: IndexMap) -> str:

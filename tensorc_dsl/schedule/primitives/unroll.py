@@ -20,7 +20,7 @@ OPEN_COUNT = Refusal(
 
 
 @primitive(NO_LOOP, NOT_SERIAL, OPEN_COUNT, CLASH)
-def unroll(program: Program, loop: LoopRef) -> Rewrite:
+def unroll(program: Program, loop: LoopRef) -> Rewrite[LoopRef]:
     """The iterations of the loop run in the same order, without a loop around them.
 
     for i in n: s  ->  unrolled for i in n: s

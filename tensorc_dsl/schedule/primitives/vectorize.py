@@ -18,7 +18,7 @@ OPEN_LANES = Refusal(
 
 
 @primitive(NO_LOOP, NOT_SERIAL, OPEN_LANES, CLASH, RACE)
-def vectorize(program: Program, loop: LoopRef) -> Rewrite:
+def vectorize(program: Program, loop: LoopRef) -> Rewrite[LoopRef]:
     """The iterations of the loop run at once, each in a lane of a vector.
 
     for i in n: s  ->  vectorized for i in n: s

@@ -1,4 +1,4 @@
-"""Distributions: the support is what it says, sampling is uniform over it, and moves stay inside."""
+"""`sample_perfect_tile`: the support is what brute force finds, and sampling is uniform over it."""
 
 import itertools
 import math
@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensorc_dsl.trace.draw import Branch, Categorical, PerfectTile
-from tensorc_dsl.trace.handlers import ReplayError, condition, replay, seed
+from tensorc_dsl.trace.draws.perfect_tile import PerfectTile
 
 
 def rng(n: int = 0) -> np.random.Generator:
@@ -72,47 +71,3 @@ def test_primes_one_and_huge_extents_are_tiled(extent: int):
 @pytest.mark.parametrize("bad", [(5, 7), (96, 1, 1), (1, 96), (0, 96), [4, 24], 96, "x", True])
 def test_what_is_outside_the_bounds_is_not_contained(bad: object):
     assert not PerfectTile(96, 2, 4).contains(bad)  # type: ignore[arg-type]
-
-
-def test_a_categorical_keeps_weights_and_tells_true_from_one():
-    c = Categorical((1, True, "a"), (0.0, 1.0, 3.0))
-    assert not c.contains(1)
-    assert c.contains(True)
-    assert c.moves(True) == ["a"]
-    assert c.size() == 2
-    assert math.isclose(c.log_prob("a"), math.log(0.75))
-    source = rng(1)
-    counts = Counter(c.sample(source) for _ in range(2000))
-    assert 0.2 < counts[True] / 2000 < 0.3
-    assert c.features("a") == (0.0, 0.0, 1.0)
-
-
-def test_a_categorical_of_numbers_keeps_their_order_in_a_feature():
-    c = Categorical((0, 16, 64), (1.0, 1.0, 1.0))
-    assert c.features(16)[-1] < c.features(64)[-1]
-
-
-def test_a_branch_is_a_number_below_its_weights():
-    b = Branch((1.0, 0.0, 1.0))
-    assert b.contains(0)
-    assert not b.contains(1)
-    assert not b.contains(3)
-    assert not b.contains(True)
-    assert b.moves(0) == [2]
-    assert {b.sample(rng(n)) for n in range(20)} == {0, 2}
-
-
-def test_condition_uses_what_fits_and_draws_the_rest():
-    tile = PerfectTile(96, 2, 4)
-    decide = condition({"a": (24, 4), "b": (5, 7)}, seed(rng()))
-    assert decide("a", tile) == (24, 4)
-    assert tile.contains(decide("b", tile))
-
-
-def test_replay_never_repairs():
-    tile = PerfectTile(96, 2, 4)
-    assert replay({"a": (48, 2)})("a", tile) == (48, 2)
-    with pytest.raises(ReplayError, match="cannot be"):
-        replay({"a": (5, 7)})("a", tile)
-    with pytest.raises(ReplayError, match="no decision"):
-        replay({})("a", tile)

@@ -1,0 +1,22 @@
+"""What fills which marker."""
+
+from __future__ import annotations
+
+from docs.generate import commands, declared, errors, grammar, modules, vocabulary
+from docs.generate.pages import Part
+
+PARTS: dict[str, Part] = {
+    "syntax": grammar.syntax,
+    "primitives": declared.primitives,
+    "draws": declared.draws,
+    "queries": declared.queries,
+    "functions": vocabulary.functions,
+    "methods": vocabulary.methods,
+    "reducers": vocabulary.reducers,
+    "maths": vocabulary.maths,
+    "dtypes": vocabulary.dtypes,
+    "commands": commands.commands,
+    "common-options": commands.common_options,
+    "errors": errors.errors,
+    "modules": modules.modules,
+}

@@ -1,0 +1,65 @@
+"""The command line, from click's own description of it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import click
+
+from docs.generate.pages import code, fence, table
+from tensorc_dsl.cli.main import main
+
+COMMON = {p.name for p in main.params}
+"""Options of every command, described once."""
+
+
+def _commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    """All commands with the words that call them, in alphabetical order."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+def _option(p: click.Option, context: click.Context) -> list[str]:
+    """The option as it is written, and its help with the default."""
+    names = ", ".join(code(o) for o in (*p.opts, *p.secondary_opts))
+    takes = "" if p.is_flag or p.count else f" `{p.make_metavar(context).strip('[]')}`"
+    shown = p.show_default and p.default is not None and not callable(p.default)
+    default = f" Default: {code(str(p.default))}." if shown else ""
+    return [f"{names}{takes}", f"{p.help or ''}{default}"]
+
+
+def _help(command: click.Command) -> str:
+    """The help text as Markdown: what must not be wrapped is a fence."""
+    out: list[str] = []
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        first, _, rest = paragraph.partition("\n")
+        out.append(fence(rest) if first.strip() == "\b" else paragraph)
+    return "\n\n".join(out)
+
+
+def _usage(words: str, command: click.Command, context: click.Context) -> str:
+    arguments = [a.make_metavar(context) for a in command.params if isinstance(a, click.Argument)]
+    return " ".join(("tensorc-dsl", words, "[OPTIONS]", *arguments))
+
+
+def commands() -> str:
+    out: list[str] = []
+    for words, command in _commands(main):
+        context = click.Context(command, info_name=words)
+        options = [p for p in command.params if isinstance(p, click.Option) and p.name not in COMMON and not p.hidden]
+        rows = [_option(p, context) for p in options]
+        parts = [f"### `{words}`", fence(_usage(words, command, context)), _help(command)]
+        out += [*parts, *([table(["option", "says"], rows)] if rows else [])]
+    return "\n\n".join(out)
+
+
+def common_options() -> str:
+    context = click.Context(main)
+    return table(["option", "says"], [_option(p, context) for p in main.params if isinstance(p, click.Option)])

@@ -1,0 +1,44 @@
+"""Pages with generated parts: prose stands around them, and a marker says what fills each.
+
+<!-- generated: name -->
+…
+<!-- end: name -->
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent.parent / "reference"
+
+Part = Callable[[], str]
+
+_PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
+
+
+def filled(page: str, parts: Mapping[str, Part]) -> str:
+    """The page with every generated part as it is now. KeyError for a marker that nothing fills."""
+    return _PART.sub(lambda m: f"{m[1]}\n{parts[m[2]]().strip()}\n\n{m[3]}", page)
+
+
+def markers(page: str) -> list[str]:
+    """The names of the generated parts of a page, in order."""
+    return [m[2] for m in _PART.finditer(page)]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; a bar inside a cell is escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    cells = [[cell.replace("|", r"\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+
+
+def code(text: str) -> str:
+    return f"`{text}`"
+
+
+def fence(text: str) -> str:
+    """Text as it is, for the eye only."""
+    return f"```text\n{text}\n```"

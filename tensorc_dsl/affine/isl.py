@@ -1,0 +1,16 @@
+"""islpy, loaded when something is first asked of it: most checks of a file are decided without, and begin sooner."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from islpy import Context, Error, Map, Set, dim_type
+
+__all__ = ["Context", "Error", "Map", "Set", "dim_type"]
+
+
+def __getattr__(name: str) -> Any:
+    value = globals()[name] = getattr(import_module("islpy"), name)
+    return value

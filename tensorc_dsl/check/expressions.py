@@ -1,0 +1,260 @@
+"""Expressions of the schedule layer: is every name bound, every call possible, every kind right?
+
+Kinds are inferred as far as they are known; what is not known is never an error.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from tensorc_dsl.check import calls, problems
+from tensorc_dsl.check import vocabulary as v
+from tensorc_dsl.check.kinds import (
+    ANY,
+    BOOL,
+    FLOAT,
+    INT,
+    NOTHING,
+    OPEN,
+    STR,
+    Base,
+    Kind,
+    ListOf,
+    MapOf,
+    element,
+    fits,
+    join,
+    join_all,
+    show,
+)
+from tensorc_dsl.check.problems import near
+from tensorc_dsl.check.signatures import of_module, usage
+from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.source import Span
+from tensorc_dsl.syntax import tree as t
+
+
+@dataclass(slots=True)
+class Binding:
+    """A name in a body, and the warning to give unless it is used."""
+
+    kind: Kind = ANY
+    unused: Diagnostic | None = None
+    span: Span | None = None
+    """Where it is bound; None for what every body has."""
+    twins: tuple[Binding, ...] = ()
+    """The same name in the branches that bind it."""
+    partly: bool = False
+    """Not every way to here binds it."""
+
+    def use(self) -> Kind:
+        self.unused = None
+        for twin in self.twins:
+            twin.use()
+        return self.kind
+
+
+Scope = Mapping[str, Binding]
+
+_NUMBER = (INT, FLOAT)
+
+
+class Expressions(ABC):
+    """Checks expressions; `modules` are those that can be called. `found` grows."""
+
+    def __init__(self, modules: Mapping[str, t.ModuleDef]) -> None:
+        self.modules = modules
+        self.found: list[Diagnostic] = []
+
+    @abstractmethod
+    def for_list(self, e: t.ForList, scope: Scope) -> Kind:
+        """Check a loop; the kind of the list that it makes."""
+
+    def expr(self, e: t.Expr, scope: Scope) -> Kind:
+        """Check an expression; its kind."""
+        match e:
+            case t.Number(value=value):
+                return INT if isinstance(value, int) else FLOAT
+            case t.String():
+                return STR
+            case t.Bool():
+                return BOOL
+            case t.Wildcard():
+                return OPEN
+            case t.Name(id=name):
+                return self._name(e, name, scope)
+            case t.CallExpr():
+                return self._call(e, scope)
+            case t.Attribute(base=base, name=name):
+                return self._attribute(e, name, self.expr(base, scope))
+            case t.IndexExpr():
+                return self._index(e, scope)
+            case t.ForList():
+                return self.for_list(e, scope)
+            case t.ListExpr(items=items):
+                return ListOf(join_all([self.expr(i, scope) for i in items]))
+            case t.MapExpr(items=items):
+                keys = [self.expr(k, scope) for k, _ in items]
+                for _, weight in items:
+                    self.number(weight, scope)
+                return MapOf(join_all(keys))
+            case t.Conditional(cond=cond, then=then, other=other):
+                self.condition(cond, scope)
+                return join(self.expr(then, scope), self.expr(other, scope))
+            case t.BinaryExpr(op=op, lhs=lhs, rhs=rhs):
+                return self._binary(e, op, self.expr(lhs, scope), self.expr(rhs, scope))
+            case t.Negate(operand=operand):
+                return self._binary(e, "-", INT, self.expr(operand, scope))
+            case t.CompareExpr():
+                return self._compare(e, scope)
+            case t.LogicExpr(lhs=lhs, rhs=rhs):
+                self.condition(lhs, scope)
+                self.condition(rhs, scope)
+                return BOOL
+            case t.NotExpr(operand=operand):
+                self.condition(operand, scope)
+                return BOOL
+            case t.RangeExpr(low=low, high=high):
+                kinds = self.expr(low, scope), self.expr(high, scope)
+                if not all(fits(k, (INT,)) for k in kinds):
+                    self._operands(e, "..", *kinds)
+                return Base.RANGE
+            case t.Lambda():
+                return self._lambda(e, scope)
+            case t.Reduce() | t.Scan():
+                what = "a reduction" if isinstance(e, t.Reduce) else "a scan"
+                self.found.append(problems.IN_COMPUTE_ONLY(e.span, what=what))
+                return ANY
+            case _:
+                assert_never(e)
+
+    def condition(self, e: t.Expr, scope: Scope) -> None:
+        """Check an expression that decides something."""
+        kind = self.expr(e, scope)
+        if not fits(kind, (BOOL,)):
+            self.found.append(problems.NO_CONDITION(e.span, found=show(kind)))
+
+    def number(self, e: t.Expr, scope: Scope) -> None:
+        """Check an expression that is a weight."""
+        kind = self.expr(e, scope)
+        if not fits(kind, _NUMBER):
+            self.found.append(problems.NO_WEIGHT(e.span, found=show(kind)))
+
+    # --- names and parts ---------------------------------------------------------------------------------------------
+
+    def _name(self, e: t.Name, name: str, scope: Scope) -> Kind:
+        if name not in scope:
+            self.found.append(problems.UNKNOWN_NAME(e.span, notes=near(name, scope), name=name))
+            return ANY
+        binding = scope[name]
+        if binding.partly:
+            notes = (problems.where("one place that binds it", binding.span),) if binding.span else ()
+            self.found.append(problems.PARTLY_BOUND(e.span, notes=notes, name=name))
+            binding.use()
+            return ANY
+        return binding.use()
+
+    def _attribute(self, e: t.Attribute, name: str, kind: Kind) -> Kind:
+        tables = v.ATTRIBUTES if kind == ANY else {kind: v.ATTRIBUTES.get(kind, {})}
+        answers = [table[name].kind for table in tables.values() if name in table]
+        if answers:
+            return join_all(answers)
+        methods = v.methods_of(kind)
+        if name in methods:
+            shape = usage(f"….{name}", methods[name][0])
+            self.found.append(problems.IS_METHOD(e.span, name=name, kind=show(kind), usage=shape))
+            return ANY
+        known = {n for table in tables.values() for n in table}
+        problem = problems.UNKNOWN_ATTRIBUTE if kind == ANY else problems.NO_ATTRIBUTE
+        self.found.append(problem(e.span, notes=near(name, known), kind=show(kind), name=name))
+        return ANY
+
+    def _index(self, e: t.IndexExpr, scope: Scope) -> Kind:
+        kind = self.expr(e.base, scope)
+        indices = [self.expr(i, scope) for i in e.indices]
+        listed = isinstance(kind, ListOf) or kind in (STR, ANY)
+        if not listed or len(indices) != 1 or not fits(indices[0], (INT,)):
+            self.found.append(problems.NO_INDEX(e.span, kind=show(kind)))
+        return element(kind)
+
+    def _lambda(self, e: t.Lambda, scope: Scope) -> Kind:
+        inner = {**scope, **{p: Binding(INT) for p in e.params}}
+        for n, p in enumerate(e.params):
+            if p in e.params[:n]:
+                self.found.append(problems.SAME_NAMES(e.span, name=p))
+        for r in e.results:
+            self.expr(r, inner)
+        return Base.INDEX_MAP
+
+    # --- operators ---------------------------------------------------------------------------------------------------
+
+    def _operands(self, e: t.Expr, op: str, lhs: Kind, rhs: Kind) -> None:
+        self.found.append(problems.OPERANDS(e.span, op=op, lhs=show(lhs), rhs=show(rhs)))
+
+    def _binary(self, e: t.Expr, op: str, lhs: Kind, rhs: Kind) -> Kind:
+        if op == "+":
+            if isinstance(lhs, ListOf) and isinstance(rhs, ListOf):
+                return join(lhs, rhs)
+            for kind in (lhs, rhs):
+                if (isinstance(kind, ListOf) or kind == STR) and {lhs, rhs} <= {kind, ANY}:
+                    return kind
+        if not (fits(lhs, _NUMBER) and fits(rhs, _NUMBER)):
+            self._operands(e, op, lhs, rhs)
+            return ANY
+        return FLOAT if FLOAT in (lhs, rhs) else INT if (lhs, rhs) == (INT, INT) else ANY
+
+    def _compare(self, e: t.CompareExpr, scope: Scope) -> Kind:
+        kinds = [self.expr(o, scope) for o in e.operands]
+        for op, a, b in zip(e.ops, kinds, kinds[1:], strict=False):
+            numbers = fits(a, _NUMBER) and fits(b, _NUMBER)
+            if op not in ("==", "!=") and not numbers and not (fits(a, (STR,)) and fits(b, (STR,))):
+                self._operands(e, op, a, b)
+        return BOOL
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def arguments(self, call: t.CallExpr, scope: Scope) -> calls.Arguments:
+        """Check the arguments by themselves; their kinds."""
+        return calls.Arguments([self.expr(a, scope) for a in call.args], [self.expr(a, scope) for _, a in call.kwargs])
+
+    def _call(self, call: t.CallExpr, scope: Scope) -> Kind:
+        if isinstance(call.function, t.Attribute):
+            return self._method(call, call.function, scope)
+        kinds = self.arguments(call, scope)
+        if not isinstance(call.function, t.Name):
+            self.found.append(problems.NOT_CALLABLE(call.function.span))
+            return ANY
+        name = call.function.id
+        signature = v.STEPS.get(name) or v.FUNCTIONS.get(name)
+        if signature is not None:
+            self.found.extend(calls.problems(call, name, signature, kinds))
+            return signature.result_for(kinds.args)
+        if name in self.modules:
+            self.found.extend(calls.problems(call, name, of_module(self.modules[name]), kinds))
+            return NOTHING
+        if name in v.DISTRIBUTIONS:
+            self.found.append(problems.DRAWN(call.span, name=name))
+        else:
+            notes = near(name, (*self.modules, *v.STEPS, *v.FUNCTIONS))
+            self.found.append(problems.UNKNOWN_CALL(call.function.span, notes=notes, name=name))
+        return ANY
+
+    def _method(self, call: t.CallExpr, function: t.Attribute, scope: Scope) -> Kind:
+        kind = self.expr(function.base, scope)
+        kinds = self.arguments(call, scope)
+        known = v.methods_of(kind)
+        name = function.name
+        if name in known:
+            # Of an unknown kind, the call must fit one of those that have the method.
+            attempts = [list(calls.problems(call, name, s, kinds)) for s in known[name]]
+            self.found.extend(min(attempts, key=len))
+            return join_all([s.result_for(kinds.args) for s in known[name]])
+        if name in v.ATTRIBUTES.get(kind, {}):
+            self.found.append(problems.NOT_METHOD(function.span, name=name, kind=show(kind)))
+            return v.ATTRIBUTES[kind][name].kind
+        problem = problems.UNKNOWN_METHOD if kind == ANY else problems.NO_METHOD
+        self.found.append(problem(function.span, notes=near(name, known), kind=show(kind), name=name))
+        return ANY

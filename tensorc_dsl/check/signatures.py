@@ -1,0 +1,92 @@
+"""Signatures: what can be called, with which kinds of arguments, and what comes of it."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from tensorc_dsl.check.kinds import ANY, FLOAT, INT, PARAM_TYPES, Kind, ListOf, element, kind_of, kinds_of
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.trace.declare import Choices, Items
+
+
+class Rule(Enum):
+    """Results that depend on the arguments."""
+
+    FIRST = auto()
+    """Of the kind of the first argument."""
+    ELEMENT = auto()
+    """Of the kind of the first argument's elements."""
+    NUMBER = auto()
+    """An int when all arguments (or the elements of the only one) are ints, otherwise a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    wanted: tuple[Kind, ...] = (ANY,)
+    required: bool = True
+    named: bool = False
+    """It is given by keyword only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """`rest` takes any number of arguments after `params`; lists among those stand for their elements."""
+
+    params: tuple[Parameter, ...] = ()
+    rest: Parameter | None = None
+    keywords: bool = True
+    result: Kind | Rule = ANY
+    doc: str = ""
+
+    @property
+    def positional(self) -> tuple[Parameter, ...]:
+        return tuple(p for p in self.params if not p.named)
+
+    def result_for(self, args: list[Kind]) -> Kind:
+        """The kind of the result for positional arguments of these kinds."""
+        first = args[0] if args else ANY
+        match self.result:
+            case Rule.FIRST:
+                return first
+            case Rule.ELEMENT:
+                return element(first)
+            case Rule.NUMBER:
+                numbers = [element(a) if isinstance(a, ListOf) else a for a in args]
+                return INT if numbers and all(n == INT for n in numbers) else FLOAT if FLOAT in numbers else ANY
+            case _:
+                return self.result
+
+
+def of_function(signature: inspect.Signature, result: object, doc: str = "") -> Signature:
+    """The signature that a declared primitive, draw or query has; `result` is the Python type of what it gives."""
+    params: list[Parameter] = []
+    rest: Parameter | None = None
+    for p in signature.parameters.values():
+        mine = Parameter(p.name, kinds_of(p.annotation), p.default is p.empty, p.kind is p.KEYWORD_ONLY)
+        if p.kind is p.VAR_POSITIONAL:
+            rest = Parameter(p.name, mine.wanted, False)
+        else:
+            params.append(mine)
+    # A drawn category is one of the values, a permutation a list like the one it orders.
+    gives = Rule.ELEMENT if result is Choices else Rule.FIRST if result is Items else kind_of(result)
+    return Signature(tuple(params), rest, True, gives, doc)
+
+
+def of_module(m: t.ModuleDef) -> Signature:
+    """The signature of a module: parameters without a type take anything."""
+    params = tuple(Parameter(p.name, (PARAM_TYPES.get(p.type or "", ANY),), p.default is None) for p in m.params)
+    return Signature(params, doc=m.doc)
+
+
+def usage(name: str, s: Signature) -> str:
+    """How it is called: `split(loop, factors, partial=…)`."""
+    parts: list[str] = []
+    for p in s.positional:
+        parts.append(p.name if p.required else f"{p.name}=…" if s.keywords else f"[{p.name}]")
+    if s.rest:
+        parts.append("…")
+    parts += [f"{p.name}=…" for p in s.params if p.named]
+    return f"`{name}({', '.join(parts)})`"

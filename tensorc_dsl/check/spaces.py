@@ -1,0 +1,119 @@
+"""Modules, spaces and schedules: their parameters, rules and bodies, in the scope of their file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from tensorc_dsl.check import calls, problems
+from tensorc_dsl.check import vocabulary as v
+from tensorc_dsl.check.bodies import BodyChecker, given
+from tensorc_dsl.check.expressions import Binding
+from tensorc_dsl.check.kinds import ANY, BLOCK, BUFFER, PARAM_TYPES, TARGET, fits, show
+from tensorc_dsl.check.problems import near
+from tensorc_dsl.check.signatures import of_module
+from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import name_span, word_span
+from tensorc_dsl.syntax.walk import walk
+
+_SUBJECTS = ("Block", "Program")
+"""A rule is tried on each block, or on the program: that is its module's first argument."""
+
+
+def check_module(m: t.ModuleDef, modules: Mapping[str, t.ModuleDef]) -> list[Diagnostic]:
+    """What is wrong with a module."""
+    checker = BodyChecker(modules)
+    place = name_span(m)
+    for what, taken in (("a primitive", v.STEPS), ("a function", v.FUNCTIONS), ("a distribution", v.DISTRIBUTIONS)):
+        if m.name in taken:
+            checker.found.append(problems.TAKEN_NAME(place, name=m.name, what=what))
+    scope = given()
+    seen: set[str] = set()
+    for n, p in enumerate(m.params):
+        wanted = PARAM_TYPES.get(p.type or "", ANY)
+        if p.type is not None and p.type not in PARAM_TYPES:
+            checker.found.append(problems.UNKNOWN_TYPE(p.span, notes=near(p.type, PARAM_TYPES), name=p.type))
+        kind = checker.expr(p.default, scope) if p.default is not None else ANY
+        if p.default is not None and not fits(kind, (wanted,)):
+            wrong = problems.DEFAULT_KIND(p.default.span, name=p.name, wanted=show(wanted), found=show(kind))
+            checker.found.append(wrong)
+        if p.name in seen:
+            checker.found.append(problems.SAME_PARAMETER(p.span, name=p.name))
+            continue
+        seen.add(p.name)
+        checker.shadows(p.name, p.span, scope)
+        scope[p.name] = Binding(kind if wanted == ANY else wanted, None, p.span)
+        if not p.name.startswith("_") and not (n == 0 and p.type in _SUBJECTS):
+            checker.watch(scope[p.name], problems.UNUSED_PARAMETER(p.span, name=p.name))
+    if m.when is not None:
+        checker.condition(m.when, scope)
+    checker.run(m.body, scope)
+    return checker.finish()
+
+
+def check_space(s: t.SpaceDef, modules: Mapping[str, t.ModuleDef]) -> Iterator[Diagnostic]:
+    """What is wrong with the rules of a space."""
+    checker = BodyChecker(modules)
+    for rule in s.rules:
+        call = rule if isinstance(rule, t.CallExpr) else t.CallExpr(rule, (), (), rule.span)
+        name = call.function.id if isinstance(call.function, t.Name) else ""
+        kinds = checker.arguments(call, {"target": Binding(TARGET)})
+        if name not in modules:
+            yield problems.UNKNOWN_RULE(call.function.span, notes=near(name, modules), name=name)
+            continue
+        module = modules[name]
+        subject = 1 if module.params and module.params[0].type in _SUBJECTS else 0
+        yield from calls.problems(call, name, of_module(module), kinds, given=subject)
+    yield from checker.finish()
+
+
+def check_schedule(
+    s: t.ScheduleDef, computes: Mapping[str, t.ComputeDef], modules: Mapping[str, t.ModuleDef], blocks: Iterable[str]
+) -> list[Diagnostic]:
+    """What is wrong with a schedule for a compute that has these blocks."""
+    compute = computes.get(s.compute)
+    if compute is None:
+        place = word_span(s.span, s.compute, " for ")
+        return [problems.UNKNOWN_COMPUTE(place, notes=near(s.compute, computes), name=s.compute)]
+    scope = given() | {p.name: Binding(BUFFER) for p in (*compute.inputs, *compute.outputs)}
+    scope |= {name: Binding(BLOCK) for name in blocks}
+    checker = BodyChecker(modules)
+    checker.run(s.body, scope)
+    return checker.finish()
+
+
+def _called(node: t.ModuleDef) -> list[str]:
+    calls = (n.function.id for n in walk(node) if isinstance(n, t.CallExpr) and isinstance(n.function, t.Name))
+    return list(dict.fromkeys(calls))
+
+
+def recursion(modules: Mapping[str, t.ModuleDef]) -> Iterator[Diagnostic]:
+    """Modules that reach themselves, each chain once."""
+    done: set[str] = set()
+    reported: set[str] = set()
+    for first in modules:
+        # Depth first, with a stack of its own: a file may have a longer chain of modules than Python recurses.
+        path: list[str] = []
+        waiting: list[tuple[str, Iterator[str]]] = []
+
+        def enter(name: str, path: list[str] = path, waiting: list[tuple[str, Iterator[str]]] = waiting) -> None:
+            path.append(name)
+            waiting.append((name, iter([c for c in _called(modules[name]) if c in modules])))
+
+        if first not in done:
+            enter(first)
+        while waiting:
+            name, callees = waiting[-1]
+            callee = next(callees, None)
+            if callee is None:
+                waiting.pop()
+                path.pop()
+                done.add(name)
+            elif callee in path:
+                chain = path[path.index(callee) :]
+                if not reported.intersection(chain):
+                    reported.update(chain)
+                    text = " > ".join((*chain, callee))
+                    yield problems.RECURSION(name_span(modules[callee]), name=callee, chain=text)
+            elif callee not in done:
+                enter(callee)

@@ -1,0 +1,85 @@
+"""`target` items: machines described in a file, as the `Target` values that spaces, code generators and records use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+
+from tensorc_dsl.check import problems
+from tensorc_dsl.check.problems import near
+from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import name_span, word_span
+
+TARGET_KINDS = ("llvm",)
+"""Kinds of targets that code can be made for."""
+
+FACTS = tuple(f.name for f in fields(Target) if f.name != "kind")
+"""What a target item may say; what it does not say is that of a plain machine, wherever the file is read."""
+
+_MOST = 1 << 48
+
+
+def target_of(item: t.TargetDef) -> Target:
+    """The machine that an item describes. Raises TschedError with all that is wrong with it."""
+    found: list[Diagnostic] = []
+    if item.kind not in TARGET_KINDS:
+        place = word_span(item.span, item.kind, "=")
+        found.append(problems.UNKNOWN_TARGET(place, notes=near(item.kind, TARGET_KINDS), name=item.kind))
+    facts: dict[str, int | str] = {}
+    for name, value in item.facts:
+        if name not in FACTS:
+            found.append(problems.NO_FACT(value.span, notes=near(name, FACTS), name=name))
+        elif name in facts:
+            found.append(problems.BOUND_TWICE(value.span, name=name))
+        else:
+            known = _fact(name, value)
+            if isinstance(known, Diagnostic):
+                found.append(known)
+            facts[name] = 0 if isinstance(known, Diagnostic) else known
+    if found:
+        raise TschedError(*found)
+    return replace(Target(kind=item.kind), **facts)  # type: ignore[arg-type]
+
+
+def _fact(name: str, value: t.Expr) -> int | str | Diagnostic:
+    """The value of a fact, or what is wrong with it."""
+    match name, value:
+        case "cpu", t.String(value=text):
+            return text
+        case "cpu", _:
+            return problems.WRONG_FACT(value.span, name=name, wanted='a string, LLVM\'s name: "znver4"')
+        case "features", t.ListExpr(items=items) if all(isinstance(i, t.String) for i in items):
+            return ",".join(sorted({f"+{i.value}" for i in items if isinstance(i, t.String)}))
+        case "features", _:
+            return problems.WRONG_FACT(value.span, name=name, wanted='a list of strings: ["avx2", "fma"]')
+        case "vector_bits", t.Number(value=int() as bits) if 64 <= bits <= 8192 and bits & (bits - 1) == 0:
+            return bits
+        case "vector_bits", _:
+            return problems.WRONG_FACT(value.span, name=name, wanted="a power of two from 64 to 8192")
+        case _, t.Number(value=int() as number) if (name == "shared_memory" or number > 0) and number < _MOST:
+            return number
+        case _:
+            return problems.WRONG_FACT(value.span, name=name, wanted="a positive int")
+
+
+def check_target(item: t.TargetDef) -> tuple[Diagnostic, ...]:
+    """What is wrong with a target item."""
+    found: list[Diagnostic] = []
+    if item.name in (*TARGET_KINDS, "native"):
+        found.append(problems.TAKEN_TARGET(name_span(item), name=item.name))
+    try:
+        target_of(item)
+    except TschedError as e:
+        found += e.diagnostics
+    return tuple(found)
+
+
+def check_target_name(space: t.SpaceDef, targets: Iterable[str]) -> tuple[Diagnostic, ...]:
+    """A space is for a kind of target, or for one that the file describes."""
+    known = (*TARGET_KINDS, *targets)
+    if space.target in known:
+        return ()
+    place = word_span(space.span, space.target, " for ")
+    return (problems.UNKNOWN_TARGET(place, notes=near(space.target, known), name=space.target),)

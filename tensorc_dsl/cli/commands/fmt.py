@@ -1,0 +1,71 @@
+"""`fmt`: give files their one layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tensorc_dsl.cli.failures import ExitCode, show_diagnostics
+from tensorc_dsl.cli.options import common_options, files_argument
+from tensorc_dsl.diagnostic import Diagnostic, TschedError
+
+
+@click.command()
+@files_argument
+@click.option("--check", is_flag=True, help="Write nothing; list the files that would change.")
+@click.option("--diff", is_flag=True, help="Write nothing; print what would change.")
+@common_options
+@click.pass_context
+def fmt(ctx: click.Context, files: tuple[str, ...], check: bool, diff: bool) -> None:
+    """Format files, and all that lie in a folder, in place; `-` formats standard input to standard output.
+
+    Words and comments stay as they are; a file that does not parse is left alone. With --check or --diff the exit status is
+    1 when a file would change.
+    """
+    from tensorc_dsl.report.files import sources_below
+
+    found: list[Diagnostic] = []
+    changes = 0
+    for name in files:
+        try:
+            for file in sources_below(Path(name)) if Path(name).is_dir() else (name,):
+                try:
+                    changes += _format(str(file), check, diff)
+                except TschedError as e:
+                    found += e.diagnostics
+        except TschedError as e:
+            found += e.diagnostics
+    if found:
+        show_diagnostics(*found)
+    if found or (changes and (check or diff)):
+        ctx.exit(ExitCode.FINDINGS)
+
+
+def _format(name: str, check: bool, diff: bool) -> bool:
+    """Whether the file was, or would be, changed. Raises TschedError."""
+    from tensorc_dsl.report.files import STDIN, read_source, write_text
+    from tensorc_dsl.syntax.fmt import format_text
+
+    source = read_source(name)
+    after = format_text(source)
+    # What the file holds, byte for byte: its line ends are layout too.
+    before = source.text if name == STDIN else Path(name).read_bytes().decode()
+    if diff:
+        click.echo(_difference(source.name, before, after), nl=False)
+    elif name == STDIN and not check:
+        click.echo(after, nl=False)
+    elif before != after and check:
+        click.echo(f"{source.name}: not formatted")
+    elif before != after:
+        write_text(Path(name).resolve(), after)
+        click.echo(f"{name}: formatted")
+    return before != after
+
+
+def _difference(name: str, before: str, after: str) -> str:
+    from difflib import unified_diff
+    from io import StringIO
+
+    lines = unified_diff([*StringIO(before)], [*StringIO(after)], name, f"{name} (formatted)")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

@@ -1,0 +1,89 @@
+"""`module`: what can be used, where it is, and a package to begin with."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tensorc_dsl.cli.options import common_options, settings
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+
+if TYPE_CHECKING:
+    from tensorc_dsl.packages.listing import Listing
+
+
+@click.group()
+@common_options
+def module() -> None:
+    """Modules, spaces and computes that a `use` can bring, and packages of them."""
+
+
+def _listing(ctx: click.Context) -> Listing:
+    from tensorc_dsl.packages.listing import reachable
+
+    listing = reachable(settings(ctx).include)
+    for file in listing.broken:
+        click.echo(f"{file}: cannot be read; `tensorc-dsl check {file}` says why", err=True)
+    return listing
+
+
+@module.command("list")
+@common_options
+@click.pass_context
+def list_(ctx: click.Context) -> None:
+    """List everything that a file in this folder can use: what it is, where, and the first line about it."""
+    from tensorc_dsl.packages.listing import shortest
+
+    listing = _listing(ctx)
+    names = shortest(listing)
+    width = max(map(len, names.values()), default=0)
+    for n, (place, items) in enumerate(groupby(listing.items, key=lambda i: i.place)):
+        click.echo(("\n" if n else "") + place)
+        for i in items:
+            click.echo(f"  {names[i]:<{width}}  {i.kind:<7}  {i.where}" + (f"\n      {i.doc}" if i.doc else ""))
+
+
+@module.command()
+@click.argument("name", metavar="NAME")
+@common_options
+@click.pass_context
+def which(ctx: click.Context, name: str) -> None:
+    """Print the file and the line where NAME stands, such as std.cpu.multi_level_tiling."""
+    from tensorc_dsl.packages.listing import spellings
+    from tensorc_dsl.syntax.names import did_you_mean
+
+    listing = _listing(ctx)
+    found = [i.where for i in listing.items if name in spellings(i)]
+    if not found:
+        near = did_you_mean(name, {s for i in listing.items for s in spellings(i)})
+        note = help_note(near or "`tensorc-dsl module list` shows what there is")
+        raise TschedError(Diagnostic("E0906", f"there is nothing to use that is called `{name}`", None, notes=(note,)))
+    click.echo("\n".join(found))
+
+
+@module.command()
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--folder", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
+    help="Where to write it; by default a new folder NAME.",
+)  # fmt: skip
+@common_options
+def new(name: str, folder: Path | None) -> None:
+    """Write a package of modules to begin with: it can be installed, and then `use NAME.tiles` finds it."""
+    from tensorc_dsl.packages.skeleton import good_name, skeleton
+    from tensorc_dsl.report.files import make_folder, write_text
+
+    if not good_name(name):
+        raise click.BadParameter(f"{name!r} is no name for a package: use letters, digits and _", param_hint="NAME")
+    root = folder or Path(name)
+    if root.is_dir() and any(root.iterdir()):
+        note = help_note("give a folder that is empty, or that does not exist")
+        raise TschedError(Diagnostic("E0903", f"cannot write to `{root}`: it is not empty", None, notes=(note,)))
+    for path, text in skeleton(name).items():
+        make_folder((root / path).parent)
+        write_text(root / path, text)
+        click.echo(root / path)
+    click.echo(f"\nnext: pip install -e {root}, then pytest {root}", err=True)

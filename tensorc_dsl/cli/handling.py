@@ -1,0 +1,50 @@
+"""The options that decide draws: `--replay`, `--condition` and `--block`, by the names of the handlers they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from tensorc_dsl.api import Task
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    pairs = tuple((name.strip(), value.strip()) for name, _, value in (v.partition("=") for v in values))
+    for given, (name, value) in zip(values, pairs, strict=True):
+        if not name or not value:
+            raise click.BadParameter(f"{given!r} is not NAME=VALUE")
+    return pairs
+
+
+def handler_options(function: F) -> F:
+    """`--replay FILE`, `--condition NAME=VALUE` and `--block NAME`, the last two any number of times."""
+    function = click.option(
+        "--block", "hidden", multiple=True, metavar="NAME",
+        help="Hide a draw: it is drawn from its own distribution, and no search decides it.",
+    )(function)  # fmt: skip
+    function = click.option(
+        "--condition", "conditions", multiple=True, metavar="NAME=VALUE", callback=_pairs,
+        help="Pin a draw, as `:= VALUE` does in the text: ks=[64, 16].",
+    )(function)  # fmt: skip
+    return click.option(
+        "--replay", "replayed", metavar="FILE",
+        help="Use the schedule in this file; only what it leaves open is drawn or searched.",
+    )(function)  # fmt: skip
+
+
+def handled(task: Task, replayed: str | None, conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...]) -> Task:
+    """The task with these handlers. Raises TschedError for names of no draw and for values that are none."""
+    from tensorc_dsl.interp.pins import read_decision
+    from tensorc_dsl.trace import handlers
+
+    task = task if replayed is None else task.over(replayed)
+    decisions = {name: read_decision(value) for name, value in conditions}
+    task.require_draws([*decisions, *hidden])
+    model = handlers.condition(task.model, decisions) if decisions else task.model
+    model = handlers.block(model, hidden) if hidden else model
+    return task.drawn_from(model)

@@ -1,0 +1,101 @@
+"""Operators of the schedule layer. What they make of a drawn value is drawn, so that the trace keeps the formula."""
+
+from __future__ import annotations
+
+import math
+
+from tensorc_dsl.interp.limits import MAX_BITS, MAX_FORMULA
+from tensorc_dsl.interp.problems import NO_RESULT, OPERANDS, TOO_LONG, TOO_MANY_BITS, fail
+from tensorc_dsl.interp.values import Drawn, Value, bare, is_number, kind_of, plain
+from tensorc_dsl.source import Span
+from tensorc_dsl.trace.distribution import literal
+
+
+def _compute(op: str, a: int | float, b: int | float) -> int | float:
+    """`/` and `%` floor on integers. Raises ArithmeticError."""
+    match op:
+        case "+":
+            return a + b
+        case "-":
+            return a - b
+        case "*":
+            return a * b
+        case "/":
+            return a // b if isinstance(a, int) and isinstance(b, int) else a / b
+        case "%":
+            return a % b
+        case "min":
+            return min(a, b)
+        case _:
+            return max(a, b)
+
+
+def binary(op: str, lhs: Value, rhs: Value, span: Span) -> Value:
+    """`lhs op rhs`, also `min` and `max`. Raises TschedError."""
+    a, b = bare(lhs), bare(rhs)
+    if op == "+" and isinstance(a, tuple) and isinstance(b, tuple):
+        return a + b
+    if op == "+" and isinstance(a, str) and isinstance(b, str):
+        return _combine(op, lhs, rhs, a + b, span)
+    if not (is_number(a) and is_number(b)):
+        raise fail(OPERANDS, span, op=op, lhs=kind_of(a), rhs=kind_of(b))
+    assert isinstance(a, int | float)
+    assert isinstance(b, int | float)
+    text = f"{literal(a)} {op} {literal(b)}"
+    try:
+        value = _compute(op, a, b)
+    except ArithmeticError as problem:
+        raise fail(NO_RESULT, span, text=text, reason=problem) from None
+    if isinstance(value, float) and math.isnan(value):
+        raise fail(NO_RESULT, span, text=text, reason="it is not a number")
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        raise fail(TOO_MANY_BITS, span, op=op, bits=value.bit_length(), most=MAX_BITS)
+    return _combine(op, lhs, rhs, value, span)
+
+
+def _combine(op: str, lhs: Value, rhs: Value, value: int | float | str, span: Span) -> Value:
+    if not isinstance(lhs, Drawn) and not isinstance(rhs, Drawn):
+        return value
+
+    def side(v: Value) -> str:
+        if isinstance(v, Drawn):
+            return v.code if v.tight or op in ("min", "max") else f"({v.code})"
+        assert isinstance(v, bool | int | float | str)
+        return literal(v)
+
+    call = op in ("min", "max")
+    code = f"{op}({side(lhs)}, {side(rhs)})" if call else f"{side(lhs)} {op} {side(rhs)}"
+    if len(code) > MAX_FORMULA:
+        raise fail(TOO_LONG, span, what="a formula over draws", count=len(code), parts="characters", most=MAX_FORMULA)
+    return Drawn(value, code, tight=call)
+
+
+def compare(op: str, lhs: Value, rhs: Value, span: Span) -> bool:
+    """`lhs op rhs` of a comparison; only numbers and strings have an order. Raises TschedError."""
+    a, b = plain(lhs), plain(rhs)
+    if op in ("==", "!="):
+        return _equal(a, b) == (op == "==")
+    match a, b:
+        case (int() | float(), int() | float()) if is_number(a) and is_number(b):
+            return _ordered(op, a, b)
+        case str(), str():
+            return _ordered(op, a, b)
+        case _:
+            raise fail(OPERANDS, span, op=op, lhs=kind_of(a), rhs=kind_of(b))
+
+
+def _equal(a: Value, b: Value) -> bool:
+    """Equal values of one kind; true is not 1."""
+    return a == b and isinstance(a, bool) == isinstance(b, bool)
+
+
+def _ordered(op: str, a: float | str, b: float | str) -> bool:
+    match op:
+        case "<":
+            return a < b  # type: ignore[operator]
+        case "<=":
+            return a <= b  # type: ignore[operator]
+        case ">":
+            return a > b  # type: ignore[operator]
+        case _:
+            return a >= b  # type: ignore[operator]

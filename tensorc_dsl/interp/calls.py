@@ -1,0 +1,217 @@
+"""Calls and queries during an expansion: primitives, modules, functions, methods, attributes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.interp import problems
+from tensorc_dsl.interp.arguments import Bound, bind, bind_primitive, convert, describe, unfit
+from tensorc_dsl.interp.builtins import Builtins, method
+from tensorc_dsl.interp.evaluate import Env, evaluate, truth
+from tensorc_dsl.interp.limits import MAX_LOOPS, Budget
+from tensorc_dsl.interp.problems import fail
+from tensorc_dsl.interp.record import Recorder
+from tensorc_dsl.interp.values import ProgramRef, Value, bare, kind_of
+from tensorc_dsl.ir.program import Block, Program, walk
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.queries import QUERIES
+from tensorc_dsl.schedule.query import Query
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.source import Span
+from tensorc_dsl.syntax import tree
+from tensorc_dsl.trace.declare import DrawKind, Offer
+from tensorc_dsl.trace.draws import DRAWS
+
+PARAM_TYPES: Mapping[str, object] = {
+    "Block": BlockRef, "Loop": LoopRef, "Buffer": BufferRef, "Program": ProgramRef, "Target": Target, "int": int,
+    "float": float, "bool": bool, "str": str, "list": list,
+}  # fmt: skip
+"""What the types of a module's parameters mean."""
+
+
+class Calls(ABC):
+    """What an expansion may call. `program` is the program as it stands; it changes only by primitives."""
+
+    def __init__(self, program: Program, target: Target, modules: Mapping[str, tree.ModuleDef]) -> None:
+        self.program = program
+        self.target = target
+        self.modules = modules
+        self.budget = Budget()
+        self.recorder = Recorder()
+        self.recorder.start(program)
+        self._builtins = Builtins(self.budget)
+        self._stack: list[str] = []
+
+    @abstractmethod
+    def run(self, body: tuple[tree.Stmt, ...], env: Env) -> None: ...
+
+    @abstractmethod
+    def for_list(self, loop: tree.ForList, env: Env) -> Value: ...
+
+    def given(self) -> Env:
+        """The names that every body has."""
+        return {"target": self.target, "root": ProgramRef()}
+
+    def placed(self, refusal: ScheduleRefusal, span: Span) -> ScheduleRefusal:
+        """The refusal, which learns where it was written and what led to it."""
+        if refusal.span is None:
+            refusal.span = span
+            refusal.steps = tuple(self.recorder.lines)
+        return refusal
+
+    @contextmanager
+    def at(self, span: Span) -> Generator[None]:
+        """A refusal or a finding from inside learns where it was written."""
+        try:
+            yield
+        except ScheduleRefusal as refusal:
+            raise self.placed(refusal, span) from None
+        except TschedError as e:
+            raise TschedError(*(d if d.span else replace(d, span=span) for d in e.diagnostics)) from None
+
+    # --- queries -----------------------------------------------------------------------------------------------------
+
+    def _query(self, value: Value, name: str) -> Query | None:
+        subject = Program if isinstance(value, ProgramRef) else type(value)
+        return QUERIES.get(subject, {}).get(name)
+
+    def _answer(self, query: Query, value: Value, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Value:
+        if query.subject is Target:
+            return query.function(value, *args, **kwargs)
+        if query.subject is not Program:
+            return query.function(self.program, value, *args, **kwargs)
+        result = query.function(self.program, *args, **kwargs)
+        return ProgramRef() if isinstance(result, Program) else result
+
+    def attribute(self, base: Value, at: tree.Attribute) -> Value:
+        """`base.name`: a query on the program as it stands. A refusal when the block or loop is no longer there."""
+        value = bare(base)
+        query = self._query(value, at.name)
+        if query is None or query.is_method:
+            raise fail(problems.NO_ATTRIBUTE, at.span, kind=kind_of(value), name=at.name)
+        with self.at(at.span):
+            return self._answer(query, value, (), {})
+
+    def _method(self, function: tree.Attribute, call: tree.CallExpr, env: Env) -> Value:
+        base = evaluate(function.base, env, self)
+        args, kwargs = self._arguments(call, env)
+        query = self._query(bare(base), function.name)
+        if query is None or not query.is_method:
+            return method(base, function.name, args, kwargs, call, self.budget)
+        with self.at(call.span):
+            found = bind(function.name, query.signature, args, kwargs, self.program, call, problems.STEP_ARGUMENTS)
+            return self._answer(query, bare(base), found.args, found.kwargs)
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def _arguments(self, call: tree.CallExpr, env: Env) -> tuple[list[Value], dict[str, Value]]:
+        args = [evaluate(a, env, self) for a in call.args]
+        kwargs: dict[str, Value] = {}
+        for key, a in call.kwargs:
+            if key in kwargs:
+                raise fail(problems.TWICE, a.span, name=call.function.span.text, parameter=key)
+            kwargs[key] = evaluate(a, env, self)
+        for value in (*args, *kwargs.values()):
+            self.budget.use(value, call.span)
+        return args, kwargs
+
+    def call(self, call: tree.CallExpr, env: Env) -> Value:
+        """The value of a call, after what it does to the program."""
+        if isinstance(call.function, tree.Attribute):
+            return self._method(call.function, call, env)
+        if not isinstance(call.function, tree.Name):
+            raise fail(problems.NOT_CALLABLE, call.function.span)
+        name = call.function.id
+        if name in PRIMITIVES:
+            return self._primitive(name, call, env)
+        if name in self._builtins.functions and not call.kwargs:
+            return self._builtins.call(name, [evaluate(a, env, self) for a in call.args], self.program, call)
+        if name in self.modules:
+            return self.module(self.modules[name], call, [], env)
+        if name in DRAWS:
+            raise fail(problems.DRAWN, call.span, name=name)
+        raise fail(problems.UNKNOWN_CALL, call.function.span, name=name)
+
+    def _primitive(self, name: str, call: tree.CallExpr, env: Env) -> Value:
+        args, kwargs = self._arguments(call, env)
+        before = self.program
+        with self.at(call.span):
+            bound = bind_primitive(name, args, kwargs, before, call)
+            rewrite: Any = PRIMITIVES[name].function(before, *bound.args, **bound.kwargs)
+        text = self._code(name, bound, call)
+        self.recorder.step(text, rewrite.results, call.span)
+        self.program = rewrite.program
+        for around, s in walk(self.program.body):
+            if isinstance(s, Block) and len(around) > MAX_LOOPS:
+                raise fail(problems.DEEP_LOOPS, call.span, block=s.name, count=len(around), most=MAX_LOOPS)
+        return rewrite.results
+
+    def _code(self, name: str, bound: Bound, call: tree.CallExpr) -> str:
+        return self.recorder.call_code(name, bound.code_args, bound.code_kwargs, self.program, call.span)
+
+    def offer(self, kind: DrawKind, call: tree.CallExpr, env: Env) -> tuple[Offer, str]:
+        """What may be drawn, and the call as the trace says it."""
+        args, kwargs = self._arguments(call, env)
+        with self.at(call.span):
+            bound = bind(kind.name, kind.signature, args, kwargs, self.program, call, problems.DRAW_ARGUMENTS)
+            offer = kind.function(self.program, *bound.args, **bound.kwargs)
+        return offer, self._code(kind.name, bound, call)
+
+    # --- modules -----------------------------------------------------------------------------------------------------
+
+    def module(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> None:
+        """Apply a module; one whose `when` is false changes nothing."""
+        if module.name in self._stack:
+            chain = " > ".join((*self._stack, module.name))
+            raise fail(problems.RECURSION, call.span, name=module.name, chain=chain)
+        scope = self._scope(module, call, subject, env)
+        self._stack.append(module.name)
+        if module.when is None or truth(evaluate(module.when, scope, self), module.when):
+            self.run(module.body, scope)
+        self._stack.pop()
+
+    def _scope(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> Env:
+        """The names of a module's body: its parameters, each of its declared type."""
+        parameters = module.params
+        usage = f"module {module.name}({', '.join(p.name for p in parameters)})"
+        args = [*subject, *(evaluate(a, env, self) for a in call.args)]
+        if len(args) > len(parameters):
+            reason = f"takes {len(parameters)} arguments; given: {len(args)}"
+            raise fail(problems.MODULE_ARGUMENTS, call.span, name=module.name, reason=reason, usage=usage)
+        given = dict(zip((p.name for p in parameters), args, strict=False))
+        spans = dict(zip((p.name for p in parameters[len(subject) :]), (a.span for a in call.args), strict=False))
+        for key, argument in call.kwargs:
+            if all(p.name != key for p in parameters) or key in given:
+                reason = f"has no parameter `{key}` left to give"
+                raise fail(problems.MODULE_ARGUMENTS, argument.span, name=module.name, reason=reason, usage=usage)
+            given[key] = evaluate(argument, env, self)
+            spans[key] = argument.span
+        scope = self.given()
+        for p in parameters:
+            if p.name in given:
+                value, span = given[p.name], spans.get(p.name, call.span)
+            elif p.default is not None:
+                value, span = evaluate(p.default, scope, self), p.default.span
+            else:
+                raise fail(problems.MISSING, call.span, name=module.name, parameter=p.name, usage=usage)
+            scope[p.name] = self._typed(module, p, value, span)
+        return scope
+
+    def _typed(self, module: tree.ModuleDef, p: tree.Param, value: Value, span: Span) -> Value:
+        """The value as the parameter's type wants it; a block stands for the buffer that it writes."""
+        wanted = PARAM_TYPES.get(p.type or "")
+        if wanted is None:
+            return value
+        with self.at(span):
+            converted = convert(value, wanted, self.program)
+        if unfit(converted):
+            facts = {"wanted": describe(wanted), "parameter": p.name, "found": kind_of(value)}
+            raise fail(problems.ARGUMENT_KIND, span, name=module.name, **facts)
+        return converted if isinstance(converted, BlockRef | BufferRef) else value

@@ -1,0 +1,155 @@
+"""Which blocks are updates of a reduction, so that their instances may run in any order among themselves.
+
+Three kinds. A store `C[i] = C[i] op e` says so by its form. The block of an `argmin` or `argmax` keeps a pair, the best
+value and its position, in two buffers, and carries the annotation "reducer"; its form is compared with the one that is
+made here. A block that carries the name of any other reducer declares what nothing can prove in general, that its stores
+combine associatively and commutatively; here only their shape is looked at, and schedules cannot write the annotation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.expr import (
+    Binary,
+    BinaryOp,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    LogicOp,
+    Not,
+    Select,
+    dtype_of,
+    loads,
+)
+from tensorc_dsl.ir.program import Block, Store
+
+REDUCER = "reducer"
+"""The key of the annotation that names the reducer of a block."""
+
+ArgKind = Literal["argmin", "argmax"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """`C[…] = C[…] op value`."""
+
+    op: BinaryOp | LogicOp
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class ArgFold:
+    """The position of the least or greatest `value`: the lowest one among equals, that of the first NaN if there is one."""
+
+    kind: ArgKind
+    value: Expr
+    position: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredFold:
+    """Stores that a declared reducer combines."""
+
+    reducer: str
+
+
+Update = Fold | ArgFold | DeclaredFold
+
+
+def is_fold(s: Store) -> bool:
+    """`C[i] = C[i] op e` with an associative, commutative op and no other use of C: updates commute with each other.
+
+    Floats count as associative here, as everywhere in the field; the comparison with a reference allows for it.
+    """
+    match s.value:
+        case Binary(op="+" | "*" | "min" | "max", lhs=Load(buffer=b, indices=i), rhs=e):
+            pass
+        case Logic(lhs=Load(buffer=b, indices=i), rhs=e):
+            pass
+        case _:
+            return False
+    return b == s.buffer and i == s.indices and all(x.buffer != b for x in (*loads(e), *_inside(s.indices)))
+
+
+def _inside(indices: tuple[Expr, ...]) -> tuple[Load, ...]:
+    return tuple(x for i in indices for x in loads(i))
+
+
+def reducer_name(b: Block) -> str | None:
+    """The reducer that the block's annotation names, if it has one."""
+    value = dict(b.annotations).get(REDUCER)
+    return value if isinstance(value, str) else None
+
+
+def update_of(b: Block) -> Update | None:
+    """The update that all stores of the block are together; None when they are none."""
+    name = reducer_name(b)
+    if name is None:
+        return _fold(b.body[0]) if len(b.body) == 1 else None
+    if not _keeps_to_itself(b):
+        return None
+    return _arg_fold(name, b) if name == "argmin" or name == "argmax" else DeclaredFold(name)
+
+
+def is_whole_update(b: Block) -> bool:
+    """Whether the block carries a reducer's name and has its form, so that its stores are one update."""
+    return reducer_name(b) is not None and update_of(b) is not None
+
+
+def _fold(s: Store) -> Fold | None:
+    match s.value:
+        case Binary(op=op, rhs=value) | Logic(op=op, rhs=value) if is_fold(s):
+            return Fold(op, value)
+        case _:
+            return None
+
+
+def _keeps_to_itself(b: Block) -> bool:
+    """Whether each buffer is stored once and read only at the element that is stored."""
+    places = {s.buffer: s.indices for s in b.body}
+    own = [x for s in b.body for x in (*loads(s.value), *_inside(s.indices)) if x.buffer in places]
+    return len(places) == len(b.body) and all(x.indices == places[x.buffer] for x in own)
+
+
+def _arg_fold(kind: ArgKind, b: Block) -> ArgFold | None:
+    match b.body:
+        case (
+            Store(buffer=i, indices=at, value=Select(then=position)),
+            Store(buffer=v, indices=there, value=Select(then=value)),
+        ) if at == there:
+            same = b.body == arg_stores(kind, i, v, at, value, position)
+            return ArgFold(kind, value, position) if same else None
+        case _:
+            return None
+
+
+def arg_stores(
+    kind: ArgKind, index: str, best: str, at: tuple[Expr, ...], value: Expr, position: Expr
+) -> tuple[Store, Store]:
+    """The update of an `argmin` or `argmax`: `index[at]` and `best[at]` become `position` and `value` if that is better.
+
+    Better is greater (less), a NaN among numbers, or as good and at a lower position; so any order gives one result.
+    """
+    old, old_index = Load(best, at, dtype_of(value)), Load(index, at, dtype_of(position))
+    lower = Compare("<", position, old_index)
+    beaten: CompareOp = "<=" if kind == "argmax" else ">="
+    if dtype_of(value).is_float:
+        # A NaN compares as false: not (x <= b) holds for x > b and for a NaN on either side.
+        better = Logic("and", Not(Compare(beaten, value, old)), Compare("==", old, old))
+        tie = Logic("or", Compare("==", value, old), Compare("!=", value, value))
+    else:
+        better, tie = Compare(">" if kind == "argmax" else "<", value, old), Compare("==", value, old)
+    take = Logic("or", better, Logic("and", tie, lower))
+    return Store(index, at, Select(take, position, old_index)), Store(best, at, Select(take, value, old))
+
+
+def arg_start(index: str, best: str, at: tuple[Expr, ...], worst: Const, position_type: DType) -> tuple[Store, Store]:
+    """Where such an update starts: a value that nothing is worse than, at a position above all others."""
+    last = 2 ** (position_type.bits - (position_type.kind == "int")) - 1
+    return Store(index, at, Const(last, position_type)), Store(best, at, worst)

@@ -1,0 +1,95 @@
+"""What a `use` could bring: the modules, spaces and computes of every place."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.packages.places import SUFFIX, Place, shown
+from tensorc_dsl.packages.resolve import Resolver, StrPath
+from tensorc_dsl.report.files import read_source
+from tensorc_dsl.resources import stdlib_root
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import name_span
+from tensorc_dsl.syntax.parse import parse
+
+KINDS: dict[type, str] = {t.ModuleDef: "module", t.SpaceDef: "space", t.ComputeDef: "compute"}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something to use: `use` says how its file is named, `where` is file:line, `place` why it is looked in."""
+
+    use: str
+    name: str
+    kind: str
+    doc: str
+    where: str
+    place: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.use}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All items in order of the places and of their files; the files that cannot be read."""
+
+    items: tuple[Item, ...]
+    broken: tuple[str, ...]
+
+
+def reachable(include: Sequence[StrPath] = ()) -> Listing:
+    """Everything that a file in the working folder can use. Raises TschedError (E0909)."""
+    places = [Place(Path(), "this folder"), *Resolver("-", include).shared, Place(stdlib_root(), "std", ("std",))]
+    items: list[Item] = []
+    broken: list[str] = []
+    seen: set[Path] = set()
+    for place in places:
+        for path, file in _files(place):
+            if file.resolve() in seen:
+                continue
+            seen.add(file.resolve())
+            try:
+                # Asked as a `use` is: what it refuses to read is not listed.
+                if place.find(path) is not None:
+                    items += _items(path, file, place.what)
+            except TschedError:
+                broken.append(shown(file))
+    return Listing(tuple(items), tuple(broken))
+
+
+def _files(place: Place) -> Iterator[tuple[tuple[str, ...], Path]]:
+    """The files below a place with the paths that a `use` names them by."""
+    for at, folders, files in os.walk(place.folder):
+        folders[:] = sorted(f for f in folders if f.isidentifier() and not Path(at, f, "pyvenv.cfg").exists())
+        inside = Path(at).relative_to(place.folder).parts
+        for f in sorted(files):
+            if f.endswith(SUFFIX):
+                yield (*place.name, *inside, f.removesuffix(SUFFIX)), Path(at, f)
+
+
+def _items(path: tuple[str, ...], file: Path, what: str) -> Iterator[Item]:
+    source = read_source(file, shown(file))
+    for item in parse(source).items:
+        if isinstance(item, t.ModuleDef | t.SpaceDef | t.ComputeDef):
+            line, _ = source.line_column(name_span(item).start)
+            doc = item.doc.strip().partition("\n")[0]
+            yield Item(".".join(path), item.name, KINDS[type(item)], doc, f"{source.name}:{line}", what)
+
+
+def spellings(item: Item) -> tuple[str, ...]:
+    """The names that ask for it: with its file, with the folder of that, and its own."""
+    folder = item.use.rpartition(".")[0]
+    return (item.path, *([f"{folder}.{item.name}"] if folder else []), item.name)
+
+
+def shortest(listing: Listing) -> dict[Item, str]:
+    """The name to show for each: with the folder where that means no other item, else with the file."""
+    count = Counter(spelled for i in listing.items for spelled in set(spellings(i)))
+    return {i: next((s for s in spellings(i)[-2:0:-1] if count[s] == 1), i.path) for i in listing.items}

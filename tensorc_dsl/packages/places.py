@@ -1,0 +1,135 @@
+"""Places: the folders that a `use` is looked up in, and what makes a folder one."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any, cast
+
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+
+SUFFIX = ".tsched"
+VARIABLE = "TSCHED_PATH"
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder that is looked in. `what` says for what reason; `name` is what its files' paths begin with, if anything.
+
+    `use vendor.kernels` means `kernels.tsched` in a place that has the name `vendor`, and `vendor/kernels.tsched` in one
+    that has none.
+    """
+
+    folder: Path
+    what: str
+    name: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{shown(self.folder)} ({self.what})"
+
+    def find(self, path: tuple[str, ...]) -> Path | None:
+        """The file or the folder behind the path of a `use`; nothing outside of the place is looked at.
+
+        Raises TschedError (E0232) for a link that leads out of the place.
+        """
+        inside = path[len(self.name) :]
+        if path[: len(self.name)] != self.name or not all(map(_IDENTIFIER.fullmatch, inside)):
+            return None
+        at = self.folder.joinpath(*inside)
+        file = at.with_name(at.name + SUFFIX)
+        found = file if inside and os.path.isfile(file) else at
+        if found is at and not files_in(at):
+            return None
+        for file in (found, *files_in(found)):
+            if not file.resolve().is_relative_to(self.folder.resolve()):
+                raise TschedError(
+                    Diagnostic(
+                        "E0232", f"`{shown(file)}` is a link that leads out of {self}", None,
+                        notes=(help_note("copy the file, or give the folder it lies in with `-I`"),),
+                    )
+                )  # fmt: skip
+        return found
+
+    def names(self, path: tuple[str, ...]) -> list[str]:
+        """What a `use` could name in place of the last part of its path."""
+        if path[: len(self.name)] != self.name:
+            return list(self.name[:1]) if len(path) == 1 else []
+        parent = self.folder.joinpath(*path[len(self.name) : -1])
+        if len(path) <= len(self.name) or not os.path.isdir(parent):
+            return []
+        return [p.stem for p in parent.glob("*") if p.suffix == SUFFIX or files_in(p)]
+
+
+def files_in(folder: Path) -> tuple[Path, ...]:
+    """The `.tsched` files of a folder, in the order of their names; none where there is no such folder."""
+    # `os.path` has an answer for names that no file can have, too.
+    return tuple(sorted(f for f in folder.glob(f"*{SUFFIX}") if f.is_file())) if os.path.isdir(folder) else ()
+
+
+def shown(path: Path) -> str:
+    """As messages name it: relative to the working folder where it lies in it."""
+    try:
+        return str(Path(os.path.abspath(path)).relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def given(folders: Sequence[str | os.PathLike[str]]) -> Iterator[Place]:
+    """The places of `-I`."""
+    for folder in folders:
+        yield Place(Path(folder), "-I")
+
+
+def from_environment() -> Iterator[Place]:
+    """The places of the variable TSCHED_PATH, separated as those of PATH are."""
+    for folder in os.environ.get(VARIABLE, "").split(os.pathsep):
+        if folder:
+            yield Place(Path(folder), VARIABLE)
+
+
+def of_project(folder: Path) -> Iterator[Place]:
+    """The module paths of the project that `folder` lies in.
+
+    They stand in the nearest `pyproject.toml` at or above the folder that has a table `[tool.tensorc-dsl]`, as
+    `module-paths`, relative to that file. Raises TschedError (E0909) where they are not folders of the project.
+    """
+    here = Path(os.path.abspath(folder))
+    for above in (here, *here.parents):
+        file = above / "pyproject.toml"
+        if not file.is_file():
+            continue
+        table = _table(file)
+        if table is None:
+            continue
+        paths = table.get("module-paths", [])
+        if unknown := sorted(set(table) - {"module-paths"}):
+            raise _settings(file, f"there is no setting `{unknown[0]}`", 'there is only `module-paths = ["…"]`')
+        if not isinstance(paths, list) or not all(isinstance(p, str) for p in cast(list[Any], paths)):
+            raise _settings(file, "`module-paths` is not a list of strings", 'write `module-paths = ["modules"]`')
+        for p in cast(list[str], paths):
+            if PurePath(p).is_absolute() or not (above / p).resolve().is_relative_to(above.resolve()):
+                raise _settings(
+                    file, f"module path `{p}` leads out of the project", f"give folders outside with `-I` or {VARIABLE}"
+                )
+            yield Place(above / p, "module-paths of pyproject.toml")
+        return
+
+
+def _table(file: Path) -> dict[str, Any] | None:
+    import tomllib  # only where there is a project
+
+    try:
+        text = file.read_text(encoding="utf-8")
+        if "tensorc-dsl" not in text:
+            return None
+        return tomllib.loads(text).get("tool", {}).get("tensorc-dsl")
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+        raise _settings(file, str(e), "repair the file") from e
+
+
+def _settings(file: Path, message: str, repair: str) -> TschedError:
+    return TschedError(Diagnostic("E0909", f"{shown(file)}: {message}", None, notes=(help_note(repair),)))

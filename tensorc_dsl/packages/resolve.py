@@ -1,0 +1,79 @@
+"""From the path of a `use` to files: which folders are looked in, and what happens where two have an answer.
+
+In this order: the folder of the file that says `use`, the project's module paths, `-I`, TSCHED_PATH, installed packages. Two
+different files for one path are an error whatever the order, so that nobody can put a file in front of another's. `std` is
+never looked for anywhere but in the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from tensorc_dsl.check.problems import AMBIGUOUS, UNRESOLVED, near
+from tensorc_dsl.check.uses import Found, standard
+from tensorc_dsl.diagnostic import Note, TschedError
+from tensorc_dsl.packages.installed import installed
+from tensorc_dsl.packages.places import SUFFIX, Place, files_in, from_environment, given, of_project, shown
+from tensorc_dsl.report.files import STDIN, read_source
+from tensorc_dsl.source import Source
+
+StrPath = str | os.PathLike[str]
+
+
+class Resolver:
+    """The `Resolve` of one file and of all that it uses; `include` are folders of `-I`.
+
+    A place is looked in when the first `use` asks for more than `std`; files are read once.
+    """
+
+    def __init__(self, file: StrPath, include: Sequence[StrPath] = ()) -> None:
+        name = os.fspath(file)
+        self.file = Path() / "<stdin>" if name == STDIN else Path(name)
+        self.folder = self.file.parent
+        self.include = include
+        self._homes: dict[str, tuple[Path, str]] = {}
+        self._sources: dict[Path, Source] = {}
+
+    @cached_property
+    def shared(self) -> tuple[Place, ...]:
+        """The places for every file, in order. Raises TschedError (E0909)."""
+        return (*of_project(self.folder), *given(self.include), *from_environment(), *installed())
+
+    def __call__(self, path: tuple[str, ...], user: Source) -> Found:
+        if path[0] == "std":
+            return standard(path, user)
+        if not self._sources:  # the first to ask is the file itself
+            self._sources[self.file.resolve()] = user
+            self._homes[user.name] = (self.folder, "")
+        folder, package = self._homes.get(user.name, (None, ""))
+        own = (Place(folder, f"the folder of {user.name}"),) if folder is not None else ()
+        found: dict[Path, tuple[Place, Path]] = {}
+        for place in (*own, *self.shared):
+            if (at := place.find(path)) is not None:
+                found.setdefault(at.resolve(), (place, at))
+        dotted = ".".join(path)
+        if not found:
+            raise TschedError(UNRESOLVED(None, notes=self._looked(path, (*own, *self.shared)), path=dotted))
+        if len(found) > 1:
+            notes = tuple(Note("note", f"{shown(at)}: {place.what}") for place, at in found.values())
+            raise TschedError(AMBIGUOUS(None, notes=notes, path=dotted))
+        ((place, at),) = found.values()
+        name = f"{package}.{dotted}" if package and place in own else dotted
+        if at.is_file():
+            return Found(name, (self._read(at, name.rpartition(".")[0]),))
+        return Found(name, tuple(self._read(file, name) for file in files_in(at)))
+
+    def _read(self, file: Path, package: str) -> Source:
+        real = file.resolve()
+        if real not in self._sources:
+            source = self._sources[real] = read_source(file, shown(file))
+            self._homes[source.name] = (file.parent, package)
+        return self._sources[real]
+
+    def _looked(self, path: tuple[str, ...], places: Sequence[Place]) -> tuple[Note, ...]:
+        lines = [f"{place}{'' if place.folder.is_dir() else ': there is no such folder'}" for place in places]
+        looked = Note("note", "\n".join([f"looked for `{'/'.join(path)}{SUFFIX}` in", *lines]))
+        return (looked, *near(path[-1], {name for place in places for name in place.names(path)}))

@@ -1,0 +1,199 @@
+"""Questions about a block: `b.loops`, `b.has_reuse`, `b.working_set(l)`."""
+
+from __future__ import annotations
+
+import math
+
+from tensorc_dsl.affine.regions import required_region
+from tensorc_dsl.affine.sets import bindings
+from tensorc_dsl.affine.simplify import extent_ranges
+from tensorc_dsl.ir.expr import Expr, Load, Var, constant, free_vars, loads, substitute
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Block, IterKind, Program
+from tensorc_dsl.ir.program import blocks as all_blocks
+from tensorc_dsl.schedule.motion import is_param
+from tensorc_dsl.schedule.places import the_block
+from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.queries.loop import LETTERS
+from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.refusal import Refusal
+
+NOT_AROUND = Refusal("E0381", "`{loop}` is not around `{block}`", help="the loops around it are: {loops}")
+OPEN_ITERATOR = Refusal("E0384", "iterator `{iterator}` of `{block}` runs over `{extent}`, not over a number")
+OPEN_REGION = Refusal("E0385", "how much of `{buffer}` an iteration of `{loop}` touches is open: {extent} elements")
+
+
+def _own_reads(b: Block) -> tuple[Load, ...]:
+    """What the block reads, without the running value of its own reduction."""
+    written = {s.buffer for s in b.body}
+    found = [x for s in b.body for x in (*loads(s.value), *(y for i in s.indices for y in loads(i)))]
+    return tuple(x for x in found if not (b.is_reduction and x.buffer in written))
+
+
+def _buffers(names: list[str]) -> tuple[BufferRef, ...]:
+    return tuple(BufferRef(n) for n in dict.fromkeys(names))
+
+
+@query
+def name(program: Program, block: BlockRef) -> str:
+    """Its name."""
+    return the_block(program, block)[1].name
+
+
+# --- loops and iterators ---------------------------------------------------------------------------------------------
+
+
+@query
+def loops(program: Program, block: BlockRef) -> tuple[LoopRef, ...]:
+    """The loops around it, outermost first."""
+    return tuple(LoopRef(loop.var) for loop in the_block(program, block)[0])
+
+
+def _loops_of(program: Program, block: BlockRef, spatial: bool) -> tuple[LoopRef, ...]:
+    around, b = the_block(program, block)
+    used: dict[bool, set[str]] = {True: set(), False: set()}
+    for it in b.iters:
+        used[it.kind is IterKind.SPATIAL] |= free_vars(it.binding)
+    keep = used[True] - used[False] if spatial else used[False]
+    return tuple(LoopRef(loop.var) for loop in around if loop.var in keep)
+
+
+@query
+def spatial_loops(program: Program, block: BlockRef) -> tuple[LoopRef, ...]:
+    """The loops around it that only its spatial iterators use, outermost first."""
+    return _loops_of(program, block, True)
+
+
+@query
+def reduce_loops(program: Program, block: BlockRef) -> tuple[LoopRef, ...]:
+    """The loops around it that its reductions (or scans) use, outermost first."""
+    return _loops_of(program, block, False)
+
+
+@query
+def iters(program: Program, block: BlockRef) -> tuple[str, ...]:
+    """The names of its iterators, in order. They stay when loops are split and moved."""
+    return tuple(it.name for it in the_block(program, block)[1].iters)
+
+
+@query
+def kinds(program: Program, block: BlockRef) -> tuple[str, ...]:
+    """The kinds of its iterators, in order: "S" spatial, "R" reduction, "C" scan."""
+    return tuple(LETTERS[it.kind] for it in the_block(program, block)[1].iters)
+
+
+@query
+def extents(program: Program, block: BlockRef) -> tuple[int, ...]:
+    """How many values each of its iterators has, in order; refused where one is open."""
+    out: list[int] = []
+    for it in the_block(program, block)[1].iters:
+        extent = constant(it.extent)
+        if extent is None:
+            facts = {"iterator": it.name, "block": block.name, "extent": format_expr(it.extent)}
+            raise OPEN_ITERATOR(program, block.name, **facts)
+        out.append(extent)
+    return tuple(out)
+
+
+# --- data ------------------------------------------------------------------------------------------------------------
+
+
+@query
+def reads(program: Program, block: BlockRef) -> tuple[BufferRef, ...]:
+    """The buffers that it reads; what a reduction accumulates into does not count."""
+    return _buffers([x.buffer for x in _own_reads(the_block(program, block)[1])])
+
+
+@query
+def writes(program: Program, block: BlockRef) -> tuple[BufferRef, ...]:
+    """The buffers that it writes."""
+    return _buffers([s.buffer for s in the_block(program, block)[1].body])
+
+
+@query
+def producers(program: Program, block: BlockRef) -> tuple[BlockRef, ...]:
+    """The blocks that write what it reads, in the order of the text."""
+    read = {x.buffer for x in _own_reads(the_block(program, block)[1])}
+    others = (o for o in all_blocks(program) if o.name != block.name)
+    return tuple(BlockRef(o.name) for o in others if any(s.buffer in read for s in o.body))
+
+
+@query
+def consumers(program: Program, block: BlockRef) -> tuple[BlockRef, ...]:
+    """The blocks that read what it writes, in the order of the text."""
+    written = {s.buffer for s in the_block(program, block)[1].body}
+    others = (o for o in all_blocks(program) if o.name != block.name)
+    return tuple(BlockRef(o.name) for o in others if any(x.buffer in written for x in _own_reads(o)))
+
+
+@query
+def working_set(program: Program, block: BlockRef, loop: LoopRef) -> int:
+    """How many bytes it reads and writes in one iteration of a loop around it: the boxes of all its buffers together.
+
+    What fits a cache there is not fetched again by the loops inside. Refused where that is not a number.
+    """
+    around, b = the_block(program, block)
+    position = next((n for n, x in enumerate(around) if x.var == loop.name), None)
+    if position is None:
+        names = ", ".join(x.var for x in around) or "none"
+        raise NOT_AROUND(program, block.name, loop=loop.name, block=block.name, loops=names)
+    inner, outer = extent_ranges(around), extent_ranges(around[: position + 1])
+    for x in around[: position + 1]:
+        del inner[x.var]
+    touched: dict[str, list[tuple[Expr, ...]]] = {}
+    for s in b.body:
+        touched.setdefault(s.buffer, []).append(s.indices)
+        for e in (s.value, *s.indices):
+            for x in loads(e):
+                touched.setdefault(x.buffer, []).append(x.indices)
+    total = 0
+    for buffer, accesses in touched.items():
+        at = [(tuple(substitute(i, bindings(b)) for i in indices), inner) for indices in dict.fromkeys(accesses)]
+        known = program.buffer(buffer)
+        sizes = [constant(size) for _, size in required_region(at, outer, known.shape)]
+        if None in sizes:
+            extent = " * ".join(format_expr(size) for _, size in required_region(at, outer, known.shape))
+            raise OPEN_REGION(program, block.name, loop.name, buffer=buffer, loop=loop.name, extent=extent)
+        total += math.prod(size for size in sizes if size is not None) * known.dtype.bytes
+    return total
+
+
+# --- what it is ------------------------------------------------------------------------------------------------------
+
+
+@query
+def is_output(program: Program, block: BlockRef) -> bool:
+    """Whether it writes an output of the kernel."""
+    return any(is_param(program, s.buffer) for s in the_block(program, block)[1].body)
+
+
+@query
+def is_reduction(program: Program, block: BlockRef) -> bool:
+    """Whether it accumulates along some of its iterators."""
+    return the_block(program, block)[1].is_reduction
+
+
+@query
+def is_scan(program: Program, block: BlockRef) -> bool:
+    """Whether it runs along one of its iterators in order, each step from the one before."""
+    return any(it.kind is IterKind.SCAN for it in the_block(program, block)[1].iters)
+
+
+@query
+def is_injective(program: Program, block: BlockRef) -> bool:
+    """Whether it maps elements: no reduction or scan, and one store whose subscripts are its iterators, each once."""
+    b = the_block(program, block)[1]
+    if any(it.kind is not IterKind.SPATIAL for it in b.iters) or len(b.body) != 1:
+        return False
+    subscripts = [i.name for i in b.body[0].indices if isinstance(i, Var)]
+    return len(subscripts) == len(b.body[0].indices) and len(set(subscripts)) == len(subscripts)
+
+
+@query
+def has_reuse(program: Program, block: BlockRef) -> bool:
+    """Whether it is a reduction that reads some element more than once: a buffer is read without a spatial iterator."""
+    b = the_block(program, block)[1]
+    if not b.is_reduction:
+        return False
+    spatial = {it.name for it in b.iters if it.kind is IterKind.SPATIAL}
+    return any(spatial - frozenset[str]().union(*map(free_vars, x.indices)) for x in _own_reads(b))

@@ -1,0 +1,75 @@
+"""Questions about a loop: `l.extent`."""
+
+from __future__ import annotations
+
+from tensorc_dsl.ir.expr import constant, free_vars
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, walk
+from tensorc_dsl.schedule.places import the_loop
+from tensorc_dsl.schedule.primitive import BlockRef, LoopRef
+from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.refusal import Refusal
+
+OPEN_EXTENT = Refusal("E0383", "the extent of `{loop}` is `{extent}`, not a number", help="ask `{loop}.is_open` first")
+
+LETTERS = {IterKind.SPATIAL: "S", IterKind.REDUCE: "R", IterKind.SCAN: "C"}
+"""What structures and queries call the kinds of iterators."""
+
+
+@query
+def name(program: Program, loop: LoopRef) -> str:
+    """Its name."""
+    return the_loop(program, loop)[1].var
+
+
+@query
+def is_open(program: Program, loop: LoopRef) -> bool:
+    """Whether its extent is open, so that it is no number."""
+    return constant(the_loop(program, loop)[1].extent) is None
+
+
+@query
+def extent(program: Program, loop: LoopRef) -> int:
+    """How often it runs; refused where that is open."""
+    found = the_loop(program, loop)[1].extent
+    count = constant(found)
+    if count is None:
+        raise OPEN_EXTENT(program, loop.name, loop=loop.name, extent=format_expr(found))
+    return count
+
+
+@query
+def kind(program: Program, loop: LoopRef) -> str:
+    """What the blocks below use it for: "S" spatial iterators only, "R" reductions, "C" scans, "M" a mixture."""
+    kinds = {
+        LETTERS[it.kind]
+        for _, s in walk(the_loop(program, loop)[1].body)
+        if isinstance(s, Block)
+        for it in s.iters
+        if loop.name in free_vars(it.binding)
+    }
+    return kinds.pop() if len(kinds) == 1 else "M" if kinds else "S"
+
+
+@query
+def mode(program: Program, loop: LoopRef) -> str:
+    """How it runs: "serial", "parallel", "vectorized" or "unrolled"."""
+    return str(the_loop(program, loop)[1].kind)
+
+
+@query
+def is_serial(program: Program, loop: LoopRef) -> bool:
+    """Whether it runs in order: not in parallel, as a vector or unrolled."""
+    return the_loop(program, loop)[1].kind is LoopKind.SERIAL
+
+
+@query
+def depth(program: Program, loop: LoopRef) -> int:
+    """How many loops are around it."""
+    return len(the_loop(program, loop)[0])
+
+
+@query
+def blocks(program: Program, loop: LoopRef) -> tuple[BlockRef, ...]:
+    """The blocks below it, in the order of the text."""
+    return tuple(BlockRef(s.name) for _, s in walk(the_loop(program, loop)[1].body) if isinstance(s, Block))

@@ -1,0 +1,72 @@
+"""Facts of the target: `target.vector_bits`, `target.has("avx512vnni")`."""
+
+from __future__ import annotations
+
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.schedule.query import query
+
+
+@query
+def kind(target: Target) -> str:
+    """The code generator: "llvm"."""
+    return target.kind
+
+
+@query
+def cpu(target: Target) -> str:
+    """The processor, by LLVM's name for it."""
+    return target.cpu
+
+
+@query
+def features(target: Target) -> tuple[str, ...]:
+    """The instruction sets that kernels may use, by LLVM's names, in alphabetical order."""
+    return target.feature_names
+
+
+@query
+def has(target: Target, feature: str) -> bool:
+    """Whether kernels may use an instruction set: `target.has("avx512vnni")`."""
+    return feature in target.feature_names
+
+
+@query
+def vector_bits(target: Target) -> int:
+    """The width of a vector register in bits."""
+    return target.vector_bits
+
+
+@query
+def vector_registers(target: Target) -> int:
+    """How many vector registers there are."""
+    return target.vector_registers
+
+
+@query
+def cores(target: Target) -> int:
+    """How many threads a kernel may use."""
+    return target.cores
+
+
+@query
+def l1(target: Target) -> int:
+    """The first-level data cache of a core, in bytes."""
+    return target.l1
+
+
+@query
+def l2(target: Target) -> int:
+    """The second-level cache of a core, in bytes."""
+    return target.l2
+
+
+@query
+def l3(target: Target) -> int:
+    """The third-level cache that the cores share, in bytes."""
+    return target.l3
+
+
+@query
+def shared_memory(target: Target) -> int:
+    """The memory that the threads of a GPU's block share, in bytes; 0 where there is none."""
+    return target.shared_memory

@@ -1,0 +1,55 @@
+"""What a query is: a question that a schedule asks of a block, a loop, a buffer, the program or the target.
+
+A query is a function with annotations and a first line of documentation; its kind in the checker, its meaning and its entry
+in the reference are derived from that. Without further parameters it is an attribute (`b.loops`), otherwise a method
+(`b.working_set(l)`). A query is never an error of the file: where there is no answer it refuses, as a step does.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """`subject` is what is asked: a type of reference, `Program` or `Target`."""
+
+    name: str
+    subject: type
+    function: Callable[..., Any]
+    signature: inspect.Signature
+    """Of what is given in parentheses; annotations are resolved types."""
+    result: object
+    doc: str
+
+    @property
+    def is_method(self) -> bool:
+        return bool(self.signature.parameters)
+
+
+QUERIES: dict[type, dict[str, Query]] = {}
+"""All queries by subject and name, filled by importing `tensorc_dsl.schedule.queries`."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def query(function: F) -> F:
+    """Declare a query: a function of the program and what is asked, or of the program or the target alone."""
+    signature = inspect.signature(function, eval_str=True)
+    params = list(signature.parameters.values())
+    first = params[0].annotation
+    subject: type = params[1].annotation if first is Program and len(params) > 1 else first
+    own = params[1:] if subject in (Program, Target) else params[2:]
+    table = QUERIES.setdefault(subject, {})
+    name = function.__name__
+    if name in table:
+        raise ValueError(f"query {name!r} is declared twice")
+    doc = inspect.getdoc(function) or ""
+    table[name] = Query(name, subject, function, signature.replace(parameters=own), signature.return_annotation, doc)
+    return function

@@ -1,0 +1,104 @@
+"""Which word each comment of a text belongs to.
+
+A comment belongs to the word before it if it stands on that word's line, else to the word after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from lark import Token, Tree
+
+from tensorc_dsl.source import Source
+
+Node = Tree[Token] | Token
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A comment without the blanks at its end; `blank`: an empty line stands above it."""
+
+    text: str
+    blank: bool
+
+
+def leaves(node: Node) -> Iterator[Token]:
+    """The words below, in text order; without the ends of statements and the descriptions of items."""
+    stack: list[Node | None] = [node]
+    while stack:
+        match stack.pop():
+            case None:
+                pass
+            case Token() as token:
+                if token.type not in ("_NL", "DOC"):
+                    yield token
+            case Tree() as tree:
+                stack.extend(reversed(tree.children))
+
+
+def first(node: Node) -> Token:
+    return next(leaves(node))
+
+
+def last(node: Node) -> Token:
+    while True:
+        match node:
+            case Token():
+                return node
+            case Tree():
+                node = next(c for c in reversed(node.children) if _is_there(c))
+
+
+def _is_there(child: Node | None) -> TypeGuard[Node]:
+    """Whether a part that may be left out is there; the end of a statement is none."""
+    return child is not None and not (isinstance(child, Token) and child.type == "_NL")
+
+
+def start(token: Token) -> int:
+    return token.start_pos or 0
+
+
+def end(token: Token) -> int:
+    return token.end_pos or 0
+
+
+class Remarks:
+    """The comments of a text by the word that they belong to. Each is taken once."""
+
+    def __init__(self, source: Source, file: Tree[Token], comments: list[Token]) -> None:
+        self.source = source
+        self._above: dict[int, list[Remark]] = {}
+        self._behind: dict[int, Remark] = {}
+        words = [*leaves(file)]
+        n = 0
+        for c in comments:
+            while n < len(words) and start(words[n]) < start(c):
+                n += 1
+            remark = Remark(str(c).rstrip(), self.blank_above(start(c)))
+            if n > 0 and not self.newline(end(words[n - 1]), start(c)):
+                self._behind[start(words[n - 1])] = remark
+            else:
+                self._above.setdefault(start(words[n]) if n < len(words) else -1, []).append(remark)
+
+    def newline(self, start: int, end: int) -> bool:
+        """Whether the text goes on to another line between two places."""
+        return self.source.text.find("\n", start, end) >= 0
+
+    def blank_above(self, offset: int) -> bool:
+        line = self.source.line_column(offset)[0]
+        return line > 1 and not self.source.line(line - 1).strip()
+
+    def above(self, word: Token | None) -> list[Remark]:
+        """The comments on lines of their own before a word; before the end of the file for None."""
+        return self._above.pop(-1 if word is None else start(word), [])
+
+    def ends_line(self, word: Token) -> bool:
+        """Whether a comment stands behind a word."""
+        return start(word) in self._behind
+
+    def behind(self, word: Token) -> list[Remark]:
+        """The comment that ends the line of a word, if there is one."""
+        found = self._behind.pop(start(word), None)
+        return [] if found is None else [found]

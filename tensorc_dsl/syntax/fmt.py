@@ -1,0 +1,51 @@
+"""A text in its one layout, every word and comment kept: `parse(fmt(x)) == parse(x)` and `fmt(fmt(x)) == fmt(x)`.
+
+Words stay as they are written, parentheses too. What does not fit on a line of 120 columns is broken: lists and arguments
+one per line, expressions before their operators. The writer decides two things: statements that stand on one line with `;`,
+and braces that open and close on one line, stay so while they fit; and one empty line between two statements stays.
+"""
+
+from __future__ import annotations
+
+from lark import Token, Tree
+
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax.comments import Remarks, first, start
+from tensorc_dsl.syntax.doc import HARD, Comment, Doc, Line, join, render
+from tensorc_dsl.syntax.fmt_rules import Rules
+from tensorc_dsl.syntax.parse import words
+
+WIDTH = 120
+
+_TOGETHER = frozenset(("use", "task", "target", "reducer"))
+"""Items that may stand line below line with others of their kind."""
+
+
+def format_text(source: Source) -> str:
+    """The text in its layout. Raises TschedError when it does not parse."""
+    file, comments = words(source)
+    remarks = Remarks(source, file, comments)
+    return render(_file(file, Rules(remarks)), WIDTH)
+
+
+def _file(file: Tree[Token], rules: Rules) -> Doc:
+    out: list[Doc] = []
+    remarks = rules.remarks
+    before = ""
+    for item in file.children:
+        assert isinstance(item, Tree)
+        kind, word = str(item.data), first(item)
+        above = remarks.above(word)
+        blanks = [r.blank for r in above] + [remarks.blank_above(start(word))]
+        if before and not (kind == before and kind in _TOGETHER):
+            blanks[0] = True
+        for remark, blank in zip(above, blanks, strict=False):
+            out += [Line(None, blank)] if out else []
+            out.append(Comment(remark.text, True))
+        out += [Line(None, blanks[-1])] if out else []
+        out.append(rules.whole(item))
+        before = kind
+    for n, remark in enumerate(remarks.above(None)):
+        out += [Line(None, remark.blank or (n == 0 and before not in _TOGETHER))] if out else []
+        out.append(Comment(remark.text, True))
+    return join(*out, HARD) if out else join()

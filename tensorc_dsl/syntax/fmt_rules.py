@@ -1,0 +1,285 @@
+"""How each rule of the grammar is laid out; see `syntax.fmt`.
+
+A rule that is not named here stands on one line, its brackets broken where they do not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lark import Token, Tree
+
+from tensorc_dsl.syntax.comments import Node, Remark, Remarks, end, first, last, start
+from tensorc_dsl.syntax.doc import HARD, SPACE, Comment, Doc, IfBroken, Line, Text, group, indent, join
+
+_CLOSER = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
+_NO_SPACE_BEFORE = frozenset(("COMMA", "SEMICOLON", "COLON", "DOT", "DOTS"))
+_NO_SPACE_AFTER = frozenset(("DOT", "DOTS", "AT"))
+_SPACE_BEFORE_BRACKET = frozenset(("ARROW", "STRING", "DESC"))
+_TIGHT = frozenset(("keyword", "binding", "negate"))
+"""Rules without spaces: `key=value`, `-x`."""
+_CHAINS = frozenset(("binary", "logic", "compare"))
+_LEVELS = {"PLUS": 0, "MINUS": 0, "STAR": 1, "SLASH": 1, "PERCENT": 1, "OR": 2, "AND": 3, "COMPARE": 4}
+"""Operators of one level make one chain, which is broken before each of them or nowhere."""
+_FLUSH = _CHAINS | {"conditional"}
+_LISTS = frozenset(("arguments", "params", "tensor_params", "attributes", "bindings", "index_specs"))
+_NO_LAST_COMMA = frozenset(("weight", "scan", "reducer", "annotation"))
+
+Nodes = Sequence[Node]
+
+
+def _kind(node: Node) -> str:
+    """The kind of a word, or the name of a rule."""
+    return node.type if isinstance(node, Token) else str(node.data)
+
+
+def _children(node: Tree[Token]) -> list[Node]:
+    return [c for c in node.children if _present(c)]
+
+
+def _present(child: Node | None) -> bool:
+    return child is not None and _kind(child) != "DOC"
+
+
+def _own(remark: Remark) -> Doc:
+    return Comment(remark.text, True)
+
+
+def _ending(remark: Remark) -> Doc:
+    return Comment(remark.text, False)
+
+
+def _split(nodes: Nodes, *kinds: str) -> tuple[Nodes, Nodes]:
+    """What stands before the first node of a kind, and the rest."""
+    at = next((n for n, node in enumerate(nodes) if _kind(node) in kinds), len(nodes))
+    return nodes[:at], nodes[at:]
+
+
+class Rules:
+    """Makes documents of words; every comment is put where its word is."""
+
+    def __init__(self, remarks: Remarks) -> None:
+        self.remarks = remarks
+        self._methods: dict[str, Callable[[Nodes], Doc]] = {
+            "compute": self._compute, "dims": self._dims, "reducer": self._reducer, "intrinsic": self._intrinsic,
+            "desc": self._headed, "module": self._module, "space": self._headed, "program": self._headed,
+            "use_names": self._map, "body": self._braces, "init": self._headed, "loop": self._headed,
+            "block": self._headed, "map": self._map,
+            "reduce": self._reduction, "reduce_by": self._reduction, "scan": self._scan,
+            "let": self._assignment, "let_stage": self._assignment, "output_stage": self._assignment,
+            "let_call": self._assignment, "output_call": self._assignment, "store": self._assignment,
+            "sets": self._assignment, "adds": self._assignment, "dim": self._assignment,
+            "iterator": self._assignment,
+        }  # fmt: skip
+
+    # --- words, comments, nodes ---
+
+    def token(self, token: Token) -> Doc:
+        above, behind = self.remarks.above(token), self.remarks.behind(token)
+        text = Text(str(token))
+        return join(*map(_own, above), text, *map(_ending, behind)) if above or behind else text
+
+    def doc(self, node: Node, flush: bool = False) -> Doc:
+        """`flush`: the node begins a line, so that its further lines need no indent to stand out."""
+        if isinstance(node, Token):
+            return self.token(node)
+        children, kind = _children(node), _kind(node)
+        if kind in _FLUSH:
+            head, tail = self._conditional(children) if kind == "conditional" else self._chain(node)
+            return group(head, *tail) if flush else group(head, indent(*tail))
+        method = self._methods.get(kind)
+        return method(children) if method else self._plain(children, kind)
+
+    def whole(self, node: Node) -> Doc:
+        """A node that begins a line, with the comment behind its last word, which does not break it."""
+        behind = self.remarks.behind(last(node))
+        return join(self.doc(node, flush=True), *map(_ending, behind))
+
+    # --- on one line ---
+
+    def _plain(self, nodes: Nodes, rule: str = "") -> Doc:
+        """Side by side; what does not fit is broken in the brackets and after the commas directly among the nodes."""
+        out: list[Doc] = []
+        listed = False
+        before: Token | None = None
+        n = 0
+        while n < len(nodes):
+            node = nodes[n]
+            if before is not None and before.type == "COMMA":
+                out.append(Line(" "))
+                listed = True
+            elif before is not None and rule not in _TIGHT and _spaced(before, node):
+                out.append(SPACE)
+            if _kind(node) in ("LPAR", "LSQB"):
+                start = n
+                while _kind(nodes[n]) != _CLOSER[_kind(node)]:
+                    n += 1
+                out.append(self._bracket(nodes[start : n + 1], rule))
+            else:
+                out.append(self.doc(node))
+            before = last(nodes[n])
+            n += 1
+        return group(out[0], indent(*out[1:])) if listed else join(*out)
+
+    def _bracket(self, nodes: Nodes, rule: str) -> Doc:
+        """`(a, b)` on one line, or each on its own with a comma after the last; `;` sets apart as `,` does."""
+        opener, *inner, closer = nodes
+        entries: list[tuple[Node | None, list[Token]]] = []
+        for node in _flat(inner):
+            if isinstance(node, Token) and node.type in ("COMMA", "SEMICOLON"):
+                entries += [] if entries else [(None, [])]
+                entries[-1][1].append(node)
+            else:
+                entries.append((node, []))
+        closed = self.token(opener) if isinstance(opener, Token) else join()
+        parts: list[Doc] = []
+        waiting: list[Remark] = []  # comments of a `,` on lines below what it follows
+        for n, (node, signs) in enumerate(entries):
+            final = n == len(entries) - 1
+            if node is not None:
+                parts += map(_own, (*waiting, *self.remarks.above(first(node))))
+                parts.append(self.whole(node))
+                waiting = []
+            if not final:
+                parts.append(Text(str(signs[-1])))
+            elif rule not in _NO_LAST_COMMA and not (rule == "parens" and n == 0):
+                parts.append(IfBroken(","))
+            for sign in signs:
+                waiting += self.remarks.above(sign)
+                behind = self.remarks.behind(sign)
+                if waiting:
+                    waiting += behind
+                else:
+                    parts += map(_ending, behind)
+            if not final:
+                parts.append(Line(" "))
+        waiting += self.remarks.above(first(closer))
+        if not entries and not waiting:
+            return join(closed, self.doc(closer))
+        return group(closed, indent(Line(""), *parts, *map(_own, waiting)), Line(""), self.doc(closer))
+
+    def _map(self, nodes: Nodes) -> Doc:
+        return self._bracket(nodes, "map")
+
+    # --- expressions ---
+
+    def _chain(self, node: Tree[Token]) -> tuple[Doc, list[Doc]]:
+        """The first operand, and the others with their operators."""
+        level, links = _LEVELS[_kind(_children(node)[1])], list[Node]()
+        lhs: Node = node
+        while isinstance(lhs, Tree) and _kind(lhs) in _CHAINS and _LEVELS[_kind(_children(lhs)[1])] == level:
+            lhs, *rest = _children(lhs)
+            links[:0] = rest
+        out: list[Doc] = []
+        for op, operand in zip(links[0::2], links[1::2], strict=True):
+            out += [Line(" "), self.doc(op), SPACE, self.doc(operand)]
+        return self.doc(lhs), out
+
+    def _conditional(self, nodes: Nodes) -> tuple[Doc, list[Doc]]:
+        head, tail = _split(nodes, "ELSE")
+        return self._plain(head), [Line(" "), self._plain(tail)]
+
+    def _reduction(self, nodes: Nodes) -> Doc:
+        *head, body = nodes
+        return group(self._plain(head), indent(Line(" "), self.doc(body, flush=True)))
+
+    def _scan(self, nodes: Nodes) -> Doc:
+        head, tail = _split(nodes, "INIT")
+        init, step = _split(tail, "STEP")
+        parts = (Line(" "), self._plain(init), Line(" "), self._plain(step))
+        return group(self._plain(head, "scan"), indent(*parts))
+
+    def _assignment(self, nodes: Nodes) -> Doc:
+        lhs, (sign, value) = _split(nodes, "EQUAL", "ADDS")
+        below = _kind(value) in _FLUSH or self.remarks.ends_line(last(sign))
+        head = join(self._plain(lhs), SPACE, self.doc(sign))
+        if below:
+            return group(head, indent(Line(" "), self.doc(value, flush=True)))
+        return join(head, SPACE, self.doc(value))
+
+    # --- items ---
+
+    def _headed(self, nodes: Nodes) -> Doc:
+        """Words, annotations and braces."""
+        head, braces = _split(nodes, "LBRACE")
+        words, annotations = _split(head, "annotation")
+        more = [part for a in annotations for part in (Line(" "), self.doc(a))]
+        return join(group(self._plain(words), indent(*more)), SPACE, self._braces(braces))
+
+    def _compute(self, nodes: Nodes) -> Doc:
+        head, braces = _split(nodes, "LBRACE")
+        words, dims = _split(head, "dims")
+        if not dims:
+            return join(self._plain(words), SPACE, self._braces(braces))
+        return join(self._plain(words), HARD, self.doc(dims[0]), HARD, self._braces(braces))
+
+    def _dims(self, nodes: Nodes) -> Doc:
+        where, *rest = nodes
+        parts = [HARD if _kind(n) == "COMMA" else join() for n in (where, *rest)]
+        below = [part for br, n in zip(parts, rest, strict=False) for part in (br, self.doc(n))]
+        return join(self.doc(where), SPACE, indent(*below, columns=len("where ")))
+
+    def _module(self, nodes: Nodes) -> Doc:
+        *head, body = nodes
+        words, when = _split(head, "when")
+        if not when:
+            return join(self._plain(words), SPACE, self.doc(body))
+        return join(self._plain(words), HARD, self.doc(when[0]), HARD, self.doc(body))
+
+    def _reducer(self, nodes: Nodes) -> Doc:
+        head, (sign, combine, *identity) = _split(nodes, "EQUAL")
+        parts = (Line(" "), self.doc(combine, flush=True), Line(" "), self._plain(identity))
+        return group(self._plain(head, "reducer"), SPACE, self.doc(sign), indent(*parts))
+
+    def _intrinsic(self, nodes: Nodes) -> Doc:
+        word, name, *parts = nodes
+        lines = [d for p in parts for d in (HARD, self.whole(p) if p is not parts[-1] else self.doc(p))]
+        return join(self.doc(word), SPACE, self.doc(name), indent(*lines))
+
+    # --- braces ---
+
+    def _braces(self, nodes: Nodes) -> Doc:
+        """Statements, on one line if they are written so and fit, else line by line."""
+        opener, *inner, closer = nodes
+        remarks = self.remarks
+        statements = [n for n in inner if _kind(n) != "_NL"]
+        ends = [end(last(opener)), *(end(last(s)) for s in statements)]
+        starts = [*(start(first(s)) for s in statements), start(first(closer))]
+        apart = [remarks.newline(a, b) for a, b in zip(ends, starts, strict=True)]
+        lines: list[Doc] = []
+        together: list[Doc] = []
+        for newline, s in zip(apart, statements, strict=False):
+            if not newline and together:
+                together += [Line("; "), self.whole(s)]
+                continue
+            if together:
+                lines.append(group(*together))
+            word = first(s)
+            for remark in remarks.above(word):
+                lines += [Line(None, remark.blank and bool(lines)), _own(remark)]
+            lines.append(Line(None, remarks.blank_above(start(word)) and bool(lines)))
+            together = [self.whole(s)]
+        if not any(apart):
+            inside = (Line(" "), *together) if together else ()
+            return group(self.doc(opener), indent(*inside), Line(" ") if together else join(), self.doc(closer))
+        lines += [group(*together)] if together else []
+        for remark in remarks.above(first(closer)):
+            lines += [Line(None, remark.blank and bool(lines)), _own(remark)]
+        return join(self.doc(opener), indent(*lines), HARD, self.doc(closer))
+
+
+def _flat(nodes: Nodes) -> list[Node]:
+    """Entries and commas, without the lists that hold them."""
+    out: list[Node] = []
+    for node in nodes:
+        out += _flat(_children(node)) if isinstance(node, Tree) and _kind(node) in _LISTS else [node]
+    return out
+
+
+def _spaced(before: Token, node: Node) -> bool:
+    kind = _kind(node)
+    if kind in ("LPAR", "LSQB"):
+        return before.type in _SPACE_BEFORE_BRACKET
+    if kind in ("weight", "shape"):
+        return False
+    return first(node).type not in _NO_SPACE_BEFORE and before.type not in _NO_SPACE_AFTER

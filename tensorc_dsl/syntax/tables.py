@@ -1,0 +1,153 @@
+"""The grammar as plain tables: Lark works them out, and `syntax.engine` runs them without Lark.
+
+A start reads the tables from a cache, and most files never need more. Lark itself is asked again where a text is wrong,
+or where every word of it is wanted; it runs the same tables, so both accept the same texts.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import re
+import sys
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
+
+from tensorc_dsl.resources import cache_path, grammar_text
+
+if TYPE_CHECKING:
+    import lark
+
+
+class Tables(NamedTuple):
+    """Plain values only, so that they can be written down as they are."""
+
+    words: str
+    """One pattern for every word; its groups are the kinds."""
+    keywords: dict[str, dict[str, str]]
+    """By kind, the words of it that are a kind of their own."""
+    ignored: tuple[str, ...]
+    start: int
+    end: int
+    actions: list[dict[str, int]]
+    """By state and kind of word: the state to go to, or `~n` to reduce by rule number n. States share equal rows."""
+    gotos: list[dict[str, int]]
+    rules: list[tuple[str, str, tuple[str, ...], tuple[int, ...]]]
+    """Name; builder's method, `""` for a mere list, `"="` for what is its only part; parts; and which to pass.
+
+    A part is a kind of word, or `""` for what a rule made. To pass are positions of parts, `~n` for all that is in the
+    list at n, and NOTHING for an optional part that is left out.
+    """
+
+
+NOTHING = 1_000_000
+
+
+def tables() -> Tables:
+    """The tables of the grammar, from the cache where they are in it."""
+    grammar = grammar_text()
+    # What makes them is part of what they are.
+    recipe = f"{sys.version}\n{Path(__file__).read_text(encoding='utf-8')}\n{grammar}"
+    file = cache_path(f"tables-{crc32(recipe.encode()):08x}")
+    if file is not None:
+        try:
+            made_by, *made = marshal.loads(file.read_bytes())
+            if made_by == recipe:
+                return Tables(*made)
+        except (OSError, ValueError, EOFError, TypeError):
+            pass  # not there yet, or not whole
+    made = _made()
+    if file is not None:
+        try:
+            temporary = file.with_name(f"{file.name}.{os.getpid()}")
+            temporary.write_bytes(marshal.dumps((recipe, *made)))
+            os.replace(temporary, file)
+        except OSError:
+            pass  # a cache that cannot be written is only slower
+    return made
+
+
+def lark_parser(**options: Any) -> lark.Lark:
+    """Lark, built from the grammar the first time ever, and from a cache of its own after that."""
+    from hashlib import sha256
+
+    import lark  # only here: reading a text that is right needs the tables alone
+
+    grammar = grammar_text()
+    version = sha256(f"{lark.__version__}\n{sys.version}\n{grammar}".encode()).hexdigest()
+    file = cache_path(f"grammar-{version[:16]}")
+    return lark.Lark(
+        grammar, parser="lalr", lexer="basic", start="file", keep_all_tokens=True, cache=str(file) if file else False,
+        **options,
+    )  # fmt: skip
+
+
+def _made() -> Tables:
+    parser: Any = lark_parser(postlex=_Always())
+    table = parser.parser.parser.parser.parse_table
+    number: dict[Any, int] = {rule: n for n, rule in enumerate(parser.rules)}
+    actions: list[dict[str, int]] = [{} for _ in table.states]
+    gotos: list[dict[str, int]] = [{} for _ in table.states]
+    for state, row in table.states.items():
+        # Names come as Lark's kind of strings, which cannot be written down.
+        for kind, (_, argument) in sorted(((str(kind), to) for kind, to in row.items()), key=itemgetter(0)):
+            if isinstance(argument, int):
+                (actions if kind.isupper() or kind.startswith("$") else gotos)[state][kind] = argument
+            else:
+                actions[state][kind] = ~number[argument]
+    pattern, keywords = _words(parser)
+    start, end = table.start_states["file"], table.end_states["file"]
+    ignored = tuple(map(str, parser.lexer_conf.ignore))
+    return Tables(pattern, keywords, ignored, start, end, _shared(actions), _shared(gotos), [*map(_rule, parser.rules)])
+
+
+def _shared(rows: list[dict[str, int]]) -> list[dict[str, int]]:
+    """The same rows, where equal ones are one object, and are written down once."""
+    seen: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+    return [seen.setdefault(tuple(row.items()), row) for row in rows]
+
+
+class _Always:
+    """Stands for the layout: it says which words the lexer must know, besides those of the grammar."""
+
+    always_accept = ("NEWLINE", "SEMICOLON", "DOC")
+
+    def process(self, stream: Any) -> Any:
+        return stream
+
+
+def _words(parser: Any) -> tuple[str, dict[str, dict[str, str]]]:
+    """As Lark's own lexer does it: words that another kind's pattern matches whole are looked up behind a match of it."""
+    patterns = [t for t in parser.terminals if t.pattern.type == "re"]
+    fixed = [t for t in parser.terminals if t.pattern.type == "str"]
+    keywords: dict[str, dict[str, str]] = {}
+    looked_up: set[str] = set()
+    for p in patterns:
+        for f in fixed:
+            if f.priority == p.priority and re.fullmatch(p.pattern.to_regexp(), f.pattern.value):
+                keywords.setdefault(str(p.name), {})[str(f.pattern.value)] = str(f.name)
+                looked_up.add(f.name)
+    order = sorted(
+        (t for t in parser.terminals if t.name not in looked_up),
+        key=lambda t: (-t.priority, -t.pattern.max_width, -len(t.pattern.value), t.name),
+    )
+    return "|".join(f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in order), keywords
+
+
+def _rule(rule: Any) -> tuple[str, str, tuple[str, ...], tuple[int, ...]]:
+    origin, options = str(rule.origin.name), rule.options
+    parts = tuple(str(symbol.name) if symbol.is_term else "" for symbol in rule.expansion)
+    if not rule.alias and options.expand1 and len(parts) == 1:
+        return origin, "=", parts, (0,)
+    plan: list[int] = []
+    position = 0
+    for left_out in options.empty_indices or [False] * len(parts):
+        if left_out:
+            plan.append(NOTHING)
+            continue
+        symbol = rule.expansion[position]
+        plan.append(~position if not symbol.is_term and symbol.name.startswith("_") else position)
+        position += 1
+    return origin, "" if origin.startswith("_") else str(rule.alias or origin), parts, tuple(plan)

@@ -1,0 +1,16 @@
+"""The kinds of draws, one file each. Importing this package imports every file in it, which declares its kind.
+
+Whoever needs the table of all kinds takes `DRAWS` from here, so that it is filled.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+
+from tensorc_dsl.trace.declare import DRAWS
+
+for _module in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["DRAWS"]

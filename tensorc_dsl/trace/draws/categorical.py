@@ -1,0 +1,94 @@
+"""`sample_categorical`: one of some values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.trace.declare import Choices, Offer, draw
+from tensorc_dsl.trace.distribution import Decision, Distribution, Plain, literal, pick, shortened
+
+if TYPE_CHECKING:
+    import numpy as np
+
+NO_VALUES = Problem(
+    "E0503", "`sample_categorical` needs at least one value", help="write [a, b] or {{a: weight, b: weight}}"
+)
+TWICE = Problem("E0503", "the category {value} is listed twice", help="name each once, with the sum of its weights")
+BAD_WEIGHT = Problem("E0503", "the weight of {value} is {weight}", help="a weight is a finite number from 0")
+NO_WEIGHT = Problem("E0503", "every category has weight 0", help="give one of them a positive weight")
+
+
+@dataclass(frozen=True, slots=True)
+class Categorical(Distribution):
+    """One of `values`, with probabilities proportional to `weights`."""
+
+    values: tuple[Plain, ...]
+    weights: tuple[float, ...]
+
+    def size(self) -> int:
+        return sum(1 for w in self.weights if w > 0)
+
+    def sample(self, rng: np.random.Generator) -> Decision:
+        return self.values[pick(self.weights, rng)]
+
+    def position(self, decision: Decision) -> int | None:
+        for i, v in enumerate(self.values):
+            if type(v) is type(decision) and v == decision:
+                return i
+        return None
+
+    def contains(self, decision: Decision) -> bool:
+        i = self.position(decision)
+        return i is not None and self.weights[i] > 0
+
+    def log_prob(self, decision: Decision) -> float:
+        i = self.position(decision)
+        if i is None or not self.weights[i] > 0:
+            return -math.inf
+        return math.log(self.weights[i]) - math.log(math.fsum(self.weights))
+
+    def moves(self, decision: Decision) -> list[Decision]:
+        here = self.position(decision)
+        return [v for i, (v, w) in enumerate(zip(self.values, self.weights, strict=True)) if w > 0 and i != here]
+
+    def features(self, decision: Decision) -> tuple[float, ...]:
+        """One-hot; where all values are numbers, also log2 of 1 + the value, which keeps their order."""
+        hot = tuple(1.0 if i == self.position(decision) else 0.0 for i in range(len(self.values)))
+        if all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v < math.inf for v in self.values):
+            assert isinstance(decision, int | float)
+            return (*hot, math.log2(1 + decision))
+        return hot
+
+    def describe(self, limit: int = 12) -> str:
+        return "one of " + shortened(
+            [literal(v) for v, w in zip(self.values, self.weights, strict=True) if w > 0], limit
+        )
+
+    def meaning(self) -> tuple[object, ...]:
+        return ("category", tuple((type(v).__name__, v) for v in self.values))
+
+
+@draw(Choices)
+def sample_categorical(program: Program, values: Choices) -> Offer:
+    """One of the values of a list, all equally likely, or of a map, as likely as their weights say: `{4: 0.2, 8: 0.8}`.
+
+    A value is a number, a string or a bool. A move goes to any other value of positive weight.
+    In TVM: `sample_categorical`.
+    """
+    del program
+    if not values.values:
+        raise TschedError(NO_VALUES(None))
+    seen: set[tuple[type, Plain]] = set()
+    for v, w in zip(values.values, values.weights, strict=True):
+        if (type(v), v) in seen:
+            raise TschedError(TWICE(None, value=literal(v)))
+        if not 0 <= w < math.inf:
+            raise TschedError(BAD_WEIGHT(None, value=literal(v), weight=w))
+        seen.add((type(v), v))
+    if not any(values.weights):
+        raise TschedError(NO_WEIGHT(None))
+    return Offer(Categorical(values.values, values.weights))

@@ -1,0 +1,97 @@
+"""`sample_compute_location`: where a block computes what its consumers read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.motion import own_buffers, readers
+from tensorc_dsl.schedule.places import the_block
+from tensorc_dsl.schedule.primitive import BlockRef, LoopRef
+from tensorc_dsl.schedule.primitives.compute_at import INLINE, ROOT, compute_at
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.trace.declare import Offer, draw
+from tensorc_dsl.trace.distribution import Decision, Distribution, below, literal, shortened
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeLocation(Distribution):
+    """One of `places`: "root", names of loops from the outermost inwards, "inline". Uniform.
+
+    `depths` says how many loops of the consumers are around each of them; inlined, a block is below all of them.
+    """
+
+    places: tuple[str, ...]
+    depths: tuple[int, ...]
+
+    def size(self) -> int:
+        return len(self.places)
+
+    def sample(self, rng: np.random.Generator) -> Decision:
+        return self.places[below(len(self.places), rng)]
+
+    def contains(self, decision: Decision) -> bool:
+        return isinstance(decision, str) and decision in self.places
+
+    def log_prob(self, decision: Decision) -> float:
+        return -math.log(self.size()) if self.contains(decision) else -math.inf
+
+    def moves(self, decision: Decision) -> list[Decision]:
+        return [p for p in self.places if p != decision]
+
+    def features(self, decision: Decision) -> tuple[float, ...]:
+        """The depth, and whether it is inlined."""
+        assert isinstance(decision, str)
+        return (float(self.depths[self.places.index(decision)]), float(decision == INLINE))
+
+    def describe(self, limit: int = 12) -> str:
+        shown = [literal(p) if p in (ROOT, INLINE) else p for p in self.places]
+        return "one of " + shortened(shown, limit)
+
+    def meaning(self) -> tuple[object, ...]:
+        return ("location",)
+
+
+@draw(LoopRef | str)
+def sample_compute_location(program: Program, block: BlockRef) -> Offer:
+    """Where `compute_at` may put the block now: a loop around all its consumers, "inline", or "root" to leave it.
+
+    Only places where the step would be accepted are drawn, each equally likely: `let place ~
+    sample_compute_location(b)`, then `compute_at(b, place)`. A move goes to any other place.
+    In TVM: `sample_compute_location`.
+    """
+    the_block(program, block)
+
+    def value(decision: Decision) -> object:
+        assert isinstance(decision, str)
+        return decision if decision in (ROOT, INLINE) else LoopRef(decision)
+
+    return Offer(_locations(program, block.name), value)
+
+
+@lru_cache(maxsize=256)
+def _locations(program: Program, block: str) -> ComputeLocation:
+    found = the_block(program, BlockRef(block))[1]
+    nests = [loops for buffer in sorted(own_buffers(found)) for loops, _ in readers(program, buffer, but=block)]
+    around = nests[0] if nests else ()
+    # The two words are taken: loops that happen to have such a name cannot be told from them.
+    names = [x.var for x in around if x.var not in (ROOT, INLINE)]
+    legal = [(n, depth) for depth, n in enumerate(names, 1) if _applies(program, block, LoopRef(n))]
+    places = [(ROOT, 0), *legal]
+    if nests and _applies(program, block, INLINE):
+        places.append((INLINE, len(around) + 1))
+    return ComputeLocation(tuple(p for p, _ in places), tuple(d for _, d in places))
+
+
+def _applies(program: Program, block: str, place: LoopRef | str) -> bool:
+    try:
+        compute_at(program, BlockRef(block), place)
+    except ScheduleRefusal:
+        return False
+    return True

@@ -1,0 +1,124 @@
+"""`sample_perfect_tile`: the factors of a split that leaves no rest."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.places import the_loop
+from tensorc_dsl.schedule.primitive import LoopRef
+from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.trace.declare import BAD_ARGUMENT, Offer, draw
+from tensorc_dsl.trace.distribution import Decision, Distribution, below, shortened
+from tensorc_dsl.trace.factors import Factors, divisors, is_tiling, random_tiling, tile_features, tile_moves, tilings
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MAX_PARTS = 16
+
+OPEN_EXTENT = Refusal(
+    "E0509",
+    "the extent of `{loop}` is `{extent}`, not a number: it has no perfect tiles",
+    help="split it by a fixed factor first: split({loop}, [_, 32], partial=true)",
+)
+NO_TILES = Refusal("E0508", "`{loop}` runs {extent} times: {legal}", help="{repair}")
+
+
+@dataclass(frozen=True, slots=True)
+class PerfectTile(Distribution):
+    """`parts` factors, outermost first, whose product is `extent`; the last is at most `max_innermost`. Uniform."""
+
+    extent: int
+    parts: int
+    max_innermost: int
+
+    def _innermost(self) -> list[tuple[int, int]]:
+        """Each legal innermost factor with the number of ways to make the rest."""
+        found = ((d, tilings(self.extent // d, self.parts - 1)) for d in divisors(self.extent, self.max_innermost))
+        return [(d, n) for d, n in found if n]
+
+    def size(self) -> int:
+        if self.max_innermost >= self.extent:
+            return tilings(self.extent, self.parts)
+        return sum(n for _, n in self._innermost())
+
+    def sample(self, rng: np.random.Generator) -> Decision:
+        if self.max_innermost >= self.extent:
+            return random_tiling(self.extent, self.parts, rng)
+        options = self._innermost()
+        ticket = below(sum(n for _, n in options), rng)
+        innermost = next(d for d, n in options if (ticket := ticket - n) < 0)
+        return (*random_tiling(self.extent // innermost, self.parts - 1, rng), innermost)
+
+    def contains(self, decision: Decision) -> bool:
+        return (
+            isinstance(decision, tuple)
+            and is_tiling(decision, self.extent, self.parts)
+            and decision[-1] <= self.max_innermost
+        )
+
+    def log_prob(self, decision: Decision) -> float:
+        return -math.log(self.size()) if self.contains(decision) else -math.inf
+
+    def moves(self, decision: Decision) -> list[Decision]:
+        assert isinstance(decision, tuple)
+        return tile_moves(decision, self.contains)
+
+    def features(self, decision: Decision) -> tuple[float, ...]:
+        assert isinstance(decision, tuple)
+        return tile_features(decision)
+
+    def describe(self, limit: int = 12) -> str:
+        if self.size() == 0:
+            return f"no {self.parts} factor(s) make {self.extent} with the last at most {self.max_innermost}"
+        last = shortened([str(d) for d, _ in self._innermost()], limit)
+        return f"{self.parts} factors with product {self.extent}, the last one of {last}"
+
+    def meaning(self) -> tuple[object, ...]:
+        # Tiles mean the same whatever the extent is.
+        return ("tile", self.parts)
+
+
+def extent_of(program: Program, loop: LoopRef, parts: int, name: str) -> int:
+    """How often the loop runs, after what every tile needs is checked."""
+    if not 1 <= parts <= MAX_PARTS:
+        wanted = f"a number from 1 to {MAX_PARTS}"
+        raise TschedError(BAD_ARGUMENT(None, parameter="parts", draw=name, wanted=wanted, found=parts))
+    extent = the_loop(program, loop)[1].extent
+    count = constant(extent)
+    if count is None:
+        raise OPEN_EXTENT(program, loop.name, loop=loop.name, extent=format_expr(extent))
+    if count < 1:
+        raise NO_TILES(
+            program,
+            loop.name,
+            loop=loop.name,
+            extent=count,
+            legal="there is nothing to tile",
+            repair="leave it as it is",
+        )
+    return count
+
+
+@draw(Factors)
+def sample_perfect_tile(program: Program, loop: LoopRef, parts: int, max_innermost: int | None = None) -> Offer:
+    """`parts` factors, outermost first, whose product is the extent of the loop; the last is at most `max_innermost`.
+
+    Every such list is equally likely. A move shifts one prime factor from one level to another.
+    In TVM: `sample_perfect_tile`.
+    """
+    extent = extent_of(program, loop, parts, "sample_perfect_tile")
+    if max_innermost is not None and max_innermost < 1:
+        wanted, name = "a number from 1", "sample_perfect_tile"
+        raise TschedError(BAD_ARGUMENT(None, parameter="max_innermost", draw=name, wanted=wanted, found=max_innermost))
+    tile = PerfectTile(extent, parts, extent if max_innermost is None else min(max_innermost, extent))
+    if tile.size() == 0:
+        facts = {"extent": extent, "legal": tile.describe(), "repair": "allow a larger `max_innermost`, or more parts"}
+        raise NO_TILES(program, loop.name, loop=loop.name, **facts)
+    return Offer(tile)

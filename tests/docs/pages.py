@@ -1,0 +1,161 @@
+"""Pages of Markdown whose examples run: what a page shows is what the software does.
+
+Inside a page, in order, in one folder of the page's own:
+
+    ```tsched               a file without findings. A first line `// name.tsched`, or prose that ends in `name.tsched`: just
+                            above the fence, names it; then it stays in the folder for what follows.
+    ```tsched error=E0330   a file in which `check` finds exactly that (several codes are joined by commas)
+    ```console              `$ tensorc-dsl …` or `$ cat FILE`, and what it prints; nothing below a command means anything,
+                            a line `…` any lines
+    ```console exit=1       the same, where the last command ends with that status
+    ```python               a program
+
+Other fences (`text`, `sh`, …) are shown and not run. `pytest --accept` writes what is printed now into the page.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from tensorc_dsl.api import load
+from tensorc_dsl.cli.main import main
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
+
+_FENCE = re.compile(r"^```([a-z]+)((?: [a-z]+=[\w,]+)*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ANY_LINES = "…\n"
+
+NO_SCHEDULE = "E0552"
+"""What a task is told whose schedule nothing says."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A fenced block; `start` and `end` are where its text stands in the page."""
+
+    language: str
+    options: dict[str, str]
+    text: str
+    start: int
+    end: int
+    line: int
+    before: str
+    """The line of prose above it."""
+
+    @property
+    def file_name(self) -> str | None:
+        named = re.match(r"// ([\w-]+\.tsched)\n", self.text) or re.search(r"`([\w-]+\.tsched)`:$", self.before)
+        return named[1] if named else None
+
+
+@dataclass(frozen=True)
+class Session:
+    """A command and what the page shows of its output."""
+
+    command: str
+    shown: str
+
+    def fits(self, output: str) -> bool:
+        lines = [
+            r"(?:.*\n)*" if line == _ANY_LINES else re.escape(line) for line in self.shown.splitlines(keepends=True)
+        ]
+        return not self.shown or re.fullmatch("".join(lines), output) is not None
+
+
+def fences(page: str) -> list[Fence]:
+    """All fenced blocks of a page, in order."""
+    out: list[Fence] = []
+    for m in _FENCE.finditer(page):
+        options = dict(part.split("=") for part in m[2].split())
+        before = page[: m.start()].rstrip("\n").rpartition("\n")[2]
+        line = page.count("\n", 0, m.start()) + 1
+        out.append(Fence(m[1], options, m[3], m.start(3), m.end(3), line, before))
+    return out
+
+
+def sessions(fence: Fence) -> list[Session]:
+    """The commands of a console block."""
+    parts = re.split(r"^\$ ", fence.text, flags=re.MULTILINE)[1:]
+    return [Session(command, shown) for command, _, shown in (part.partition("\n") for part in parts)]
+
+
+def findings(file: Path) -> list[Diagnostic]:
+    """What is wrong with a file and with the schedules of its tasks, warnings included."""
+    found: list[Diagnostic] = []
+    try:
+        tasks = load(file.name)
+        found += tasks.checked.diagnostics
+        for name in tasks:
+            try:
+                tasks[name].check()
+            except TschedError as e:
+                found += e.diagnostics
+    except TschedError as e:
+        found += e.diagnostics
+    return list(dict.fromkeys(found))
+
+
+class Run:
+    """The examples of one page, run in the current folder; `text` is the page with what they print now."""
+
+    def __init__(self, page: str) -> None:
+        self.text = page
+        self.failures: list[str] = []
+        shift = 0
+        for fence in fences(page):
+            before = len(self.text)
+            self._fence(fence, shift)
+            shift += len(self.text) - before
+
+    def _fail(self, fence: Fence, what: str) -> None:
+        self.failures.append(f"line {fence.line}: {what}")
+
+    def _fence(self, fence: Fence, shift: int) -> None:
+        match fence.language:
+            case "tsched":
+                self._file(fence)
+            case "console":
+                shown = "".join(self._console(fence))
+                self.text = self.text[: fence.start + shift] + shown + self.text[fence.end + shift :]
+            case "python":
+                exec(compile(fence.text, f"<python, line {fence.line}>", "exec"), {"__name__": "example"})
+            case _:
+                pass
+
+    def _file(self, fence: Fence) -> None:
+        file = Path(fence.file_name or "example.tsched")
+        file.write_text(fence.text, encoding="utf-8")
+        found = findings(file)
+        wanted = set(filter(None, fence.options.get("error", "").split(",")))
+        # An example about computes need not say how they are scheduled.
+        if {d.code for d in found} - ({NO_SCHEDULE} - wanted) != wanted:
+            self._fail(fence, "\n".join(map(render, found)) or "nothing is wrong with this")
+
+    def _console(self, fence: Fence) -> Iterator[str]:
+        """The block as it should be; lines that stand for others stay as long as they fit."""
+        every = sessions(fence)
+        for n, session in enumerate(every):
+            last = n == len(every) - 1
+            output, status = run_command(session.command)
+            wanted = int(fence.options.get("exit", "0")) if last else 0
+            if status != wanted:
+                self._fail(fence, f"$ {session.command}\nends with {status}:\n{output}")
+            elif not session.fits(output):
+                self._fail(fence, f"$ {session.command}\nprints\n{output}")
+            keep = session.fits(output) or _ANY_LINES in session.shown.splitlines(keepends=True)
+            yield f"$ {session.command}\n{session.shown if keep else output}"
+
+
+def run_command(command: str) -> tuple[str, int]:
+    """What a command prints, errors included, and its exit status."""
+    program, *arguments = shlex.split(command)
+    if program == "cat":
+        return "".join(Path(a).read_text(encoding="utf-8") for a in arguments), 0
+    assert program == "tensorc-dsl", f"a page runs `tensorc-dsl` and `cat`, not `{program}`"
+    result = CliRunner().invoke(main, arguments)
+    return result.output, result.exit_code

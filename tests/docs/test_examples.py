@@ -1,0 +1,33 @@
+"""Every example of the documentation runs, and prints what the page says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import Run, fences
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_page(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accept: bool) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    page = path.read_text(encoding="utf-8")
+    run = Run(page)
+    if accept and run.text != page:
+        path.write_text(run.text, encoding="utf-8")
+        return
+    assert not run.failures, "\n\n".join(run.failures)
+
+
+def test_fences_are_closed_and_known() -> None:
+    for path in PAGES:
+        page = path.read_text(encoding="utf-8")
+        marks = [line for line in page.splitlines() if line.startswith("```")]
+        assert len(marks) == 2 * len(fences(page)), (
+            f"{path.name}: a fence is not closed, or its first line is not understood"
+        )

@@ -1,0 +1,51 @@
+"""Strange inputs end in findings; a long run is `make fuzz`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.fuzz import Kind, digest, fuzz, generate, peak
+
+SEEDS = Path(__file__).parent / "seeds"
+
+
+@pytest.mark.parametrize("kind", ["bytes", "grammar"])
+def test_strange_inputs_end_in_findings(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where inputs that break a rule are kept
+    ends = fuzz((kind,), seed=0, count=250)
+    assert ends.total() == 250
+    assert not [end for end in ends if end.startswith("BROKEN")]
+    assert len(ends) > 5  # the inputs get to different places
+
+
+def test_a_number_names_an_input() -> None:
+    assert generate("grammar", 3, 5) == generate("grammar", 3, 5)
+    assert len({generate("bytes", 3, n) for n in range(50)}) > 40
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "end"),
+    [
+        ("nothing", b"", "checked"),
+        ("zero", b"\0", "E0102"),
+        ("not UTF-8", b"\xff\xfe", "E0902"),
+        ("CRLF", b"task t = m()\r\n", "E0227"),
+        ("brackets", b"(" * 60_000, "E0101"),
+        ("depth", b"module m(b) {" + b"(" * 30_000 + b"}", "E0107"),
+        ("digits", b"task t = m(M=" + b"9" * 60_000 + b")", "E0106"),
+        ("slashes", b"/" * 60_000, "checked"),
+        ("quotes", b'"' * 60_000, "E0101"),
+        ("path", b"use " + b"a." * 5_000 + b"b", "E0232"),
+        ("names", b"use a.{" + b"b," * 5_000 + b"}", "E0232"),
+        ("huge", b"compute c(X: f32[N]) -> Y: f32[] { Y[] = sum[j] X[j] }\ntask t = c(N=9223372036854775807)", "E0404"),
+    ],
+)  # fmt: skip
+def test_extremes(name: str, text: bytes, end: str, tmp_path: Path) -> None:
+    (tmp_path / "x.tsched").write_bytes(text)
+    assert digest(tmp_path / "x.tsched") == end
+
+
+def test_memory_is_bounded() -> None:
+    assert peak() < 512

@@ -1,0 +1,206 @@
+"""Every kind of draw in the language: its trace replays byte for byte, pins decide, illegal ones list what is legal."""
+
+import pytest
+
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.interp.space import Space
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.program import find_block
+from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.trace.draw import Categorical, ComputeLocation, Integer, PartitionedTile, PerfectTile, Permutation
+from tests.interp.spaces import again, rng, schedule, space
+
+KINDS: dict[str, tuple[Space, type]] = {
+    "perfect tile": (
+        schedule("let [i, j, k] = C.loops", "let t ~ sample_perfect_tile(k, parts=2, max_innermost=8)", "split(k, t)"),
+        PerfectTile,
+    ),
+    "partitioned tile": (
+        schedule(
+            "let [i, j, k] = C.loops",
+            "let t ~ sample_partitioned_tile(j, 3, partition=1, inner_multiple=8)",
+            "split(j, t)",
+        ),
+        PartitionedTile,
+    ),
+    "categorical": (
+        schedule('let x ~ sample_categorical({0: 0.2, 16: 3, "a": 0.5, true: 1})', 'annotate(root, "x", x)'),
+        Categorical,
+    ),
+    "int": (
+        schedule("let n ~ sample_int(1..6)", "split(C.loops[0], [_, n * 2], partial=true)"),
+        Integer,
+    ),
+    "permutation": (
+        schedule(
+            "let [i, j, k] = C.loops",
+            "let [i0, i1] = split(i, [_, 4])",
+            "let order ~ sample_permutation([i0, j, k])",
+            "reorder(order, i1)",
+            "unroll(order[2])",
+            "let [a, b, c] = order",
+            'annotate(b, "x", order[1].extent)',
+        ),
+        Permutation,
+    ),
+    "compute location": (
+        schedule("let place ~ sample_compute_location(E)", "compute_at(E, place)", compute="chain"),
+        ComputeLocation,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("n", range(8))
+def test_a_trace_replays_byte_for_byte(name: str, n: int) -> None:
+    s, kind = KINDS[name]
+    trace = s.sample(rng(n))
+    assert isinstance(trace.draws[0].distribution, kind)
+    back = again(s, trace.text)()
+    assert back.text == trace.text
+    assert back.program == trace.program
+    assert back.open_draws == ()
+    verify(back.program)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_same_decisions_make_the_same_bytes_and_every_value_can_be_had(name: str) -> None:
+    s, _ = KINDS[name]
+    traces = [s.sample(rng(n)) for n in range(60)]
+    assert all(s.replay(t.decisions, rng(99)).text == t.text for t in traces)
+    seen = {str(t.draws[0].decision) for t in traces}
+    assert len(seen) == traces[0].draws[0].distribution.size() or len(seen) > 12
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_deleting_the_pin_opens_the_draw_again(name: str) -> None:
+    s, _ = KINDS[name]
+    trace = s.sample(rng(1))
+    line = next(x for x in trace.lines if ":=" in x)
+    opened = again(s, trace.text.replace(line, line.partition(" := ")[0]))
+    texts = {opened.sample(rng(n)).text for n in range(20)}
+    assert len(texts) >= 3
+    assert trace.text in {opened.replay(trace.decisions, rng()).text}
+
+
+def test_the_order_of_a_permutation_is_the_order_of_the_loops() -> None:
+    s, _ = KINDS["permutation"]
+    trace = s.replay({"order": (2, 0, 1)}, rng())
+    assert [x.var for x in find_block(trace.program, "C")[0]] == ["k", "i_0", "j", "i_1"]
+    assert "reorder(order, i_1)" in trace.text
+    assert "unroll(order[2])" in trace.text
+
+
+def test_a_place_is_pinned_by_the_name_of_the_loop() -> None:
+    s, _ = KINDS["compute location"]
+    inner = s.replay({"place": "j_1"}, rng())
+    assert "let place ~ sample_compute_location(E) := j_1" in inner.text
+    assert "compute_at(E, place)" in inner.text
+    assert 'in "local"' in format_program(inner.program)
+    inlined = s.replay({"place": "inline"}, rng())
+    assert "block E" not in format_program(inlined.program)
+    root = s.replay({"place": "root"}, rng())
+    assert root.program == s.program
+
+
+@pytest.mark.parametrize(
+    ("draw", "pin", "legal"),
+    [
+        ("sample_perfect_tile(C.loops[2], parts=2)", "[5, 7]", "product 24"),
+        ("sample_partitioned_tile(C.loops[2], 2, 1, 8)", "[24, 1]", "the last one a multiple of 8"),
+        ("sample_categorical([1, 2, 4])", "3", "one of 1, 2, 4"),
+        ("sample_categorical([true])", "1", "one of true"),
+        ("sample_int(1..8)", "9", "an int from 1 to 8"),
+        ("sample_permutation(C.loops)", "[0, 1, 1]", "positions 0 to 2, each once"),
+        ("sample_compute_location(C)", "i", 'one of "root"'),
+        ("sample_int(1..8)", "[_]", "an int from 1 to 8"),
+    ],
+)
+def test_an_illegal_pin_lists_the_legal_values(draw: str, pin: str, legal: str) -> None:
+    with pytest.raises(TschedError) as problem:
+        schedule("let [i, j, k] = C.loops", f"let t ~ {draw} := {pin}").sample(rng())
+    (d,) = problem.value.diagnostics
+    assert d.code == "E0504"
+    assert d.span is not None
+    assert d.span.text == pin
+    assert legal in d.notes[-1].text
+
+
+@pytest.mark.parametrize(
+    ("draw", "code"),
+    [
+        ("sample_perfect_tile(C, 2)", "E0543"),
+        ("sample_perfect_tile(C.loops[0], 2.5)", "E0543"),
+        ("sample_perfect_tile(C.loops[0], 17)", "E0503"),
+        ("sample_partitioned_tile(C.loops[0], 2, 2)", "E0503"),
+        ("sample_partitioned_tile(C.loops[0], 2, 1, 0)", "E0503"),
+        ("sample_categorical(C.loops)", "E0543"),
+        ("sample_categorical({1: -1})", "E0503"),
+        ("sample_categorical({1: inf})", "E0503"),
+        ("sample_categorical({1: 0})", "E0503"),
+        ("sample_categorical({1: true})", "E0543"),
+        ("sample_categorical({C: 1})", "E0547"),
+        ("sample_int(4..1)", "E0503"),
+        ("sample_int(4)", "E0543"),
+        ("sample_int(1..C)", "E0523"),
+        ("sample_permutation(4)", "E0543"),
+        ("sample_compute_location(C.loops[0])", "E0543"),
+        ("sample_compute_location()", "E0502"),
+        ("sample_permutation(C.loops, list=C.loops)", "E0502"),
+    ],
+)
+def test_arguments_that_make_no_sense(draw: str, code: str) -> None:
+    with pytest.raises(TschedError) as problem:
+        schedule(f"let t ~ {draw}").sample(rng())
+    (d,) = problem.value.diagnostics
+    assert d.code == code
+    assert d.span is not None
+
+
+@pytest.mark.parametrize(
+    ("draw", "code"),
+    [
+        ("sample_perfect_tile(C.loops[0], 1, 8)", "E0508"),
+        ("sample_partitioned_tile(C.loops[2], 2, 1, 7)", "E0508"),
+    ],
+)
+def test_where_the_program_leaves_nothing_to_draw_it_is_a_refusal(draw: str, code: str) -> None:
+    with pytest.raises(ScheduleRefusal) as refusal:
+        schedule(f"let t ~ {draw}").sample(rng())
+    assert refusal.value.refusal.code == code
+    assert refusal.value.span is not None
+
+
+def test_weights_of_branches_are_probabilities() -> None:
+    s = schedule('either(0.3) { annotate(root, "x", 1) } or(0.7) { annotate(root, "x", 2) } or(0) {}')
+    counts = [s.sample(rng(n)).decisions["branch"] for n in range(400)]
+    assert 90 < counts.count(0) < 150
+    assert counts.count(0) + counts.count(1) == 400
+    text = s.sample(rng()).text
+    assert "let branch ~ sample_categorical({0: 0.3, 1: 0.7, 2: 0.0}) :=" in text
+    assert again(s, text)().text == text
+
+
+def test_arguments_that_are_drawn_stay_formulas() -> None:
+    s = schedule(
+        "let n ~ sample_categorical([2, 4])",
+        "let t ~ sample_perfect_tile(C.loops[1], parts=(n / 2) + 1, max_innermost=n * 4)",
+        "let m ~ sample_int(n..n * 8)",
+        'annotate(root, "x", min(m, n + 1))',
+    )
+    trace = s.sample(rng(3))
+    assert "parts=(n / 2) + 1, max_innermost=n * 4" in trace.text
+    assert "sample_int(n..n * 8)" in trace.text
+    assert "min(m, n + 1)" in trace.text
+    assert again(s, trace.text)().text == trace.text
+
+
+def test_draws_of_modules_and_loops_have_names_of_their_own() -> None:
+    s = space(
+        'module m(b: Block) { let f ~ sample_int(1..3); let i ~ sample_int(1..3); annotate(b, "x", f + i) }\n'
+        "module twice(b: Block) { m(b); m(b) }\nspace s for llvm { twice }"
+    )
+    trace = s.sample(rng())
+    assert [d.name for d in trace.draws] == ["f", "i_1", "f_1", "i_2"]
+    assert again(s, trace.text)().text == trace.text

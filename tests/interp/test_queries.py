@@ -1,0 +1,189 @@
+"""What a schedule can ask, and what it is told."""
+
+from dataclasses import replace
+
+import pytest
+
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.schedule.queries import QUERIES
+from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.source import Source
+from tests.interp.spaces import rng, schedule
+
+ANSWERS = {
+    "matmul": {
+        "len(C.iters)": 3,
+        "C.iters[2]": "vk",
+        "C.kinds.count(\"S\")": 2,
+        "C.kinds[2]": "R",
+        "C.extents == [32, 48, 24]": True,
+        "len(C.loops)": 3,
+        "len(C.spatial_loops)": 2,
+        "C.reduce_loops[0].name": "k",
+        "C.has_reuse": True,
+        "C.is_output": True,
+        "C.is_reduction": True,
+        "C.is_injective": False,
+        "C.is_scan": False,
+        "len(C.reads)": 2,
+        "C.writes[0].name": "C",
+        "len(C.producers) + len(C.consumers)": 0,
+        "C.working_set(C.loops[0])": 4 * (24 + 24 * 48 + 48),
+        "C.working_set(C.loops[1])": 4 * (24 + 24 + 1),
+        "C.working_set(C.loops[2])": 4 * 3,
+        "C.loops[0].extent": 32,
+        "C.loops[2].kind": "R",
+        "C.loops[1].mode": "serial",
+        "C.loops[1].depth": 1,
+        "C.loops[0].is_serial": True,
+        "C.loops[0].is_open": False,
+        "len(C.loops[0].blocks)": 1,
+        "A.shape == [32, 24]": True,
+        "A.dtype": "f32",
+        "A.scope": "global",
+        "A.bytes": 32 * 24 * 4,
+        "A.bytes_per_element": 4,
+        "A.is_param and not A.is_open": True,
+        "A.readers[0].name": "C",
+        "len(A.writers)": 0,
+        "root.name": "matmul",
+        "len(root.blocks)": 1,
+        "len(root.inputs)": 2,
+        "root.outputs[0].name": "C",
+        "root.root.name": "matmul",
+        "target.kind": "llvm",
+        "target.vector_bits": 256,
+        "target.vector_registers": 16,
+        "target.cores": 2,
+        "target.l1 <= target.l2 and target.l2 <= target.l3": True,
+        "target.has(\"avx2\") and not target.has(\"sse4a\")": True,
+        "len(target.features)": 2,
+        "target.shared_memory": 0,
+        "target.cpu": "generic",
+        "\"SSRSRS\".rfind(\"S\")": 5,
+        "\"SSRSRS\".rfind(\"S\", before=\"R\")": 1,
+        "\"RS\".rfind(\"S\", before=\"R\")": -1,
+        "\"SS\".rfind(\"S\", before=\"R\")": -1,
+        "\"SSRSRS\".find(\"S\", after=\"R\")": 3,
+        "\"SS\".find(\"S\", after=\"R\")": -1,
+        "\"SSRSRS\".find(\"R\")": 2,
+        "\"SSRSRS\".count(\"S\")": 4,
+        "\"SSR\".contains(\"SR\")": True,
+        "C.kinds.find(\"R\")": 2,
+        "C.kinds.find(\"X\")": -1,
+        "C.loops.contains(C.loops[1])": True,
+        "sum([1, 2, 4]) + product([2, 3]) + sum([])": 13,
+        "len(take(C.loops, 2)) * 10 + len(drop(C.loops, 2))": 21,
+        "len(take([1], 9)) + len(drop([1], 9)) + len(take([1], -1))": 1,
+        "reversed([1, 2])[0] + max([1, 5, 2]) - min(3, 1)": 6,
+        "log2(8)": 3.0,
+        "interleave(\"SRS\", [[C.loops[0], C.loops[1]], [C.loops[2]]])[1].name": "k",
+    },
+    "chain": {
+        "E.consumers[0].name": "Y",
+        "Y.producers[0].name": "E",
+        "E.is_injective and not E.is_output": True,
+        "E.loops[0].kind": "S",
+        "E.writes[0].readers[0].name": "Y",
+        "E.writes[0].writers[0].name": "E",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("compute", "question"), [(c, q) for c, table in ANSWERS.items() for q in table], ids=lambda x: x
+)
+def test_answers(compute: str, question: str) -> None:
+    trace = schedule(f'annotate(root, "answer", {question})', compute=compute).sample(rng())
+    assert dict(trace.program.annotations) == {"answer": ANSWERS[compute][question]}
+
+
+def test_every_query_is_asked_here() -> None:
+    asked = " ".join(q for table in ANSWERS.values() for q in table)
+    for table in QUERIES.values():
+        for name in table:
+            assert f".{name}" in asked, name
+
+
+def test_working_sets_follow_tiles() -> None:
+    trace = schedule(
+        "let [i, j, k] = C.loops",
+        "let [i0, i1] = split(i, [_, 4])",
+        "let [j0, j1] = split(j, [_, 8])",
+        "reorder(i0, j0, k, i1, j1)",
+        'annotate(root, "tile", C.working_set(j0))',
+        'annotate(root, "step", C.working_set(k))',
+    ).sample(rng())
+    assert dict(trace.program.annotations) == {"tile": 4 * (4 * 24 + 24 * 8 + 4 * 8), "step": 4 * (4 + 8 + 4 * 8)}
+
+
+OPEN = """
+program open(A: f32[M, 8], C: f32[M, 8]) {
+    for i in M, j in 8 {
+        block C { spatial vi in M = i; spatial vj in 8 = j
+            C[vi, vj] = A[vi, vj]
+        }
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        ("C.loops[0].extent", "E0383"),
+        ("C.extents", "E0384"),
+        ("A.shape", "E0382"),
+        ("A.bytes", "E0382"),
+        ("C.loops[0].is_open and A.is_open and not C.loops[1].is_open", ""),
+        ("C.loops[1].extent == 8 and C.working_set(C.loops[0]) == 64", ""),
+    ],
+)
+def test_sizes_that_are_open_are_refused_and_can_be_asked_for(question: str, code: str) -> None:
+    closed = schedule(f'annotate(root, "answer", {question})')
+    s = replace(closed, program=parse_program(Source("open", OPEN)))
+    if not code:
+        assert dict(s.sample(rng()).program.annotations) == {"answer": True}
+        return
+    with pytest.raises(ScheduleRefusal) as refusal:
+        s.sample(rng())
+    assert refusal.value.refusal.code == code
+    assert refusal.value.span is not None
+
+
+def test_a_loop_that_is_not_around_the_block_has_no_working_set() -> None:
+    with pytest.raises(ScheduleRefusal) as refusal:
+        schedule("let x = Y.working_set(E.loops[0])", compute="chain").sample(rng())
+    assert refusal.value.refusal.code == "E0381"
+    assert "the loops around it are" in refusal.value.help
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        ("C.working_set", "E0525"),
+        ("C.working_set(3)", "E0543"),
+        ("C.working_set()", "E0542"),
+        ("C.loops()", "E0525"),
+        ("C.loops.extent", "E0525"),
+        ("target.has(3)", "E0543"),
+        ('"S".rfind("S", after="R")', "E0525"),
+        ('"S".count()', "E0525"),
+        ("take([1])", "E0530"),
+        ('interleave("S", [[1]])', "E0530"),
+        ("sum(C.loops)", "E0530"),
+    ],
+)
+def test_questions_that_are_asked_wrongly(question: str, code: str) -> None:
+    with pytest.raises(TschedError) as problem:
+        schedule(f"let x = {question}").sample(rng())
+    (d,) = problem.value.diagnostics
+    assert d.code == code
+
+
+def test_a_query_is_declared_once() -> None:
+    known = next(iter(QUERIES.values()))["name"].function
+    with pytest.raises(ValueError, match="declared twice"):
+        query(known)

@@ -1,0 +1,70 @@
+"""`sample_compute_location`: exactly the places where `compute_at` is accepted now."""
+
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
+from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.source import Source
+from tensorc_dsl.trace.draws.compute_location import ComputeLocation, sample_compute_location
+
+CHAIN = """
+program chain(A: f32[8, 6], C: f32[8, 6]) {
+    buffer B: f32[8, 6]
+    for i in 8, j in 6 {
+        block B { spatial vi in 8 = i; spatial vj in 6 = j
+            B[vi, vj] = A[vi, vj] + 1.0
+        }
+    }
+    for ci in 8, cj in 6 {
+        block C { spatial vi in 8 = ci; spatial vj in 6 = cj
+            C[vi, vj] = exp(B[vi, vj])
+        }
+    }
+}
+"""
+assert PRIMITIVES
+
+
+def chain() -> Program:
+    return parse_program(Source("chain", CHAIN))
+
+
+def places(program: Program, block: str) -> tuple[str, ...]:
+    found = sample_compute_location(program, BlockRef(block)).distribution
+    assert isinstance(found, ComputeLocation)
+    return found.places
+
+
+def test_the_loops_of_the_consumer_and_the_two_words() -> None:
+    assert places(chain(), "B") == ("root", "ci", "cj", "inline")
+
+
+def test_an_output_stays_where_it_is() -> None:
+    assert places(chain(), "C") == ("root",)
+
+
+def test_the_support_is_what_is_legal_now() -> None:
+    vectorized = apply(chain(), "vectorize", LoopRef("cj")).program
+    assert places(vectorized, "B") == ("root", "ci", "inline")
+    outer = apply(chain(), "compute_at", BlockRef("B"), LoopRef("ci")).program
+    assert "inline" in places(outer, "B")
+
+
+def test_the_value_is_a_loop_or_a_word_and_the_feature_its_depth() -> None:
+    offer = sample_compute_location(chain(), BlockRef("B"))
+    d = offer.distribution
+    assert [offer.value(p) for p in ("root", "cj", "inline")] == ["root", LoopRef("cj"), "inline"]
+    assert [d.features(p) for p in ("root", "ci", "cj", "inline")] == [(0, 0), (1, 0), (2, 0), (3, 1)]
+    assert d.describe() == 'one of "root", ci, cj, "inline"'
+    assert d.moves("ci") == ["root", "cj", "inline"]
+
+
+def test_every_place_of_the_support_is_accepted() -> None:
+    offer = sample_compute_location(chain(), BlockRef("B"))
+    for p in places(chain(), "B"):
+        apply(chain(), "compute_at", BlockRef("B"), offer.value(p))
+
+
+def test_loops_that_are_called_like_the_words_are_left_out() -> None:
+    text = CHAIN.replace("ci", "root").replace("cj", "inline")
+    assert places(parse_program(Source("chain", text)), "B") == ("root", "inline")
