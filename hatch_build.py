@@ -1,6 +1,6 @@
-"""Build hook: the wheel holds `grammar/` and `stdlib/` as `tensorc_dsl/_data/…`.
+"""Build hook: the wheel holds `grammar/`, `stdlib/` and `docs/errors/` as `tensorc_dsl/_data/…`.
 
-They stand at the top of the repository, where people read them. An editable install adds nothing: there,
+They stand in the repository where people read them. An editable install adds nothing: there,
 `tensorc_dsl/resources.py` finds them beside the package.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDERS = ("grammar", "stdlib")
+FOLDERS = ("grammar", "stdlib", "docs/errors")
 
 
 class DataHook(BuildHookInterface[Any]):
@@ -23,5 +23,5 @@ class DataHook(BuildHookInterface[Any]):
         for name in FOLDERS:
             folder = Path(self.root, name)
             if not folder.is_dir():
-                raise FileNotFoundError(f"{folder} is missing: the wheel would lack tensorc_dsl/_data/{name}")
-            build_data["force_include"][str(folder)] = f"tensorc_dsl/_data/{name}"
+                raise FileNotFoundError(f"{folder} is missing: the wheel would lack tensorc_dsl/_data/{folder.name}")
+            build_data["force_include"][str(folder)] = f"tensorc_dsl/_data/{folder.name}"

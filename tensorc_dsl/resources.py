@@ -1,6 +1,7 @@
 """The files that ship with the package, and the place for files that it can always make again.
 
-In a wheel the grammar and the standard library lie in `tensorc_dsl/_data/`; in a checkout, at its top.
+In a wheel the grammar, the standard library and the pages about errors lie in `tensorc_dsl/_data/`; in a checkout, where
+people read them.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from pathlib import Path
 
 
 def _data(folder: str) -> Path:
+    """The folder of the checkout, or what the wheel has of it: its last part."""
     package = Path(__file__).resolve().parent
-    shipped = package / "_data" / folder
+    shipped = package / "_data" / Path(folder).name
     return shipped if shipped.is_dir() else package.parent / folder
 
 
@@ -57,3 +59,20 @@ def stdlib_names(path: tuple[str, ...]) -> tuple[str, ...]:
     return (
         tuple(sorted({f.stem for f in place.glob("*") if f.is_dir() or f.suffix == ".tsched"})) if isdir(place) else ()
     )
+
+
+def error_page(code: str) -> str:
+    """What there is to read about an error or a warning, as Markdown; KeyError for a code that there is not."""
+    if code not in error_titles():
+        raise KeyError(code)
+    return (_data("docs/errors") / f"{code}.md").read_text(encoding="utf-8")
+
+
+@cache
+def error_titles() -> dict[str, str]:
+    """The title of the page of every code, errors before warnings."""
+    titles: dict[str, str] = {}
+    for file in sorted(_data("docs/errors").glob("[EW]*.md")):
+        with file.open(encoding="utf-8") as page:
+            titles[file.stem] = page.readline().partition(": ")[2].strip()
+    return titles
