@@ -33,7 +33,7 @@ from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.fmt import format_text
-from tensorc_dsl.syntax.parse import parse
+from tensorc_dsl.syntax.parse import parse, words
 
 Kind = Literal["bytes", "grammar"]
 T = TypeVar("T")
@@ -72,6 +72,8 @@ def digest(file: Path) -> str:
     again = Source("again", text)
     if parse(again) != checked.file:
         raise Broken(f"formatting changes the tree:\n{text}")
+    if "//" in text and _comments(again) != _comments(source):
+        raise Broken(f"formatting changes the comments:\n{text}")
     if format_text(again) != text:
         raise Broken(f"formatting is not done after one time:\n{text}")
     if checked.errors:
@@ -81,6 +83,10 @@ def digest(file: Path) -> str:
         if parse_program(Source("again", format_program(program))) != program:
             raise Broken(f"program `{p.name}` is printed as another one")
     return _timed("expanding", lambda: _expanded(checked))
+
+
+def _comments(source: Source) -> list[str]:
+    return [str(c).rstrip() for c in words(source)[1]]
 
 
 def _timed(what: str, work: Callable[[], T]) -> T:

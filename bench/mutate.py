@@ -18,7 +18,7 @@ from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.layout import REDUCERS, Layout
 from tensorc_dsl.syntax.tables import lark_parser
 
-LARGEST = 64 * 1024
+LARGEST = 32 * 1024
 """Bytes of an input."""
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -135,7 +135,7 @@ def mutated_words(rng: random.Random) -> bytes:
         if not words:
             break
         at = rng.randrange(len(words))
-        match rng.randrange(14):
+        match rng.randrange(15):
             case 0:
                 del words[at]
             case 1:
@@ -153,6 +153,8 @@ def mutated_words(rng: random.Random) -> bytes:
                 words[at:at] = _group(words, rng)
             case 9:
                 words = _wrapped(words, at, rng)
+            case 11:
+                words.insert(at, rng.choice(("// one\n", " // two  \n", "\n// three\n", "\n\n/// four\n", "///\n")))
             case 10:
                 _replace(words, rng, r"[A-Za-z_]", _vocabulary())
             case _:
@@ -190,7 +192,7 @@ def _wrapped(words: list[str], at: int, rng: random.Random) -> list[str]:
         ("for l in b.loops { yield ", " }"), ("{1: ", "}"), ("", ".a"), ("", "[0]"), ("either { ", " } or {}"),
         ("if a { ", " }"), ("block b { ", " }"), ("for i in 4 { ", " }"), ("(i) -> (", ")"),
     ))  # fmt: skip
-    times = rng.choice((1, 2, 20, 99, 101, 3000))
+    times = rng.choice((1, 1, 2, 2, 3, 20, 60, 99, 101, 101, 3000))
     return [*words[:at], before * times, words[at], after * times, *words[at + 1 :]]
 
 
@@ -217,6 +219,7 @@ class Grammar:
                 depths = [self._depth(c) for c in choices]
                 if name not in self.depth and any(d is not None for d in depths):
                     self.depth[name] = 1 + min(d for d in depths if d is not None)
+        self.choices = {name: [(self._depth(c) or 0, c) for c in choices] for name, choices in self.rules.items()}
 
     def _depth(self, symbols: list[Any]) -> int | None:
         depths = [self.depth.get(str(s.name)) if isinstance(s, NonTerminal) else 0 for s in symbols]
@@ -226,15 +229,14 @@ class Grammar:
         """The words of something that the grammar can say."""
         out: list[str] = []
         stack: list[tuple[Any, int]] = [(NonTerminal(start), depth)]
-        while stack and len(out) < 2000:
+        while stack and len(out) < 400:
             symbol, room = stack.pop()
             name = str(symbol.name)
             if not isinstance(symbol, NonTerminal):
                 out.append(self._word(name, rng))
                 continue
-            choices = self.rules[name]
             room = max(room, self.depth[name] + 1)
-            fitting = [c for c in choices if (self._depth(c) or 0) < room]
+            fitting = [c for depth, c in self.choices[name] if depth < room]
             stack.extend((s, room - 1) for s in reversed(rng.choice(fitting)))
         return out
 

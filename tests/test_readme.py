@@ -41,8 +41,8 @@ def test_the_commands_of_make_exist() -> None:
 
 
 def test_every_command_is_named() -> None:
-    table = README.partition("| command | does |")[2].partition("\n\n")[0]
-    named = set(re.findall(r"^\| `([a-z]+) ", table, re.MULTILINE))
+    listed = README.partition("\n| command | does |\n")[2].partition("\n\n")[0]
+    named = set(re.findall(r"^\| `([a-z]+) ", listed, re.MULTILINE))
     assert named == set(main.list_commands(click.Context(main)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from docs.generate.pages import code, table
 from tensorc_dsl.check import vocabulary as v
-from tensorc_dsl.check.compute_reducers import REDUCERS, identity
+from tensorc_dsl.check.compute_reducers import ARG_REDUCERS, REDUCERS, identity
 from tensorc_dsl.check.kinds import LIST, STR, Base, Kind, ListOf, show
 from tensorc_dsl.check.signatures import Rule, Signature
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F32, I32, DType
@@ -53,6 +53,7 @@ def reducers() -> str:
         [code(name), "conditions" if r.on_bool else "numbers", *(_identity(name, t) for t in _types(r.on_bool))]
         for name, r in REDUCERS.items()
     ]
+    rows += [[code(name), "numbers; gives a position", "refused", "refused"] for name in ARG_REDUCERS]
     return table(["reducer", "over", "of nothing (f32)", "of nothing (i32)"], rows)
 
 

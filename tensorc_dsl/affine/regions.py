@@ -8,19 +8,35 @@ occurs in two terms (or a modulo that wraps) makes the interval larger than the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from tensorc_dsl.affine.form import Atom, Context, Linear, Ranges, to_expr
+from tensorc_dsl.affine.form import Atom, Context, Interval, Linear, Ranges, to_expr
 from tensorc_dsl.affine.linear import divide, linear, modulo
+from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import ZERO, Binary, Const, Expr, Select, constant, free_vars, index
+from tensorc_dsl.ir.program import For
 
 Access = tuple[tuple[Expr, ...], Ranges]
 """The subscripts of one access over loop variables, and the ranges of the inner ones (inclusive intervals)."""
 
 Region = tuple[tuple[Expr, Expr], ...]
 """Per dimension the lower bound over outer variables, and the extent."""
+
+
+def inner_ranges(loops: Iterable[For], outside: Collection[str]) -> dict[str, Interval]:
+    """The ranges of the loops that are not `outside`, for `required_region`.
+
+    A loop over an open extent has no end: a box that is large enough for its largest size is none for the others.
+    """
+    ranges = extent_ranges(loops)
+    for x in loops:
+        if x.var in outside:
+            del ranges[x.var]
+        elif constant(x.extent) is None:
+            ranges[x.var] = (0, None)
+    return ranges
 
 
 def required_region(accesses: Sequence[Access], outer: Ranges, shape: tuple[Expr, ...]) -> Region:

@@ -78,16 +78,21 @@ def check_access(
     guards = tuple(c for cond in conditions for c in conjuncts(simplify(cond, ranges)))
     facts: frozenset[Expr] | None = None
     for position, (subscript, extent) in enumerate(zip(subscripts, shape, strict=True)):
-        if _within(subscript, extent, ranges):
+        if isinstance(subscript, Var) and extents.get(subscript.name) == extent:
             continue
+        low, high = bounds(subscript, ranges)
+        n = constant(extent)
         if facts is None:
             facts = _facts(guards, ranges)
-        if all(_not_negative(e, extents, facts, ranges) for e in (subscript, sub(sub(extent, subscript), ONE))):
+        above = (low is not None and low >= 0) or _not_negative(subscript, extents, facts, ranges)
+        if above and high is not None and n is not None and high < n:
+            continue
+        if above and _not_negative(sub(sub(extent, subscript), ONE), extents, facts, ranges):
             continue
         outside = Logic("or", Compare("<", subscript, ZERO), Compare(">=", subscript, extent))
         found, point = _smallest_point(extents, (*guards, outside), open_dims)
         if found is None:
-            return Unproven(position, bounds(subscript, ranges))
+            return Unproven(position, (low, high))
         if found:
             used = free_vars(subscript) | free_vars(extent)
             at = tuple((n, v) for n, v in point.items() if n in used)
@@ -110,12 +115,6 @@ def below(e: Expr, limit: int, open_dims: tuple[Dim, ...]) -> tuple[tuple[str, i
     return tuple((n, v) for n, v in point.items() if n in used)
 
 
-def _within(subscript: Expr, extent: Expr, ranges: Ranges) -> bool:
-    low, high = bounds(subscript, ranges)
-    n = constant(extent)
-    return low is not None and low >= 0 and high is not None and n is not None and high < n
-
-
 def _facts(guards: Iterable[Expr], ranges: Ranges) -> frozenset[Expr]:
     """What the guards say is not negative, in the form that `simplify` gives."""
     out: list[Expr] = []
@@ -135,7 +134,7 @@ def _not_negative(e: Expr, extents: Mapping[str, Expr], facts: frozenset[Expr], 
 
     Most questions about open sizes end here, in a tenth of the time that the exact answer takes.
     """
-    if simplify(e, ranges) in facts:
+    if facts and simplify(e, ranges) in facts:
         return True
     terms, rest = linear_form(e, ranges)
     smallest: Expr = index(rest)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tensorc_dsl.lower.flat import format_shape
 from tensorc_dsl.report.files import write_text
 from tensorc_dsl.runtime.arrays import Array
 from tensorc_dsl.runtime.kernel import NativeKernel
@@ -40,5 +41,5 @@ class Kernel:
         write_text(Path(path), self.trace.text)
 
     def __repr__(self) -> str:
-        params = ", ".join(f"{p.name}: {p.dtype}{list(p.shape)}" for p in self._native.params)
+        params = ", ".join(f"{p.name}: {p.dtype}{format_shape(p.shape)}" for p in self._native.params)
         return f"Kernel({params})"

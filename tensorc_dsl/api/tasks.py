@@ -17,7 +17,6 @@ from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space, task_space
-from tensorc_dsl.ir.count import flops
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Kernel as FlatKernel
 from tensorc_dsl.lower.flat import LowerError
@@ -25,6 +24,7 @@ from tensorc_dsl.lower.lower import lower
 from tensorc_dsl.measure.host import host_target
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.measure.sizes import mean_flops
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records.database import Database, default_path
 from tensorc_dsl.records.keys import program_key, target_key
@@ -118,8 +118,8 @@ class Task:
 
     @property
     def flops(self) -> int:
-        """The operations of one call."""
-        return flops(self.program)
+        """The operations of one call; of a task with open dimensions their mean over the sizes that are timed."""
+        return mean_flops(self.program)
 
     def check(self) -> Trace:
         """A schedule that applies and lowers. Raises TschedError with the reason when none turns up."""
@@ -236,7 +236,7 @@ class Task:
 def _schedules_of(source: Source, home: CheckedFile) -> CheckedFile:
     """The schedules of a text, whose computes and modules are those of another file. Raises TschedError."""
     file = parse(source)
-    names = Names(computes=home.computes, modules=home.modules)
+    names = Names(computes=home.computes, modules=home.modules, library=home.library)
     for item in file.items:
         if isinstance(item, tree.ScheduleDef):
             names.schedules[item.name] = item

@@ -47,7 +47,7 @@ class OpenRange:
             raise ValueError(f"there is no size from {self.low} to {self.high}")
 
 
-Bound = int | str | OpenRange
+Bound = int | float | str | OpenRange
 """What a task gives a dimension or an attribute: a size or a number, the name of a type, or the sizes it may have."""
 
 
@@ -200,7 +200,7 @@ def bind(
             _note(e, found)
     for a in defn.attributes:
         try:
-            _attribute(a, bindings.get(a.name), env, defn, open_dims, still_open)
+            attribute(a, bindings.get(a.name), env, defn, open_dims, still_open)
         except Invalid as e:
             _note(e, found)
     env.open = tuple(still_open)
@@ -234,12 +234,19 @@ def _dimension(name: str, value: Bound, use: tree.Name) -> ir.Expr:
     return ir.index(value)
 
 
-def _attribute(
+def attribute_kind(a: tree.Param) -> str:
+    """The kind of value an attribute takes, "int", "float" or "dtype": as written, else as its default is."""
+    is_float = isinstance(a.default, tree.Number) and isinstance(a.default.value, float)
+    return a.type or ("float" if is_float else "int")
+
+
+def attribute(
     a: tree.Param, value: Bound | None, env: Environment, defn: tree.ComputeDef, open_dims: bool, opened: list[ir.Dim]
 ) -> None:
+    """Add what an attribute stands for to `env`; one without a value to `opened` if it may. Raises Invalid."""
     if a.name in env.names():
         raise Invalid(TAKEN(a.span, name=a.name, what="a dimension or an attribute"))
-    kind = a.type or ("float" if isinstance(a.default, tree.Number) and isinstance(a.default.value, float) else "int")
+    kind = attribute_kind(a)
     missing = value is None and a.default is None
     if missing and not open_dims:
         example = {"dtype": "f32", "float": "1.0"}.get(kind, "1")

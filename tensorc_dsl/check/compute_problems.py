@@ -131,7 +131,6 @@ NOT_REDUCIBLE = Problem("E0419", "`{reducer}` reduces {wanted}, not {found}", he
 NOTHING_TO_PICK = Problem(
     "E0404", "`{reducer}` over nothing: `{index}` has no values", help="of no values none is the least or greatest"
 )
-POSITION_TYPE = Problem("E0419", "`{reducer}` gives a position, which is not {dtype}", help="{repair}")
 NARROW_POSITION = Problem(
     "E0419", "positions up to {last} do not fit {dtype}", "{count} values here", help="use a wider type: `i64`"
 )
@@ -182,5 +181,8 @@ NOT_GIVEN = Problem("E0423", "`{name}` of `{compute}` follows from its arguments
 SEVERAL_OUTPUTS = Problem(
     "E0423", "`{compute}` has {count} outputs; a call has one value", help="call computes with one output"
 )
-RESULT = Problem("E0423", "`{name}` is {wanted}, and `{compute}` makes {found}", "{found}")
+RESULT = Problem("E0423", "the output is `{wanted}`, and `{compute}` makes `{found}`", "{found}")
 RECURSIVE = Problem("E0424", "compute `{name}` calls itself: {chain}", help="computes cannot recurse")
+TOO_MANY_STAGES = Problem(
+    "E0425", "this is more than {most} stages", help="call fewer computes, or write several tasks"
+)

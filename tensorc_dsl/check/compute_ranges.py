@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tensorc_dsl.check.compute_bindings import Environment, extent
 from tensorc_dsl.check.compute_names import parts
-from tensorc_dsl.check.compute_problems import NO_RANGE, RANGES_DIFFER, RANK, TAKEN, Invalid
+from tensorc_dsl.check.compute_problems import NO_RANGE, RANGES_DIFFER, RANK, TAKEN, Invalid, each
 from tensorc_dsl.diagnostic import Note
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.print import format_expr
@@ -77,6 +77,12 @@ def infer_ranges(
                         uses[id(scope[i.id])].append(use)
             case tree.Reduce(indices=new, body=body):
                 visit(body, introduce(new, scope), guarded)
+            case tree.Scan(index=spec, init=init, step=step):
+                if spec.name in scope and spec.extent is not None:
+                    written = extent(spec.extent, env, f"the range of `{spec.name}`")
+                    uses[id(scope[spec.name])].append(Use(written, spec.span, "the scan", False))
+                visit(init, scope, guarded)
+                visit(step, scope, guarded)
             case tree.Conditional(cond=cond, then=then, other=other):
                 visit(cond, scope, guarded)
                 visit(then, scope, True)
@@ -87,7 +93,8 @@ def infer_ranges(
 
     visit(stage.value, introduce(stage.indices, {}), False)
     ranges = Ranges()
-    for spec in specs:
+
+    def settle(spec: tree.IndexSpec) -> None:
         evidence = [u for u in uses[id(spec)] if not u.guarded]
         if shape is not None and spec in stage.indices:
             position = stage.indices.index(spec)
@@ -99,13 +106,15 @@ def infer_ranges(
             evidence.insert(0, own)
         elif spec.extent is not None:
             ranges.set(spec, extent(spec.extent, env, f"the range of `{spec.name}`"))
-            continue
+            return
         evidence = evidence or uses[id(spec)]
         if not evidence:
             raise Invalid(NO_RANGE(spec.span, name=spec.name))
         for other in evidence[1:]:
             _agree(spec, evidence[0], other)
         ranges.set(spec, evidence[0].extent)
+
+    each(*(lambda spec=spec: settle(spec) for spec in specs))
     return ranges
 
 

@@ -1,4 +1,4 @@
-"""From the expression of a stage to typed IR: names resolved, types checked, nested reductions lifted.
+"""From expressions of the compute layer to typed IR: names resolved, types checked.
 
 No conversion is silent. Literals take the type of what they meet; an index, a dimension or an int attribute is a value only
 through a cast.
@@ -7,21 +7,19 @@ through a cast.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import assert_never
 
 from tensorc_dsl.affine.safety import ranges_of
 from tensorc_dsl.affine.simplify import negate, simplify
 from tensorc_dsl.check import compute_problems as problems
 from tensorc_dsl.check.compute_bindings import LARGEST, Environment, index_expr
-from tensorc_dsl.check.compute_names import inside
-from tensorc_dsl.check.compute_problems import Invalid, suggestion
-from tensorc_dsl.check.compute_ranges import Ranges
-from tensorc_dsl.check.compute_reducers import REDUCERS, reducer
+from tensorc_dsl.check.compute_names import FUNCTIONS, inside
+from tensorc_dsl.check.compute_problems import Invalid, each, suggestion
+from tensorc_dsl.check.compute_reducers import ARG_REDUCERS
 from tensorc_dsl.ir import expr as ir
-from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F64, INDEX, DType
-from tensorc_dsl.ir.expr import MATH_FUNCTIONS
-from tensorc_dsl.ir.program import Buffer, fresh
+from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F64, I64, INDEX, DType
+from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 
@@ -37,57 +35,19 @@ class Access:
     spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """A stage as IR: `name[spatial] = value`, or reduced over `reduce` by `reducer`. Variables are the index names."""
+class ValueBuilder:
+    """Builds the expressions of one stage. What is wrong in parts that do not depend on each other is reported together."""
 
-    name: str
-    spatial: Extents
-    reduce: Extents
-    reducer: str | None
-    value: ir.Expr
-    accesses: tuple[Access, ...]
+    def __init__(self, env: Environment, buffers: Mapping[str, Buffer]) -> None:
+        self.env = env
+        self.buffers = buffers
+        self.scope = Extents()
+        self.accesses: list[Access] = []
+        self.conditions: tuple[ir.Expr, ...] = ()
 
-
-@dataclass(slots=True)
-class StageBuilder:
-    """Builds one stage, and before it those that its nested reductions become (`lifted`)."""
-
-    env: Environment
-    buffers: Mapping[str, Buffer]
-    ranges: Ranges
-    used: set[str]
-    scope: Extents = field(default_factory=Extents)
-    accesses: list[Access] = field(default_factory=list[Access])
-    conditions: tuple[ir.Expr, ...] = ()
-    lifted: list[Computed] = field(default_factory=list[Computed])
-
-    def stage(self, stage: tree.Stage, want: DType | None) -> Computed:
-        """The stage, whose value has type `want` where that is given. Raises Invalid."""
-        spatial: Extents = {spec.name: self.ranges.of(spec) for spec in stage.indices}
-        self.scope = dict(spatial)
-        done = self._computed(stage.name, spatial, stage.value, want)
-        if want is not None:
-            body = stage.value.body if isinstance(stage.value, tree.Reduce) else stage.value
-            self._same(done.value, want, body, f"the value of `{stage.name}`")
-        return done
-
-    def _computed(self, name: str, spatial: Extents, value: tree.Expr, want: DType | None) -> Computed:
-        """A stage whose spatial indices are in scope; `want` is what literals become."""
-        kind, reduce, body = None, Extents(), value
-        if isinstance(value, tree.Reduce):
-            kind = reducer(value)
-            reduce = {spec.name: self.ranges.of(spec) for spec in value.indices}
-            self.scope = {**self.scope, **reduce}
-            body = value.body
-        e = self.build(body, want)
-        if ir.dtype_of(e) == INDEX:
-            raise Invalid(problems.INDEX_AS_VALUE(body.span, dtype=want or "f32", text=body.span.text))
-        if kind is not None and isinstance(value, tree.Reduce):
-            REDUCERS[kind].check(value, ir.dtype_of(e))
-        done = Computed(name, spatial, reduce, kind, e, tuple(self.accesses))
-        self.accesses = []
-        return done
+    def reduction(self, e: tree.Reduce, want: DType | None) -> ir.Expr:
+        """A reduction inside an expression. Raises Invalid where there can be none."""
+        raise Invalid(problems.NOT_IN_COMPUTE(e.span, what="a reduction"))
 
     # --- types -------------------------------------------------------------------------------------------------------
 
@@ -107,19 +67,20 @@ class StageBuilder:
             case tree.CallExpr(function=tree.Name(id=name), args=args):
                 if (cast := self._dtype(name)) is not None:
                     return cast
-                return next((t for t in map(self.infer, args) if t is not None), None)
+                values = args[1:] if name == "select" else args
+                return next((t for t in map(self.infer, values) if t is not None), None)
             case tree.IndexExpr(base=tree.Name(id=name)) if name in self.buffers:
                 return self.buffers[name].dtype
-            case tree.Reduce(body=body):
-                return self.infer(body)
+            case tree.Reduce(reducer=name, body=body):
+                return I64 if name in ARG_REDUCERS else self.infer(body)
             case _:
                 return None
 
     def _dtype(self, name: str) -> DType | None:
         return self.env.dtypes.get(name) or DTYPES.get(name)
 
-    def _same(self, e: ir.Expr, want: DType, at: tree.Expr, what: str) -> None:
-        found = ir.dtype_of(e)
+    def same_type(self, found: DType, want: DType, at: tree.Expr, what: str) -> None:
+        """Raise Invalid unless what stands at `at` has the type that is wanted."""
         if found == want:
             return
         text = at.span.text
@@ -168,7 +129,7 @@ class StageBuilder:
             case tree.CompareExpr():
                 return self._compare(e)
             case tree.LogicExpr(op=op, lhs=a, rhs=b):
-                return ir.Logic(op, self._condition(a), self._condition(b))
+                return ir.Logic(op, *each(lambda: self._condition(a), lambda: self._condition(b)))
             case tree.NotExpr(operand=a):
                 return ir.Not(self._condition(a))
             case tree.Conditional():
@@ -176,9 +137,9 @@ class StageBuilder:
             case tree.CallExpr():
                 return self._call(e, want)
             case tree.IndexExpr():
-                return self._load(e)
+                return self.load(e)
             case tree.Reduce():
-                return self._lift(e, want)
+                return self.reduction(e, want)
             case (
                 tree.String() | tree.Wildcard() | tree.ListExpr() | tree.MapExpr() | tree.Attribute()
                 | tree.RangeExpr() | tree.Lambda() | tree.ForList() | tree.Scan()
@@ -200,7 +161,7 @@ class StageBuilder:
             if buffer.shape:
                 letters = ", ".join("ijklmnop"[: len(buffer.shape)])
                 raise Invalid(problems.NO_INDEX_LIST(e.span, name=name, indices=letters))
-            return ir.Load(name, (), buffer.dtype)
+            return ir.Load(buffer.name, (), buffer.dtype)
         if name == "inf":
             return self._literal(float("inf"), want, e)
         known = [*self.scope, *self.buffers, *self.env.names()]
@@ -215,7 +176,7 @@ class StageBuilder:
     def _pair(self, a: tree.Expr, b: tree.Expr, want: DType | None, op: str, at: tree.Expr) -> tuple[ir.Expr, ir.Expr]:
         """Both operands, of one type."""
         t = self.infer(a) or self.infer(b) or want
-        x, y = self.build(a, t), self.build(b, t)
+        x, y = each(lambda: self.build(a, t), lambda: self.build(b, t))
         s, t = ir.dtype_of(x), ir.dtype_of(y)
         if s != t:
             # Towards the type that holds more: an index or the narrower operand is the one to convert.
@@ -262,22 +223,30 @@ class StageBuilder:
 
     def _condition(self, e: tree.Expr) -> ir.Expr:
         cond = self.build(e, BOOL)
-        self._same(cond, BOOL, e, "the condition")
+        self.same_type(ir.dtype_of(cond), BOOL, e, "the condition")
         return cond
 
     def _conditional(self, e: tree.Conditional, want: DType | None) -> ir.Expr:
-        cond = simplify(self._condition(e.cond), ranges_of(self.scope))
+        outer, before = self.conditions, self.accesses
         want = self.infer(e.then) or self.infer(e.other) or want
-        outer = self.conditions
+
+        def branch(part: tree.Expr, *holds: ir.Expr) -> tuple[ir.Expr, list[Access]]:
+            self.accesses, self.conditions = [], (*outer, *holds)
+            return self.build(part, want), self.accesses
+
+        def condition() -> ir.Expr:
+            return simplify(self._condition(e.cond), ranges_of(self.scope))
+
+        try:
+            cond = condition()
+        except Invalid:
+            each(condition, lambda: branch(e.then), lambda: branch(e.other))
+            raise
         # Both branches are typed even when the condition is decided; only the one that runs has to stay in bounds.
-        branches: list[tuple[ir.Expr, list[Access]]] = []
-        before = self.accesses
-        for branch, holds in ((e.then, cond), (e.other, negate(cond))):
-            self.accesses, self.conditions = [], (*outer, holds)
-            branches.append((self.build(branch, want), self.accesses))
+        parts = each(lambda: branch(e.then, cond), lambda: branch(e.other, negate(cond)))
         self.accesses, self.conditions = before, outer
-        (then, in_then), (other, in_other) = branches
-        self._same(other, ir.dtype_of(then), e.other, "the `else` branch")
+        (then, in_then), (other, in_other) = parts
+        self.same_type(ir.dtype_of(other), ir.dtype_of(then), e.other, "the `else` branch")
         if isinstance(cond, ir.Const):
             value, accesses = (then, in_then) if cond.value else (other, in_other)
             self.accesses.extend(accesses)
@@ -285,13 +254,14 @@ class StageBuilder:
         self.accesses.extend([*in_then, *in_other])
         return ir.Select(cond, then, other)
 
-    def _load(self, e: tree.IndexExpr) -> ir.Load:
+    def load(self, e: tree.IndexExpr) -> ir.Load:
+        """An element of a tensor. Raises Invalid."""
         assert isinstance(e.base, tree.Name)  # check_names was asked first
         name = e.base.id
         buffer = self.buffers[name]
         if len(buffer.shape) != len(e.indices):
             raise Invalid(problems.RANK(e.span, name=name, rank=len(buffer.shape), count=len(e.indices)))
-        load = ir.Load(name, tuple(self._index(i) for i in e.indices), buffer.dtype)
+        load = ir.Load(buffer.name, each(*(lambda i=i: self._index(i) for i in e.indices)), buffer.dtype)
         self.accesses.append(Access(load, self.conditions, tuple(i.span for i in e.indices)))
         return load
 
@@ -299,12 +269,14 @@ class StageBuilder:
         assert isinstance(e.function, tree.Name)  # check_names was asked first
         name, count = e.function.id, len(e.args)
         cast = self._dtype(name)
-        wanted = 1 if cast is not None else 2 if name in ("min", "max") else MATH_FUNCTIONS[name]
+        wanted = 1 if cast is not None else FUNCTIONS[name]
         if e.kwargs or count != wanted:
             values = "1 value" if wanted == 1 else f"{wanted} values"
             raise Invalid(problems.ARITY(e.span, name=name, wanted=values, count=count + len(e.kwargs)))
         if cast is not None:
             return self._cast(e, e.args[0], cast)
+        if name == "select":
+            return self._conditional(tree.Conditional(e.args[0], e.args[1], e.args[2], e.span), want)
         if name == "min" or name == "max":
             x, y = self._pair(e.args[0], e.args[1], want, name, e)
             return self._index(e) if self._arithmetic(x, name, e) == INDEX else ir.Binary(name, x, y)
@@ -325,21 +297,6 @@ class StageBuilder:
         if isinstance(x, ir.Const) and not isinstance(x.value, bool) and isinstance(x.value, int):
             return self._literal(x.value, to, e)
         return ir.Cast(x, to)
-
-    def _lift(self, e: tree.Reduce, want: DType | None) -> ir.Load:
-        """A reduction inside an expression becomes a stage over the indices it depends on, without the guards here."""
-        kind = reducer(e)
-        saved = (self.scope, self.accesses, self.conditions)
-        self.accesses, self.conditions = [], ()
-        inner = self._computed(fresh(f"{kind}_{e.indices[0].name}", self.used), {}, e, want)
-        self.scope, self.accesses, self.conditions = saved
-        depends = ir.free_vars(inner.value)
-        spatial = {n: extent for n, extent in self.scope.items() if n in depends}
-        dtype = ir.dtype_of(inner.value)
-        self.lifted.append(Computed(inner.name, spatial, inner.reduce, kind, inner.value, inner.accesses))
-        load = ir.Load(inner.name, tuple(ir.Var(n) for n in spatial), dtype)
-        self.accesses.append(Access(load, self.conditions, tuple(e.span for _ in spatial)))
-        return load
 
 
 def _small(e: ir.Expr, at: tree.Expr) -> None:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from tensorc_dsl.check import compute as compute_layer
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.compute_bindings import Bound, OpenRange, dimensions
+from tensorc_dsl.check.compute_calls import block_names, recursion
+from tensorc_dsl.check.compute_declared import check_reducer
+from tensorc_dsl.check.compute_library import Library
 from tensorc_dsl.check.compute_problems import COMPUTED_BINDING, UNKNOWN_BINDING
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.spaces import check_module, check_schedule, check_space
@@ -16,7 +19,6 @@ from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir.parse import program_from_tree
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import name_span, word_span
-from tensorc_dsl.syntax.walk import walk
 
 
 @dataclass(slots=True)
@@ -32,6 +34,8 @@ class Names:
     reducers: dict[str, t.ReducerDef] = field(default_factory=dict[str, t.ReducerDef])
     targets: dict[str, t.TargetDef] = field(default_factory=dict[str, t.TargetDef])
     intrinsics: dict[str, t.IntrinsicDef] = field(default_factory=dict[str, t.IntrinsicDef])
+    library: Library = field(default_factory=Library)
+    """The computes and reducers of all files."""
     broken: set[str] = field(default_factory=set[str])
     """Computes with findings, on which tasks are not tried."""
 
@@ -46,7 +50,7 @@ def check_items(items: Iterable[t.Item], names: Names) -> list[Diagnostic]:
 def _check(item: t.Item, names: Names) -> list[Diagnostic]:
     match item:
         case t.ComputeDef():
-            found = compute_layer.check(item)
+            found = compute_layer.check(item, names.library)
             if found:
                 names.broken.add(item.name)
             return found
@@ -66,7 +70,9 @@ def _check(item: t.Item, names: Names) -> list[Diagnostic]:
             return []
         case t.TargetDef():
             return list(check_target(item))
-        case t.ReducerDef() | t.IntrinsicDef():
+        case t.ReducerDef():
+            return check_reducer(item)
+        case t.IntrinsicDef():
             return [problems.LATER_ITEM(name_span(item), name=item.name)]
         case t.UseDecl():
             return []
@@ -75,21 +81,12 @@ def _check(item: t.Item, names: Names) -> list[Diagnostic]:
 # --- schedules ---------------------------------------------------------------------------------------------------------
 
 
-def block_names(c: t.ComputeDef) -> list[str]:
-    """The names that the blocks of a compute have or may have: its stages, and the reductions inside expressions."""
-    out = [s.name for s in c.stages]
-    for s in c.stages:
-        if isinstance(s, t.StageCall):
-            continue
-        reductions = [n for n in walk(s.value) if isinstance(n, t.Reduce) and n is not s.value]
-        inner = [f"{n.reducer}_{n.indices[0].name}" for n in reductions]
-        for base in inner:
-            out += [base, *(f"{base}_{n}" for n in range(1, len(inner) + 1))]
-    return out
-
-
 def _blocks_of(name: str, names: Names) -> list[str]:
-    return block_names(names.computes[name]) if name in names.computes else []
+    """The names that the blocks of a compute have or may have."""
+    compute = names.computes.get(name)
+    if compute is None or recursion(compute, names.library) is not None:
+        return []
+    return block_names(compute, names.library)
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
@@ -146,7 +143,7 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
             yield UNKNOWN_BINDING(value.span, notes=near(name, known), compute=compute.name, name=name)
     if not wrong and compute.name not in names.broken:
         try:
-            compute_layer.elaborate(compute, bindings, task.name)
+            compute_layer.elaborate(compute, bindings, task.name, names.library)
         except TschedError as e:
             note = problems.where(f"for task `{task.name}`", name_span(task))
             yield from (Diagnostic(d.code, d.message, d.span, d.label, (*d.notes, note)) for d in e.diagnostics)

@@ -53,7 +53,7 @@ UNKNOWN_CHOICE = Problem("E0227", "there is no schedule or space `{name}`")
 OTHER_COMPUTE = Problem("E0227", "schedule `{name}` is for `{compute}`, and this task computes `{wanted}`")
 UNKNOWN_TARGET = Problem("E0227", "there is no target `{name}`")
 RECURSION = Problem("E0228", "module `{name}` reaches itself: {chain}", help="modules cannot recurse")
-NOT_A_SIZE = Problem("E0229", "`{name}` is bound to a number or a type")
+NOT_A_SIZE = Problem("E0229", "`{name}` must be bound to a number or a type")
 NO_SIZES = Problem(
     "E0229",
     "`{range}` is no range of sizes for `{name}`",
@@ -76,7 +76,7 @@ TWO_SOURCES = Problem(
 )
 NOT_IN_FILE = Problem("E0235", "`{path}` has no `{name}`")
 NOT_IMPORTED = Problem("E0236", "{kind} `{name}` stays in its file", help="import the compute and write a task for it")
-UNKNOWN_TYPE = Problem("E0237", "a parameter is not a `{name}`")
+UNKNOWN_TYPE = Problem("E0237", "there is no type `{name}` for a parameter")
 SAME_PARAMETER = Problem("E0238", "there are two parameters `{name}`", "the second one")
 SAME_NAMES = Problem("E0238", "`{name}` stands here twice", "the second one")
 DISCARDED_DRAW = Problem("E0239", "a draw needs a name", help="its name is how a trace pins it")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, count
 
 from tensorc_dsl.check import problems
+from tensorc_dsl.check.compute_library import Definitions, Library
 from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import near, where
 from tensorc_dsl.check.spaces import recursion
@@ -45,6 +46,7 @@ class CheckedFile:
     tasks: dict[str, t.TaskDef]
     programs: dict[str, t.ProgramDef]
     targets: dict[str, t.TargetDef]
+    library: Library
     diagnostics: tuple[Diagnostic, ...]
 
     @property
@@ -68,7 +70,9 @@ def load_file(source: Source, resolve: Resolve = standard) -> CheckedFile:
     order = {source.name: 0}
     found = sorted(unit.found, key=lambda d: _position(d, order))
     diagnostics = tuple(dict.fromkeys(found))
-    return CheckedFile(unit.file, n.computes, modules, n.spaces, n.schedules, n.tasks, n.programs, targets, diagnostics)
+    return CheckedFile(
+        unit.file, n.computes, modules, n.spaces, n.schedules, n.tasks, n.programs, targets, loader.library, diagnostics
+    )
 
 
 def load_source(source: Source, resolve: Resolve = standard) -> CheckedFile:
@@ -122,6 +126,7 @@ class _Loader:
         self.resolve = resolve
         self.used_modules: dict[str, t.ModuleDef] = {}
         self.used_targets: dict[str, t.TargetDef] = {}
+        self.library = Library()
         self._units: dict[str, _Unit] = {}
 
     def unit(self, source: Source, prefix: str, users: tuple[str, ...]) -> _Unit:
@@ -134,7 +139,8 @@ class _Loader:
             unit = _Unit(t.File(source, ()), found=list(e.diagnostics))
             self._units[source.name] = unit
             return unit
-        unit = _Unit(file)
+        unit = _Unit(file, Names(library=self.library))
+        self.library.files[source.name] = Definitions(unit.names.computes, unit.names.reducers)
         for item in file.items:
             if not isinstance(item, t.UseDecl):
                 self._own(item, unit)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from tensorc_dsl.check.signatures import usage
+from tensorc_dsl.check.vocabulary import FUNCTIONS
 from tensorc_dsl.interp.arithmetic import binary
 from tensorc_dsl.interp.limits import MAX_LIST, Budget
 from tensorc_dsl.interp.problems import FUNCTION_ARGUMENTS, NO_METHOD, TOO_LONG, fail
@@ -79,7 +81,8 @@ class Builtins:
             result = self.functions[name](args, program, at)
         except _Unfit:
             found = ", ".join(kind_of(a) for a in args) or "nothing"
-            raise fail(FUNCTION_ARGUMENTS, at.span, name=name, found=found) from None
+            shape = usage(name, FUNCTIONS[name])
+            raise fail(FUNCTION_ARGUMENTS, at.span, name=name, found=found, usage=shape) from None
         self._budget.use(result, at.span)
         return result
 

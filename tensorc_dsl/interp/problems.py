@@ -16,7 +16,7 @@ def fail(problem: Problem, span: Span | None, *notes: Note, **facts: object) -> 
 
 
 NO_DISTRIBUTION = Problem("E0501", "`{name}` is no distribution")
-DRAW_ARGUMENTS = Problem("E0502", "`{name}` {reason}", help="{usage}")
+DRAW_ARGUMENTS = Problem("E0502", "`{name}`: {reason}", help="{usage}")
 BAD_WEIGHT = Problem("E0503", "a weight is a finite number from 0; this is {found}")
 NO_WEIGHT = Problem("E0503", "every branch has weight 0", help="give one of them a positive weight")
 ILLEGAL_PIN = Problem("E0504", "`{name}` cannot be pinned to {value}", "not in the draw's support", "use {legal}")
@@ -40,7 +40,7 @@ NO_ELEMENT = Problem("E0527", "there is no element {position}: the list has {cou
 INDEX_MAP = Problem("E0528", "an index map is made of its parameters, integers and + - * / %")
 TOO_LONG = Problem("E0529", "{what} of {count} {parts}; {most} are allowed")
 NESTED_LIST = Problem("E0529", "a list of lists that is more than {most} levels deep")
-FUNCTION_ARGUMENTS = Problem("E0530", "`{name}` does not take {found}")
+FUNCTION_ARGUMENTS = Problem("E0530", "`{name}` does not take {found}", help="{usage}")
 UNKNOWN_RULE = Problem("E0531", "there is no module `{name}`", "a rule of a space is a module")
 TOO_MANY_STEPS = Problem("E0532", "the expansion takes more than {most} steps")
 TOO_MANY_LINES = Problem("E0532", "the trace has more than {most} lines")
@@ -55,11 +55,11 @@ UNKNOWN_CALL = Problem("E0538", "there is no primitive, module or function `{nam
 RECURSION = Problem("E0539", "module `{name}` reaches itself: {chain}", "modules cannot recurse")
 MODULE_ARGUMENTS = Problem("E0540", "`{name}` {reason}", help="{usage}")
 MISSING = Problem("E0541", "`{name}` needs `{parameter}`", help="{usage}")
-STEP_ARGUMENTS = Problem("E0542", "`{name}` {reason}", help="{usage}")
+STEP_ARGUMENTS = Problem("E0542", "`{name}`: {reason}", help="{usage}")
 TWICE = Problem("E0542", "`{parameter}` of `{name}` is given twice")
 ARGUMENT_KIND = Problem("E0543", "`{name}` takes {wanted} for `{parameter}`; this is {found}")
 TAKEN_NAME = Problem(
-    "E0546", "the compute uses the name `{name}`, which every schedule has", help="give {what} another name"
+    "E0546", "the compute calls {what} `{name}`: every schedule has that name already", help="give it another one"
 )
 MAP_ENTRY = Problem("E0547", "a map goes from numbers, strings or bools to their weights; this is {found}")
 

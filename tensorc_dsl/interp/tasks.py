@@ -24,7 +24,7 @@ def task_space(file: CheckedFile, name: str, native: Target, chosen: str | None 
     such target.
     """
     task = file.tasks[name]
-    program = elaborate(file.computes[task.compute], task_bindings(task), name)
+    program = elaborate(file.computes[task.compute], task_bindings(task), name, file.library)
     definition = _definition(file, task)
     written = definition.target if isinstance(definition, tree.SpaceDef) and definition.target in file.targets else None
     return Space(definition, task.compute, program, _target(file, chosen or written or NATIVE, native), file.modules)

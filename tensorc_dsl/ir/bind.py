@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Binary, Dim, Expr, constant, dtype_of, fold, index, transform
+from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, Program, Stmt, Store
 
 Sizes = Mapping[str, int]
@@ -33,7 +34,7 @@ def evaluate_size(e: Expr, sizes: Sizes) -> int:
     """The value of an extent over open dimensions. SizeError where it divides by 0, or mentions anything else."""
     value = constant(_Binder(sizes).expr(e))
     if value is None:
-        raise SizeError(f"{e} is no number for {dict(sizes)}")
+        raise SizeError(f"`{format_expr(e)}` is no number for {dict(sizes)}")
     return value
 
 

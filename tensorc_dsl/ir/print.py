@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import assert_never
 
-from tensorc_dsl.ir.dtypes import INDEX
+from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
     Binary,
     Call,
@@ -56,10 +57,9 @@ def _expr(e: Expr) -> tuple[str, int]:
             level = _ADD if op in "+-" else _MUL
             return f"{_at(a, level)} {op} {_at(b, level + 1)}", level
         case Compare(op=op, lhs=a, rhs=b):
-            left, right = _at(a, _ADD), _at(b, _ADD)
-            if isinstance(a, Const) and isinstance(b, Const) and dtype_of(a) != INDEX:
-                left = f"{a.dtype}({left})"  # two bare literals would read as subscripts
-            return f"{left} {op} {right}", _COMPARE
+            if not _has_type(a) and not _has_type(b) and dtype_of(a) != INDEX:
+                a = _with_type(a)  # bare literals would read as subscripts
+            return f"{_at(a, _ADD)} {op} {_at(b, _ADD)}", _COMPARE
         case Logic(op=op, lhs=a, rhs=b):
             level = _AND if op == "and" else _OR
             return f"{_at(a, level)} {op} {_at(b, level + 1)}", level
@@ -68,13 +68,43 @@ def _expr(e: Expr) -> tuple[str, int]:
         case Select(cond=c, then=t, other=o):
             return f"{_at(t, _OR)} if {_at(c, _OR)} else {_at(o, _SELECT)}", _SELECT
         case Cast(operand=a, dtype=t):
-            return f"{t}({format_expr(a)})", _ATOM
+            # Bare literals would take the type that they are converted to.
+            inner = a if _has_type(a) or dtype_of(a) == t else _with_type(a)
+            return f"{t}({format_expr(inner)})", _ATOM
         case Call(function=f, args=args):
             return f"{f}({', '.join(map(format_expr, args))})", _ATOM
         case Load(buffer=b, indices=indices):
             return _access(b, indices), _ATOM
         case _:
             assert_never(e)
+
+
+def _has_type(e: Expr) -> bool:
+    """Whether the text of `e` says of which type it is, not being literals alone."""
+    match e:
+        case Const(dtype=t):
+            return t == BOOL
+        case Binary(lhs=a, rhs=b) | Select(then=a, other=b):
+            return _has_type(a) or _has_type(b)
+        case Call(args=args):
+            return any(map(_has_type, args))
+        case _:
+            return True
+
+
+def _with_type(e: Expr) -> Expr:
+    """Literals alone, with the type at the first of them: `f32(1.0) + 2.0`."""
+    match e:
+        case Const(dtype=t):
+            return Cast(e, t)
+        case Binary(lhs=a):
+            return replace(e, lhs=_with_type(a))
+        case Select(then=a):
+            return replace(e, then=_with_type(a))
+        case Call(args=args):
+            return replace(e, args=(_with_type(args[0]), *args[1:]))
+        case _:
+            return e
 
 
 def _at(e: Expr, level: int) -> str:

@@ -121,7 +121,7 @@ def _arg_fold(kind: ArgKind, b: Block) -> ArgFold | None:
     match b.body:
         case (
             Store(buffer=i, indices=at, value=Select(then=position)),
-            Store(buffer=v, indices=there, value=Select(then=value)),
+            Store(buffer=v, indices=there, value=Binary(rhs=value)),
         ) if at == there:
             same = b.body == arg_stores(kind, i, v, at, value, position)
             return ArgFold(kind, value, position) if same else None
@@ -135,6 +135,7 @@ def arg_stores(
     """The update of an `argmin` or `argmax`: `index[at]` and `best[at]` become `position` and `value` if that is better.
 
     Better is greater (less), a NaN among numbers, or as good and at a lower position; so any order gives one result.
+    The position is stored first, while the best value is still that of the steps before.
     """
     old, old_index = Load(best, at, dtype_of(value)), Load(index, at, dtype_of(position))
     lower = Compare("<", position, old_index)
@@ -146,7 +147,8 @@ def arg_stores(
     else:
         better, tie = Compare(">" if kind == "argmax" else "<", value, old), Compare("==", value, old)
     take = Logic("or", better, Logic("and", tie, lower))
-    return Store(index, at, Select(take, position, old_index)), Store(best, at, Select(take, value, old))
+    least: BinaryOp = "max" if kind == "argmax" else "min"
+    return Store(index, at, Select(take, position, old_index)), Store(best, at, Binary(least, old, value))
 
 
 def arg_start(index: str, best: str, at: tuple[Expr, ...], worst: Const, position_type: DType) -> tuple[Store, Store]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.linear import Atom, Context, Linear, linear, to_expr
-from tensorc_dsl.affine.simplify import conjuncts, simplify
-from tensorc_dsl.ir.expr import ZERO, Compare, Expr, constant, free_vars, index
+from tensorc_dsl.affine.simplify import bounds, conjuncts, simplify
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, constant, free_vars
 from tensorc_dsl.lower.flat import Flat, If, Loop, Parallel, Store, store_loads
 
 Ranges = dict[str, tuple[int | None, int | None]]
@@ -15,12 +15,16 @@ Ranges = dict[str, tuple[int | None, int | None]]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One read or write inside a loop body, with the ranges of the loops in between and the guards on the way."""
+    """One read or write inside a loop body, with the ranges of the loops in between and the guards on the way.
+
+    Where `exact`, the loops run through all of their ranges; where the end of one is open it may stop earlier.
+    """
 
     write: bool
     indices: tuple[Expr, ...]
     inner: Ranges
     conds: tuple[Expr, ...]
+    exact: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +39,39 @@ class Side:
 def accesses(body: tuple[Flat, ...], buffer: str) -> list[Access]:
     """Every access to `buffer`, in the order of one iteration: what a store reads comes before what it writes."""
 
-    def go(part: tuple[Flat, ...], inner: Ranges, conds: tuple[Expr, ...]) -> Iterator[Access]:
+    def go(part: tuple[Flat, ...], inner: Ranges, conds: tuple[Expr, ...], exact: bool) -> Iterator[Access]:
         for s in part:
             match s:
                 case Store():
                     for x in store_loads(s):
                         if x.buffer == buffer:
-                            yield Access(False, x.indices, inner, conds)
+                            yield Access(False, x.indices, inner, conds, exact)
                     if s.buffer == buffer:
-                        yield Access(True, s.indices, inner, conds)
+                        yield Access(True, s.indices, inner, conds, exact)
                 case Loop(var=v, end=end):
-                    yield from go(s.body, {**inner, v: _range(end)}, conds)
+                    known = exact and constant(end) is not None
+                    yield from go(s.body, {**inner, v: span(end)}, conds, known)
                 case Parallel(vars=names, extents=extents):
-                    more = {v: _range(e) for v, e in zip(names, extents, strict=True)}
-                    yield from go(s.body, {**inner, **more}, conds)
+                    more = {v: span(e) for v, e in zip(names, extents, strict=True)}
+                    known = exact and all(constant(e) is not None for e in extents)
+                    yield from go(s.body, {**inner, **more}, conds, known)
                 case If(cond=cond):
-                    yield from go(s.body, inner, (*conds, *conjuncts(cond)))
+                    yield from go(s.body, inner, (*conds, *conjuncts(cond)), exact)
                 case _:
-                    yield from go(s.body, inner, conds)
+                    yield from go(s.body, inner, conds, exact)
 
-    return list(go(body, {}, ()))
+    return list(go(body, {}, (), True))
 
 
-def _range(end: Expr) -> tuple[int | None, int | None]:
-    n = constant(end)
+def most(e: Expr) -> int | None:
+    """The largest value of an extent; None where there is no limit."""
+    n = constant(e)
+    return bounds(e, {})[1] if n is None else n
+
+
+def span(end: Expr) -> tuple[int | None, int | None]:
+    """The values of a variable that counts from 0 to `end`."""
+    n = most(end)
     return 0, None if n is None else n - 1
 
 
@@ -82,9 +95,10 @@ def join(a: Side, b: Side) -> Side | None:
     return Side(a.corner, min(a.low, b.low), max(a.high, b.high))
 
 
-def clip(s: Side, extent: int) -> Side:
+def clip(s: Side, extent: Expr) -> Side:
     """Without what lies outside the buffer; only known when the corner is a number."""
-    return s if s.corner.terms else Side(s.corner, max(s.low, 0), min(s.high, extent - 1))
+    n = most(extent)
+    return s if s.corner.terms else Side(s.corner, max(s.low, 0), s.high if n is None else min(s.high, n - 1))
 
 
 def corner(s: Side) -> Expr:
@@ -92,11 +106,11 @@ def corner(s: Side) -> Expr:
     return to_expr(s.corner.plus_constant(s.low))
 
 
-def bounds_own_index(cond: Expr, indices: tuple[Expr, ...], shape: tuple[int, ...], ranges: Ranges) -> bool:
+def bounds_own_index(cond: Expr, indices: tuple[Expr, ...], shape: tuple[Expr, ...], ranges: Ranges) -> bool:
     """Whether a guard only says that one of the subscripts lies inside the buffer."""
     want = simplify(cond, ranges)
     for i, n in zip(indices, shape, strict=True):
-        from_below, from_above = Compare(">=", i, ZERO), Compare("<", i, index(n))
+        from_below, from_above = Compare(">=", i, ZERO), Compare("<", i, n)
         if want in (simplify(from_below, ranges), simplify(from_above, ranges)):
             return True
     return False

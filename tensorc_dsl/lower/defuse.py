@@ -7,9 +7,11 @@ innermost part as the vector when that is still wide; otherwise it stays as it i
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
-from tensorc_dsl.affine.simplify import simplify
-from tensorc_dsl.ir.expr import Binary, Expr, Var, add, children, constant, index, mul, substitute
+from tensorc_dsl.affine.form import Interval
+from tensorc_dsl.affine.simplify import extent_ranges, is_multiple, simplify
+from tensorc_dsl.ir.expr import Binary, Expr, Var, add, children, constant, floordiv, index, mul, substitute
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, Stmt, fresh, used_names
 
 _NARROWEST_VECTOR = 4
@@ -22,12 +24,12 @@ def defuse(program: Program) -> Program:
 
 
 def _stmts(
-    body: tuple[Stmt, ...], values: dict[str, Expr], ranges: dict[str, tuple[int, int]], used: set[str]
+    body: tuple[Stmt, ...], values: dict[str, Expr], ranges: dict[str, Interval], used: set[str]
 ) -> tuple[Stmt, ...]:
     return tuple(_block(s, values, ranges) if isinstance(s, Block) else _loop(s, values, ranges, used) for s in body)
 
 
-def _block(b: Block, values: dict[str, Expr], ranges: dict[str, tuple[int, int]]) -> Block:
+def _block(b: Block, values: dict[str, Expr], ranges: dict[str, Interval]) -> Block:
     if not values:
         return b
     return replace(
@@ -37,41 +39,39 @@ def _block(b: Block, values: dict[str, Expr], ranges: dict[str, tuple[int, int]]
     )
 
 
-def _loop(s: For, values: dict[str, Expr], ranges: dict[str, tuple[int, int]], used: set[str]) -> For:
-    extent = constant(s.extent)
-    cuts = _cuts(s, extent) if extent is not None else []
-    if extent is None or not cuts:
-        inner = ranges if extent is None else {**ranges, s.var: (0, extent - 1)}
-        return replace(s, body=_stmts(s.body, values, inner, used))
-    names: list[str] = []
+def _loop(s: For, values: dict[str, Expr], ranges: dict[str, Interval], used: set[str]) -> For:
+    cuts = _cuts(s)
+    if not cuts:
+        return replace(s, body=_stmts(s.body, values, {**ranges, **extent_ranges((s,))}, used))
     value: Expr = index(0)
     inner = dict(ranges)
-    sizes: list[int] = []
-    top = extent
+    parts: list[For] = []
+    top = s.extent
     for cut in (*reversed(cuts), 1):
-        name = fresh(f"{s.var}_{len(names)}", used)
-        names.append(name)
-        sizes.append(top // cut)
-        inner[name] = (0, top // cut - 1)
+        name = fresh(f"{s.var}_{len(parts)}", used)
+        parts.append(For(name, simplify(floordiv(top, index(cut)), ranges), ()))
         value = add(value, mul(Var(name), index(cut)))
-        top = cut
+        top = index(cut)
+    inner |= extent_ranges(parts)
     body = _stmts(s.body, {**values, s.var: value}, inner, used)
-    for name, size in reversed(list(zip(names, sizes, strict=True))):
-        outer_of_vector = s.kind is LoopKind.VECTORIZED and name != names[-1]
-        body = (For(name, index(size), body, LoopKind.UNROLLED if outer_of_vector else s.kind, s.annotations),)
+    for part in reversed(parts):
+        outer_of_vector = s.kind is LoopKind.VECTORIZED and part is not parts[-1]
+        kind = LoopKind.UNROLLED if outer_of_vector else s.kind
+        body = (For(part.var, part.extent, body, kind, s.annotations),)
     loop = body[0]
     assert isinstance(loop, For)  # there is at least one part
     return loop
 
 
-def _cuts(s: For, extent: int) -> list[int]:
+def _cuts(s: For) -> list[int]:
     """The strides, ascending, at which the uses of the loop's variable cut it; none when they do not nest."""
     found: set[int] = set()
     for b in _blocks(s.body):
         for e in (*(it.binding for it in b.iters), *b.where):
             _collect(e, s.var, found)
-    cuts = sorted(c for c in found if 1 < c < extent)
-    if not cuts or any(b % a for a, b in zip(cuts, [*cuts[1:], extent], strict=True)):
+    extent = constant(s.extent)
+    cuts = sorted(c for c in found if c > 1 and (extent is None or c < extent))
+    if not cuts or any(b % a for a, b in pairwise(cuts)) or not is_multiple(s.extent, cuts[-1], {}):
         return []
     if s.kind is LoopKind.VECTORIZED and cuts[0] < _NARROWEST_VECTOR:
         return []

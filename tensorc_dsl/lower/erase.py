@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.simplify import linear_form, prove, simplify
-from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, conjunction, constant, free_vars, loads, substitute
+from tensorc_dsl.affine.simplify import bounds, linear_form, prove, simplify
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, conjunction, dims_in, free_vars, loads, substitute
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store, walk
-from tensorc_dsl.lower.flat import Flat, If, Loop, LowerError
+from tensorc_dsl.lower.boxes import span
+from tensorc_dsl.lower.flat import Flat, If, Loop
 
 Ranges = dict[str, tuple[int | None, int | None]]
 
@@ -37,13 +38,6 @@ def erase(program: Program) -> Erased:
     return Erased(_stmts(program.body, {}, frozenset()), carried)
 
 
-def _extent(loop: For) -> int:
-    n = constant(loop.extent)
-    if n is None:
-        raise LowerError(f"loop {loop.var} has an extent that is not a number; bind the open dimensions first")
-    return n
-
-
 def _stmts(body: tuple[Stmt, ...], ranges: Ranges, done: frozenset[str]) -> tuple[Flat, ...]:
     """`done` names the blocks whose init stands further out already."""
     out: list[Flat] = []
@@ -51,11 +45,11 @@ def _stmts(body: tuple[Stmt, ...], ranges: Ranges, done: frozenset[str]) -> tupl
         if isinstance(s, Block):
             out.extend(_block(s, ranges, s.name not in done))
             continue
-        inner: Ranges = {**ranges, s.var: (0, _extent(s) - 1)}
-        below: Ranges = {**inner, **{x.var: (0, _extent(x) - 1) for _, x in walk(s.body) if isinstance(x, For)}}
+        inner: Ranges = {**ranges, s.var: span(s.extent)}
+        below: Ranges = {**inner, **{x.var: span(x.extent) for _, x in walk(s.body) if isinstance(x, For)}}
         hoisted: list[str] = []
         for around, b in walk(s.body):
-            if isinstance(b, Block) and b.init and b.name not in done and _separable(s, b, below):
+            if isinstance(b, Block) and b.init and b.name not in done and _separable((s, *around), b, below):
                 out.extend(_init_nest((s, *around), b, below))
                 hoisted.append(b.name)
         out.append(Loop(s.var, ZERO, s.extent, s.kind, _stmts(s.body, inner, done | set(hoisted))))
@@ -81,6 +75,11 @@ def _bind(s: Store, values: dict[str, Expr]) -> Store:
     return Store(s.buffer, tuple(substitute(i, values) for i in s.indices), substitute(s.value, values))
 
 
+def _runs(loop: For) -> bool:
+    """Whether a loop over an open extent is known to run at all: else there may be nothing to initialise."""
+    return not dims_in(loop.extent) or (bounds(loop.extent, {})[0] or 0) >= 1
+
+
 def _reduction_vars(b: Block, ranges: Ranges) -> frozenset[str] | None:
     """The loops that run the reduction; None unless its iterators are all 0 exactly when these loops are all at 0."""
     out: set[str] = set()
@@ -93,17 +92,17 @@ def _reduction_vars(b: Block, ranges: Ranges) -> frozenset[str] | None:
     return frozenset(out)
 
 
-def _separable(loop: For, b: Block, ranges: Ranges) -> bool:
-    """Whether `b` may be initialised, for all iterations of `loop`, before `loop`, which runs its reduction."""
+def _separable(path: tuple[For, ...], b: Block, ranges: Ranges) -> bool:
+    """Whether `b`, inside the loops of `path`, may be initialised before the first of them, which runs its reduction."""
     reduction = _reduction_vars(b, ranges)
-    if reduction is None or loop.var not in reduction:
+    if reduction is None or path[0].var not in reduction or not all(_runs(x) for x in path if x.var in reduction):
         return False
     for it in b.iters:
         if it.kind is not IterKind.REDUCE and free_vars(simplify(it.binding, ranges)) & reduction:
             return False
     initialised = {s.buffer for s in b.init}
     sources = {x.buffer for s in b.init for x in loads(s.value)}
-    for _, other in walk(loop.body):
+    for _, other in walk(path[0].body):
         if isinstance(other, Block):
             written = {s.buffer for s in (*other.init, *other.body)}
             read = {x.buffer for s in (*other.init, *other.body) for e in (s.value, *s.indices) for x in loads(e)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import Expr, Load, loads
+from tensorc_dsl.ir.expr import Dim, Expr, Load, loads
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import LoopKind, Store
 
@@ -51,7 +51,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Alloc:
-    """`size` elements for the length of `body`; uninitialised.
+    """`size` elements for the length of `body`; uninitialised. The size is over open dimensions, on the stack a number.
 
     "stack": in the frame, or in registers; "shared": on the heap, one per kernel call; "worker": on the heap, one per
     thread, inside a `Parallel`.
@@ -59,7 +59,7 @@ class Alloc:
 
     name: str
     dtype: DType
-    size: int
+    size: Expr
     space: Space
     body: tuple[Flat, ...]
 
@@ -69,11 +69,11 @@ Flat = Loop | Parallel | If | Alloc | Store
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """An argument: a dense row-major array."""
+    """An argument: a dense row-major array. Its shape is over the open dimensions of the kernel."""
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: tuple[Expr, ...]
     output: bool
 
 
@@ -82,6 +82,8 @@ class Kernel:
     name: str
     params: tuple[Param, ...]
     body: tuple[Flat, ...]
+    dims: tuple[Dim, ...] = ()
+    """The sizes that a call passes behind its arrays."""
 
 
 def body_of(s: Flat) -> tuple[Flat, ...]:
@@ -129,18 +131,20 @@ def _lines(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
             case If(cond=cond):
                 yield f"{pad}if {format_expr(cond)} {{"
             case Alloc(name=name, dtype=dtype, size=size, space=space):
-                yield f'{pad}with {name}: {dtype}[{size}] in "{space}" {{'
+                yield f'{pad}with {name}: {dtype}[{format_expr(size)}] in "{space}" {{'
             case _:
                 assert_never(s)
         yield from _lines(s.body, pad + "    ")
         yield f"{pad}}}"
 
 
+def format_shape(shape: tuple[Expr, ...]) -> str:
+    return f"[{', '.join(map(format_expr, shape))}]"
+
+
 def format_kernel(k: Kernel) -> str:
     """The kernel as text, for people and golden tests; it is not parsed back."""
-
-    def param(p: Param) -> str:
-        return f"{'out ' if p.output else ''}{p.name}: {p.dtype}[{', '.join(map(str, p.shape))}]"
-
-    lines = [f"kernel {k.name}({', '.join(map(param, k.params))}) {{", *_lines(k.body, "    "), "}"]
+    args = [f"{'out ' if p.output else ''}{p.name}: {p.dtype}{format_shape(p.shape)}" for p in k.params]
+    args += [d.name for d in k.dims]
+    lines = [f"kernel {k.name}({', '.join(args)}) {{", *_lines(k.body, "    "), "}"]
     return "\n".join(lines) + "\n"

@@ -13,11 +13,10 @@ from itertools import pairwise
 from tensorc_dsl.affine.linear import Context, linear
 from tensorc_dsl.affine.simplify import conjuncts, simplify
 from tensorc_dsl.ir.dtypes import INDEX
-from tensorc_dsl.ir.expr import Compare, Const, Expr, Logic, Var, constant, dtype_of, free_vars, index
+from tensorc_dsl.ir.expr import Compare, Const, Expr, Logic, Var, constant, dims_in, dtype_of, free_vars, index
 from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel
-
-Ranges = dict[str, tuple[int | None, int | None]]
 
 PIECES = 12
 """How many copies of a statement all cuts together may make; further guards stay guards."""
@@ -55,7 +54,7 @@ def simplify_store(s: Store, ranges: Ranges) -> Store:
 def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
     begin, end = constant(s.begin), constant(s.end)
     if begin is None or end is None:
-        inner = partition(s.body, ranges, copies)
+        inner = partition(s.body, {**ranges, s.var: (begin or 0, span(s.end)[1])}, copies)
         return (replace(s, body=inner),) if inner else ()
     edges = [begin, *cut_points(s.var, begin, end, s.body, ranges), end]
     if s.kind is not LoopKind.UNROLLED:  # an unrolled loop is written out in full whether it is cut or not
@@ -76,9 +75,7 @@ def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
 def _parallel(s: Parallel, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
     """A parallel loop stays one loop; the pieces become branches inside it, so that threads start and join once."""
     sizes = [constant(e) for e in s.extents]
-    known = dict(ranges)
-    for v, n in zip(s.vars, sizes, strict=True):
-        known[v] = (0, None if n is None else n - 1)
+    known: Ranges = {**ranges, **{v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}}
     inner = _branches(list(zip(s.vars, sizes, strict=True)), s.body, known, copies)
     if not inner:
         return ()
@@ -151,8 +148,8 @@ def _cuts(c: Compare, var: str, ranges: Ranges) -> Iterator[int]:
     context = Context(ranges)
     form = linear(c.lhs, context).minus(linear(c.rhs, context))
     factor = form.terms.get(var)
-    if factor is None or any(not isinstance(a, str) and var in free_vars(a) for a in form.terms):
-        return
+    if factor is None or any(not isinstance(a, str) and (var in free_vars(a) or dims_in(a)) for a in form.terms):
+        return  # guards over open dimensions are cut by `partition_open`
     low, high = context.range_of_terms({a: f for a, f in form.terms.items() if a != var}, form.constant)
     # The condition is factor*var + r op 0 with r in [low, high]. Where factor*var passes -r, it changes its mind; with
     # `<` and `>=` that is at factor*var >= -r, with `<=` and `>` one later.
@@ -180,14 +177,11 @@ def _conditions(body: tuple[Flat, ...], ranges: Ranges) -> Iterator[tuple[Expr, 
                 yield s.cond, ranges
                 yield from _conditions(s.body, ranges)
             case Loop():
-                begin, end = constant(s.begin), constant(s.end)
-                own = (begin, None if end is None else end - 1)
+                begin = constant(s.begin)
+                own = (begin or 0, span(s.end)[1])
                 yield from _conditions(s.body, {**ranges, s.var: own})
             case Parallel():
-                more = {
-                    v: (0, None if (n := constant(e)) is None else n - 1)
-                    for v, e in zip(s.vars, s.extents, strict=True)
-                }
+                more = {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
                 yield from _conditions(s.body, {**ranges, **more})
             case Alloc():
                 yield from _conditions(s.body, ranges)

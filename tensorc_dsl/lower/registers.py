@@ -37,7 +37,7 @@ def _keep(s: Flat, in_lanes: bool) -> Flat:
         return s
     lanes = in_lanes or (isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED)
     s = replace(s, body=keep_in_registers(s.body, in_lanes=lanes))
-    small = isinstance(s, Alloc) and s.space == "stack" and s.size * s.dtype.bytes <= REGISTER_BYTES
+    small = isinstance(s, Alloc) and s.space == "stack" and (constant(s.size) or 0) * s.dtype.bytes <= REGISTER_BYTES
     if not isinstance(s, Alloc) or not small or any(isinstance(x, Parallel) for x in _inside(s.body)):
         return s  # what several threads share is in memory anyway
     walkers = set(_walkers(s.body, s.name, {}))

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tensorc_dsl.affine.simplify import simplify
-from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, add, constant, index, mul, sub, transform
+from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Load, Var, add, constant, index, mul, sub, transform
 from tensorc_dsl.ir.program import Block, Buffer, LoopKind, Program, walk
-from tensorc_dsl.lower.boxes import Ranges, Side, accesses, bounds_own_index, clip, corner, join, side
-from tensorc_dsl.lower.flat import Alloc, Flat, Loop, LowerError, Space, Store, body_of, store_loads, stores
+from tensorc_dsl.lower.boxes import Ranges, Side, accesses, bounds_own_index, clip, corner, join, most, side, span
+from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Space, Store, body_of, store_loads, stores
 
 STACK_BYTES = 16 * 1024
 """Larger buffers go to the heap: worker threads have small stacks, and frames must not touch new pages in a loop."""
@@ -19,15 +19,9 @@ STACK_BYTES = 16 * 1024
 Subscripts = Callable[[tuple[Expr, ...]], Expr]
 
 
-def shape_of(b: Buffer) -> tuple[int, ...]:
-    """The extents of a buffer as numbers. LowerError when one is open."""
-    out: list[int] = []
-    for e in b.shape:
-        n = constant(simplify(e, {}))
-        if n is None:
-            raise LowerError(f"buffer {b.name} has an extent that is not a number; bind the open dimensions first")
-        out.append(n)
-    return tuple(out)
+def shape_of(b: Buffer) -> tuple[Expr, ...]:
+    """The extents of a buffer: numbers, or expressions over open dimensions."""
+    return tuple(simplify(e, {}) for e in b.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +30,7 @@ class _Subject:
     own whatever they do (see `homes`), and those that hand its contents on."""
 
     buffer: Buffer
-    shape: tuple[int, ...]
+    shape: tuple[Expr, ...]
     home: frozenset[str]
     carried: frozenset[str]
 
@@ -94,10 +88,14 @@ def flatten_params(body: tuple[Flat, ...], params: tuple[Buffer, ...]) -> tuple[
     return body
 
 
-def row_major(indices: tuple[Expr, ...], shape: tuple[int, ...]) -> Expr:
+def row_major(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
+    """The offset of an element from the first."""
+    strides: list[Expr] = [ONE]
+    for n in reversed(shape[1:]):
+        strides.append(mul(n, strides[-1]))
     out: Expr = ZERO
-    for k, i in enumerate(indices):
-        out = add(out, mul(i, index(prod(shape[k + 1 :]))))
+    for i, stride in zip(indices, reversed(strides), strict=False):
+        out = add(out, mul(i, stride))
     return out
 
 
@@ -121,7 +119,7 @@ def _place(body: tuple[Flat, ...], subject: _Subject, around: _Around) -> tuple[
 def _enter(loop: Loop, subject: _Subject, around: _Around) -> _Around | None:
     """The surroundings inside `loop` if each iteration may have a buffer of its own, else None."""
     n = constant(loop.end)
-    ranges: Ranges = {**around.ranges, loop.var: (0, None if n is None else n - 1)}
+    ranges: Ranges = {**around.ranges, loop.var: span(loop.end)}
     if loop.var not in subject.home and (loop.var in subject.carried or not _private(loop.body, subject, ranges)):
         return None
     parallel = around.parallel or loop.kind is LoopKind.PARALLEL
@@ -138,7 +136,7 @@ def _private(body: tuple[Flat, ...], subject: _Subject, outer: Ranges) -> bool:
     """
     shape = subject.shape
     found = accesses(body, subject.buffer.name)
-    if not found or not found[0].write:
+    if not found or not found[0].write or not found[0].exact:
         return False
     first = found[0]
     for cond in first.conds:
@@ -172,20 +170,33 @@ def _allocate(part: tuple[Flat, ...], subject: _Subject, around: _Around) -> All
             box = None if own is None else own if k == 0 else join(box, own) if box is not None else None
             if box is None:
                 break
-        sides.append(None if box is None or box.high - box.low + 1 >= n else box)
-    sizes = tuple(n if s is None else s.high - s.low + 1 for s, n in zip(sides, shape, strict=True))
+        limit = most(n)
+        sides.append(None if box is None or (limit is not None and box.high - box.low + 1 >= limit) else box)
+    sizes = tuple(n if s is None else index(s.high - s.low + 1) for s, n in zip(sides, shape, strict=True))
     corners = tuple(ZERO if s is None else corner(s) for s in sides)
     # One copy per lane of a vectorized loop around: lane by lane, so that a vector of them is contiguous.
-    sizes = (*sizes, *(n for _, n in around.lanes))
+    sizes = _on_stack((*sizes, *(index(n) for _, n in around.lanes)), b.dtype.bytes)
     lane_vars: tuple[Expr, ...] = tuple(Var(v) for v, _ in around.lanes)
 
     def subscript(indices: tuple[Expr, ...]) -> Expr:
         own = tuple(sub(i, c) for i, c in zip(indices, corners, strict=True))
         return row_major((*own, *lane_vars), sizes)
 
-    count = prod(sizes)
-    space: Space = "stack" if count * b.dtype.bytes <= STACK_BYTES else "worker" if around.parallel else "shared"
+    count: Expr = ONE
+    for n in sizes:
+        count = mul(count, n)
+    elements = constant(count)
+    small = elements is not None and elements * b.dtype.bytes <= STACK_BYTES
+    space: Space = "stack" if small else "worker" if around.parallel else "shared"
     return Alloc(b.name, b.dtype, count, space, _rewrite(part, b.name, subscript))
+
+
+def _on_stack(sizes: tuple[Expr, ...], element: int) -> tuple[Expr, ...]:
+    """The sizes at their largest where even that fits the stack, so that none is open; else as they are."""
+    largest = [most(n) for n in sizes]
+    if None in largest or prod(n for n in largest if n is not None) * element > STACK_BYTES:
+        return sizes
+    return tuple(index(n) for n in largest if n is not None)
 
 
 def _rewrite(body: tuple[Flat, ...], name: str, subscript: Subscripts) -> tuple[Flat, ...]:

@@ -23,7 +23,7 @@ def build(request: Request) -> Reply:
         compiled = compile_kernel(kernel, request.target, request.threads)
     except CompileError as e:
         return Failed("compile_error", str(e))
-    return Built(compiled.object_code, compiled.symbol, compiled.workspace)
+    return Built(compiled.object_code, compiled.symbol)
 
 
 if __name__ == "__main__":

@@ -75,4 +75,4 @@ def poison(array: NDArray[Any]) -> None:
     if array.dtype.kind == "f":
         array[...] = np.nan
     else:
-        array.view(np.uint8)[...] = 0x5A
+        array.reshape(-1).view(np.uint8)[...] = 0x5A

@@ -7,8 +7,10 @@ from math import prod
 import psutil
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
-from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.ir.evaluate import shape_of
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.measure.sizes import sizing
 
 _FLOAT64_COPIES = 4
 """The reference, its tolerance, and what evaluating them holds at once, per element."""
@@ -18,11 +20,13 @@ _STORED_COPIES = 3
 
 
 def memory_needed(program: Program) -> int:
-    """An estimate of the bytes that checking one kernel takes; dimensions that are open count as 1."""
+    """An estimate of the bytes that checking one kernel takes, at all the sizes at which it is checked."""
+    found = sizing(program)
+    every = [*found.checked, *(x for x in found.timed if x not in found.checked)]
     total = 0
-    for b in (*program.params, *program.buffers):
-        elements = prod(n for e in b.shape if (n := constant(e)) is not None)
-        total += elements * (_STORED_COPIES * b.dtype.bytes + _FLOAT64_COPIES * 8)
+    for bound in (bind(program, x) for x in every):
+        for b in (*bound.params, *bound.buffers):
+            total += prod(shape_of(b)) * (_STORED_COPIES * b.dtype.bytes + _FLOAT64_COPIES * 8)
     return total
 
 

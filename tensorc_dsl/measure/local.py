@@ -157,7 +157,7 @@ class LocalRunner:
         status, message, max_error = Status.OK, "", None
         times: tuple[float, ...] = ()
         try:
-            reply = self._ask(Run(built.object_code, built.symbol, built.workspace, self._threads, best))
+            reply = self._ask(Run(built.object_code, built.symbol, self._threads, best))
             match reply:
                 case Ran():
                     times, max_error = reply.times, reply.max_error

@@ -24,7 +24,10 @@ class Build(msgspec.Struct, tag=True, frozen=True):
 
 
 class Prepare(msgspec.Struct, tag=True, frozen=True):
-    """To a runner: from now on kernels compute this unscheduled program, on inputs made from the seed."""
+    """To a runner: from now on kernels compute this unscheduled program, on inputs made from the seed.
+
+    Of a program with open dimensions, at the sizes of `measure.sizes`.
+    """
 
     program: str
     seed: int
@@ -35,7 +38,6 @@ class Run(msgspec.Struct, tag=True, frozen=True):
 
     object_code: bytes
     symbol: str
-    workspace: int
     threads: int
     best: float | None
 
@@ -52,7 +54,6 @@ class Built(msgspec.Struct, tag=True, frozen=True):
 
     object_code: bytes
     symbol: str
-    workspace: int
 
 
 class Failed(msgspec.Struct, tag=True, frozen=True):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.codegen.llvm.compile import Compiled
 from tensorc_dsl.ir.arrays import stored_dtype, widen
+from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.evaluate import evaluate, shape_of
 from tensorc_dsl.ir.inputs import make_inputs
 from tensorc_dsl.ir.parse import parse_program
@@ -21,7 +22,8 @@ from tensorc_dsl.measure.check import Verdict, compare
 from tensorc_dsl.measure.child import serve
 from tensorc_dsl.measure.guarded import Guarded, frozen, poison
 from tensorc_dsl.measure.messages import Failed, Prepare, Ran, Ready, Reply, Request, Run
-from tensorc_dsl.measure.timing import take_times
+from tensorc_dsl.measure.sizes import describe, sizing
+from tensorc_dsl.measure.timing import ENOUGH_SECONDS, take_times, weighted_times
 from tensorc_dsl.runtime.arrays import aligned_empty
 from tensorc_dsl.runtime.kernel import NativeKernel, load
 from tensorc_dsl.source import Source
@@ -31,7 +33,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What kernels are to compute. The arrays are write-protected, so that a kernel run wild cannot move the goal."""
+    """What kernels are to compute, at one size.
+
+    The arrays are write-protected, so that a kernel run wild cannot move the goal.
+    """
 
     program: Program
     inputs: dict[str, Array]
@@ -59,6 +64,24 @@ class Task:
         return Verdict(worst)
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A task at all the sizes at which its kernels are checked, and for each at which they are timed its weight."""
+
+    program: Program
+    checked: tuple[Task, ...]
+    names: tuple[str, ...]
+    timed: tuple[tuple[Task, float], ...]
+
+    @staticmethod
+    def of(program: Program, seed: int) -> Job:
+        found = sizing(program)
+        every: list[Sizes] = [*found.checked, *(x for x in found.timed if x not in found.checked)]
+        tasks = [Task.of(bind(program, x), seed) for x in every]
+        timed = tuple((tasks[every.index(x)], w) for x, w in zip(found.timed, found.weights, strict=True))
+        return Job(program, tuple(tasks), tuple(map(describe, every)), timed)
+
+
 def _checked(task: Task, kernel: NativeKernel) -> Verdict:
     """One run on guarded arrays, outputs poisoned before."""
     guarded = {p.name: Guarded(shape_of(p), stored_dtype(p.dtype)) for p in task.program.params}
@@ -74,50 +97,71 @@ def _checked(task: Task, kernel: NativeKernel) -> Verdict:
     return task.verdict({name: g.array for name, g in guarded.items()})
 
 
-def _load(task: Task, request: Run) -> NativeKernel:
+def _load(program: Program, request: Run) -> NativeKernel:
     """The kernel in memory; its parameters are the task's, whatever it was built from. RuntimeError as llvmlite's."""
-    outputs = task.program.outputs
-    params = tuple(Param(p.name, p.dtype, shape_of(p), p in outputs) for p in task.program.params)
+    outputs = program.outputs
+    params = tuple(Param(p.name, p.dtype, p.shape, p in outputs) for p in program.params)
     compiled = Compiled(
-        request.object_code, request.symbol, params, request.workspace, request.threads, Target(), llvm_ir=""
+        request.object_code, request.symbol, params, program.dims, request.threads, Target(), llvm_ir=""
     )
     return load(compiled)
 
 
-def run(task: Task, request: Run) -> Reply:
-    """Check, time, check again."""
+def run(job: Job, request: Run) -> Reply:
+    """Check at all sizes, then time, and check again."""
     try:
-        kernel = _load(task, request)
+        kernel = _load(job.program, request)
     except RuntimeError as e:
         return Failed("compile_error", f"the kernel cannot be linked: {e}")
-    verdict = _checked(task, kernel)
-    if verdict.fault:
-        return Failed("wrong_result", verdict.fault, verdict.max_error)
+    worst = 0.0
+    for task, name in zip(job.checked, job.names, strict=True):
+        verdict = _checked(task, kernel)
+        if verdict.fault:
+            fault = f"for {name}: {verdict.fault}" if name else verdict.fault
+            return Failed("wrong_result", fault, verdict.max_error)
+        worst = max(worst, verdict.max_error)
+    of_sizes: list[tuple[float, ...]] = []
+    for task, weight in job.timed:
+        # Alone, a size makes the mean at least its weighted time.
+        best = None if request.best is None else request.best / weight
+        timed = _timed(task, kernel, best, ENOUGH_SECONDS / len(job.timed))
+        if isinstance(timed, Failed):
+            return timed
+        times, error = timed
+        of_sizes.append(times)
+        worst = max(worst, error)
+    return Ran(weighted_times(of_sizes, [w for _, w in job.timed]), worst)
+
+
+def _timed(
+    task: Task, kernel: NativeKernel, best: float | None, enough: float
+) -> tuple[tuple[float, ...], float] | Failed:
+    """The times of the kernel, and the largest error of its last run."""
     # Timed where a caller's arrays would be: the page at whose end a guarded array lies decides about its cache sets.
     arrays = {p.name: aligned_empty(shape_of(p), stored_dtype(p.dtype)) for p in task.program.params}
     for name, values in task.inputs.items():
         arrays[name][...] = values
     in_order = [arrays[p.name] for p in task.program.params]
-    times = take_times(lambda calls: kernel.time(in_order, calls), request.best)
+    times = take_times(lambda calls: kernel.time(in_order, calls), best, enough)
     # Once more: a kernel that is right only on its first run, or only most of the time, is wrong.
     again = task.verdict(arrays)
     if again.fault:
         return Failed("wrong_result", f"after {len(times)} runs, {again.fault}", again.max_error)
-    return Ran(times, max(verdict.max_error, again.max_error))
+    return times, again.max_error
 
 
 def main() -> None:
-    task: Task | None = None
+    job: Job | None = None
 
     def answer(request: Request) -> Reply:
-        nonlocal task
+        nonlocal job
         match request:
             case Prepare(program=text, seed=seed):
-                task = Task.of(parse_program(Source("task", text)), seed)
+                job = Job.of(parse_program(Source("task", text)), seed)
                 return Ready()
             case Run():
-                assert task is not None
-                return run(task, request)
+                assert job is not None
+                return run(job, request)
             case _:
                 raise TypeError(f"a runner does not {type(request).__name__}")
 

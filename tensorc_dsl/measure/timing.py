@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 ENOUGH_SECONDS = 0.08
-"""A kernel is timed for about this long, unless its times agree sooner."""
+"""A kernel is timed for about this long in all, unless its times agree sooner."""
 
 LEAST, MOST = 5, 200
 """Fewest and most times to take of a kernel that is worth timing."""
@@ -31,11 +31,25 @@ def seconds_of(times: tuple[float, ...]) -> float:
     return float(np.quantile(times, 0.25))
 
 
-def take_times(time_calls: Callable[[int], list[float]], best: float | None) -> tuple[float, ...]:
+def weighted_times(of_sizes: Sequence[tuple[float, ...]], weights: Sequence[float]) -> tuple[float, ...]:
+    """The times of one kernel at several sizes as times of their mean: its quantiles are the means of theirs."""
+    if len(of_sizes) == 1:
+        return of_sizes[0]
+    count = min(map(len, of_sizes))
+    steps = np.linspace(0.0, 1.0, count)
+    means = np.zeros(count)
+    for weight, times in zip(weights, of_sizes, strict=True):
+        means += weight * np.quantile(times, steps)
+    return tuple(map(float, means))
+
+
+def take_times(
+    time_calls: Callable[[int], list[float]], best: float | None, enough: float = ENOUGH_SECONDS
+) -> tuple[float, ...]:
     """Times of single calls, in order, after one call to warm up.
 
     `time_calls(n)` runs the kernel n times and returns the seconds of each call. Where the kernel is far slower than
-    `best`, a few times (at least one) are all.
+    `best`, a few times (at least one) are all; else they last `enough` seconds, unless they agree sooner.
     """
     (warm_up,) = time_calls(1)
     if best is not None and warm_up > 10 * GIVE_UP * best:
@@ -44,11 +58,11 @@ def take_times(time_calls: Callable[[int], list[float]], best: float | None) -> 
     while True:
         typical = min([warm_up, *times])
         times += time_calls(max(1, min(MOST - len(times), int(CHUNK_SECONDS / max(typical, 1e-9)))))
-        if len(times) >= MOST or sum(times) > 5 * ENOUGH_SECONDS:
+        if len(times) >= MOST or sum(times) > 5 * enough:
             break
         if best is not None and min(times) > GIVE_UP * best:
             break
-        if len(times) >= LEAST and (sum(times) >= ENOUGH_SECONDS or _agree(times)):
+        if len(times) >= LEAST and (sum(times) >= enough or _agree(times)):
             break
     return tuple(times)
 

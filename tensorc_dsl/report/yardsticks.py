@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.measure.sizes import sizing
 from tensorc_dsl.report.baseline import contraction, numpy_seconds
 from tensorc_dsl.runtime.peak import fma_peak
 
@@ -31,9 +33,19 @@ class Yardsticks:
 
 
 def measure_yardsticks(program: Program, target: Target, threads: int) -> Yardsticks:
-    """Both as they are now, on that many threads."""
-    what = contraction(program)
-    return Yardsticks(peak_of(program, target, threads), numpy_seconds(what, threads) if what is not None else None)
+    """Both as they are now, on that many threads; NumPy at the sizes, and with the weights, of a kernel's time."""
+    return Yardsticks(peak_of(program, target, threads), _numpy(program, threads))
+
+
+def _numpy(program: Program, threads: int) -> float | None:
+    found, total = sizing(program), 0.0
+    for sizes, weight in zip(found.timed, found.weights, strict=True):
+        what = contraction(bind(program, sizes))
+        seconds = None if what is None else numpy_seconds(what, threads)
+        if seconds is None:
+            return None
+        total += weight * seconds
+    return total
 
 
 def peak_of(program: Program, target: Target, threads: int) -> float:

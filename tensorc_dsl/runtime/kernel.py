@@ -13,25 +13,34 @@ import numpy as np
 from tensorc_dsl.codegen.llvm.compile import Compiled
 from tensorc_dsl.codegen.llvm.statements import PARALLEL_FOR
 from tensorc_dsl.ir.arrays import Array, stored_dtype
+from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.lower.flat import Param
 from tensorc_dsl.runtime.arrays import aligned_empty
+from tensorc_dsl.runtime.sizes import infer_sizes, shape_for
 from tensorc_dsl.runtime.threads import runtime, time_native
 
 _numbers = itertools.count()
 
 
 class NativeKernel:
-    """A kernel in this process's memory. Call it with arrays; safe to call from several threads at once."""
+    """A kernel in this process's memory. Call it with arrays; safe to call from several threads at once.
+
+    The sizes of open dimensions are those of the arrays.
+    """
 
     def __init__(self, compiled: Compiled) -> None:
         rt = runtime()
         library = llvm.JITLibraryBuilder().add_object_img(compiled.object_code).add_current_process()
-        library.import_symbol(PARALLEL_FOR, rt.parallel_for).export_symbol(compiled.symbol)
+        library.import_symbol(PARALLEL_FOR, rt.parallel_for)
+        library.export_symbol(compiled.symbol).export_symbol(compiled.workspace_symbol)
         self.params = compiled.params
+        self.dims = compiled.dims
         self._tracker = library.link(rt.jit, f"kernel_{next(_numbers)}")
         self._address = int(self._tracker[compiled.symbol])
         self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self._address)
-        self._workspace_bytes = compiled.workspace
+        self._need = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(int(self._tracker[compiled.workspace_symbol]))
+        self._shapes = None if self.dims else tuple(shape_for(p, {}) for p in self.params)
+        self._workspace_bytes = None if self.dims else int(self._need(None))
         self._workspace: Array | None = None
         self._workspace_lock = threading.Lock()
 
@@ -47,13 +56,14 @@ class NativeKernel:
         """Run once. Pass all parameters in order, or the inputs only: then new output arrays are made.
 
         Inputs are NumPy arrays or anything that speaks DLPack on the CPU. Returns the output, or a tuple of several.
-        ValueError when a dtype, a shape or a layout is not the declared one, or when an output overlaps another argument.
+        ValueError when a dtype, a shape or a layout is not the declared one, when sizes do not fit each other or are out of
+        their range, or when an output overlaps another argument.
         """
-        bound = self._bind(arrays)
-        pointers = _pointers(bound)
-        workspace, locked = self._scratch()
+        bound, sizes = self._bind(arrays)
+        arguments = self._arguments(bound, sizes)
+        workspace, locked = self._scratch(arguments)
         try:
-            self._function(pointers, workspace.ctypes.data)
+            self._function(arguments, workspace.ctypes.data)
         finally:
             if locked:
                 self._workspace_lock.release()
@@ -62,45 +72,54 @@ class NativeKernel:
 
     def time(self, arrays: tuple[Any, ...] | list[Any], repeats: int) -> list[float]:
         """Seconds of each of `repeats` runs in a row on the same arrays, measured in native code."""
-        bound = self._bind(tuple(arrays))
-        pointers = _pointers(bound)
-        workspace, locked = self._scratch()
+        arguments = self._arguments(*self._bind(tuple(arrays)))
+        workspace, locked = self._scratch(arguments)
         try:
-            return time_native(self._address, ctypes.addressof(pointers), workspace.ctypes.data, repeats)
+            return time_native(self._address, ctypes.addressof(arguments), workspace.ctypes.data, repeats)
         finally:
             if locked:
                 self._workspace_lock.release()
 
-    def _scratch(self) -> tuple[Array, bool]:
+    def _arguments(self, bound: list[Array], sizes: Sizes) -> ctypes.Array[ctypes.c_void_p]:
+        values = (*(a.ctypes.data for a in bound), *(sizes[d.name] for d in self.dims))
+        return (ctypes.c_void_p * len(values))(*values)
+
+    def _scratch(self, arguments: ctypes.Array[ctypes.c_void_p]) -> tuple[Array, bool]:
         """Scratch memory for one call: the kernel's own, locked, or new memory where another call has that."""
+        size = int(self._need(arguments)) if self._workspace_bytes is None else self._workspace_bytes
         if not self._workspace_lock.acquire(blocking=False):
-            return aligned_empty((self._workspace_bytes,), np.dtype(np.uint8)), False
+            return aligned_empty((size,), np.dtype(np.uint8)), False
         try:
-            if self._workspace is None:
-                self._workspace = aligned_empty((self._workspace_bytes,), np.dtype(np.uint8))
+            if self._workspace is None or self._workspace.size < size:
+                self._workspace = aligned_empty((size,), np.dtype(np.uint8))
             return self._workspace, True
         except BaseException:
             self._workspace_lock.release()
             raise
 
-    def _bind(self, arrays: tuple[Any, ...]) -> list[Array]:
+    def _bind(self, arrays: tuple[Any, ...]) -> tuple[list[Array], Sizes]:
+        """The arrays of all parameters, in order, and the sizes of the open dimensions."""
         inputs = self.inputs
         if len(arrays) == len(self.params):
-            given = iter(arrays)
-            bound = [_checked(next(given), p) for p in self.params]
+            given = dict(zip((p.name for p in self.params), map(_array, self.params, arrays), strict=True))
         elif len(arrays) == len(inputs):
-            given = iter(arrays)
-            bound = [
-                aligned_empty(p.shape, stored_dtype(p.dtype)) if p.output else _checked(next(given), p)
-                for p in self.params
-            ]
+            given = dict(zip((p.name for p in inputs), map(_array, inputs, arrays), strict=True))
         else:
             raise ValueError(
                 f"the kernel takes {len(self.params)} arrays ({', '.join(p.name for p in self.params)}), "
                 f"or its {len(inputs)} inputs; {len(arrays)} given"
             )
+        sizes: Sizes = {}
+        shapes = self._shapes
+        if shapes is None:
+            sizes = infer_sizes(self.dims, [(p, given[p.name].shape) for p in self.params if p.name in given])
+            shapes = tuple(shape_for(p, sizes) for p in self.params)
+        bound = [
+            _checked(given[p.name], p, shape) if p.name in given else aligned_empty(shape, stored_dtype(p.dtype))
+            for p, shape in zip(self.params, shapes, strict=True)
+        ]
         _no_overlap(self.params, bound)
-        return bound
+        return bound, sizes
 
 
 def load(compiled: Compiled) -> NativeKernel:
@@ -108,11 +127,8 @@ def load(compiled: Compiled) -> NativeKernel:
     return NativeKernel(compiled)
 
 
-def _pointers(bound: list[Array]) -> ctypes.Array[ctypes.c_void_p]:
-    return (ctypes.c_void_p * len(bound))(*(a.ctypes.data for a in bound))
-
-
-def _checked(value: Any, p: Param) -> Array:
+def _array(p: Param, value: Any) -> Array:
+    """The array that was passed for a parameter, of the right type."""
     a: Array
     if isinstance(value, np.ndarray):
         a = cast(Array, value)
@@ -123,14 +139,18 @@ def _checked(value: Any, p: Param) -> Array:
     want = stored_dtype(p.dtype)
     if a.dtype != want:
         raise ValueError(f"{p.name}: expected {want} ({p.dtype}), got {a.dtype}")
-    if a.shape != p.shape:
-        raise ValueError(f"{p.name}: expected shape {p.shape}, got {a.shape}")
+    return a
+
+
+def _checked(a: Array, p: Param, shape: tuple[int, ...]) -> Array:
+    if a.shape != shape:
+        raise ValueError(f"{p.name}: expected shape {shape}, got {a.shape}")
     if not a.flags.c_contiguous:
         raise ValueError(
             f"{p.name}: the array is not C-contiguous (strides {a.strides}); pass numpy.ascontiguousarray of it"
         )
-    if a.ctypes.data % want.itemsize:
-        raise ValueError(f"{p.name}: the data is not aligned to its {want.itemsize}-byte elements")
+    if a.ctypes.data % a.itemsize:
+        raise ValueError(f"{p.name}: the data is not aligned to its {a.itemsize}-byte elements")
     if p.output and not a.flags.writeable:
         raise ValueError(f"{p.name}: the array is read-only, but the kernel writes it")
     return a

@@ -219,7 +219,10 @@ class ExprBuilder:
             if isinstance(a, Keyword):
                 kwargs.append((a.name, a.value))
             elif kwargs:
-                raise error("E0108", "an argument without a name follows one with a name", a.span)
+                raise error(
+                    "E0108", "an argument without a name follows one with a name", a.span,
+                    help="name it too, or put it in front of the others",
+                )  # fmt: skip
             else:
                 args.append(a)
         return t.CallExpr(function, tuple(args), tuple(kwargs), span)

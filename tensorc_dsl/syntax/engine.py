@@ -114,9 +114,8 @@ class Engine:
                         elif parts:
                             parts += values[base + ~p]
                         else:
-                            parts = values[
-                                base + ~p
-                            ]  # nobody else needs it, and a long list is not copied at each step
+                            # Nobody else needs the list, and a long one must not be copied at each step.
+                            parts = values[base + ~p]
                 first, last = (starts[base], ends[-1]) if rule.size else (start, start)
                 method = rule.method
                 value = parts if method is None else method(builder, Span(source, first, last), parts)

@@ -43,7 +43,7 @@ def _file(file: Tree[Token], rules: Rules) -> Doc:
             out += [Line(None, blank)] if out else []
             out.append(Comment(remark.text, True))
         out += [Line(None, blanks[-1])] if out else []
-        out.append(rules.whole(item))
+        out.append(rules.doc(item))
         before = kind
     for n, remark in enumerate(remarks.above(None)):
         out += [Line(None, remark.blank or (n == 0 and before not in _TOGETHER))] if out else []

@@ -80,20 +80,23 @@ class Rules:
         return join(*map(_own, above), text, *map(_ending, behind)) if above or behind else text
 
     def doc(self, node: Node, flush: bool = False) -> Doc:
-        """`flush`: the node begins a line, so that its further lines need no indent to stand out."""
+        """`flush`: the node begins a line, so that its further lines need no indent to stand out.
+
+        A comment behind its last word does not break it, only what it stands in.
+        """
         if isinstance(node, Token):
             return self.token(node)
+        behind = self.remarks.behind(last(node))
+        doc = self._rule(node, flush)
+        return join(doc, *map(_ending, behind)) if behind else doc
+
+    def _rule(self, node: Tree[Token], flush: bool) -> Doc:
         children, kind = _children(node), _kind(node)
         if kind in _FLUSH:
             head, tail = self._conditional(children) if kind == "conditional" else self._chain(node)
             return group(head, *tail) if flush else group(head, indent(*tail))
         method = self._methods.get(kind)
         return method(children) if method else self._plain(children, kind)
-
-    def whole(self, node: Node) -> Doc:
-        """A node that begins a line, with the comment behind its last word, which does not break it."""
-        behind = self.remarks.behind(last(node))
-        return join(self.doc(node, flush=True), *map(_ending, behind))
 
     # --- on one line ---
 
@@ -138,7 +141,7 @@ class Rules:
             final = n == len(entries) - 1
             if node is not None:
                 parts += map(_own, (*waiting, *self.remarks.above(first(node))))
-                parts.append(self.whole(node))
+                parts.append(self.doc(node, flush=True))
                 waiting = []
             if not final:
                 parts.append(Text(str(signs[-1])))
@@ -156,7 +159,9 @@ class Rules:
         waiting += self.remarks.above(first(closer))
         if not entries and not waiting:
             return join(closed, self.doc(closer))
-        return group(closed, indent(Line(""), *parts, *map(_own, waiting)), Line(""), self.doc(closer))
+        behind = self.remarks.behind(last(closer))
+        inside = indent(Line(""), *parts, *map(_own, waiting))
+        return join(group(closed, inside, Line(""), self.doc(closer)), *map(_ending, behind))
 
     def _map(self, nodes: Nodes) -> Doc:
         return self._bracket(nodes, "map")
@@ -233,7 +238,7 @@ class Rules:
 
     def _intrinsic(self, nodes: Nodes) -> Doc:
         word, name, *parts = nodes
-        lines = [d for p in parts for d in (HARD, self.whole(p) if p is not parts[-1] else self.doc(p))]
+        lines = [d for p in parts for d in (HARD, self.doc(p))]
         return join(self.doc(word), SPACE, self.doc(name), indent(*lines))
 
     # --- braces ---
@@ -250,7 +255,7 @@ class Rules:
         together: list[Doc] = []
         for newline, s in zip(apart, statements, strict=False):
             if not newline and together:
-                together += [Line("; "), self.whole(s)]
+                together += [Line("; "), self.doc(s)]
                 continue
             if together:
                 lines.append(group(*together))
@@ -258,7 +263,7 @@ class Rules:
             for remark in remarks.above(word):
                 lines += [Line(None, remark.blank and bool(lines)), _own(remark)]
             lines.append(Line(None, remarks.blank_above(start(word)) and bool(lines)))
-            together = [self.whole(s)]
+            together = [self.doc(s)]
         if not any(apart):
             inside = (Line(" "), *together) if together else ()
             return group(self.doc(opener), indent(*inside), Line(" ") if together else join(), self.doc(closer))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from threading import Lock
@@ -68,13 +68,12 @@ def words(source: Source) -> tuple[lark.Tree[lark.Token], list[lark.Token]]:
 
 
 def _parse(source: Source, start: int, end: int) -> tree.File:
+    """The tree of a part of a text. Raises TschedError, and NotThis where nothing is known yet of what is wrong."""
     with _LOCK:
         engine, layout, builder = _engine()
         builder.source = source
         try:
             file: tree.File = engine.parse(source, start, end, layout)
-        except NotThis:
-            raise _syntax_error(source, start, end) from None
         except Mismatch as e:
             raise TschedError(mismatch(source, e)) from None
         except TooDeep as e:
@@ -88,19 +87,20 @@ def _syntax_error(source: Source, start: int, end: int) -> TschedError:
     """What is wrong with a text that the engine cannot read: Lark knows what could stand in the place."""
     import lark
 
-    read, layout, _ = _lark()
-    try:
-        # Blanks in front keep the places of the words right.
-        read(" " * start + source.text[start:end])
-    except lark.UnexpectedCharacters as e:
-        offset: int = e.pos_in_stream  # pyright: ignore[reportUnknownMemberType]
-        return TschedError(bad_character(source, offset))
-    except lark.UnexpectedToken as e:
-        return TschedError(unexpected(source, e, layout, end))
-    except Mismatch as e:
-        return TschedError(mismatch(source, e))
-    except TooDeep as e:
-        return _too_deep(Span(source, e.opener.start_pos, e.opener.end_pos))
+    with _LOCK:
+        read, layout, _ = _lark()
+        try:
+            # Blanks in front keep the places of the words right.
+            read(" " * start + source.text[start:end])
+        except lark.UnexpectedCharacters as e:
+            offset: int = e.pos_in_stream  # pyright: ignore[reportUnknownMemberType]
+            return TschedError(bad_character(source, offset))
+        except lark.UnexpectedToken as e:
+            return TschedError(unexpected(source, e, layout, end))
+        except Mismatch as e:
+            return TschedError(mismatch(source, e))
+        except TooDeep as e:
+            return _too_deep(Span(source, e.opener.start_pos, e.opener.end_pos))
     raise AssertionError(f"{source.name}: Lark reads what the engine does not")
 
 
@@ -114,19 +114,28 @@ def parse(source: Source) -> tree.File:
 
     Raises TschedError with a diagnostic for every item that does not parse, for the first MAX_FINDINGS of them.
     """
+    size = len(source.text)
     try:
-        return _parse(source, 0, len(source.text))
-    except TschedError as whole:
+        return _parse(source, 0, size)
+    except (TschedError, NotThis):
         # Once more, item by item, so that one mistake does not hide the next.
         starts = [m.start() for m in _ITEM.finditer(source.text)]
-        found: list[Diagnostic] = []
-        for start, end in zip([0, *starts], [*starts, len(source.text)], strict=True):
-            try:
-                _parse(source, start, end)
-            except TschedError as e:
-                found.extend(e.diagnostics)
-            if len(found) == MAX_FINDINGS:
-                rest = Note("note", "there may be more below; no more than this many are looked for")
-                found[-1] = replace(found[-1], notes=(*found[-1].notes, rest))
-                break
-        raise TschedError(*(found or whole.diagnostics)) from None
+        parts = zip([0, *starts], [*starts, size], strict=True)
+        raise TschedError(*(_findings(source, parts) or _findings(source, [(0, size)]))) from None
+
+
+def _findings(source: Source, parts: Iterable[tuple[int, int]]) -> list[Diagnostic]:
+    """The first thing that is wrong with each part."""
+    found: list[Diagnostic] = []
+    for start, end in parts:
+        try:
+            _parse(source, start, end)
+        except NotThis:
+            found += _syntax_error(source, start, end).diagnostics
+        except TschedError as e:
+            found += e.diagnostics
+        if len(found) == MAX_FINDINGS:
+            rest = Note("note", "there may be more below; no more than this many are looked for")
+            found[-1] = replace(found[-1], notes=(*found[-1].notes, rest))
+            break
+    return found

@@ -44,7 +44,8 @@ def test_text() -> None:
     assert result.stdout == "good.tsched: ok, 0 tasks\n"
     assert " --> wrong.tsched:4:5" in result.stderr
     assert "warning[W0201]" in result.stderr
-    assert result.stderr.endswith("\n\n2 errors and 1 warning in 3 files\n")
+    assert result.stderr.endswith("\n\n2 errors and 1 warning in 3 files\nfor more: tensorc-dsl explain E0232\n")
+    assert "for more" not in call("unused.tsched").stderr
 
 
 def test_warnings_fail_only_where_they_are_denied() -> None:

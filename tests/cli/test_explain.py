@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from click.testing import CliRunner, Result
 
+from docs.generate.errors import declared
 from tensorc_dsl.cli.main import main
 
 
@@ -24,6 +25,12 @@ def test_a_terminal_is_shown_more_than_text() -> None:
     assert "\x1b[" in painted
     assert "## Repair" not in painted
     assert "\x1b[" not in call("E0312", "--color", "never").stdout
+
+
+def test_the_list_has_every_code() -> None:
+    lines = call("--list").stdout.splitlines()
+    assert [line[:5] for line in lines] == list(declared())
+    assert "E0312  a split that does not divide" in lines
 
 
 def test_codes_that_there_are_not() -> None:

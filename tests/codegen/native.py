@@ -8,6 +8,7 @@ import numpy as np
 
 from tensorc_dsl.codegen.llvm.compile import Compiled, compile_kernel
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
+from tensorc_dsl.ir.evaluate import shape_of
 from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
@@ -33,7 +34,7 @@ def compiled(p: Program, threads: int = 2) -> Compiled:
 def run(p: Program, inputs: Mapping[str, Array], threads: int = 2) -> dict[str, Array]:
     """The outputs of the compiled program; arrays end at unreadable pages, outputs start poisoned."""
     c = compiled(p, threads)
-    guards = {q.name: Guarded(q.shape, stored_dtype(q.dtype)) for q in c.params if q.output}
+    guards = {q.name: Guarded(shape_of(p.buffer(q.name)), stored_dtype(q.dtype)) for q in c.params if q.output}
     for g in guards.values():
         poison(g.array)
     arrays = [guards[q.name].array if q.output else frozen(np.ascontiguousarray(inputs[q.name])) for q in c.params]

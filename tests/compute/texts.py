@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from tensorc_dsl.check.compute import check, elaborate
+from tensorc_dsl.check.compute_bindings import Bound
+from tensorc_dsl.check.compute_library import Definitions, Library
 from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.ir.evaluate import evaluate
 from tensorc_dsl.ir.inputs import make_inputs
@@ -15,7 +17,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.syntax.tree import ComputeDef
+from tensorc_dsl.syntax.tree import ComputeDef, ReducerDef
 
 OPS = Path(__file__).parents[2] / "stdlib" / "ops"
 
@@ -32,13 +34,22 @@ def std(name: str) -> ComputeDef:
     return compute((OPS / f"{name}.tsched").read_text())
 
 
-def build(text: str, **bindings: int | str) -> Program:
-    """The verified program of a compute given as text."""
-    return made(compute(text), **bindings)
+def parsed(text: str) -> tuple[ComputeDef, Library]:
+    """The last compute of a text, and all that the text defines."""
+    file = parse(Source("t.tsched", text))
+    computes = {i.name: i for i in file.items if isinstance(i, ComputeDef)}
+    reducers = {i.name: i for i in file.items if isinstance(i, ReducerDef)}
+    return list(computes.values())[-1], Library({"t.tsched": Definitions(computes, reducers)})
 
 
-def made(defn: ComputeDef, **bindings: int | str) -> Program:
-    program = elaborate(defn, bindings)
+def build(text: str, **bindings: Bound) -> Program:
+    """The verified program of the last compute of a text."""
+    defn, library = parsed(text)
+    return made(defn, library, **bindings)
+
+
+def made(defn: ComputeDef, library: Library | None = None, /, **bindings: Bound) -> Program:
+    program = elaborate(defn, bindings, library=library)
     verify(program)
     return program
 
@@ -52,20 +63,20 @@ def run(program: Program, seed: int = 0) -> tuple[dict[str, np.ndarray], dict[st
     return inputs, outputs
 
 
-def errors(text: str, **bindings: int | str) -> list[str]:
+def errors(text: str, **bindings: Bound) -> list[str]:
     """The rendered findings of an elaboration that must fail."""
-    defn = compute(text)
+    defn, library = parsed(text)
     try:
-        elaborate(defn, bindings)
+        elaborate(defn, bindings, library=library)
     except TschedError as e:
         return [render(d) for d in e.diagnostics]
     raise AssertionError("this elaborates")
 
 
-def codes(text: str, **bindings: int | str) -> list[str]:
+def codes(text: str, **bindings: Bound) -> list[str]:
     return [e.split("[")[1].split("]")[0] for e in errors(text, **bindings)]
 
 
 def checked(text: str) -> list[str]:
     """The rendered findings of a check without bindings."""
-    return [render(d) for d in check(compute(text))]
+    return [render(d) for d in check(*parsed(text))]

@@ -9,6 +9,7 @@ Inside a page, in order, in one folder of the page's own:
                             a line `…` any lines
     ```console exit=1       the same, where the last command ends with that status
     ```python               a program
+    ```toml                 the folder's `pyproject.toml`
 
 Other fences (`text`, `sh`, …) are shown and not run. `pytest --accept` writes what is printed now into the page.
 """
@@ -124,6 +125,8 @@ class Run:
                 self.text = self.text[: fence.start + shift] + shown + self.text[fence.end + shift :]
             case "python":
                 exec(compile(fence.text, f"<python, line {fence.line}>", "exec"), {"__name__": "example"})
+            case "toml":
+                Path("pyproject.toml").write_text(fence.text, encoding="utf-8")
             case _:
                 pass
 

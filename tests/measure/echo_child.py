@@ -35,10 +35,10 @@ def answer(request: Request) -> Reply:
             print("noise on stdout", flush=True)
             os.write(1, b"more noise")
         case ["pid"]:
-            return Built(b"", str(os.getpid()), 0)
+            return Built(b"", str(os.getpid()))
         case _:
             pass
-    return Built(request.program.encode(), "echo", 0)
+    return Built(request.program.encode(), "echo")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,9 @@ declare void @abort()
 declare void @_exit(i32)
 declare i64 @write(i32, ptr, i64)
 {declare}
+define i64 @kernel_workspace(ptr %arguments) {{
+  ret i64 0
+}}
 define void @kernel(ptr %arguments, ptr %workspace) {{
 entry:
   %a = load ptr, ptr %arguments
@@ -99,4 +102,4 @@ def kernel(fault: str) -> Built:
     """Object code of the kernel with that fault."""
     parts = {"declare": "", "before": "", "after": "", "term": "1.0", "count": str(SIZE)} | _FAULTS[fault]
     text = _KERNEL.format(**parts)
-    return Built(Machine(Target()).object_code(text), "kernel", 0)
+    return Built(Machine(Target()).object_code(text), "kernel")

@@ -47,7 +47,8 @@ def check(ctx: click.Context, files: tuple[str, ...], output: Format, deny_warni
                         seen.add(d)
                         found.append(Finding(file, d))
         except TschedError as e:
-            names.append(name)
+            if name not in names:  # a folder without files
+                names.append(name)
             found += [Finding(name, d) for d in e.diagnostics]
     _tell(names, found, output)
     if count(found, Severity.ERROR) or (deny_warnings and found):
@@ -102,6 +103,9 @@ def _tell(names: list[str], found: list[Finding], output: Format) -> None:
                 numbers = [(count(found, s), s) for s in (Severity.ERROR, Severity.WARNING)]
                 counts = " and ".join(f"{n} {s}{'s' * (n != 1)}" for n, s in numbers if n)
                 click.echo(f"\n{counts} in {len(names)} file{'s' * (len(names) != 1)}", err=True)
+                errors = [f.diagnostic.code for f in found if f.diagnostic.severity is Severity.ERROR]
+                if errors:
+                    click.echo(f"for more: tensorc-dsl explain {errors[0]}", err=True)
         case "json":
             from tensorc_dsl.report.formats import as_json
 

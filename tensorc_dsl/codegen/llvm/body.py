@@ -57,7 +57,7 @@ class Piece:
 
 @dataclass(slots=True)
 class Scope:
-    """What names mean at a place: loop variables, and buffers as pointers to their first elements."""
+    """What names mean at a place: loop variables and open dimensions, and buffers as pointers to their first elements."""
 
     vars: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
     buffers: dict[str, tuple[str, DType]] = field(default_factory=dict[str, tuple[str, DType]])
@@ -162,6 +162,8 @@ class Expressions:
                 lanes = ", ".join(f"i64 {at.offset + k}" for k in range(at.width))
                 first = f.splat(Value(INDEX, str(value)), at.width)
                 return binary(f, "+", first, Value(INDEX, f"<{lanes}>", at.width))
+            case Dim(name=name):
+                return Value(INDEX, str(self.scope.vars[name]))
             case Load():
                 return self.load(e, at)
             case Select():
@@ -194,8 +196,6 @@ class Expressions:
                 values = [self.value(a, at) for a in args]
                 width = max(v.lanes for v in values)
                 return maths.call(f, name, tuple(f.splat(v, width) for v in values))
-            case Dim():
-                raise AssertionError("lowering refuses open dimensions")
             case _:
                 assert_never(e)
 

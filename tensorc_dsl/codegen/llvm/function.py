@@ -37,9 +37,18 @@ class Function:
         self._caches: list[dict[str, str]] = [{}]
         self.block = "start"
 
-    def define(self, header: str) -> None:
-        """Finish: add the function to the module under `header` (everything up to the brace)."""
-        lines = [f"{header} {{", "entry:", *self._entry, "  br label %start", "start:", *self._lines, "  ret void", "}"]
+    def define(self, header: str, result: str = "void") -> None:
+        """Finish: add the function to the module under `header` (everything up to the brace); it returns `result`."""
+        lines = [
+            f"{header} {{",
+            "entry:",
+            *self._entry,
+            "  br label %start",
+            "start:",
+            *self._lines,
+            f"  ret {result}",
+            "}",
+        ]
         self.module.functions.append("\n".join(lines))
 
     def fresh(self, prefix: str = "t") -> str:

@@ -11,7 +11,7 @@ from tensorc_dsl.codegen.llvm.body import Expressions, Piece, Scalar, Scope, any
 from tensorc_dsl.codegen.llvm.function import Function
 from tensorc_dsl.codegen.llvm.values import Value, in_memory, vector_type
 from tensorc_dsl.ir.dtypes import BOOL, U8
-from tensorc_dsl.ir.expr import Expr, constant, dtype_of, free_vars, loads
+from tensorc_dsl.ir.expr import ZERO, Expr, add, ceildiv, constant, dtype_of, free_vars, index, loads, mul
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, body_of, store_loads, stores
 
@@ -32,8 +32,8 @@ class Plan:
 
     vector_bits: int
     threads: int
-    shared_bytes: int
-    worker_bytes: int
+    shared_bytes: Expr
+    worker_bytes: Expr
 
 
 class Statements:
@@ -49,7 +49,7 @@ class Statements:
         self.workspace = workspace
         self.worker = worker
         self.expressions = Expressions(f, scope)
-        self._used = {"shared": 0, "worker": 0}
+        self._used: dict[str, Expr] = {"shared": ZERO, "worker": ZERO}
 
     def write(self, body: Sequence[Flat], pieces: tuple[Piece, ...] = ()) -> None:
         """All of `body`; inside a vectorized loop for each of `pieces`, statement by statement."""
@@ -189,7 +189,7 @@ class Statements:
             return f"%a{len(values) - 1}"
 
         buffers, names = _mentioned(s.body)
-        names |= {v for e in s.extents for v in free_vars(e)}
+        names |= {v for e in (*s.extents, self.plan.shared_bytes, self.plan.worker_bytes) for v in free_vars(e)}
         for name in sorted(buffers & self.scope.buffers.keys()):
             pointer, dtype = self.scope.buffers[name]
             inner.buffers[name] = (argument("ptr", pointer), dtype)
@@ -311,27 +311,34 @@ class Statements:
 
     def _alloc(self, s: Alloc, pieces: tuple[Piece, ...]) -> None:
         kind = in_memory(s.dtype)
-        size = -(-s.size * s.dtype.bytes // 64) * 64
-        outer = self.scope.buffers.get(s.name)
+        outer, before = self.scope.buffers.get(s.name), self._used.get(s.space, ZERO)
         if s.space == "stack":
-            pointer = self.f.alloca(kind, max(1, s.size))
+            elements = constant(s.size)
+            assert elements is not None  # what is open is on the heap
+            pointer = self.f.alloca(kind, max(1, elements))
         else:
             offset = self._used[s.space]
-            self._used[s.space] += size
+            self._used[s.space] = add(offset, whole_lines(s))
             if s.space == "worker":
-                own = self.f.op(f"mul nsw i64 {self.worker or 0}, {self.plan.worker_bytes}")
+                own_bytes = self.expressions.index(self.plan.worker_bytes)
+                own = self.f.op(f"mul nsw i64 {self.worker or 0}, {own_bytes}")
                 base = self.f.op(f"getelementptr i8, ptr {self.workspace}, i64 {own}")
-                offset += self.plan.shared_bytes
+                offset = add(offset, self.plan.shared_bytes)
             else:
                 base = self.workspace
-            pointer = self.f.op(f"getelementptr i8, ptr {base}, i64 {offset}")
+            pointer = self.f.op(f"getelementptr i8, ptr {base}, i64 {self.expressions.index(offset)}")
         self.scope.buffers[s.name] = (pointer, s.dtype)
         self.write(s.body, pieces)
         del self.scope.buffers[s.name]
         if outer is not None:
             self.scope.buffers[s.name] = outer
         if s.space != "stack":
-            self._used[s.space] -= size
+            self._used[s.space] = before
+
+
+def whole_lines(s: Alloc) -> Expr:
+    """The bytes of a buffer, rounded up to 64-byte lines."""
+    return mul(ceildiv(mul(s.size, index(s.dtype.bytes)), index(64)), index(64))
 
 
 def _mentioned(body: tuple[Flat, ...]) -> tuple[set[str], set[str]]:
@@ -353,7 +360,7 @@ def _mentioned(body: tuple[Flat, ...]) -> tuple[set[str], set[str]]:
                 case If():
                     exprs.append(s.cond)
                 case Alloc():
-                    pass
+                    exprs.append(s.size)
             go(body_of(s))
 
     go(body)

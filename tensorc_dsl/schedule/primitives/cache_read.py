@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.affine.regions import required_region
+from tensorc_dsl.affine.regions import inner_ranges, required_region
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.expr import Expr, constant, index, sub
-from tensorc_dsl.ir.program import Buffer, Program, fresh, used_names
+from tensorc_dsl.ir.program import Buffer, For, Program, fresh, used_names
 from tensorc_dsl.schedule.motion import (
     NO_BUFFER,
     fills,
@@ -37,7 +37,7 @@ NOT_FINISHED = Refusal(
 NOT_FILLED = Refusal(
     "E0379",
     "`{buffer}` may have elements that nothing writes, and the copy would read them",
-    help="use `cache_read` before moving the block that writes `{buffer}`",
+    help="use `cache_read` before the step that leaves them unwritten",
 )
 
 
@@ -71,7 +71,8 @@ def cache_read(program: Program, block: BlockRef, buffer: BufferRef, scope: str 
         raise NOT_FILLED(program, filling[0][1].name, buffer=source.name)
 
     ranges = iter_ranges(reader)
-    region = required_region([(indices, ranges) for indices in found], {}, source.shape)
+    inner = inner_ranges([For(it.name, it.extent, ()) for it in reader.iters], ())
+    region = required_region([(indices, inner) for indices in found], {}, source.shape)
     box = [_within(lower, extent, size) for (lower, extent), size in zip(region, source.shape, strict=True)]
     used = used_names(program)
     name = fresh(f"{source.name}_{scope}", used)

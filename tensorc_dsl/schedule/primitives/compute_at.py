@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tensorc_dsl.affine.coverage import instances_within
 from tensorc_dsl.affine.inverse import instances_writing
-from tensorc_dsl.affine.regions import required_region
+from tensorc_dsl.affine.regions import inner_ranges, required_region
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import substitute
@@ -100,7 +100,7 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
     reads = [
         (
             tuple(substitute(i, bindings(b)) for i in indices),
-            {v: r for v, r in extent_ranges(loops).items() if v not in outside},
+            inner_ranges(loops, outside),
         )
         for loops, b in consumers
         for indices in read_indices(b, buffer.name)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tensorc_dsl.affine.coverage import full_domain, instances_within, partition, repeating_loop
 from tensorc_dsl.affine.inverse import instances_reading
-from tensorc_dsl.affine.regions import Access, Region, required_region
+from tensorc_dsl.affine.regions import Access, Region, inner_ranges, required_region
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import Expr, substitute
@@ -168,7 +168,7 @@ def _written_region(program: Program, buffer: str, around: tuple[For, ...]) -> R
     found: list[Access] = []
     for loops, w in writers(program, buffer):
         if any(x.var == around[-1].var for x in loops):
-            inner = {v: r for v, r in extent_ranges(loops).items() if v not in outside}
+            inner = inner_ranges(loops, outside)
             values = bindings(w)
             for s in (*w.init, *w.body):
                 if s.buffer == buffer:

@@ -66,7 +66,7 @@ NOT_INJECTIVE = Refusal(
 OPEN_SHAPE = Refusal(
     "E0377",
     "the layout of `{buffer}` needs sizes that are numbers; dimension {dimension} is `{extent}`",
-    help="bind `{extent}` in the task",
+    help="give `{extent}` one size in the task",
 )
 NOT_FREE = Refusal(
     "E0378",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tensorc_dsl.affine.regions import required_region
+from tensorc_dsl.affine.regions import inner_ranges, required_region
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import Expr, Load, Var, constant, free_vars, loads, substitute
@@ -19,7 +19,11 @@ from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refusal import Refusal
 
 NOT_AROUND = Refusal("E0381", "`{loop}` is not around `{block}`", help="the loops around it are: {loops}")
-OPEN_ITERATOR = Refusal("E0384", "iterator `{iterator}` of `{block}` runs over `{extent}`, not over a number")
+OPEN_ITERATOR = Refusal(
+    "E0384",
+    "iterator `{iterator}` of `{block}` runs over `{extent}`, not over a number",
+    help="ask its loops first: `l.is_open`",
+)
 OPEN_REGION = Refusal("E0385", "how much of `{buffer}` an iteration of `{loop}` touches is open: {extent} elements")
 
 
@@ -137,9 +141,8 @@ def working_set(program: Program, block: BlockRef, loop: LoopRef) -> int:
     if position is None:
         names = ", ".join(x.var for x in around) or "none"
         raise NOT_AROUND(program, block.name, loop=loop.name, block=block.name, loops=names)
-    inner, outer = extent_ranges(around), extent_ranges(around[: position + 1])
-    for x in around[: position + 1]:
-        del inner[x.var]
+    outside = around[: position + 1]
+    inner, outer = inner_ranges(around, {x.var for x in outside}), extent_ranges(outside)
     touched: dict[str, list[tuple[Expr, ...]]] = {}
     for s in b.body:
         touched.setdefault(s.buffer, []).append(s.indices)

@@ -76,7 +76,8 @@ class PerfectTile(Distribution):
 
     def describe(self, limit: int = 12) -> str:
         if self.size() == 0:
-            return f"no {self.parts} factor(s) make {self.extent} with the last at most {self.max_innermost}"
+            parts = f"{self.parts} part{'s' * (self.parts != 1)}"
+            return f"no tile of {parts} makes {self.extent} with its last part at most {self.max_innermost}"
         last = shortened([str(d) for d, _ in self._innermost()], limit)
         return f"{self.parts} factors with product {self.extent}, the last one of {last}"
 

@@ -1,0 +1,287 @@
+"""Loops over open extents are cut where their guards change, as `partition` does it for numbers.
+
+A guard over a loop variable `v` reads `f*v + rest + r < 0`, with `r` in an interval from the loops inside and `rest` known
+where the loop begins. It holds throughout below `ceil(-(rest + high) / f)` and nowhere from `ceil(-(rest + low) / f)` on.
+So the full tiles of a loop over `M` run unguarded, and its last tile, of which there is at most one, is a branch of its
+own in which `v` is an expression over `M`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tensorc_dsl.affine.form import Context, Linear, to_expr
+from tensorc_dsl.affine.linear import difference
+from tensorc_dsl.affine.sets import NotAffine, dim_conditions, feasible
+from tensorc_dsl.affine.simplify import conjuncts, prove, simplify
+from tensorc_dsl.ir.dtypes import INDEX
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Binary,
+    Compare,
+    CompareOp,
+    Expr,
+    Var,
+    ceildiv,
+    conjunction,
+    constant,
+    dims_in,
+    dtype_of,
+    free_vars,
+    index,
+    substitute,
+)
+from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.lower.boxes import Ranges, span
+from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, body_of
+from tensorc_dsl.lower.registers import REGISTER_BYTES
+
+COPIES = 8
+"""How many copies of a statement all cuts together may make; further guards stay guards."""
+
+_STRICT: dict[CompareOp, tuple[int, bool]] = {"<": (0, True), "<=": (-1, True), ">=": (0, False), ">": (-1, False)}
+"""`x op 0` as `x + d < 0` or `x + d >= 0`: the number d, and whether it is the former."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Guards over a loop variable that change together. They hold throughout for values below `sure` and nowhere from
+    `maybe` on; or, unless `first`, throughout from `sure` on and nowhere below `maybe`. `single`: at most one value lies
+    between the two."""
+
+    conds: frozenset[Expr]
+    first: bool
+    sure: Expr
+    maybe: Expr
+    single: bool
+
+
+def partition_open(body: tuple[Flat, ...], ranges: Ranges | None = None, copies: int = 1) -> tuple[Flat, ...]:
+    """The same stores in the same order; loops are cut where a guard over open dimensions changes its mind."""
+    known: Ranges = ranges or {}
+    out: list[Flat] = []
+    for s in body:
+        match s:
+            case Store():
+                out.append(s)
+            case If() | Alloc():
+                out.append(replace(s, body=partition_open(s.body, known, copies)))
+            case Loop():
+                out.extend(_loop(s, known, copies))
+            case Parallel():
+                out.append(_parallel(s, known, copies))
+    return tuple(out)
+
+
+def _loop(s: Loop, ranges: Ranges, copies: int, tried: frozenset[Expr] = frozenset()) -> tuple[Flat, ...]:
+    inside: Ranges = {**ranges, s.var: _interval(s)}
+    cut = _find(s.var, s.body, inside, tried) if copies * 2 <= COPIES and _worth_cutting(s) else None
+    if cut is None:
+        return (replace(s, body=partition_open(s.body, inside, copies)),)
+    out: list[Flat] = []
+    for begin, end, body, single in _pieces(cut, s.begin, s.end, s.body, inside):
+        if single:
+            here = tuple(_put(x, {s.var: begin}) for x in body)
+            out.append(If(Compare("<", begin, end), partition_open(here, ranges, copies * 2)))
+        else:
+            out.extend(_loop(Loop(s.var, begin, end, s.kind, body), ranges, copies * 2, tried | cut.conds))
+    return tuple(out)
+
+
+def _worth_cutting(s: Loop) -> bool:
+    """Short nests keep their guards: cut, they would have no fixed number of iterations and could not be unrolled, as
+    those that walk registers will be."""
+    n = _iterations(s)
+    return n is None or (s.kind is LoopKind.SERIAL and n > REGISTER_BYTES)
+
+
+def _iterations(s: Flat) -> int | None:
+    """How often the most frequent store inside runs; None when that is open."""
+    inside = [_iterations(x) for x in body_of(s)]
+    if None in inside:
+        return None
+    most_inside = max((n for n in inside if n is not None), default=1)
+    if isinstance(s, Loop):
+        begin, end = constant(s.begin), constant(s.end)
+        return None if begin is None or end is None else (end - begin) * most_inside
+    return most_inside
+
+
+def _parallel(s: Parallel, ranges: Ranges, copies: int) -> Parallel:
+    """A parallel loop stays one loop; the pieces become branches inside it, so that threads start and join once."""
+    inside: Ranges = {**ranges, **{v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}}
+    return replace(s, body=_branches(list(zip(s.vars, s.extents, strict=True)), s.body, inside, copies))
+
+
+def _branches(
+    loops: list[tuple[str, Expr]],
+    body: tuple[Flat, ...],
+    ranges: Ranges,
+    copies: int,
+    tried: frozenset[Expr] = frozenset(),
+) -> tuple[Flat, ...]:
+    if not loops:
+        return partition_open(body, ranges, copies)
+    (var, extent), *rest = loops
+    cut = _find(var, body, ranges, tried) if copies * 2 <= COPIES else None
+    if cut is None:
+        return _branches(rest, body, ranges, copies)
+    out: list[Flat] = []
+    for begin, end, part, single in _pieces(cut, ZERO, extent, body, ranges):
+        conds = [Compare(">=", Var(var), begin)] if begin != ZERO else []
+        conds += [Compare("<", Var(var), end)] if end != extent else []
+        here = tuple(_put(x, {var: begin}) for x in part) if single else part
+        inner = _branches(rest if single else loops, here, ranges, copies * 2, tried | cut.conds)
+        guard = conjunction(tuple(conds))
+        out.extend(inner if guard is None else (If(guard, inner),))
+    return tuple(out)
+
+
+Piece = tuple[Expr, Expr, tuple[Flat, ...], bool]
+"""Where a piece of a loop begins and ends, its body, and whether it is at most one iteration."""
+
+
+def _pieces(cut: Cut, begin: Expr, end: Expr, body: tuple[Flat, ...], ranges: Ranges) -> Iterator[Piece]:
+    """The pieces of a loop in order, without those that are known to be empty."""
+    near, far = (cut.sure, cut.maybe) if cut.first else (cut.maybe, cut.sure)
+    near = _between(near, begin, end, ranges)
+    far = _between(far, near, end, ranges)
+    edges = (begin, near, far, end)
+    middle = body if near != far else ()
+    bodies = (_assume(body, cut.conds, cut.first), middle, _assume(body, cut.conds, not cut.first))
+    for k, part in enumerate(bodies):
+        if part and _possible(Compare("<", edges[k], edges[k + 1]), ranges):
+            yield edges[k], edges[k + 1], part, k == 1 and cut.single
+
+
+def _between(e: Expr, low: Expr, high: Expr, ranges: Ranges) -> Expr:
+    """`e`, or the end of `low .. high` that it lies beyond."""
+    if _possible(Compare("<", e, low), ranges):
+        e = simplify(Binary("max", e, low), ranges)
+    return simplify(Binary("min", e, high), ranges) if _possible(Compare(">", e, high), ranges) else e
+
+
+def _possible(cond: Expr, ranges: Ranges) -> bool:
+    """Whether a condition over open dimensions and the variables around may hold."""
+    known = prove(cond, ranges)
+    if known is not None:
+        return known
+    limits: list[Expr] = [*dim_conditions(dims_in(cond))]
+    for v in sorted(free_vars(cond) & ranges.keys()):
+        low, high = ranges[v]
+        limits += [] if low is None else [Compare(">=", Var(v), index(low))]
+        limits += [] if high is None else [Compare("<=", Var(v), index(high))]
+    try:
+        return feasible({}, (cond, *limits))
+    except NotAffine:
+        return True
+
+
+def _assume(body: tuple[Flat, ...], known: frozenset[Expr], holds: bool) -> tuple[Flat, ...]:
+    """The body where some guards are known to hold, or not to."""
+    out: list[Flat] = []
+    for s in body:
+        if isinstance(s, Store):
+            out.append(s)
+            continue
+        inner = _assume(s.body, known, holds)
+        parts = conjuncts(s.cond) if isinstance(s, If) else ()
+        if not known.isdisjoint(parts):
+            rest = conjunction(tuple(c for c in parts if c not in known))
+            if holds:
+                out.extend(inner if rest is None else (If(rest, inner),))
+        elif inner:
+            out.append(replace(s, body=inner))
+    return tuple(out)
+
+
+def _put(s: Flat, values: dict[str, Expr]) -> Flat:
+    """A statement with expressions in place of variables."""
+
+    def new(e: Expr) -> Expr:
+        return substitute(e, values)
+
+    match s:
+        case Store():
+            return Store(s.buffer, tuple(map(new, s.indices)), new(s.value))
+        case If():
+            s = replace(s, cond=new(s.cond))
+        case Loop():
+            s = replace(s, begin=new(s.begin), end=new(s.end))
+        case Parallel() | Alloc():
+            pass  # their extents and sizes are over open dimensions only
+    return replace(s, body=tuple(_put(x, values) for x in s.body))
+
+
+def _interval(s: Loop) -> tuple[int | None, int | None]:
+    return constant(s.begin) or 0, span(s.end)[1]
+
+
+def _find(var: str, body: tuple[Flat, ...], ranges: Ranges, tried: frozenset[Expr]) -> Cut | None:
+    """The first guard in the body, not `tried`, that open dimensions and the variable decide; with those like it."""
+    seen: dict[Expr, Ranges] = {}
+    for cond, inner in _guards(body, {}):
+        if cond not in tried and var in free_vars(cond) and dims_in(cond):
+            hull = seen.setdefault(cond, dict(inner))
+            for v, (low, high) in inner.items():
+                least, largest = hull.get(v, (low, high))
+                hull[v] = (
+                    None if least is None or low is None else min(least, low),
+                    None if largest is None or high is None else max(largest, high),
+                )
+    cuts = [cut for cond, inner in seen.items() if (cut := _cut(cond, var, inner, ranges)) is not None]
+    if not cuts:
+        return None
+    alike = (x.conds for x in cuts if (x.first, x.sure, x.maybe) == (cuts[0].first, cuts[0].sure, cuts[0].maybe))
+    return replace(cuts[0], conds=frozenset[Expr]().union(*alike))
+
+
+def _cut(cond: Expr, var: str, inner: Ranges, ranges: Ranges) -> Cut | None:
+    if not isinstance(cond, Compare) or dtype_of(cond.lhs) != INDEX or cond.op not in _STRICT:
+        return None
+    context = Context({**ranges, **inner})
+    form = difference(cond.lhs, cond.rhs, context)
+    shift, first = _STRICT[cond.op]
+    factor = form.terms.get(var, 0)
+    if factor < 0:
+        # -(x + d) > 0 is x + d < 0 with the sign turned: `<` becomes `>` and so on.
+        shift, first = (-1, False) if (shift, first) == (0, True) else (0, False) if first else (-shift - 1, True)
+        form, factor = form.times(-1), -factor
+    own = {a: c for a, c in form.terms.items() if a != var and _names(a) & inner.keys()}
+    rest = {a: c for a, c in form.terms.items() if a != var and a not in own}
+    low, high = context.range_of_terms(own, 0)
+    if factor == 0 or low is None or high is None or any(var in _names(a) for a in form.terms if a != var):
+        return None
+    fixed = Linear(rest, form.constant + shift)
+
+    def where(r: int) -> Expr:
+        """The least value of the variable for which `factor*v + fixed + r >= 0`."""
+        return simplify(ceildiv(to_expr(fixed.plus_constant(r).times(-1)), index(factor)), ranges)
+
+    below, above = where(high), where(low)
+    sure, maybe = (below, above) if first else (above, below)
+    return Cut(frozenset((cond,)), first, sure, maybe, high - low <= factor)
+
+
+def _names(a: str | Expr) -> frozenset[str]:
+    return frozenset((a,)) if isinstance(a, str) else free_vars(a)
+
+
+def _guards(body: tuple[Flat, ...], inner: Ranges) -> Iterator[tuple[Expr, Ranges]]:
+    """Each guard in the body with the ranges of the loops in between."""
+    for s in body:
+        match s:
+            case Store():
+                continue
+            case If():
+                for c in conjuncts(s.cond):
+                    yield c, inner
+                yield from _guards(s.body, inner)
+            case Loop():
+                yield from _guards(s.body, {**inner, s.var: _interval(s)})
+            case Parallel():
+                more = {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
+                yield from _guards(s.body, {**inner, **more})
+            case Alloc():
+                yield from _guards(s.body, inner)

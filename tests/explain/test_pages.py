@@ -1,0 +1,182 @@
+"""Pages about errors: every code has one, its example gives that code, and `tests/bad` holds what is said of it.
+
+The example of a page is the last block above `## Repair` that fails: a `tsched` file, the commands of a `console`, a
+`python` program, or the commands of an `sh`, which fail on a machine in trouble only; `FAULTS` makes the trouble. Its text
+stands in `tests/bad/CODE.*` again, with all that is printed. That repairs pass is tested with the other documentation.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import filelock
+import pytest
+
+from docs.generate.errors import declared
+from tensorc_dsl.api.tasks import TaskFile, sample
+from tensorc_dsl.check.scope import load_file
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.measure import local
+from tensorc_dsl.measure.outcome import Outcome, Status
+from tensorc_dsl.packages.resolve import Resolver
+from tensorc_dsl.records.database import Database
+from tensorc_dsl.source import Source
+from tests.docs.pages import Fence, Run, fences, findings, run_command, sessions
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = {p.stem: p for p in sorted((ROOT / "docs" / "errors").glob("[EW]*.md"))}
+BAD = ROOT / "tests" / "bad"
+_FILES = {"tsched": ".tsched", "console": ".console", "sh": ".console", "python": ".py"}
+
+
+def example(page: str) -> Fence:
+    return [
+        f
+        for f in fences(page[: page.index("## Repair")])
+        if f.language in ("console", "sh", "python") or "error" in f.options
+    ][-1]
+
+
+# --- what is printed -------------------------------------------------------------------------------------------------
+
+
+def of_file(code: str, fence: Fence) -> str:
+    """What is said of a file: by `check`, then by expanding its tasks."""
+    file = Path(fence.file_name or f"{code}.tsched")
+    file.write_text(fence.text, encoding="utf-8")
+    found = findings(file)
+    assert {d.code for d in found} == {fence.options["error"]}, "\n\n".join(map(render, found))
+    if fence.options["error"] != code:  # `check` says it first, by another code
+        found = unchecked(file)
+    assert {d.code for d in found} == {code}, "\n\n".join(map(render, found))
+    return "\n\n".join(map(render, found)) + "\n"
+
+
+def unchecked(file: Path) -> Sequence[Diagnostic]:
+    """What expanding the first task says of a file that is not right."""
+    checked = load_file(Source.read(file, file.name), Resolver(file, ()))
+    try:
+        tasks = TaskFile(checked, Target())
+        sample(tasks[next(iter(tasks))].space, "task", 0)
+    except TschedError as e:
+        return e.diagnostics
+    return ()
+
+
+def of_commands(code: str, fence: Fence) -> str:
+    """The commands with what they print; what differs between machines stands as `N`."""
+    text = ""
+    status = 0
+    with FAULTS[code]() if fence.language == "sh" else nullcontext():
+        for session in sessions(fence):
+            output, status = run_command(session.command)
+            text += f"$ {session.command}\n{output}"
+    assert status == 1, text
+    assert re.findall(r"error\[([EW]\d+)\]", text) == [code], text
+    return re.sub(r"\d[\d.e+]* (GB|s)\b", r"N \1", text.replace(f"{Path.cwd()}/", ""))
+
+
+def of_program(code: str, fence: Fence) -> str:
+    out = StringIO()
+    with redirect_stdout(out):
+        exec(compile(fence.text, f"{code}.py", "exec"), {"__name__": "example"})
+    assert out.getvalue().startswith(f"{code}: ")
+    return out.getvalue()
+
+
+# --- machines in trouble ---------------------------------------------------------------------------------------------
+
+
+def _full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", _full)
+        patch.setattr(filelock.FileLock, "acquire", _full)
+        yield
+
+
+@contextmanager
+def held_records() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch, filelock.FileLock("records.sqlite.lock"):
+        patch.setitem(Database.open.__func__.__kwdefaults__, "wait", 0.01)  # type: ignore[attr-defined]
+        yield
+
+
+@contextmanager
+def no_patience() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "PREPARE_SECONDS", 0.01)
+        yield
+
+
+@contextmanager
+def crashing_kernels() -> Iterator[None]:
+    def crash(_self: object, programs: Sequence[Program], _best: float | None) -> Iterator[Outcome]:
+        yield from (Outcome(Status.CRASH, message="the process ended with signal 11") for _ in programs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local.LocalRunner, "measure", crash)
+        yield
+
+
+FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "E0704": full_disk,
+    "E0705": held_records,
+    "E0707": no_patience,
+    "E0904": full_disk,
+    "E0908": crashing_kernels,
+}
+
+# --- tests -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_code_has_a_page_and_every_page_a_code() -> None:
+    assert list(PAGES) == sorted(declared())
+
+
+@pytest.mark.parametrize("code", PAGES)
+def test_page(code: str) -> None:
+    page = PAGES[code].read_text(encoding="utf-8")
+    assert re.match(rf"# {code}: .+\n\n\S", page)
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == ["Example", "Repair"]
+    assert max(map(len, page.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("code", PAGES)
+def test_bad(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accept: bool) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("TSCHED_PATH", raising=False)
+    page = PAGES[code].read_text(encoding="utf-8")
+    fence = example(page)
+    Run(page[: fence.start])
+    bad = BAD / f"{code}{_FILES[fence.language]}"
+    match fence.language:
+        case "tsched":
+            texts = {bad: fence.text, bad.with_suffix(".expected"): of_file(code, fence)}
+        case "python":
+            texts = {bad: fence.text, bad.with_suffix(".expected"): of_program(code, fence)}
+        case _:
+            texts = {bad: of_commands(code, fence)}
+    for path, text in texts.items():
+        if accept:
+            path.write_text(text, encoding="utf-8")
+        assert path.is_file(), f"no {path.name}: run pytest --accept and read what it wrote"
+        assert text == path.read_text(encoding="utf-8")
+
+
+def test_no_bad_file_is_left_over() -> None:
+    stems = {p.stem for p in BAD.iterdir() if re.fullmatch(r"[EW]\d+", p.stem)}
+    assert stems == set(PAGES)
