@@ -145,6 +145,13 @@ def usage(name: str, signature: inspect.Signature) -> str:
     return f"{name}({text})"
 
 
+def argument_spans(signature: inspect.Signature, call: tree.CallExpr) -> dict[str, Span]:
+    """Where the argument of each parameter is written, of those that take one."""
+    fixed = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    spans = {name: a.span for name, a in zip(fixed, call.args, strict=False)}
+    return spans | {name: a.span for name, a in call.kwargs}
+
+
 def bind(
     name: str,
     signature: inspect.Signature,
@@ -166,8 +173,7 @@ def bind(
         bound = signature.bind(*own, *rest, **kwargs)
     except TypeError as e:
         raise fail(problem, call.span, name=name, reason=_reason(e), usage=usage(name, signature)) from None
-    spans: dict[str, Span] = {k: v.span for k, v in call.kwargs}
-    spans |= {p.name: a.span for p, a in zip(fixed, call.args, strict=False)}
+    spans = argument_spans(signature, call)
     out_args: list[object] = []
     out_kwargs: dict[str, object] = {}
 

@@ -16,6 +16,7 @@ from tensorc_dsl.interp.evaluate import Env, evaluate, truth
 from tensorc_dsl.interp.limits import MAX_LOOPS, Budget
 from tensorc_dsl.interp.problems import fail
 from tensorc_dsl.interp.record import Recorder
+from tensorc_dsl.interp.steps import Step
 from tensorc_dsl.interp.values import ProgramRef, Value, bare, kind_of
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
@@ -28,6 +29,7 @@ from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import DrawKind, Offer
 from tensorc_dsl.trace.draws import DRAWS
+from tensorc_dsl.trace.model import shown
 
 PARAM_TYPES: Mapping[str, object] = {
     "Block": BlockRef, "Loop": LoopRef, "Buffer": BufferRef, "Program": ProgramRef, "Target": Target, "int": int,
@@ -48,6 +50,8 @@ class Calls(ABC):
         self.recorder.start(program)
         self._builtins = Builtins(self.budget)
         self._stack: list[str] = []
+        self._steps: list[int] = []
+        """How many steps each module on the stack has taken itself."""
 
     @abstractmethod
     def run(self, body: tuple[tree.Stmt, ...], env: Env) -> None: ...
@@ -59,20 +63,27 @@ class Calls(ABC):
         """The names that every body has."""
         return {"target": self.target, "root": ProgramRef()}
 
-    def placed(self, refusal: ScheduleRefusal, span: Span) -> ScheduleRefusal:
+    def placed(self, refusal: ScheduleRefusal, span: Span, step: Step | None = None) -> ScheduleRefusal:
         """The refusal, which learns where it was written and what led to it."""
         if refusal.span is None:
-            refusal.span = span
+            refusal.span = span if step is None else step.culprit(refusal)
             refusal.steps = tuple(self.recorder.lines)
+            refusal.origin = self._origin(frozenset() if step is None else step.draws())
         return refusal
 
+    def _origin(self, names: frozenset[str]) -> str:
+        """`step 4 of std.cpu.tiling, where `factors` drew [4, 8]`: what of it there is to say."""
+        drawn = [f"`{d.name}` drew {shown(d.decision)}" for d in self.recorder.draws if d.name in names]
+        here = [f"step {self._steps[-1] + 1} of {self._stack[-1]}"] if self._stack else []
+        return ", ".join([*here, f"{'where ' * bool(here)}{' and '.join(drawn)}"] if drawn else here)
+
     @contextmanager
-    def at(self, span: Span) -> Generator[None]:
+    def at(self, span: Span, step: Step | None = None) -> Generator[None]:
         """A refusal or a finding from inside learns where it was written."""
         try:
             yield
         except ScheduleRefusal as refusal:
-            raise self.placed(refusal, span) from None
+            raise self.placed(refusal, span, step) from None
         except TschedError as e:
             raise TschedError(*(d if d.span else replace(d, span=span) for d in e.diagnostics)) from None
 
@@ -105,7 +116,7 @@ class Calls(ABC):
         query = self._query(bare(base), function.name)
         if query is None or not query.is_method:
             return method(base, function.name, args, kwargs, call, self.budget)
-        with self.at(call.span):
+        with self.at(call.span, Step(call, query.signature, args, kwargs)):
             found = bind(function.name, query.signature, args, kwargs, self.program, call, problems.STEP_ARGUMENTS)
             return self._answer(query, bare(base), found.args, found.kwargs)
 
@@ -142,11 +153,13 @@ class Calls(ABC):
     def _primitive(self, name: str, call: tree.CallExpr, env: Env) -> Value:
         args, kwargs = self._arguments(call, env)
         before = self.program
-        with self.at(call.span):
+        with self.at(call.span, Step(call, PRIMITIVES[name].signature, args, kwargs)):
             bound = bind_primitive(name, args, kwargs, before, call)
             rewrite: Any = PRIMITIVES[name].function(before, *bound.args, **bound.kwargs)
         text = self._code(name, bound, call)
         self.recorder.step(text, rewrite.results, call.span)
+        if self._steps:
+            self._steps[-1] += 1
         self.program = rewrite.program
         for around, s in walk(self.program.body):
             if isinstance(s, Block) and len(around) > MAX_LOOPS:
@@ -159,7 +172,7 @@ class Calls(ABC):
     def offer(self, kind: DrawKind, call: tree.CallExpr, env: Env) -> tuple[Offer, str]:
         """What may be drawn, and the call as the trace says it."""
         args, kwargs = self._arguments(call, env)
-        with self.at(call.span):
+        with self.at(call.span, Step(call, kind.signature, args, kwargs)):
             bound = bind(kind.name, kind.signature, args, kwargs, self.program, call, problems.DRAW_ARGUMENTS)
             offer = kind.function(self.program, *bound.args, **bound.kwargs)
         return offer, self._code(kind.name, bound, call)
@@ -173,9 +186,11 @@ class Calls(ABC):
             raise fail(problems.RECURSION, call.span, name=module.name, chain=chain)
         scope = self._scope(module, call, subject, env)
         self._stack.append(module.name)
+        self._steps.append(0)
         if module.when is None or truth(evaluate(module.when, scope, self), module.when):
             self.run(module.body, scope)
         self._stack.pop()
+        self._steps.pop()
 
     def _scope(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> Env:
         """The names of a module's body: its parameters, each of its declared type."""

@@ -15,11 +15,13 @@ RACE = Refusal(
     "E0330",
     "the iterations of `{loop}` cannot run at once: {dependence}",
     help="{repair}",
+    at="loop",
 )
 CLASH = Refusal(
     "E0331",
     "`{loop}` cannot be {kind}: it is {where} the {other_kind} loop `{other}`",
     help="a {other_kind} loop {rule}",
+    at="loop",
 )
 
 _RULES: dict[tuple[LoopKind, LoopKind], str] = {

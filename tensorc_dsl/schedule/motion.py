@@ -21,24 +21,35 @@ from tensorc_dsl.schedule.refusal import Refusal
 Nest = tuple[tuple[For, ...], Block]
 """A block with the loops around it, outermost first."""
 
-NO_BUFFER = Refusal("E0352", "there is no buffer `{buffer}` at this point", help="the buffers here are: {buffers}")
+NO_BUFFER = Refusal(
+    "E0352",
+    "there is no buffer `{buffer}` at this point",
+    help="the buffers here are: {buffers}",
+    at="buffer",
+)
 NO_CONSUMER = Refusal(
-    "E0355", "no other block reads `{buffer}`, which `{block}` writes", help="leave `{block}` where it is"
+    "E0355",
+    "no other block reads `{buffer}`, which `{block}` writes",
+    help="leave `{block}` where it is",
+    at="block",
 )
 NOT_READY = Refusal(
     "E0358",
     "`{block}` reads `{buffer}`, which `{writer}` has not finished below `{loop}`",
     help="choose a loop outside of it, or move `{writer}` first",
+    at="loop",
 )
 BEYOND = Refusal(
     "E0359",
     "`{block}` would run below `{loop}` with iterator values that it does not have now",
     help="`{block}` runs for a part of its domain only; move it before the step that left out the rest",
+    at="block",
 )
 VECTOR = Refusal(
     "E0360",
     "cannot move a nest below `{loop}`: loop `{vector}` is vectorized",
     help="move first, vectorize last",
+    at="loop",
 )
 
 

@@ -10,16 +10,19 @@ NOT_SERIAL = Refusal(
     "E0310",
     "cannot {step} `{loop}`: it is already {kind}",
     help="{repair}",
+    at="loop",
 )
 NO_LOOP = Refusal(
     "E0340",
     "there is no loop `{loop}` at this point",
     help="a step that replaces a loop gives the new ones; name those",
+    at="loop",
 )
 NO_BLOCK = Refusal(
     "E0341",
     "there is no block `{block}` at this point",
     help="the blocks here are: {blocks}",
+    at="block",
 )
 
 

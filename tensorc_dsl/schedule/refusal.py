@@ -14,11 +14,18 @@ from tensorc_dsl.source import Span
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A declared reason: `message` and `help` are format strings over the facts given when it is raised."""
+    """A declared reason: `message`, `help` and `label` are format strings over the facts given when it is raised.
+
+    `at` says which argument to underline: the loop, block or buffer that the fact of this name names, else the argument
+    of the parameter of this name. Without either it is the whole call. `label` stands beside the underline, where it
+    says more than the message.
+    """
 
     code: str
     message: str
     help: str = ""
+    at: str = ""
+    label: str = ""
 
     def __call__(self, program: Program, *focus: str, **facts: object) -> ScheduleRefusal:
         """The exception to raise; `focus` names the loops and blocks of `program` that the reader should look at."""
@@ -45,6 +52,8 @@ class ScheduleRefusal(Exception):
         self.focus = focus
         self.facts = facts
         self.span: Span | None = None
-        """Where the step was written, once the interpreter knows."""
+        """Where the argument at fault, or the step, was written, once the interpreter knows."""
+        self.origin = ""
+        """Which step of which module it was, and what the draws in its arguments were: "" in a schedule without draws."""
         self.steps: tuple[str, ...] = ()
         """The lines of the trace that led to the step."""

@@ -18,14 +18,15 @@ STEPS = 3
 def refusal_diagnostic(refusal: ScheduleRefusal) -> Diagnostic:
     """The refusal with the program at that step, the loops and blocks in question marked."""
     notes = [Note("the program at this point", "\n" + _excerpt(refusal))]
-    if refusal.steps:
+    if refusal.steps or refusal.origin:
         last = refusal.steps[-STEPS:]
         hidden = len(refusal.steps) - len(last)
         lines = [f"… {hidden} step{'s' * (hidden != 1)} before"] if hidden else []
-        notes.append(Note("trace", "\n" + "\n".join([*lines, *last])))
+        notes.append(Note("trace", "\n".join([refusal.origin, *lines, *last])))
     if refusal.help:
         notes.append(help_note(refusal.help))
-    return Diagnostic(refusal.refusal.code, refusal.message, refusal.span, notes=tuple(notes))
+    label = refusal.refusal.label.format(**refusal.facts)
+    return Diagnostic(refusal.refusal.code, refusal.message, refusal.span, label, tuple(notes))
 
 
 def _excerpt(refusal: ScheduleRefusal) -> str:

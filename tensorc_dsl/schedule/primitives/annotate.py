@@ -14,8 +14,14 @@ RESERVED = Refusal(
     "E0344",
     'the annotation "{key}" is not for schedules: it says what `{block}` computes',
     help="choose another key",
+    at="key",
 )
-NO_KEY = Refusal("E0342", "an annotation needs a key", help='name what the value is for, e.g. "unroll.max_step"')
+NO_KEY = Refusal(
+    "E0342",
+    "an annotation needs a key",
+    help='name what the value is for, e.g. "unroll.max_step"',
+    at="key",
+)
 
 
 @primitive(NO_LOOP, NO_BLOCK, NO_KEY, RESERVED)

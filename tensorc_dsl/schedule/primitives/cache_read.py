@@ -23,21 +23,29 @@ from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal
 
-NOT_READ = Refusal("E0361", "`{block}` does not read `{buffer}`", help="it reads: {reads}")
+NOT_READ = Refusal(
+    "E0361",
+    "`{block}` does not read `{buffer}`",
+    help="it reads: {reads}",
+    at="buffer",
+)
 OWN = Refusal(
     "E0362",
     "`{block}` writes `{buffer}` itself: a copy made before it would be out of date",
     help="use `cache_write` for what a block accumulates",
+    at="buffer",
 )
 NOT_FINISHED = Refusal(
     "E0363",
     "`{writer}` has not finished `{buffer}` where the copy would be made, before `{top}`",
     help="use `cache_read` before moving the two blocks below one loop",
+    at="buffer",
 )
 NOT_FILLED = Refusal(
     "E0379",
     "`{buffer}` may have elements that nothing writes, and the copy would read them",
     help="use `cache_read` before the step that leaves them unwritten",
+    at="buffer",
 )
 
 

@@ -16,16 +16,19 @@ NOT_ALONE = Refusal(
     "E0364",
     "cannot give `{block}` a buffer of its own: {reason}",
     help="use `cache_write` before the step that made it so",
+    at="block",
 )
 READ_TOO_EARLY = Refusal(
     "E0365",
     "`{reader}` reads `{buffer}` before the copy would be made, after `{top}`",
     help="use `cache_write` before moving `{reader}` below the loops of `{block}`",
+    at="block",
 )
 NOT_WHOLE = Refusal(
     "E0366",
     "`{block}` may not write every element of `{buffer}`, so a copy of the whole would write more",
     help="use `cache_write` on a block that writes each element of its buffer, as `{buffer}[i, j] = …` does",
+    at="block",
 )
 
 

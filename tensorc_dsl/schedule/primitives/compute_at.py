@@ -37,21 +37,26 @@ OUTPUT = Refusal(
     "E0353",
     "cannot compute `{block}` again at each use: it writes the output `{buffer}`",
     help="move what it reads below its loops instead, or `cache_write` it first and move the copy with `reverse_compute_at`",
+    at="block",
 )
 NOT_PURE = Refusal(
     "E0354",
     "cannot compute `{block}` again at each use: {reason}",
     help="move it before the step that made it so",
+    at="block",
 )
 OUTSIDE = Refusal(
     "E0356",
     "`{consumer}` reads `{buffer}` and stands outside of loop `{loop}`",
     help="choose a loop around all blocks that read `{buffer}`, or move or inline `{consumer}` first",
+    at="loop",
+    label="not around `{consumer}`",
 )
 NOT_INVERTIBLE = Refusal(
     "E0357",
     "cannot tell which part of `{block}` computes a region of `{buffer}`: its subscripts do not determine `{iterator}`",
     help="move it before changing the layout of `{buffer}`",
+    at="block",
 )
 
 
@@ -59,6 +64,7 @@ NO_PLACE = Refusal(
     "E0380",
     "`{place}` is no place to compute `{block}` at",
     help="name a loop around the blocks that read it, or write {words}",
+    at="loop",
 )
 
 ROOT, INLINE = "root", "inline"

@@ -28,16 +28,19 @@ NOT_INLINABLE = Refusal(
     "E0371",
     "cannot inline `{block}`: {reason}",
     help="inline blocks that store each element of an intermediate buffer once, as `{buffer}[i, j] = …` does",
+    at="block",
 )
 PARTIAL = Refusal(
     "E0372",
     "cannot inline `{block}`: it does not run for all values of its iterators",
     help="inline it before the step that moved it or added conditions to it",
+    at="block",
 )
 CHANGED = Refusal(
     "E0373",
     "cannot inline `{block}` into `{reader}`: `{buffer}` may differ there, `{writer}` writes it",
     help="inline before moving `{writer}`",
+    at="block",
 )
 
 

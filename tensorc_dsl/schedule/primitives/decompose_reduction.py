@@ -19,27 +19,38 @@ NO_INIT = Refusal(
     "E0335",
     "`{block}` has no initialisation to take out",
     help="decompose a block with an `init`, once",
+    at="block",
 )
-NOT_AROUND = Refusal("E0336", "`{loop}` is not a loop around `{block}`", help="the loops around it are: {loops}")
+NOT_AROUND = Refusal(
+    "E0336",
+    "`{loop}` is not a loop around `{block}`",
+    help="the loops around it are: {loops}",
+    at="loop",
+)
 BELOW_REDUCTION = Refusal(
     "E0337",
     "below `{loop}`, `{block}` would be initialised again in each iteration of the reduction loop `{reduction}`",
     help="take `{reduction}`, or a loop around it",
+    at="loop",
+    label="inside `{reduction}`",
 )
 MIXED_LOOP = Refusal(
     "E0338",
     "`{mixed}` counts both the reduction and the elements of `{block}`",
     help="decompose the reduction before fusing its loops with others",
+    at="block",
 )
 NOT_AT_ZERO = Refusal(
     "E0339",
     "the reduction of `{block}` does not begin where its loops begin: `{iterator}` is `{binding}`",
     help="decompose the reduction before this step",
+    at="block",
 )
 OVERTAKES = Refusal(
     "E0343",
     "the initialisation cannot move before `{loop}`: {dependence}",
     help="take a loop that holds no other use of what `{block}` writes",
+    at="loop",
 )
 
 

@@ -18,11 +18,13 @@ NOT_NESTED = Refusal(
     "E0315",
     "`{inner}` is not all there is in `{outer}`",
     help="fuse loops that stand directly in one another, named from the outermost inwards",
+    at="inner",
 )
 OPEN_EXTENT = Refusal(
     "E0316",
     "the extent of `{inner}` is `{extent}`, not a number",
     help="only the outermost of fused loops may have an open extent; split `{inner}` first",
+    at="inner",
 )
 
 

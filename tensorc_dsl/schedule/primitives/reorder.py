@@ -10,16 +10,24 @@ from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, not_serial, the_loo
 from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal
 
-REPEATED = Refusal("E0320", "`{loop}` is named twice", help="name each loop once, in the order they shall have")
+REPEATED = Refusal(
+    "E0320",
+    "`{loop}` is named twice",
+    help="name each loop once, in the order they shall have",
+    at="loop",
+    label="the second time",
+)
 NOT_ONE_PATH = Refusal(
     "E0321",
     "neither of `{first}` and `{second}` is inside the other",
     help="reorder the loops around one block at a time",
+    at="first",
 )
 NOT_PERFECT = Refusal(
     "E0322",
     "`{loop}`, between the loops to reorder, holds {count} statements",
     help="only loops with nothing between them can trade places",
+    at="loop",
 )
 BREAKS = Refusal(
     "E0323",

@@ -35,21 +35,26 @@ NOTHING_BELOW = Refusal(
     "E0367",
     "`{block}` reads nothing that is written below `{loop}`",
     help="choose a loop around a block that writes what `{block}` reads",
+    at="loop",
 )
 ORDER = Refusal(
     "E0368",
     "`{block}` cannot move: {reason}",
     help="move it before that step",
+    at="block",
 )
 INCOMPLETE = Refusal(
     "E0369",
     "an iteration of `{loop}` does not complete its part of `{buffer}`: every iteration of `{repeats}` writes that part",
     help="choose a loop outside of `{repeats}`, or reorder `{repeats}` to the inside",
+    at="loop",
+    label="inside `{repeats}`",
 )
 NOT_ONCE = Refusal(
     "E0370",
     "the iterations of `{loop}` do not divide `{block}` exactly: {reason}",
     help="choose a loop whose iterations write separate parts of what `{block}` reads",
+    at="loop",
 )
 
 

@@ -17,16 +17,20 @@ BAD_FACTORS = Refusal(
     "E0311",
     "{factors} are not factors for a split: {why}",
     help="give one positive integer per new loop; one of them may be `_`",
+    at="factors",
 )
 NOT_EXACT = Refusal(
     "E0312",
     "{factors} cannot make exactly {extent} iterations of `{loop}`",
     help="use factors that {divide} {extent}, or `split({loop}, {factors}, partial=true)` to guard the last tile",
+    at="factors",
+    label="{why}",
 )
 TOO_FEW = Refusal(
     "E0313",
     "{factors} make {product} iterations, `{loop}` has {extent}",
     help="use larger factors, or `_` for one of them",
+    at="factors",
 )
 
 
@@ -52,10 +56,10 @@ def split(
     is_open = None in factors
     exact = is_multiple(target.extent, product, ranges) if is_open else constant(target.extent) == product
     if not exact and not partial:
-        divide = "divide" if is_open else "multiply to"
-        raise NOT_EXACT(
-            program, target.var, factors=text, extent=format_expr(target.extent), loop=target.var, divide=divide
-        )
+        divide, extent = "divide" if is_open else "multiply to", format_expr(target.extent)
+        may = "does" if constant(target.extent) is not None else "may"
+        why = f"{product} {may} not divide {extent}" if is_open else f"{product}, not {extent}"
+        raise NOT_EXACT(program, target.var, factors=text, extent=extent, loop=target.var, divide=divide, why=why)
     if not exact and not is_open:
         most = bounds(target.extent, ranges)[1]
         if most is None or most > product:

@@ -52,26 +52,31 @@ PARAMETER = Refusal(
     "E0374",
     "cannot change the layout of `{buffer}`: the caller passes it",
     help="change that of a copy: `cache_read(b, {buffer})` or `cache_write(b)` first",
+    at="buffer",
 )
 WRONG_MAP = Refusal(
     "E0375",
     "`{layout}` is no layout for `{buffer}`: {reason}",
     help="map the {rank} indices of `{buffer}`, as `(i, j) -> (j / 16, i, j % 16)` does for two",
+    at="layout",
 )
 NOT_INJECTIVE = Refusal(
     "E0376",
     "`{layout}` may put two elements of `{buffer}` in one place",
     help="keep the remainder beside each quotient, as in `(j / 16, j % 16)`",
+    at="layout",
 )
 OPEN_SHAPE = Refusal(
     "E0377",
     "the layout of `{buffer}` needs sizes that are numbers; dimension {dimension} is `{extent}`",
     help="give `{extent}` one size in the task",
+    at="buffer",
 )
 NOT_FREE = Refusal(
     "E0378",
     "cannot run `{block}` in the order of the new layout: {reason}",
     help="change the layout before scheduling `{block}`, or pass `reorder_block=false` to keep its loops",
+    at="buffer",
 )
 
 

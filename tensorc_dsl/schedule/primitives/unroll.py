@@ -16,6 +16,7 @@ OPEN_COUNT = Refusal(
     "E0334",
     "`{loop}` has `{extent}` iterations; to write them out their number must be known",
     help="split `{loop}` with a number for its inner factor, and unroll that",
+    at="loop",
 )
 
 

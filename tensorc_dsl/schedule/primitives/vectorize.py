@@ -14,6 +14,7 @@ OPEN_LANES = Refusal(
     "E0332",
     "`{loop}` has `{extent}` iterations; the number of lanes must be known",
     help="split `{loop}` with a number for its inner factor, and vectorize that",
+    at="loop",
 )
 
 

@@ -18,13 +18,22 @@ from tensorc_dsl.schedule.queries.loop import LETTERS
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refusal import Refusal
 
-NOT_AROUND = Refusal("E0381", "`{loop}` is not around `{block}`", help="the loops around it are: {loops}")
+NOT_AROUND = Refusal(
+    "E0381",
+    "`{loop}` is not around `{block}`",
+    help="the loops around it are: {loops}",
+    at="loop",
+)
 OPEN_ITERATOR = Refusal(
     "E0384",
     "iterator `{iterator}` of `{block}` runs over `{extent}`, not over a number",
     help="ask its loops first: `l.is_open`",
 )
-OPEN_REGION = Refusal("E0385", "how much of `{buffer}` an iteration of `{loop}` touches is open: {extent} elements")
+OPEN_REGION = Refusal(
+    "E0385",
+    "how much of `{buffer}` an iteration of `{loop}` touches is open: {extent} elements",
+    at="loop",
+)
 
 
 def _own_reads(b: Block) -> tuple[Load, ...]:

@@ -26,8 +26,14 @@ OPEN_EXTENT = Refusal(
     "E0509",
     "the extent of `{loop}` is `{extent}`, not a number: it has no perfect tiles",
     help="split it by a fixed factor first: split({loop}, [_, 32], partial=true)",
+    at="loop",
 )
-NO_TILES = Refusal("E0508", "`{loop}` runs {extent} times: {legal}", help="{repair}")
+NO_TILES = Refusal(
+    "E0508",
+    "`{loop}` runs {extent} times: {legal}",
+    help="{repair}",
+    at="loop",
+)
 
 
 @dataclass(frozen=True, slots=True)
