@@ -24,7 +24,9 @@ GROUPS: tuple[tuple[str, str], ...] = (
     ("E0399", "Schedule steps and queries that are refused"),
     ("E0499", "Computes"),
     ("E0599", "Expanding a schedule"),
+    ("E0699", "More schedule steps that are refused"),
     ("E0799", "Measuring and records"),
+    ("E0899", "Programs that are not proved equal"),
     ("E0999", "Files, tasks and commands"),
     ("W9999", "Warnings"),
 )

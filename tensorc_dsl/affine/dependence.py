@@ -11,15 +11,16 @@ by an integer set, exactly where all subscripts and conditions are affine. What 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tensorc_dsl.affine.accesses import Access, accesses, written
 from tensorc_dsl.affine.distance import common_loops, distances
 from tensorc_dsl.affine.form import Interval
 from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
-from tensorc_dsl.ir.expr import Compare, Expr, Var, constant, free_vars, substitute
+from tensorc_dsl.ir.expr import Compare, Expr, Var, add, constant, free_vars, index, substitute
 from tensorc_dsl.ir.program import For, Program, Stmt, find_loop
 
 
@@ -42,7 +43,7 @@ class Dependence:
         return f"`{self.second}` and `{self.first}` touch the same elements of `{self.buffer}` across `{self.loop}`"
 
 
-def _pairs(found: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
+def pairs(found: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
     """Pairs that may conflict, each once, the earlier in text order first.
 
     A read of what the same instance also writes is left out: what conflicts with it conflicts with the write.
@@ -72,9 +73,16 @@ def _other(name: str) -> str:
     return f"{name}'b"
 
 
-def _conflict(a: Access, b: Access, equal: int, order: Sequence[tuple[str, int]]) -> bool:
+def conflict(
+    a: Access,
+    b: Access,
+    equal: int,
+    order: Sequence[tuple[str, int]] = (),
+    apart: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+) -> bool:
     """Whether instances of both touch one element in the same iteration of the first `equal` loops, at distances of
-    the signs in `order`: (x, 1) asks for x_b > x_a, (x, -1) for x_b < x_a, (x, 0) for x_b = x_a.
+    the signs in `order`: (x, 1) asks for x_b > x_a, (x, -1) for x_b < x_a, (x, 0) for x_b = x_a; and with x_b - x_a from
+    `low` to `high` for each x in `apart`.
     """
     common = common_loops(a, b)
     rename: dict[str, Expr] = {loop.var: Var(_other(loop.var)) for loop in common[equal:]}
@@ -87,6 +95,9 @@ def _conflict(a: Access, b: Access, equal: int, order: Sequence[tuple[str, int]]
     for name, sign in order:
         x, y = Var(name), rename.get(name, Var(name))
         conditions.append(Compare("==", x, y) if sign == 0 else Compare("<", x, y) if sign > 0 else Compare("<", y, x))
+    for name, (low, high) in apart.items():
+        x, y = Var(name), rename[name]
+        conditions += [Compare("<=", add(x, index(low)), y), Compare("<=", y, add(x, index(high)))]
     try:
         return feasible(extents, affine_only(conditions))
     except NotAffine:  # an extent
@@ -126,7 +137,7 @@ def carried(program: Program, var: str) -> Dependence | None:
     found = accesses(outer, (loop,), written((loop,)))
     depth = len(outer)
     weak: Dependence | None = None
-    for a, b in _pairs(found):
+    for a, b in pairs(found):
         reduction = _one_reduction(a, b)
         if (reduction and weak) or is_private(program, a.buffer, var):
             continue
@@ -134,7 +145,7 @@ def carried(program: Program, var: str) -> Dependence | None:
         if near is None or near[depth] == (0, 0):
             continue
         signs = [s for s in ((1,) if a is b else (1, -1)) if _allows(near[depth], s)]
-        if _certain(a, b, loop) or any(_conflict(a, b, depth, [(var, s)]) for s in signs):
+        if _certain(a, b, loop) or any(conflict(a, b, depth, [(var, s)]) for s in signs):
             here = Dependence(a.buffer, a.block.name, b.block.name, var, reduction)
             if not reduction:
                 return here
@@ -154,7 +165,7 @@ def broken(program: Program, order: Sequence[str]) -> Dependence | None:
     if not inversions:
         return None
     depth = len(outer)
-    for a, b in _pairs(accesses(outer, (top,), written((top,)))):
+    for a, b in pairs(accesses(outer, (top,), written((top,)))):
         if _relaxable(a, b) or is_private(program, a.buffer, nest[-1]):
             continue
         near = distances(a, b, depth)
@@ -169,7 +180,7 @@ def broken(program: Program, order: Sequence[str]) -> Dependence | None:
             for sign in (1, -1):
                 if _allows(span[u], sign) and _allows(span[w], -sign):
                     asked = [*((x, 0) for x in level), (u, sign), (w, -sign)]
-                    if _conflict(a, b, depth, asked):
+                    if conflict(a, b, depth, asked):
                         return Dependence(a.buffer, a.block.name, b.block.name, u, False)
     return None
 
@@ -183,11 +194,11 @@ def happens_before(a: Access, b: Access, equal: int) -> bool:
         return False
     common = common_loops(a, b)
     for n in range(equal, len(common)):
-        if _allows(near[n], 1) and _conflict(a, b, equal, [*((x.var, 0) for x in common[equal:n]), (common[n].var, 1)]):
+        if _allows(near[n], 1) and conflict(a, b, equal, [*((x.var, 0) for x in common[equal:n]), (common[n].var, 1)]):
             return True
         if not _allows(near[n], 0):
             return False
-    return a.seq < b.seq and _conflict(a, b, equal, [(x.var, 0) for x in common[equal:]])
+    return a.seq < b.seq and conflict(a, b, equal, [(x.var, 0) for x in common[equal:]])
 
 
 def overtaken(outer: tuple[For, ...], stmts: tuple[Stmt, ...], block: str) -> Dependence | None:

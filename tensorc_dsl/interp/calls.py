@@ -20,7 +20,7 @@ from tensorc_dsl.interp.steps import Step
 from tensorc_dsl.interp.values import ProgramRef, Value, bare, kind_of
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.query import Query
@@ -155,7 +155,7 @@ class Calls(ABC):
         before = self.program
         with self.at(call.span, Step(call, PRIMITIVES[name].signature, args, kwargs)):
             bound = bind_primitive(name, args, kwargs, before, call)
-            rewrite: Any = PRIMITIVES[name].function(before, *bound.args, **bound.kwargs)
+            rewrite: Any = apply(before, name, *bound.args, **bound.kwargs)
         text = self._code(name, bound, call)
         self.recorder.step(text, rewrite.results, call.span)
         if self._steps:

@@ -33,6 +33,7 @@ _LOOP_WORDS = {
     LoopKind.PARALLEL: "parallel for",
     LoopKind.VECTORIZED: "vectorized for",
     LoopKind.UNROLLED: "unrolled for",
+    LoopKind.PIPELINED: "pipelined for",
 }
 
 

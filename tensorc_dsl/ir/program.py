@@ -29,6 +29,7 @@ class LoopKind(StrEnum):
     PARALLEL = "parallel"
     VECTORIZED = "vectorized"
     UNROLLED = "unrolled"
+    PIPELINED = "pipelined"
 
 
 Annotation = tuple[str, int | float | str | bool]

@@ -21,6 +21,7 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     free_vars,
 )
+from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, Store, walk
 from tensorc_dsl.ir.reductions import is_whole_update, reducer_name
@@ -56,6 +57,10 @@ def verify(program: Program) -> None:
             if s.var in buffers:
                 raise ProgramError(f"loop {name} has the name of a buffer")
             _index(s.extent, dims, f"extent of loop {name}")
+            if s.kind is LoopKind.PIPELINED and pipeline(s) is None:
+                raise ProgramError(
+                    f"loop {name} is pipelined, but has no stage and place in the order for each statement"
+                )
         else:
             _block(s, around, scope, program)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tensorc_dsl.affine.simplify import bounds, linear_form, prove, simplify
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, conjunction, dims_in, free_vars, loads, substitute
-from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store, walk
+from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, Stmt, Store, walk
 from tensorc_dsl.lower.boxes import span
 from tensorc_dsl.lower.flat import Flat, If, Loop
 
@@ -52,8 +52,13 @@ def _stmts(body: tuple[Stmt, ...], ranges: Ranges, done: frozenset[str]) -> tupl
             if isinstance(b, Block) and b.init and b.name not in done and _separable((s, *around), b, below):
                 out.extend(_init_nest((s, *around), b, below))
                 hoisted.append(b.name)
-        out.append(Loop(s.var, ZERO, s.extent, s.kind, _stmts(s.body, inner, done | set(hoisted))))
+        out.append(Loop(s.var, ZERO, s.extent, _kind(s), _stmts(s.body, inner, done | set(hoisted))))
     return tuple(out)
+
+
+def _kind(loop: For) -> LoopKind:
+    """How a CPU runs the loop: a pipeline one iteration after the other, as it is written."""
+    return LoopKind.SERIAL if loop.kind is LoopKind.PIPELINED else loop.kind
 
 
 def _guard(conds: tuple[Expr, ...], body: tuple[Flat, ...]) -> tuple[Flat, ...]:
@@ -120,5 +125,5 @@ def _init_nest(path: tuple[For, ...], b: Block, ranges: Ranges) -> tuple[Flat, .
     body = _guard(tuple(substitute(c, zero) for c in b.where), body)
     for loop in reversed(path):
         if loop.var not in reduction:
-            body = (Loop(loop.var, ZERO, loop.extent, loop.kind, body),)
+            body = (Loop(loop.var, ZERO, loop.extent, _kind(loop), body),)
     return body

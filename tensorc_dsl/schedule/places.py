@@ -50,7 +50,7 @@ def not_serial(program: Program, loop: For, step: str) -> ScheduleRefusal:
 
 
 def require_serial(program: Program, loop: For, step: str) -> None:
-    """Refuse to take apart a loop that runs in parallel, as a vector, or unrolled."""
+    """Refuse to take apart a loop that runs in parallel, as a vector, unrolled, or as a pipeline."""
     if loop.kind is not LoopKind.SERIAL:
         raise not_serial(program, loop, step)
 

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, get_args
 
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.declared import refuse_stale
 from tensorc_dsl.schedule.refusal import Refusal
 
 
@@ -97,5 +98,11 @@ def primitive(*refusals: Refusal) -> Callable[[F], F]:
 
 
 def apply(program: Program, name: str, *args: Any, **kwargs: Any) -> Rewrite[Result]:
-    """Run a primitive by name. KeyError when there is none; ScheduleRefusal when it does not apply."""
-    return PRIMITIVES[name].function(program, *args, **kwargs)
+    """Run a primitive by name. KeyError when there is none; ScheduleRefusal when it does not apply.
+
+    What earlier steps declared of a loop still holds after it, or the step is refused.
+    """
+    rewrite = PRIMITIVES[name].function(program, *args, **kwargs)
+    if rewrite.program is not program:
+        refuse_stale(name, program, rewrite.program)
+    return rewrite

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
 from tensorc_dsl.source import Source, Span
-from tensorc_dsl.syntax.layout import SOFT_WORDS, Layout, Mismatch
+from tensorc_dsl.syntax.layout import LOOP_KINDS, SOFT_WORDS, Layout, Mismatch
 from tensorc_dsl.syntax.words import Token
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def expected(accepts: set[str]) -> str:
         for words, say in _GROUPS:
             if words <= rest:
                 out.append(say)
-                rest -= words | {"PARALLEL", "VECTORIZED", "UNROLLED"}
+                rest -= words | LOOP_KINDS
     elif "LET" in rest:
         out.append("a statement")
         rest -= SOFT_WORDS | _STARTS | {"LET", "EITHER", "IF", "YIELD"}
@@ -112,7 +112,7 @@ def unexpected(source: Source, e: lark.UnexpectedToken, layout: Layout, end: int
         place = _span(source, previous, end)
         return Diagnostic("E0112", "this comment describes no item", place,
                           notes=(help_note("`///` stands above an item; write `//` for other comments"),))  # fmt: skip
-    if token.type in ("FOR", "PARALLEL", "VECTORIZED", "UNROLLED") and "SPATIAL" in accepts:
+    if token.type in LOOP_KINDS | {"FOR"} and "SPATIAL" in accepts:
         return _loop_in_block(source, span, end)
     notes: list[Note] = []
     if open_ and (token.type == "$END" or not _same_line(source, open_[-1], span)):

@@ -11,9 +11,12 @@ from tensorc_dsl.syntax.words import Token
 
 REDUCERS = ("sum", "prod", "min", "max", "any", "all", "argmin", "argmax")
 
-SOFT_WORDS = frozenset(
+LOOP_KINDS = frozenset("PARALLEL VECTORIZED UNROLLED PIPELINED".split())
+"""What may stand before the `for` of a program."""
+
+SOFT_WORDS = LOOP_KINDS | frozenset(
     "COMPUTE REDUCER INTRINSIC TARGET MODULE SPACE SCHEDULE TASK USE PROGRAM IDENTITY DESC LAYOUT LOWER REQUIRES ASM CALL "
-    "WHEN WITH INIT STEP SCAN SPATIAL REDUCE BLOCK BUFFER PARALLEL VECTORIZED UNROLLED".split()
+    "WHEN WITH INIT STEP SCAN SPATIAL REDUCE BLOCK BUFFER".split()
 )
 """Words that are names where a name is expected."""
 

@@ -53,13 +53,13 @@ def kind(program: Program, loop: LoopRef) -> str:
 
 @query
 def mode(program: Program, loop: LoopRef) -> str:
-    """How it runs: "serial", "parallel", "vectorized" or "unrolled"."""
+    """How it runs: "serial", "parallel", "vectorized", "unrolled" or "pipelined"."""
     return str(the_loop(program, loop)[1].kind)
 
 
 @query
 def is_serial(program: Program, loop: LoopRef) -> bool:
-    """Whether it runs in order: not in parallel, as a vector or unrolled."""
+    """Whether it runs in order: not in parallel, as a vector, unrolled or as a pipeline."""
     return the_loop(program, loop)[1].kind is LoopKind.SERIAL
 
 

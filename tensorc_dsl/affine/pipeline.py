@@ -1,0 +1,48 @@
+"""What a software pipeline may do to the order of a loop's statements.
+
+In a pipeline, round `t` of a loop runs statement `s` for iteration `t - stage(s)`, and the statements of a round in the order
+that their `order` says (Lam, "Software Pipelining", PLDI 1988). So two instances, of statement `p` in iteration `i` and of
+`q` in iteration `j`, keep their order iff `(i + stage(p), order(p)) < (j + stage(q), order(q))`. A buffer that is private
+to an iteration gets as many versions as iterations are under way, so only what happens within one iteration counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorc_dsl.affine.accesses import Access, accesses, written
+from tensorc_dsl.affine.dependence import Dependence, conflict, pairs
+from tensorc_dsl.affine.distance import distances
+from tensorc_dsl.affine.private import is_private
+from tensorc_dsl.ir.program import Block, Program, find_loop, walk
+
+
+def overtakes(program: Program, var: str, stages: Sequence[int], order: Sequence[int]) -> Dependence | None:
+    """A dependence that the pipeline of loop `var` does not keep, if there is one; one entry per statement of its body."""
+    outer, loop = find_loop(program, var)
+    place = {b.name: n for n, s in enumerate(loop.body) for _, b in walk((s,)) if isinstance(b, Block)}
+    depth = len(outer)
+    for x, y in pairs(accesses(outer, (loop,), written((loop,)))):
+        private = is_private(program, x.buffer, var)
+        for a, b in ((x, y), (y, x)):
+            p, q = place[a.block.name], place[b.block.name]
+            if p == q:  # the instances of one statement keep their order
+                break
+            # `b` comes `d` iterations after `a`; it overtakes where (d + stage(b), order(b)) < (stage(a), order(a)).
+            least = 0 if a.seq < b.seq else 1
+            most = stages[p] - stages[q] - (0 if order[q] < order[p] else 1)
+            if private:
+                most = min(most, 0)
+            if least <= most and _meets(a, b, depth, var, least, most):
+                return Dependence(a.buffer, a.block.name, b.block.name, var, False)
+    return None
+
+
+def _meets(a: Access, b: Access, depth: int, var: str, least: int, most: int) -> bool:
+    near = distances(a, b, depth)
+    if near is None:
+        return False
+    low, high = near[depth]
+    if (high is not None and high < least) or (low is not None and low > most):
+        return False
+    return conflict(a, b, depth, apart={var: (least, most)})
