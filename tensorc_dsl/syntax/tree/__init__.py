@@ -1,0 +1,103 @@
+"""The syntax tree of `.tsched`: what the parser builds and the printer prints.
+
+One expression union serves the compute and the schedule layer; the checker says what is allowed where. Every node has a
+span that takes no part in equality, so `parse(print(tree)) == tree`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax.tree.compute import (
+    ComputeDef,
+    Effect,
+    IntrinsicDef,
+    Layout,
+    Lowering,
+    Operand,
+    ReducerDef,
+    Stage,
+    StageCall,
+    TaskDef,
+)
+from tensorc_dsl.syntax.tree.expressions import (
+    Attribute,
+    BinaryExpr,
+    Bool,
+    Branch,
+    CallExpr,
+    CompareExpr,
+    Conditional,
+    DrawStmt,
+    Either,
+    Expr,
+    ExprStmt,
+    ForList,
+    If,
+    IndexExpr,
+    IndexSpec,
+    Lambda,
+    Let,
+    ListExpr,
+    ListPattern,
+    LogicExpr,
+    MapExpr,
+    Name,
+    NamePattern,
+    Negate,
+    NotExpr,
+    Number,
+    Pattern,
+    RangeExpr,
+    Reduce,
+    Scan,
+    Stmt,
+    String,
+    Wildcard,
+    Yield,
+)
+from tensorc_dsl.syntax.tree.parameters import (
+    Param,
+    TensorParam,
+    TensorType,
+)
+from tensorc_dsl.syntax.tree.program import (
+    BlockStmt,
+    BufferDecl,
+    IterDecl,
+    LoopHeader,
+    LoopStmt,
+    ProgramDef,
+    ProgramStmt,
+    StoreStmt,
+)
+from tensorc_dsl.syntax.tree.schedule import (
+    ModuleDef,
+    ScheduleDef,
+    SpaceDef,
+    TargetDef,
+    UseDecl,
+)
+
+__all__ = [
+    "Attribute", "BinaryExpr", "BlockStmt", "Bool", "Branch", "BufferDecl", "CallExpr", "CompareExpr",
+    "ComputeDef", "Conditional", "DrawStmt", "Effect", "Either", "Expr", "ExprStmt", "File", "ForList", "If",
+    "IndexExpr", "IndexSpec", "IntrinsicDef", "Item", "IterDecl", "Lambda", "Layout", "Let", "ListExpr",
+    "ListPattern", "LogicExpr", "LoopHeader", "LoopStmt", "Lowering", "MapExpr", "ModuleDef", "Name",
+    "NamePattern", "Negate", "NotExpr", "Number", "Operand", "Param", "Pattern", "ProgramDef", "ProgramStmt",
+    "RangeExpr", "Reduce", "ReducerDef", "Scan", "ScheduleDef", "SpaceDef", "Stage", "StageCall", "Stmt",
+    "StoreStmt", "String", "TargetDef", "TaskDef", "TensorParam", "TensorType", "UseDecl", "Wildcard", "Yield",
+]  # fmt: skip
+
+Item = (
+    ComputeDef | ReducerDef | IntrinsicDef | TargetDef | ModuleDef | SpaceDef | ScheduleDef | TaskDef | UseDecl | ProgramDef
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A parsed file: its items in order."""
+
+    source: Source = field(compare=False, repr=False)
+    items: tuple[Item, ...]

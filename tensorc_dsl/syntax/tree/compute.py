@@ -1,0 +1,128 @@
+"""The compute layer: what is computed. Computes, reducers, tasks, and instructions with their meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tensorc_dsl.source import Span
+from tensorc_dsl.syntax.tree.expressions import Expr, IndexSpec
+from tensorc_dsl.syntax.tree.parameters import Param, TensorParam, TensorType
+from tensorc_dsl.syntax.tree.span import span_field
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """`let P[n, h in H + 2*pad] = e` (an intermediate, `is_let`) or `Y[i, j] = e` (an output)."""
+
+    name: str
+    indices: tuple[IndexSpec, ...]
+    value: Expr
+    is_let: bool
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class StageCall:
+    """`let H = matmul(A, B, stride=2)` (an intermediate, `is_let`) or `Y = softmax(H)` (an output): all that another
+    compute makes of these tensors; `kwargs` are its attributes."""
+
+    name: str
+    compute: str
+    args: tuple[Expr, ...]
+    kwargs: tuple[tuple[str, Expr], ...]
+    is_let: bool
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeDef:
+    """`compute name(inputs; attributes) -> outputs where dim = e, … { stages }`."""
+
+    name: str
+    inputs: tuple[TensorParam, ...]
+    attributes: tuple[Param, ...]
+    outputs: tuple[TensorParam, ...]
+    where: tuple[tuple[str, Expr], ...]
+    stages: tuple[Stage | StageCall, ...]
+    doc: str
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class ReducerDef:
+    """`reducer name(a, b) = combine identity e`: `a` is what was made so far, `b` the next value, `e` the start."""
+
+    name: str
+    params: tuple[str, str]
+    combine: Expr
+    identity: Expr
+    doc: str
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDef:
+    """`task name = compute(dim=value, …)`, optionally `with space_or_schedule`."""
+
+    name: str
+    compute: str
+    bindings: tuple[tuple[str, Expr], ...]
+    with_: str | None
+    doc: str
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """`A: bf16[16, 16] in "mma.a"`: what an instruction reads or writes, and the layout that it must have."""
+
+    name: str
+    type: TensorType
+    layout: str | None
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """`C[i, j] += sum[k] e` (`adds`) or `C[i, j] = e`: what an instruction does to every element of an operand."""
+
+    name: str
+    indices: tuple[IndexSpec, ...]
+    value: Expr
+    adds: bool
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`layout "mma.a" (i, k) -> (lane: i % 8 * 4, reg: k / 8)`: where each element is held."""
+
+    name: str
+    params: tuple[str, ...]
+    places: tuple[tuple[str, Expr], ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """`lower llvm requires "avx512vnni" call "llvm.x86…"`: its code for one kind of target (assembly, or a call)."""
+
+    target: str
+    requires: tuple[str, ...]
+    kind: Literal["asm", "call"]
+    code: str
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class IntrinsicDef:
+    """`intrinsic name desc (operands) { effects } layout … lower …`: an instruction, its meaning and its code."""
+
+    name: str
+    operands: tuple[Operand, ...]
+    effects: tuple[Effect, ...]
+    layouts: tuple[Layout, ...]
+    lowerings: tuple[Lowering, ...]
+    doc: str
+    span: Span = span_field()

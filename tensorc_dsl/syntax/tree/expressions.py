@@ -1,0 +1,283 @@
+"""Expressions of every layer, and the statements of the schedule layer: a `for` holds statements, a statement expressions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tensorc_dsl.source import Span
+from tensorc_dsl.syntax.tree.span import span_field
+
+# --- expressions -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """An identifier in use."""
+
+    id: str
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An integer (int) or a decimal (float) literal."""
+
+    value: int | float
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class String:
+    value: str
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Bool:
+    value: bool
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Wildcard:
+    """`_`: the open factor of a split, or a name nobody wants."""
+
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class ListExpr:
+    items: tuple[Expr, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class MapExpr:
+    """`{4: 0.2, 8: 0.8}`: values with weights."""
+
+    items: tuple[tuple[Expr, Expr], ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryExpr:
+    op: Literal["+", "-", "*", "/", "%"]
+    lhs: Expr
+    rhs: Expr
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Negate:
+    operand: Expr
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class CompareExpr:
+    """A chain, as in Python: `0 <= h < H` has two operators and three operands."""
+
+    ops: tuple[Literal["<", "<=", ">", ">=", "==", "!="], ...]
+    operands: tuple[Expr, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class LogicExpr:
+    op: Literal["and", "or"]
+    lhs: Expr
+    rhs: Expr
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class NotExpr:
+    operand: Expr
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional:
+    """`then if cond else other`."""
+
+    cond: Expr
+    then: Expr
+    other: Expr
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class CallExpr:
+    """`f(a, b, key=c)`; methods are calls of an `Attribute`."""
+
+    function: Expr
+    args: tuple[Expr, ...]
+    kwargs: tuple[tuple[str, Expr], ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexExpr:
+    """`A[i, k]` or `b.loops[0]`."""
+
+    base: Expr
+    indices: tuple[Expr, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    base: Expr
+    name: str
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSpec:
+    """An index with an optional written range: `k`, or `h in H + 2*pad`."""
+
+    name: str
+    extent: Expr | None
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """`sum[k, r in R] body`, or of a `reducer` item `reduce logsumexp[k] body`; it reaches as far right as it can."""
+
+    reducer: str
+    indices: tuple[IndexSpec, ...]
+    body: Expr
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """`scan[t] init e step e`."""
+
+    index: IndexSpec
+    init: Expr
+    step: Expr
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class RangeExpr:
+    """`1..4096`, both ends included."""
+
+    low: Expr
+    high: Expr
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Lambda:
+    """An index map: `(i, j) -> (i / 4, j, i % 4)`."""
+
+    params: tuple[str, ...]
+    results: tuple[Expr, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class ForList:
+    """`for x in xs { …; yield e }`: the list of what each round yields. As a statement its value is dropped."""
+
+    target: Pattern
+    source: Expr
+    body: tuple[Stmt, ...]
+    span: Span = span_field()
+
+
+Expr = (
+    Name | Number | String | Bool | Wildcard | ListExpr | MapExpr | BinaryExpr | Negate | CompareExpr | LogicExpr
+    | NotExpr | Conditional | CallExpr | IndexExpr | Attribute | Reduce | Scan | RangeExpr | Lambda | ForList
+)  # fmt: skip
+
+
+# --- statements of the schedule layer --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NamePattern:
+    """`x`, or `_` for a value nobody wants (`name` is then "_")."""
+
+    name: str
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class ListPattern:
+    """`[a, _, c]`: exactly as many values."""
+
+    items: tuple[NamePattern, ...]
+    span: Span = span_field()
+
+
+Pattern = NamePattern | ListPattern
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """`let x = e`, or `let [a, b] = e`."""
+
+    pattern: Pattern
+    value: Expr
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class DrawStmt:
+    """`let x ~ distribution(…)`, pinned by `:= value`."""
+
+    name: NamePattern
+    distribution: CallExpr
+    pin: Expr | None
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class ExprStmt:
+    """A call for its effect on the program; a bare name in a space is a rule without arguments."""
+
+    value: Expr
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One arm of an `either`; `weight` is written `either(0.3) { … }`, `or(0.7) { … }`."""
+
+    weight: Expr | None
+    body: tuple[Stmt, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """`either { … } or { … }`: a structural draw."""
+
+    branches: tuple[Branch, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """`if cond { … } else { … }` over values known at expansion."""
+
+    cond: Expr
+    then: tuple[Stmt, ...]
+    other: tuple[Stmt, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Yield:
+    """The value of this round of the `for` around it."""
+
+    value: Expr
+    span: Span = span_field()
+
+
+Stmt = Let | DrawStmt | ExprStmt | Either | If | Yield

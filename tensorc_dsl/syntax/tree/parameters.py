@@ -1,0 +1,35 @@
+"""Parameters: of computes and programs (tensors), of computes and modules (values)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorc_dsl.source import Span
+from tensorc_dsl.syntax.tree.expressions import Expr
+from tensorc_dsl.syntax.tree.span import span_field
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """`f32[M, K]`; `dtype` is a type name or a dtype attribute of the compute. No shape means a scalar parameter."""
+
+    dtype: str
+    shape: tuple[Expr, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class TensorParam:
+    name: str
+    type: TensorType
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """`structure: str = "SSRSRS"`; both the type and the default may be missing."""
+
+    name: str
+    type: str | None
+    default: Expr | None
+    span: Span = span_field()
