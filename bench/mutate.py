@@ -189,7 +189,7 @@ def _wrapped(words: list[str], at: int, rng: random.Random) -> list[str]:
     """A word deep inside something."""
     before, after = rng.choice((
         ("(", ")"), ("[", "]"), ("-", ""), ("not ", ""), ("f(", ")"), ("a + ", ""), ("sum[k] ", ""), ("x if y else ", ""),
-        ("for l in b.loops { yield ", " }"), ("{1: ", "}"), ("", ".a"), ("", "[0]"), ("either { ", " } or {}"),
+        ("for l in b.loops { yield ", " }"), ("{1: ", "}"), ("", ".a"), ("", "[0]"), ("", "[1:]"), ("either { ", " } or {}"),
         ("if a { ", " }"), ("block b { ", " }"), ("for i in 4 { ", " }"), ("(i) -> (", ")"),
     ))  # fmt: skip
     times = rng.choice((1, 1, 2, 2, 3, 20, 60, 99, 101, 101, 3000))

@@ -142,7 +142,7 @@ class ValueBuilder:
                 return self.reduction(e, want)
             case (
                 tree.String() | tree.Wildcard() | tree.ListExpr() | tree.MapExpr() | tree.Attribute()
-                | tree.RangeExpr() | tree.Lambda() | tree.ForList() | tree.Scan()
+                | tree.SliceExpr() | tree.RangeExpr() | tree.Lambda() | tree.ForList() | tree.Scan()
             ):  # fmt: skip
                 raise Invalid(problems.NOT_IN_COMPUTE(e.span, what=f"`{e.span.text}`"))
             case _:

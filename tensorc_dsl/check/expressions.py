@@ -92,6 +92,8 @@ class Expressions(ABC):
                 return self._attribute(e, name, self.expr(base, scope))
             case t.IndexExpr():
                 return self._index(e, scope)
+            case t.SliceExpr():
+                return self._slice(e, scope)
             case t.ForList():
                 return self.for_list(e, scope)
             case t.ListExpr(items=items):
@@ -179,6 +181,16 @@ class Expressions(ABC):
         if not listed or len(indices) != 1 or not fits(indices[0], (INT,)):
             self.found.append(problems.NO_INDEX(e.span, kind=show(kind)))
         return element(kind)
+
+    def _slice(self, e: t.SliceExpr, scope: Scope) -> Kind:
+        kind = self.expr(e.base, scope)
+        for bound in (e.low, e.high):
+            if bound is not None and not fits(found := self.expr(bound, scope), (INT,)):
+                self.found.append(problems.NO_BOUND(bound.span, kind=show(found)))
+        if isinstance(kind, ListOf) or kind in (STR, ANY):
+            return kind
+        self.found.append(problems.NO_INDEX(e.span, kind=show(kind)))
+        return ANY
 
     def _lambda(self, e: t.Lambda, scope: Scope) -> Kind:
         inner = {**scope, **{p: Binding(INT) for p in e.params}}

@@ -89,7 +89,10 @@ NO_LIST = Problem("E0243", "{what}; this is {found}", "{found}")
 NO_RANGE_LIST = Problem(
     "E0243", "{what}; this is a range", "a range", "`range(2, 5)` is the list of the ints from 2 to 4"
 )
-NO_INDEX = Problem("E0243", "{kind} is not indexed like this", help="one int in the brackets of a list or a string")
+NO_INDEX = Problem(
+    "E0243", "{kind} is not indexed like this", help="`[n]` of a list or a string, or `[a:b]`, with ints"
+)
+NO_BOUND = Problem("E0243", "a slice goes from an int to an int; this is {kind}")
 NO_FACT = Problem("E0245", "a target has no fact `{name}`")
 WRONG_FACT = Problem("E0245", "`{name}` of a target is {wanted}")
 TAKEN_TARGET = Problem("E0245", "`{name}` is a target already", help="give this one another name")

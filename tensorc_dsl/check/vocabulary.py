@@ -38,7 +38,6 @@ GIVEN: dict[str, Kind] = {"target": TARGET, "root": PROGRAM}
 
 _NUMBERS = (ListOf(INT), ListOf(FLOAT))
 _A_LIST = Parameter("list", (LIST,))
-_COUNT = Parameter("count", (INT,))
 _PART = Parameter("part", (STR,))
 _VALUE = Parameter("value")
 
@@ -70,8 +69,6 @@ FUNCTIONS: dict[str, Signature] = {
     "concat": _function(
         "The elements of all lists in one list.", Rule.FIRST, rest=Parameter("lists", (LIST,), False)
     ),
-    "take": _function("The first `count` elements of a list, or as many as there are.", Rule.FIRST, _A_LIST, _COUNT),
-    "drop": _function("A list without its first `count` elements.", Rule.FIRST, _A_LIST, _COUNT),
     "log2": _function("The logarithm of a positive number to the base 2.", FLOAT, Parameter("value", (FLOAT,))),
     "interleave": _function(
         "The loops of `tiles` in the order that `structure` spells: its n-th S stands for level n of the tile of every "

@@ -67,8 +67,6 @@ class Builtins:
             "product": lambda args, _, at: self._over_list("*", 1, args, at),
             "reversed": self._reversed,
             "concat": self._concat,
-            "take": self._take,
-            "drop": self._drop,
             "log2": self._log2,
             "interleave": self._interleave,
         }
@@ -129,14 +127,6 @@ class Builtins:
 
     def _concat(self, args: list[Value], _program: Program, _at: tree.CallExpr) -> Value:
         return tuple(v for a in args for v in _list(a))
-
-    def _take(self, args: list[Value], _program: Program, _at: tree.CallExpr) -> Value:
-        value, count = self._only(args, 2, 2)
-        return _list(value)[: max(_int(count), 0)]
-
-    def _drop(self, args: list[Value], _program: Program, _at: tree.CallExpr) -> Value:
-        value, count = self._only(args, 2, 2)
-        return _list(value)[max(_int(count), 0) :]
 
     def _log2(self, args: list[Value], _program: Program, _at: tree.CallExpr) -> Value:
         (value,) = self._only(args, 1, 1)

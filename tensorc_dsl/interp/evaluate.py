@@ -8,6 +8,7 @@ from typing import Protocol, assert_never
 from tensorc_dsl.interp.arithmetic import binary, compare
 from tensorc_dsl.interp.limits import MAX_FORMULA, Budget
 from tensorc_dsl.interp.problems import (
+    BAD_BOUND,
     IN_COMPUTE_ONLY,
     INDEX_MAP,
     MAP_ENTRY,
@@ -85,6 +86,11 @@ def _evaluate(e: tree.Expr, env: Env, machine: Machine) -> Value:
             return machine.attribute(evaluate(base, env, machine), e)
         case tree.IndexExpr(base=base, indices=indices):
             return element(evaluate(base, env, machine), [evaluate(i, env, machine) for i in indices], e)
+        case tree.SliceExpr(base=base, low=low, high=high):
+            whole = evaluate(base, env, machine)
+            made = part(whole, *(None if b is None else _position(b, env, machine) for b in (low, high)), at=e)
+            machine.budget.use(made, e.span)
+            return made
         case tree.RangeExpr(low=a, high=b):
             return _interval(evaluate(a, env, machine), evaluate(b, env, machine), e)
         case tree.Lambda():
@@ -115,6 +121,25 @@ def element(base: Value, indices: list[Value], at: tree.IndexExpr) -> Value:
     if not -len(items) <= position < len(items):
         raise fail(NO_ELEMENT, at.span, position=position, count=len(items))
     return Drawn(bare(items[position]), f"{base.code}[{position}]") if isinstance(base, Drawn) else items[position]
+
+
+def part(base: Value, low: int | None, high: int | None, at: tree.SliceExpr) -> Value:
+    """`base[low:high]` of a list or a string, as in Python: positions beyond the ends are the ends."""
+    items = bare(base)
+    if not isinstance(items, tuple | str):
+        raise fail(NO_INDEX, at.span, kind=kind_of(items))
+    if not isinstance(base, Drawn):
+        return items[low:high]
+    code = ":".join("" if bound is None else str(bound) for bound in (low, high))
+    return Drawn(items[low:high], f"{base.code}[{code}]")
+
+
+def _position(bound: tree.Expr, env: Env, machine: Machine) -> int:
+    value = evaluate(bound, env, machine)
+    position = as_int(value)
+    if position is None:
+        raise fail(BAD_BOUND, bound.span, found=kind_of(value))
+    return position
 
 
 def _interval(low: Value, high: Value, at: tree.RangeExpr) -> Value:

@@ -35,7 +35,10 @@ NO_RESULT = Problem("E0524", "`{text}` has no value: {reason}")
 TOO_MANY_BITS = Problem("E0524", "`{op}` makes a number of {bits} bits; {most} are allowed")
 NO_ATTRIBUTE = Problem("E0525", "{kind} has no `{name}`", "no such attribute")
 NO_METHOD = Problem("E0525", "{kind} has no method `{name}` that takes this")
-NO_INDEX = Problem("E0526", "{kind} is not indexed like this", help="one int in the brackets of a list or a string")
+NO_INDEX = Problem(
+    "E0526", "{kind} is not indexed like this", help="`[n]` of a list or a string, or `[a:b]`, with ints"
+)
+BAD_BOUND = Problem("E0526", "a slice goes from an int to an int; this is {found}")
 NO_ELEMENT = Problem("E0527", "there is no element {position}: the list has {count}")
 INDEX_MAP = Problem("E0528", "an index map is made of its parameters, integers and + - * / %")
 TOO_LONG = Problem("E0529", "{what} of {count} {parts}; {most} are allowed")

@@ -110,7 +110,7 @@ class Scope:
             case t.CallExpr():
                 return self._call(e, want)
             case t.String() | t.Wildcard() | t.ListExpr() | t.MapExpr() | t.Attribute() | t.Reduce() | t.Scan() | (
-                t.RangeExpr() | t.Lambda() | t.ForList()
+                t.SliceExpr() | t.RangeExpr() | t.Lambda() | t.ForList()
             ):  # fmt: skip
                 raise error("E0207", "this cannot stand in a program", e.span)
             case _:

@@ -232,6 +232,18 @@ class ExprBuilder:
         return t.IndexExpr(parts[0], tuple(parts[1:]), span)
 
     @rule
+    def slice(self, span: Span, parts: Parts) -> t.SliceExpr:
+        base, low, high = parts
+        return t.SliceExpr(base, low, high, span)
+
+    @rule
+    def stepped(self, span: Span, parts: Parts) -> t.SliceExpr:
+        raise error(
+            "E0117", "a slice has a start and an end, and no step", span,
+            help="`reversed(…)` turns a list around; `for` over a `range` picks what you say",
+        )  # fmt: skip
+
+    @rule
     def attribute(self, span: Span, parts: Parts) -> t.Attribute:
         return t.Attribute(parts[0], parts[1].id, span)
 

@@ -43,6 +43,8 @@ def _or(words: Iterable[str]) -> str:
 def expected(accepts: set[str]) -> str:
     """A set of terminals in human words."""
     rest = set(accepts)
+    if "RSQB" in rest:
+        rest.discard("COLON")  # a slice is seldom what the writer of brackets had in mind
     out: list[str] = []
     if "NAME" not in rest:
         if rest >= set(_ITEMS) - {"USE"}:
@@ -164,6 +166,8 @@ def _advice(source: Source, token: lark.Token, accepts: set[str]) -> str:
             return "a reducer of your own is used as `reduce name[k] …`"
         case "EQUAL" if "_NL" in accepts:
             return "a name for a value begins with `let`: `let x = …`"
+        case "COLON" if before == ",":
+            return "a tensor is read element by element: `A[i, k]`"
         case "LBRACE" if accepts == {"ARROW"}:
             return "a compute names what it makes: `-> C: f32[M, N] { … }`"
         case "IF" if "NAME" in accepts:

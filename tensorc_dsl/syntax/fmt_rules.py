@@ -65,6 +65,7 @@ class Rules:
             "desc": self._headed, "module": self._module, "space": self._headed, "program": self._headed,
             "use_names": self._map, "body": self._braces, "init": self._headed, "loop": self._headed,
             "block": self._headed, "map": self._map,
+            "slice": self._slice,
             "reduce": self._reduction, "reduce_by": self._reduction, "scan": self._scan,
             "let": self._assignment, "let_stage": self._assignment, "output_stage": self._assignment,
             "let_call": self._assignment, "output_call": self._assignment, "store": self._assignment,
@@ -167,6 +168,9 @@ class Rules:
         return self._bracket(nodes, "map")
 
     # --- expressions ---
+
+    def _slice(self, nodes: Nodes) -> Doc:
+        return join(*map(self.doc, nodes))
 
     def _chain(self, node: Tree[Token]) -> tuple[Doc, list[Doc]]:
         """The first operand, and the others with their operators."""

@@ -102,10 +102,10 @@ def _expr(e: t.Expr, pad: str, open_end: bool) -> tuple[str, int]:
         case t.CallExpr(function=f, args=args, kwargs=kwargs):
             return f"{postfix_level(f, pad)}({arguments(args, kwargs, pad)})", _POSTFIX
         case t.IndexExpr(base=base, indices=indices):
-            name = postfix_level(base, pad)
-            # `sum[…]` would be a reduction.
-            name = f"({name})" if isinstance(base, t.Name) and base.id in (*REDUCERS, "scan") else name
-            return f"{name}[{_list(indices, pad)}]", _POSTFIX
+            return f"{_indexed(base, pad)}[{_list(indices, pad)}]", _POSTFIX
+        case t.SliceExpr(base=base, low=low, high=high):
+            bounds = ("" if bound is None else expr(bound, pad) for bound in (low, high))
+            return f"{_indexed(base, pad)}[{':'.join(bounds)}]", _POSTFIX
         case t.Attribute(base=base, name=name):
             return f"{postfix_level(base, pad)}.{name}", _POSTFIX
         case t.Reduce(reducer=r, indices=indices, body=body):
@@ -121,6 +121,12 @@ def _expr(e: t.Expr, pad: str, open_end: bool) -> tuple[str, int]:
             return f"for {pattern(target)} in {expr(source, pad)} {block(body, pad)}", _LOWEST
         case _:
             assert_never(e)
+
+
+def _indexed(base: t.Expr, pad: str) -> str:
+    """What stands in front of brackets: `sum[…]` would be a reduction."""
+    name = postfix_level(base, pad)
+    return f"({name})" if isinstance(base, t.Name) and base.id in (*REDUCERS, "scan") else name
 
 
 def _swallows(open_end: bool) -> int:

@@ -12,7 +12,7 @@ PIECES = (
     'let a ~ sample_categorical({{{n}: 0.5, "x": 2, true: 1}}); annotate(b, "a{n}", a)',
     'let p ~ sample_int({n}..{n} * 4 + 1); annotate(root, "p{n}", p * 2 - 1)',
     'either({n}) {{ annotate(root, "e", 1) }} or(1.5) {{ let z ~ sample_int(1..9); annotate(b, "z", z) }}',
-    "for l in take(b.loops, {n}) {{ let f ~ sample_perfect_tile(l, parts=2, max_innermost=16); split(l, f) }}",
+    "for l in b.loops[:{n}] {{ let f ~ sample_perfect_tile(l, parts=2, max_innermost=16); split(l, f) }}",
     "let t ~ sample_partitioned_tile(b.loops[-1], 2, 1, {n}); split(b.loops[-1], t)",
     "let o ~ sample_permutation(b.spatial_loops); reorder(o); let first = o[0]; if first.is_serial {{ parallel(first) }}",
     "let o ~ sample_permutation(b.loops); reorder(o)",

@@ -67,6 +67,9 @@ def test_a_file_parses_back(file: tree.File) -> None:
         "{4: 0.2, 8: -inf}",
         '"a\\"\\\\\\n\\u{0}"',
         "(sum)[k]",
+        "(max)[1:]",
+        "b.loops[1:-1][:n + 1][:]",
+        "x[a if c else b:(for l in x {})[0]]",
         "[_, 14, []]",
     ],
 )

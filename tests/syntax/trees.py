@@ -106,6 +106,7 @@ def _in_programs(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         node(t.Conditional, e, e, e),
         _call(e),
         node(t.IndexExpr, e, many(e)),
+        node(t.SliceExpr, e, st.one_of(st.none(), e), st.one_of(st.none(), e)),
         node(t.Attribute, e, NAMES),
         node(t.RangeExpr, e, e),
         node(t.Lambda, many(NAMES), many(e)),

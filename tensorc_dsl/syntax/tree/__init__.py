@@ -52,6 +52,7 @@ from tensorc_dsl.syntax.tree.expressions import (
     RangeExpr,
     Reduce,
     Scan,
+    SliceExpr,
     Stmt,
     String,
     Wildcard,
@@ -86,7 +87,7 @@ __all__ = [
     "IndexExpr", "IndexSpec", "IntrinsicDef", "Item", "IterDecl", "Lambda", "Layout", "Let", "ListExpr",
     "ListPattern", "LogicExpr", "LoopHeader", "LoopStmt", "Lowering", "MapExpr", "ModuleDef", "Name",
     "NamePattern", "Negate", "NotExpr", "Number", "Operand", "Param", "Pattern", "ProgramDef", "ProgramStmt",
-    "RangeExpr", "Reduce", "ReducerDef", "Scan", "ScheduleDef", "SpaceDef", "Stage", "StageCall", "Stmt",
+    "RangeExpr", "Reduce", "ReducerDef", "Scan", "ScheduleDef", "SliceExpr", "SpaceDef", "Stage", "StageCall", "Stmt",
     "StoreStmt", "String", "TargetDef", "TaskDef", "TensorParam", "TensorType", "UseDecl", "Wildcard", "Yield",
 ]  # fmt: skip
 

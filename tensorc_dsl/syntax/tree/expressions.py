@@ -127,6 +127,16 @@ class IndexExpr:
 
 
 @dataclass(frozen=True, slots=True)
+class SliceExpr:
+    """`b.loops[1:-1]`: from `low`, up to and without `high`; without one of them, from the start or to the end."""
+
+    base: Expr
+    low: Expr | None
+    high: Expr | None
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class Attribute:
     base: Expr
     name: str
@@ -192,7 +202,8 @@ class ForList:
 
 Expr = (
     Name | Number | String | Bool | Wildcard | ListExpr | MapExpr | BinaryExpr | Negate | CompareExpr | LogicExpr
-    | NotExpr | Conditional | CallExpr | IndexExpr | Attribute | Reduce | Scan | RangeExpr | Lambda | ForList
+    | NotExpr | Conditional | CallExpr | IndexExpr | SliceExpr | Attribute | Reduce | Scan | RangeExpr | Lambda
+    | ForList
 )  # fmt: skip
 
 
