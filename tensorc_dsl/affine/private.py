@@ -28,17 +28,31 @@ def is_private(program: Program, buffer: str, var: str) -> bool:
     return _written_first(tuple((x.var, x.extent) for x in around[:-1]), around[-1], buffer)
 
 
+def follow_writes(program: Program, buffer: str, block: str) -> bool:
+    """Whether each read of the buffer by a block comes after a write of the element, or nothing writes the buffer.
+
+    For a buffer with a copy per iteration the write is one in the same iteration.
+    """
+    found = accesses((), program.body, frozenset((buffer,)))
+    writes = [x for x in found if x.is_write]
+    reads = [x for x in found if not x.is_write and x.block.name == block]
+    return not writes or _all_follow(reads, writes, len(home(program, program.buffer(buffer)) or ()))
+
+
 @lru_cache(maxsize=4096)
 def _written_first(outer: tuple[tuple[str, Expr], ...], loop: For, buffer: str) -> bool:
     """Whether every read of `buffer` in an iteration of `loop` comes after a write of the element in that iteration."""
     around = tuple(For(v, e, ()) for v, e in outer)
     found = accesses(around, (loop,), frozenset((buffer,)))
     writes = [x for x in found if x.is_write]
-    equal = len(around) + 1
+    return _all_follow([x for x in found if not x.is_write], writes, len(around) + 1)
+
+
+def _all_follow(reads: Sequence[Access], writes: Sequence[Access], equal: int) -> bool:
+    """Whether each read comes after a write of the element in the same iteration of the first `equal` loops."""
     return all(
         _starts_itself(r, writes, equal) or any(_fills(w, r) for w in writes) or _covered(r, writes, equal)
-        for r in found
-        if not r.is_write
+        for r in reads
     )
 
 

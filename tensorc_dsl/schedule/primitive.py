@@ -49,7 +49,7 @@ class IndexMap:
 Ref = LoopRef | BlockRef | BufferRef
 
 
-Result = LoopRef | BlockRef | tuple[LoopRef, ...] | None
+Result = LoopRef | BlockRef | tuple[LoopRef, ...] | tuple[BlockRef, ...] | None
 R_co = TypeVar("R_co", bound=Result, covariant=True)
 
 

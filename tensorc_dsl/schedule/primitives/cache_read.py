@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from tensorc_dsl.affine.regions import inner_ranges, required_region
+from tensorc_dsl.affine.regions import Region
 from tensorc_dsl.affine.simplify import simplify
-from tensorc_dsl.ir.expr import Expr, constant, index, sub
-from tensorc_dsl.ir.program import Buffer, For, Program, fresh, used_names
-from tensorc_dsl.schedule.motion import (
-    NO_BUFFER,
-    fills,
-    own_buffers,
-    positions,
-    read_indices,
-    the_buffer,
-    top_statement,
-    writers,
+from tensorc_dsl.ir.expr import ZERO, Expr, constant, index, sub
+from tensorc_dsl.ir.program import Block, Buffer, Program, used_names
+from tensorc_dsl.schedule.copies import (
+    NOT_FILLED,
+    Site,
+    box_copy,
+    insert,
+    region_at,
+    require_defined,
+    require_order,
+    widest_site,
+    with_buffer,
 )
-from tensorc_dsl.schedule.nests import copy_nest, iter_ranges, map_accesses, replace_at, stmt_name
+from tensorc_dsl.schedule.kinds import RACE
+from tensorc_dsl.schedule.motion import NO_BUFFER, VECTOR, own_buffers, read_indices, the_buffer, writers
+from tensorc_dsl.schedule.nests import copy_nest, iter_ranges, map_accesses, replace_at
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.scopes import NO_SCOPE, copy_name, require_scope
 
 NOT_READ = Refusal(
     "E0361",
@@ -32,71 +34,68 @@ NOT_READ = Refusal(
 OWN = Refusal(
     "E0362",
     "`{block}` writes `{buffer}` itself: a copy made before it would be out of date",
-    help="use `cache_write` for what a block accumulates",
-    at="buffer",
-)
-NOT_FINISHED = Refusal(
-    "E0363",
-    "`{writer}` has not finished `{buffer}` where the copy would be made, before `{top}`",
-    help="use `cache_read` before moving the two blocks below one loop",
-    at="buffer",
-)
-NOT_FILLED = Refusal(
-    "E0379",
-    "`{buffer}` may have elements that nothing writes, and the copy would read them",
-    help="use `cache_read` before the step that leaves them unwritten",
+    help="use `cache_write` for what a block accumulates, or `cache_inplace` for what it finds and changes",
     at="buffer",
 )
 
 
-@primitive(NO_BLOCK, NO_BUFFER, NOT_READ, OWN, NOT_FINISHED, NOT_FILLED)
+@primitive(NO_BLOCK, NO_BUFFER, NO_SCOPE, NOT_READ, OWN, NOT_FILLED, RACE, VECTOR)
 def cache_read(program: Program, block: BlockRef, buffer: BufferRef, scope: str = "global") -> Rewrite[BlockRef]:
     """`block` reads a copy, `<buffer>_<scope>`, made by a block of that name just before the outermost loop around it.
 
     for i: C[i] = A[i + 1]   ->   for ax0: A_s[ax0] = A[ax0 + 1]
                                   for i: C[i] = A_s[i]
 
-    The copy holds the box of the buffer that the block reads: often all of it. Other blocks read what they read before.
+    The copy holds the box of the buffer that the block reads: often all of it. Where another block below the same loops
+    writes the buffer, the copy stands inside those. Other blocks read what they read before.
     In TVM: `cache_read`; in Halide: `in`; in Exo: `stage_mem`.  Cases: tests/primitives/cache_read.md
     """
-    around, reader = the_block(program, block)
+    reader = the_block(program, block)[1]
     source = the_buffer(program, buffer)
-    found = read_indices(reader, source.name)
+    require_scope(program, scope)
     if source.name in own_buffers(reader):
         raise OWN(program, reader.name, block=reader.name, buffer=source.name)
-    if not found:
+    require_read(program, reader, source)
+    return copied_in(program, widest_site(program, reader.name, source.name), reader, source, scope)
+
+
+def require_read(program: Program, reader: Block, source: Buffer) -> None:
+    """Refuse a buffer that the block does not read."""
+    if not read_indices(reader, source.name):
         reads = ", ".join(x.name for x in (*program.params, *program.buffers) if read_indices(reader, x.name))
         raise NOT_READ(program, reader.name, block=reader.name, buffer=source.name, reads=reads or "nothing")
-    top = top_statement(around, reader)
-    order = positions(program)
-    filling = writers(program, source.name)
-    for loops, writer in filling:
-        if order[top_name := stmt_name(top_statement(loops, writer))] >= order[stmt_name(top)]:
-            raise NOT_FINISHED(
-                program, writer.name, top_name, writer=writer.name, buffer=source.name, top=stmt_name(top)
-            )
-    if filling and not any(fills(loops, writer, source) for loops, writer in filling):
-        raise NOT_FILLED(program, filling[0][1].name, buffer=source.name)
 
-    ranges = iter_ranges(reader)
-    inner = inner_ranges([For(it.name, it.extent, ()) for it in reader.iters], ())
-    region = required_region([(indices, inner) for indices in found], {}, source.shape)
-    box = [_within(lower, extent, size) for (lower, extent), size in zip(region, source.shape, strict=True)]
+
+def copied_in(program: Program, site: Site, reader: Block, source: Buffer, scope: str) -> Rewrite[BlockRef]:
+    """The reader reads a copy that is made before a site, in which nothing writes the source."""
+    region = region_at(program, site.loops, source, (reader.name,))
+    # Below no loop the box has numbers for bounds, and the copy is as large as the box.
+    box = _within(region, source) if not site.loops else tuple((ZERO, n) for n in source.shape)
     used = used_names(program)
-    name = fresh(f"{source.name}_{scope}", used)
-    copy = Buffer(name, source.dtype, tuple(extent for _, extent in box), scope)
+    name = copy_name(source, scope, used)
+    ranges = iter_ranges(reader)
 
     def moved(indices: tuple[Expr, ...]) -> tuple[str, tuple[Expr, ...]]:
         return name, tuple(simplify(sub(i, low), ranges) for i, (low, _) in zip(indices, box, strict=True))
 
-    result = replace_at(program, reader.name, (map_accesses(reader, source.name, moved),))
-    here = next(s for s in result.body if stmt_name(s) == stmt_name(top))
-    result = replace_at(result, stmt_name(top), (copy_nest(name, name, source, box, used), here))
-    return Rewrite(replace(result, buffers=(*result.buffers, copy)), BlockRef(name))
+    if site.loops:
+        nest = box_copy(name, name, source, region, site.loops, used)
+    else:
+        nest = copy_nest(name, name, source, box, used)
+    result = insert(replace_at(program, reader.name, (map_accesses(reader, source.name, moved),)), site, (nest,))
+    result = with_buffer(result, Buffer(name, source.dtype, tuple(extent for _, extent in box), scope))
+    if writers(program, source.name):
+        require_defined(result, program, source.name, name)
+    require_order(result, program, site)
+    return Rewrite(result, BlockRef(name))
 
 
-def _within(lower: Expr, extent: Expr, size: Expr) -> tuple[Expr, Expr]:
-    """The part of a range that lies in the buffer: what is outside is read in no instance."""
+def _within(region: Region, source: Buffer) -> Region:
+    """The part of a box that lies in the buffer: what is outside is read in no instance."""
+    return tuple(_cut(lower, extent, size) for (lower, extent), size in zip(region, source.shape, strict=True))
+
+
+def _cut(lower: Expr, extent: Expr, size: Expr) -> tuple[Expr, Expr]:
     first, n, most = constant(lower), constant(extent), constant(size)
     if first is None or n is None or most is None:
         return lower, extent

@@ -4,70 +4,72 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.ir.expr import ZERO, Expr
-from tensorc_dsl.ir.program import Program, fresh, used_names
-from tensorc_dsl.schedule.motion import fills, own_buffer, positions, readers, top_statement, writers
-from tensorc_dsl.schedule.nests import copy_nest, map_accesses, replace_at, stmt_name
+from tensorc_dsl.affine.private import follow_writes
+from tensorc_dsl.affine.regions import Region
+from tensorc_dsl.ir.expr import ZERO
+from tensorc_dsl.ir.program import Block, Buffer, Program, fresh, used_names
+from tensorc_dsl.schedule.copies import (
+    NOT_WHOLE,
+    Site,
+    box_copy,
+    insert,
+    redirected,
+    require_order,
+    spanning_site,
+    with_buffer,
+)
+from tensorc_dsl.schedule.motion import fills, own_buffer, writers
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.scopes import NO_SCOPE, copy_name, require_scope
 
-NOT_ALONE = Refusal(
+SEVERAL = Refusal(
     "E0364",
-    "cannot give `{block}` a buffer of its own: {reason}",
-    help="use `cache_write` before the step that made it so",
-    at="block",
-)
-READ_TOO_EARLY = Refusal(
-    "E0365",
-    "`{reader}` reads `{buffer}` before the copy would be made, after `{top}`",
-    help="use `cache_write` before moving `{reader}` below the loops of `{block}`",
-    at="block",
-)
-NOT_WHOLE = Refusal(
-    "E0366",
-    "`{block}` may not write every element of `{buffer}`, so a copy of the whole would write more",
-    help="use `cache_write` on a block that writes each element of its buffer, as `{buffer}[i, j] = …` does",
+    "cannot give `{block}` a buffer of its own: it writes several buffers",
+    help="use `cache_write` on blocks that write one buffer",
     at="block",
 )
 
 
-@primitive(NO_BLOCK, NOT_ALONE, READ_TOO_EARLY, NOT_WHOLE)
+@primitive(NO_BLOCK, NO_SCOPE, SEVERAL, NOT_WHOLE)
 def cache_write(program: Program, block: BlockRef, scope: str = "local") -> Rewrite[BlockRef]:
     """`block` writes `<buffer>_<scope>`; `<buffer>_write`, just after the outermost loop around it, copies that out.
 
     for i, k: C[i] += e   ->   for i, k: C_s[i] += e
                                for ax0: C[ax0] = C_s[ax0]
 
-    The new block is the result; all others read and write what they did before. Move it with `reverse_compute_at`.
+    Where several blocks write the buffer, as after `decompose_reduction`, all of them write the copy, and those between
+    them read it. The new block is the result; move it with `reverse_compute_at`.
     In TVM: `cache_write`; in Halide: `in` or a wrapper; in Exo: `stage_mem`.  Cases: tests/primitives/cache_write.md
     """
-    around, writer = the_block(program, block)
+    writer = the_block(program, block)[1]
+    require_scope(program, scope)
+    target = the_target(program, writer)
+    site = spanning_site(program, (), target.name)
+    return copied_out(program, site, writer, target, tuple((ZERO, e) for e in target.shape), scope)
+
+
+def the_target(program: Program, writer: Block) -> Buffer:
+    """The one buffer that a block writes."""
     name = own_buffer(writer)
     if name is None:
-        raise NOT_ALONE(program, writer.name, block=writer.name, reason="it writes several buffers")
-    others = [b.name for _, b in writers(program, name) if b.name != writer.name]
-    if others:
-        raise NOT_ALONE(program, writer.name, others[0], block=writer.name, reason=f"`{others[0]}` writes `{name}` too")
-    target = program.buffer(name)
-    top = top_statement(around, writer)
-    order = positions(program)
-    for loops, reader in readers(program, name, but=writer.name):
-        if order[stmt_name(top_statement(loops, reader))] <= order[stmt_name(top)]:
-            facts = {"reader": reader.name, "buffer": name, "top": stmt_name(top), "block": writer.name}
-            raise READ_TOO_EARLY(program, reader.name, stmt_name(top), **facts)
-    if not fills(around, writer, target):
-        raise NOT_WHOLE(program, writer.name, block=writer.name, buffer=name)
+        raise SEVERAL(program, writer.name, block=writer.name)
+    return program.buffer(name)
 
+
+def copied_out(
+    program: Program, site: Site, writer: Block, target: Buffer, region: Region, scope: str
+) -> Rewrite[BlockRef]:
+    """The blocks of a site use a copy of what the writer writes; a box of it is written back after the site."""
     used = used_names(program)
-    cache = replace(target, name=fresh(f"{name}_{scope}", used), scope=scope)
-    out = fresh(f"{name}_write", used)
-
-    def moved(indices: tuple[Expr, ...]) -> tuple[str, tuple[Expr, ...]]:
-        return cache.name, indices
-
-    result = replace_at(program, writer.name, (map_accesses(writer, name, moved),))
-    here = next(s for s in result.body if stmt_name(s) == stmt_name(top))
-    copy = copy_nest(out, name, cache, [(ZERO, e) for e in target.shape], used)
-    result = replace_at(result, stmt_name(top), (here, copy))
-    return Rewrite(replace(result, buffers=(*result.buffers, cache)), BlockRef(out))
+    cache = replace(target, name=copy_name(target, scope, used), scope=scope)
+    out = fresh(f"{target.name}_write", used)
+    nest = box_copy(out, target.name, cache, region, site.loops, used)
+    result = insert(redirected(program, site, target.name, cache.name), site, (), (nest,))
+    result = with_buffer(result, cache)
+    whole = not site.loops and any(fills(loops, b, target) for loops, b in writers(program, target.name))
+    if not whole and not follow_writes(result, cache.name, out):
+        raise NOT_WHOLE(program, writer.name, block=writer.name, buffer=target.name)
+    require_order(result, program, site)
+    return Rewrite(result, BlockRef(out))

@@ -1,0 +1,151 @@
+"""Copies of buffers: which part, made or written back where, and who then uses the copy.
+
+A *site* is a run of statements in the body of one loop (or of the program). A copy made before it holds what those
+statements read, since none of them writes the buffer; a copy written back after it holds what they wrote, since all of
+them use the copy instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from tensorc_dsl.affine.accesses import touched
+from tensorc_dsl.affine.dependence import carried
+from tensorc_dsl.affine.private import follow_writes
+from tensorc_dsl.affine.regions import Access, Region, inner_ranges, required_region
+from tensorc_dsl.affine.sets import bindings
+from tensorc_dsl.affine.simplify import extent_ranges
+from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, loads, substitute
+from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store, find_block, walk
+from tensorc_dsl.schedule.kinds import RACE
+from tensorc_dsl.schedule.motion import own_buffers, require_no_vector, shared_loops
+from tensorc_dsl.schedule.nests import map_accesses, nest_over, replace_at, stmt_name
+from tensorc_dsl.schedule.refusal import Refusal
+
+NOT_FILLED = Refusal(
+    "E0379",
+    "`{buffer}` may have elements that nothing writes, and the copy would read them",
+    help="copy it before the step that leaves them unwritten",
+    at="buffer",
+)
+NOT_WHOLE = Refusal(
+    "E0366",
+    "`{block}` may not write every element of `{buffer}` that a copy of it would write",
+    help="copy what a block writes element by element, as `{buffer}[i, j] = …` does",
+    at="block",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Statements `first` to `last`, by name, in the body of the innermost of `loops`; of the program where there are none."""
+
+    loops: tuple[For, ...]
+    first: str
+    last: str
+
+
+def body_at(program: Program, loops: Sequence[For]) -> tuple[Stmt, ...]:
+    return loops[-1].body if loops else program.body
+
+
+def blocks_in(program: Program, site: Site) -> tuple[str, ...]:
+    """The blocks in or below the statements of a site, in text order."""
+    return tuple(s.name for stmt in _run(program, site) for _, s in walk((stmt,)) if isinstance(s, Block))
+
+
+def _run(program: Program, site: Site) -> tuple[Stmt, ...]:
+    body = body_at(program, site.loops)
+    names = [stmt_name(s) for s in body]
+    return body[names.index(site.first) : names.index(site.last) + 1]
+
+
+def site_of(program: Program, block: str, depth: int) -> Site:
+    """The statement that is or holds a block in the body of the loop at that depth (from 1; 0 is the program)."""
+    around, b = find_block(program, block)
+    name = stmt_name(around[depth]) if depth < len(around) else b.name
+    return Site(around[:depth], name, name)
+
+
+def widest_site(program: Program, block: str, buffer: str) -> Site:
+    """The outermost statement around a block in which no other block writes the buffer."""
+    around, _ = find_block(program, block)
+    others = [x for x, s in walk(program.body) if isinstance(s, Block) and s.name != block and buffer in own_buffers(s)]
+    return site_of(program, block, max((len(shared_loops(around, x)) for x in others), default=0))
+
+
+def spanning_site(program: Program, loops: tuple[For, ...], buffer: str) -> Site:
+    """From the first to the last statement in the body of the innermost of `loops` that writes the buffer."""
+    found = [
+        stmt_name(s)
+        for s in body_at(program, loops)
+        if any(isinstance(x, Block) and buffer in own_buffers(x) for _, x in walk((s,)))
+    ]
+    return Site(loops, found[0], found[-1])
+
+
+def region_at(program: Program, around: tuple[For, ...], buffer: Buffer, blocks: Collection[str]) -> Region:
+    """A box that holds all elements of a buffer that some blocks touch in one iteration of the loops `around`."""
+    outside = {x.var for x in around}
+    found: list[Access] = []
+    for loops, b in walk(program.body):
+        if isinstance(b, Block) and b.name in blocks:
+            # Below no loop iterators count, whose ranges are those of the loops without what guards leave out.
+            inner = inner_ranges(loops if around else [For(it.name, it.extent, ()) for it in b.iters], outside)
+            values = bindings(b) if around else {}
+            for s in (*b.init, *b.body):
+                indices = [x.indices for e in (s.value, *s.indices) for x in loads(e) if x.buffer == buffer.name]
+                indices += [s.indices] if s.buffer == buffer.name else []
+                found += [(tuple(substitute(i, values) for i in x), inner) for x in indices]
+    return required_region(found, extent_ranges(around), buffer.shape)
+
+
+def box_copy(name: str, target: str, source: Buffer, region: Region, around: Sequence[For], used: set[str]) -> Stmt:
+    """A nest over a block `name`, to stand inside `around`, that copies a box of `source` to the same place of `target`."""
+    iters = tuple(Iter(f"v{n}", IterKind.SPATIAL, extent, ZERO) for n, extent in enumerate(source.shape))
+    at = tuple(Var(it.name) for it in iters)
+    block = Block(name, iters, (Store(target, at, Load(source.name, at, source.dtype)),))
+    return nest_over(block, region, around, used)
+
+
+def insert(program: Program, site: Site, before: tuple[Stmt, ...] = (), after: tuple[Stmt, ...] = ()) -> Program:
+    """The program with statements just before and after a site."""
+    for name, new in ((site.first, "before"), (site.last, "after")):
+        here = next(s for _, s in walk(program.body) if stmt_name(s) == name)
+        program = replace_at(program, name, (*before, here) if new == "before" else (here, *after))
+    return program
+
+
+def redirected(program: Program, site: Site, buffer: str, to: str) -> Program:
+    """The program with all blocks of a site using the buffer `to` where they used another."""
+
+    def moved(indices: tuple[Expr, ...]) -> tuple[str, tuple[Expr, ...]]:
+        return to, indices
+
+    for name in blocks_in(program, site):
+        b = find_block(program, name)[1]
+        if buffer in touched(b):
+            program = replace_at(program, name, (map_accesses(b, buffer, moved),))
+    return program
+
+
+def require_defined(result: Program, program: Program, buffer: str, copy: str) -> None:
+    """Refuse a block `copy` of the result that may read what no block of the program has written before."""
+    if not follow_writes(result, buffer, copy):
+        writer = next(b.name for _, b in walk(program.body) if isinstance(b, Block) and buffer in own_buffers(b))
+        raise NOT_FILLED(program, writer, buffer=buffer)
+
+
+def require_order(result: Program, program: Program, site: Site) -> None:
+    """Refuse a site inside a vectorized loop, and one inside a parallel loop whose iterations then depend on each other."""
+    if site.loops:
+        require_no_vector(program, site.loops, site.loops[-1].var)
+    for x in site.loops:
+        if x.kind is LoopKind.PARALLEL and (dependence := carried(result, x.var)):
+            repair = 'give the copy a scope that is private to an iteration, as "local" is'
+            raise RACE(program, x.var, loop=x.var, dependence=dependence, repair=repair)
+
+
+def with_buffer(program: Program, buffer: Buffer) -> Program:
+    return replace(program, buffers=(*program.buffers, buffer))

@@ -1,0 +1,52 @@
+"""`read_at`: let a block read a copy of what one iteration of a loop needs of a buffer."""
+
+from __future__ import annotations
+
+from tensorc_dsl.affine.accesses import written
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.copies import NOT_FILLED, body_at, site_of
+from tensorc_dsl.schedule.kinds import RACE
+from tensorc_dsl.schedule.motion import NO_BUFFER, VECTOR, the_buffer
+from tensorc_dsl.schedule.nests import stmt_name
+from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
+from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, copied_in, require_read
+from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
+from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
+
+CHANGES = Refusal(
+    "E0620",
+    "`{buffer}` changes below `{loop}` between the copy and what `{block}` reads",
+    help="choose a loop further inside, in whose iterations nothing writes `{buffer}`",
+    at="loop",
+)
+
+
+@primitive(NO_BLOCK, NO_LOOP, NO_BUFFER, NO_SCOPE, NOT_AROUND, NOT_READ, CHANGES, NOT_FILLED, RACE, VECTOR)
+def read_at(
+    program: Program, loop: LoopRef, block: BlockRef, buffer: BufferRef, scope: str = "local"
+) -> Rewrite[BlockRef]:
+    """`block` reads `<buffer>_<scope>`, which a block of that name fills in each iteration of `loop`, just before it.
+
+    for t in 4:                               for t in 4:
+        for i in 2: Y[t*2 + i] = X[t*2 + i]       for ax0 in 2: X_s[t*2 + ax0] = X[t*2 + ax0]
+                                       ->         for i in 2: Y[t*2 + i] = X_s[t*2 + i]
+
+    The copy holds the box that the block reads in the iteration; a condition guards it where the box leaves the buffer.
+    In TVM: `read_at`; `cache_read` makes the copy of all that is read.  Cases: tests/primitives/read_at.md
+    """
+    around, reader = the_block(program, block)
+    source = the_buffer(program, buffer)
+    the_loop(program, loop)
+    require_scope(program, scope)
+    names = [x.var for x in around]
+    if loop.name not in names:
+        facts = {"block": reader.name, "loops": ", ".join(names) or "none"}
+        raise NOT_AROUND(program, loop.name, reader.name, loop=loop.name, **facts)
+    require_read(program, reader, source)
+    site = site_of(program, reader.name, names.index(loop.name) + 1)
+    here = next(s for s in body_at(program, site.loops) if stmt_name(s) == site.first)
+    if source.name in written((here,)):
+        raise CHANGES(program, loop.name, reader.name, buffer=source.name, loop=loop.name, block=reader.name)
+    return copied_in(program, site, reader, source, scope)

@@ -1,0 +1,54 @@
+"""`write_at`: let a block write a buffer of its own in each iteration of a loop, copied out at its end."""
+
+from __future__ import annotations
+
+from tensorc_dsl.affine.accesses import touched
+from tensorc_dsl.affine.private import follow_writes
+from tensorc_dsl.ir.program import Program, find_block
+from tensorc_dsl.schedule.copies import NOT_WHOLE, blocks_in, region_at, spanning_site
+from tensorc_dsl.schedule.kinds import RACE
+from tensorc_dsl.schedule.motion import VECTOR, own_buffers
+from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
+from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitives.cache_write import SEVERAL, copied_out, the_target
+from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
+from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
+
+EARLIER = Refusal(
+    "E0621",
+    "`{block}` reads elements of `{buffer}` that were not written in the same iteration of `{loop}`",
+    help="choose a loop whose iterations start and finish what they write, or use `cache_inplace`",
+    at="loop",
+)
+
+
+@primitive(NO_BLOCK, NO_LOOP, NO_SCOPE, NOT_AROUND, SEVERAL, EARLIER, NOT_WHOLE, RACE, VECTOR)
+def write_at(program: Program, loop: LoopRef, block: BlockRef, scope: str = "local") -> Rewrite[BlockRef]:
+    """`block` writes `<buffer>_<scope>`; `<buffer>_write` copies out what each iteration of `loop` wrote of it.
+
+    for t in 4:                               for t in 4:
+        for i in 2, k: C[t*2 + i] += e            for i in 2, k: C_s[t*2 + i] += e
+                                       ->         for ax0 in 2: C[t*2 + ax0] = C_s[t*2 + ax0]
+
+    All that is written of the box is proven to be written in that iteration.
+    In TVM: `write_at`; `cache_write` copies out everything at the end.  Cases: tests/primitives/write_at.md
+    """
+    around, writer = the_block(program, block)
+    the_loop(program, loop)
+    require_scope(program, scope)
+    names = [x.var for x in around]
+    if loop.name not in names:
+        facts = {"block": writer.name, "loops": ", ".join(names) or "none"}
+        raise NOT_AROUND(program, loop.name, writer.name, loop=loop.name, **facts)
+    target = the_target(program, writer)
+    site = spanning_site(program, around[: names.index(loop.name) + 1], target.name)
+    group = [name for name in blocks_in(program, site) if target.name in touched(find_block(program, name)[1])]
+    writing = [name for name in group if target.name in own_buffers(find_block(program, name)[1])]
+    region = region_at(program, site.loops, target, writing)
+    rewrite = copied_out(program, site, writer, target, region, scope)
+    cache = rewrite.program.buffers[-1]
+    for name in group:
+        if not follow_writes(rewrite.program, cache.name, name):
+            raise EARLIER(program, name, loop.name, block=name, buffer=target.name, loop=loop.name)
+    return rewrite

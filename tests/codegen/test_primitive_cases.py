@@ -1,0 +1,28 @@
+"""What the pages of primitives accept, as machine code: it computes what the program computed before the steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.ir.arrays import widen
+from tensorc_dsl.ir.interpret import interpret
+from tests.codegen import native
+from tests.primitives.cases import Case, all_cases, before_program, run
+from tests.programs import random_inputs
+
+ACCEPTED = [c for c in all_cases() if c.kind == "tsched"]
+
+
+@pytest.mark.parametrize("case", ACCEPTED, ids=lambda c: c.name)
+def test_machine_code_of_the_result(case: Case) -> None:
+    before, after = before_program(case), run(case)
+    if before.dims:
+        return
+    inputs = random_inputs(before)
+    found = native.run(after, inputs)
+    for name, want in interpret(before, inputs).items():
+        got = widen(found[name], before.buffer(name).dtype)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, equal_nan=False)
+        for order in ("reversed", "shuffled"):
+            np.testing.assert_allclose(interpret(after, inputs, order)[name], want, rtol=1e-4, atol=1e-5)
