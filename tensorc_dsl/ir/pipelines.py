@@ -1,4 +1,4 @@
-"""What a pipelined loop says of its statements: annotations that `software_pipeline` writes.
+"""What a pipelined loop says of its statements: annotations that `software_pipeline` and `specialize` write.
 
 They are part of the loop's meaning, so they print, parse and are verified with it.
 """
@@ -12,6 +12,7 @@ from tensorc_dsl.ir.program import For
 STAGES = "pipeline.stages"
 ORDER = "pipeline.order"
 ASYNC = "pipeline.asynchronous"
+ROLES = "specialize.roles"
 
 
 def written_out(values: Iterable[int]) -> str:
@@ -28,6 +29,12 @@ def read_back(loop: For, key: str) -> tuple[int, ...] | None:
         return tuple(int(x) for x in text.split(","))
     except ValueError:
         return None
+
+
+def roles(loop: For) -> tuple[str, ...]:
+    """The role of each statement of a loop that `specialize` was said of; none of any other."""
+    text = dict(loop.annotations).get(ROLES)
+    return tuple(text.split(", ")) if isinstance(text, str) else ()
 
 
 def pipeline(loop: For) -> tuple[tuple[int, ...], tuple[int, ...]] | None:

@@ -1,14 +1,17 @@
 """What steps declared of a loop holds after every later step, or that step is refused.
 
 A pipeline is proved for the statements that its loop has then. A later step may add one, take one away or change what it
-reads; so the proof is made again whenever the loop is not what it was.
+reads; so the proof is made again whenever the loop is not what it was. The same goes for the roles of its statements.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from tensorc_dsl.affine.accesses import touched, written
 from tensorc_dsl.affine.pipeline import overtakes
-from tensorc_dsl.ir.pipelines import pipeline
-from tensorc_dsl.ir.program import For, LoopKind, Program, walk
+from tensorc_dsl.ir.pipelines import pipeline, roles
+from tensorc_dsl.ir.program import Block, For, LoopKind, Program, walk
 from tensorc_dsl.schedule.refusal import Refusal
 
 NOT_KEPT = Refusal(
@@ -39,3 +42,23 @@ def refuse_stale(step: str, before: Program, after: Program) -> None:
         dependence = overtakes(after, loop.var, *declared)
         if dependence is not None:
             raise NOT_KEPT(before, loop.var, step=step, loop=loop.var, why=dependence)
+        if passing := private_between(after, loop, roles(loop)):
+            why = "`{}` is private to a thread, and passes from {} to {}".format(*passing)
+            raise NOT_KEPT(before, loop.var, step=step, loop=loop.var, why=why)
+
+
+def private_between(program: Program, loop: For, roles: Sequence[str]) -> tuple[str, str, str] | None:
+    """A buffer that each thread has for itself, a role that writes it, and another role that touches it; or None."""
+    for buffer in program.buffers:
+        if buffer.scope != "local":
+            continue
+        users = [
+            (role, buffer.name in written((s,)))
+            for s, role in zip(loop.body, roles, strict=False)
+            if any(buffer.name in touched(b) for _, b in walk((s,)) if isinstance(b, Block))
+        ]
+        for a, writes in users:
+            for b, _ in users:
+                if writes and a != b:
+                    return buffer.name, a, b
+    return None

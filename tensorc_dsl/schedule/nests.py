@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
@@ -36,6 +36,12 @@ def replace_at(program: Program, name: str, new: tuple[Stmt, ...]) -> Program:
         if stmt_name(s) == name:
             return replace(program, body=go(program.body, (*(loop.var for loop in around), name)))
     raise KeyError(name)
+
+
+def with_annotations(program: Program, loop: For, notes: Mapping[str, int | str]) -> Program:
+    """The program with more annotations on a loop; a key that is there already takes the new value."""
+    items = tuple(sorted({**dict(loop.annotations), **notes}.items()))
+    return replace_at(program, loop.var, (replace(loop, annotations=items),))
 
 
 def replace_buffer(program: Program, name: str, new: tuple[Buffer, ...]) -> Program:

@@ -1,0 +1,52 @@
+"""`prefetch`: ask for what a later iteration of a loop reads."""
+
+from __future__ import annotations
+
+from tensorc_dsl.ir.program import LoopKind, Program
+from tensorc_dsl.schedule.motion import NO_BUFFER, read_indices, the_buffer
+from tensorc_dsl.schedule.nests import with_annotations
+from tensorc_dsl.schedule.places import NO_LOOP, the_loop
+from tensorc_dsl.schedule.primitive import BufferRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.rewrite import blocks_below
+
+BAD_DISTANCE = Refusal(
+    "E0395",
+    "{distance} is no number of iterations to prefetch ahead",
+    help="give 1 or more",
+    at="distance",
+)
+NOT_READ_BELOW = Refusal(
+    "E0396",
+    "no block inside `{loop}` reads `{buffer}`",
+    help="the buffers read there are: {reads}",
+    at="buffer",
+)
+NOT_IN_ORDER = Refusal(
+    "E0397",
+    "`{loop}` is {kind}: none of its iterations comes `{distance}` later",
+    help="prefetch in a serial loop",
+    at="loop",
+)
+
+
+@primitive(NO_LOOP, NO_BUFFER, BAD_DISTANCE, NOT_READ_BELOW, NOT_IN_ORDER)
+def prefetch(program: Program, loop: LoopRef, buffer: BufferRef, *, distance: int = 1) -> Rewrite[None]:
+    """Each iteration of the loop may ask the memory for what the one `distance` later reads of the buffer.
+
+    for i in e: s  ->  for i in e @("prefetch.B", distance): s
+
+    Nothing is computed by it: a backend may ignore it, and reading ahead never leaves the buffer.
+    In Halide: `prefetch`.  Cases: tests/primitives/prefetch.md
+    """
+    target, source = the_loop(program, loop)[1], the_buffer(program, buffer)
+    name = target.var
+    if distance < 1:
+        raise BAD_DISTANCE(program, name, distance=distance)
+    if target.kind not in (LoopKind.SERIAL, LoopKind.PIPELINED, LoopKind.UNROLLED):
+        raise NOT_IN_ORDER(program, name, loop=name, kind=target.kind, distance=distance)
+    below = blocks_below(target)
+    if not any(read_indices(b, source.name) for b in below):
+        reads = [x.name for x in (*program.params, *program.buffers) if any(read_indices(b, x.name) for b in below)]
+        raise NOT_READ_BELOW(program, name, loop=name, buffer=source.name, reads=", ".join(reads) or "none")
+    return Rewrite(with_annotations(program, target, {f"prefetch.{source.name}": distance}), None)

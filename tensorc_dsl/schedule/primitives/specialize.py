@@ -1,0 +1,93 @@
+"""`specialize`: give the statements of a pipeline to groups of warps that run them side by side."""
+
+from __future__ import annotations
+
+from tensorc_dsl.ir.pipelines import ROLES
+from tensorc_dsl.ir.program import LoopKind, Program
+from tensorc_dsl.schedule.declared import private_between
+from tensorc_dsl.schedule.nests import with_annotations
+from tensorc_dsl.schedule.places import NO_LOOP, the_loop
+from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.syntax.format_expr import quoted
+
+REGISTERS = "specialize.registers"
+
+_FEWEST, _MOST, _STEP = 24, 240, 8
+"""Registers a thread can ask for: `setmaxnreg` of PTX ISA 8.0, section 9.7.19."""
+
+NOT_PIPELINED = Refusal(
+    "E0391",
+    "`{loop}` is {kind}; roles are for the statements of a pipeline",
+    help="use `software_pipeline({loop}, …)` first",
+    at="loop",
+)
+BAD_ROLES = Refusal(
+    "E0392",
+    "{roles} are not the roles of the {count} statements of `{loop}`: {why}",
+    help='give one role a statement, and at least two in all, e.g. ["producer", "consumer"]',
+    at="roles",
+    label="{why}",
+)
+BAD_REGISTERS = Refusal(
+    "E0393",
+    "{registers} are not the registers of the roles {roles}: {why}",
+    help="give each role a multiple of 8 from 24 to 240",
+    at="registers",
+    label="{why}",
+)
+NOT_SHARED = Refusal(
+    "E0394",
+    "`{buffer}` is private to a thread, and passes from {first} to {second}",
+    help='keep `{buffer}` in "shared", or give both statements one role',
+    at="loop",
+)
+
+
+@primitive(NO_LOOP, NOT_PIPELINED, BAD_ROLES, BAD_REGISTERS, NOT_SHARED)
+def specialize(
+    program: Program, loop: LoopRef, roles: tuple[str, ...], *, registers: tuple[int, ...] = ()
+) -> Rewrite[LoopRef]:
+    """The statements of a pipelined loop belong to roles, which a GPU may run side by side in warps of their own.
+
+    pipelined for i in n: {load; multiply}  ->  pipelined for i in n @("specialize.roles", "producer, consumer"): …
+
+    `roles` names the role of each statement; `registers` how many a thread of each role may have, in the order in which
+    the roles appear. What passes between roles lies in a buffer that both see. A backend that runs all statements in
+    one group of threads is right too, and is what the CPU does.
+    Known as warp specialization (Bauer et al., "CudaDMA", SC 2011).  Cases: tests/primitives/specialize.md
+    """
+    target = the_loop(program, loop)[1]
+    name = target.var
+    if target.kind is not LoopKind.PIPELINED:
+        raise NOT_PIPELINED(program, name, loop=name, kind=target.kind)
+    known = tuple(dict.fromkeys(roles))
+    if why := _roles_problem(roles, len(target.body)):
+        raise BAD_ROLES(
+            program, name, roles=f"[{', '.join(map(quoted, roles))}]", count=len(target.body), loop=name, why=why
+        )
+    if registers and (why := _registers_problem(registers, len(known))):
+        raise BAD_REGISTERS(program, name, registers=list(registers), roles=", ".join(known), why=why)
+    if passing := private_between(program, target, roles):
+        buffer, first, second = passing
+        raise NOT_SHARED(program, name, buffer, buffer=buffer, loop=name, first=first, second=second)
+    notes: dict[str, str] = {ROLES: ", ".join(roles)}
+    if registers:
+        notes[REGISTERS] = ", ".join(map(str, registers))
+    return Rewrite(with_annotations(program, target, notes), LoopRef(name))
+
+
+def _roles_problem(roles: tuple[str, ...], count: int) -> str:
+    if len(roles) != count:
+        return f"there are {len(roles)}"
+    for role in roles:
+        if not role.isidentifier():
+            return f'"{role}" is no name'
+    return "" if len(set(roles)) > 1 else "all are one"
+
+
+def _registers_problem(registers: tuple[int, ...], count: int) -> str:
+    if len(registers) != count:
+        return f"there are {len(registers)} for {count} roles"
+    odd = [n for n in registers if n % _STEP or not _FEWEST <= n <= _MOST]
+    return f"a thread cannot have {odd[0]}" if odd else ""
