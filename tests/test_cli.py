@@ -30,6 +30,7 @@ compute matmul(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
 }
 
 task small = matmul(M=32, N=48, K=20) with tiled
+task endless = matmul(M=32, N=48, K=20) with numbered
 task stuck = matmul(M=32, N=48, K=20) with never
 
 schedule tiled for matmul {
@@ -44,10 +45,20 @@ schedule tiled for matmul {
     vectorize(j1)
 }
 
+schedule numbered for matmul {
+    let number ~ sample_int(0..1000000)
+    annotate(root, "number", number)
+}
+
 schedule never for matmul {
     let [i, j, k] = C.loops
     vectorize(k)
 }
+"""
+
+COMMAND = """\
+import signal; signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are deaf to it
+from tensorc_dsl.cli.main import main; main()
 """
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
@@ -71,7 +82,7 @@ def call(*arguments: str, text: str | None = None) -> Result:
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """The command in a process and a process group of its own."""
     return subprocess.Popen(
-        [sys.executable, "-c", "from tensorc_dsl.cli.main import main; main()", *arguments],
+        [sys.executable, "-c", COMMAND, *arguments],
         cwd=folder, env={**ENVIRONMENT, "XDG_DATA_HOME": str(folder / "data")}, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
@@ -99,7 +110,7 @@ def rows(database: Path) -> list[tuple[str, int, str]]:
         (("show", "small.tsched", "small", "--stage", "wasm"), 2, "--stage"),
         (("sample", "small.tsched", "smal"), 1, "did you mean `small`?"),
         (("show", "small.tsched", "matmull", "--stage", "ast"), 1, "did you mean `matmul`?"),
-        (("run", "small.tsched", "x"), 1, "it has `small`, `stuck`"),
+        (("run", "small.tsched", "x"), 1, "it has `small`, `endless`, `stuck`"),
         (("replay", "small.tsched", "small", "none.tsched"), 1, "E0901"),
         (("sample", "small.tsched", "stuck"), 1, "<- this loop"),
         (("tune", "small.tsched", "small", "--output", "no/where.tsched"), 1, "E0903"),
@@ -121,7 +132,7 @@ def test_check_reports_all_findings_of_all_files(folder: Path) -> None:
     Path("bad.tsched").write_text("task t = matmull(M=1)\ncompute c(")
     result = call("check", "good.tsched", "bad.tsched", "small.tsched", "--expand")
     assert result.exit_code == 1
-    assert result.stdout == "good.tsched: ok, 1 task\n"
+    assert result.stdout == "good.tsched: ok, 2 tasks\n"
     assert "bad.tsched:" in result.stderr
     assert "small.tsched:" in result.stderr
     assert call("check", "good.tsched").exit_code == 0
@@ -269,7 +280,7 @@ def test_a_bug_is_owned_up_to(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_an_interrupted_search_keeps_its_records(folder: Path) -> None:
     process = start(
-        folder, "tune", "small.tsched", "small", "--trials", "100000", "--strategy", "random", "--records", "r.sqlite"
+        folder, "tune", "small.tsched", "endless", "--trials", "100000", "--strategy", "random", "--records", "r.sqlite"
     )
     assert process.stderr is not None
     first = process.stderr.readline()
@@ -280,7 +291,7 @@ def test_an_interrupted_search_keeps_its_records(folder: Path) -> None:
     assert status == 130, err
     assert "Traceback" not in err
     assert len(rows(folder / "r.sqlite")) > 0
-    assert Path("small.best.tsched").read_text().startswith("// small: ")
+    assert Path("endless.best.tsched").read_text().startswith("// endless: ")
 
 
 def test_two_searches_share_a_database(folder: Path) -> None:
