@@ -7,9 +7,13 @@ import shlex
 from pathlib import Path
 
 import click
+import pytest
 
 from tensorc_dsl.cli.main import main
+from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax.parse import parse
 from tests.docs.pages import Fence, fences, sessions
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,6 +48,28 @@ def test_every_command_is_named() -> None:
     listed = README.partition("\n| command | does |\n")[2].partition("\n\n")[0]
     named = set(re.findall(r"^\| `([a-z]+) ", listed, re.MULTILINE))
     assert named == set(main.list_commands(click.Context(main)))
+
+
+def snippets() -> list[str]:
+    """The first column of the table of the language, what is left out in it filled in."""
+    table = README.partition("\n| you write | it says |\n")[2].partition("\n\n")[0]
+    cells = (line.removeprefix("| ").partition(" | ")[0] for line in table.splitlines()[1:])
+    codes = [code for cell in cells for code in re.findall(r"`([^`]+)`", cell)]
+    filled = (re.sub(r"^…", "let y", re.sub(r"~ …", "~ f()", c)).replace("…", "") for c in codes)
+    return list(filled)
+
+
+@pytest.mark.parametrize("snippet", snippets())
+def test_what_the_table_of_the_language_shows_is_in_the_language(snippet: str) -> None:
+    wraps = ("{}", "compute c(A: f32[M]) -> Y: f32[M] {{ {} }}", "schedule s for c {{ {} }}")
+    assert any(parses(wrap.format(snippet)) for wrap in wraps)
+
+
+def parses(text: str) -> bool:
+    try:
+        return bool(parse(Source("table", text)).items)
+    except TschedError:
+        return False
 
 
 def test_every_primitive_is_named() -> None:

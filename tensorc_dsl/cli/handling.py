@@ -22,7 +22,7 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 
 
 def handler_options(function: F) -> F:
-    """`--replay FILE`, `--condition NAME=VALUE` and `--block NAME`, the last two any number of times."""
+    """`--replay TRACE`, `--condition NAME=VALUE` and `--block NAME`, the last two any number of times."""
     function = click.option(
         "--block", "hidden", multiple=True, metavar="NAME",
         help="Hide a draw: it is drawn from its own distribution, and no search decides it.",
@@ -32,8 +32,8 @@ def handler_options(function: F) -> F:
         help="Pin a draw, as `:= VALUE` does in the text: ks=[64, 16].",
     )(function)  # fmt: skip
     return click.option(
-        "--replay", "replayed", metavar="FILE",
-        help="Use the schedule in this file; only what it leaves open is drawn or searched.",
+        "--replay", "replayed", metavar="TRACE",
+        help="Use the schedule in the file TRACE; only what it leaves open is drawn or searched.",
     )(function)  # fmt: skip
 
 

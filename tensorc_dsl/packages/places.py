@@ -41,25 +41,35 @@ class Place:
             return None
         at = self.folder.joinpath(*inside)
         file = at.with_name(at.name + SUFFIX)
-        found = file if inside and os.path.isfile(file) else at
-        if found is at and not files_in(at):
+        if inside and os.path.isfile(file):
+            self._require_inside(file)
+            return file
+        if not os.path.isdir(at):
             return None
-        for file in (found, *files_in(found)):
-            if not file.resolve().is_relative_to(self.folder.resolve()):
-                raise TschedError(
-                    Diagnostic(
-                        "E0232", f"`{shown(file)}` is a link that leads out of {self}", None,
-                        notes=(help_note("copy the file, or give the folder it lies in with `-I`"),),
-                    )
-                )  # fmt: skip
-        return found
+        self._require_inside(at)
+        files = files_in(at)
+        for file in files:
+            self._require_inside(file)
+        return at if files else None
+
+    def _holds(self, path: Path) -> bool:
+        return path.resolve().is_relative_to(self.folder.resolve())
+
+    def _require_inside(self, path: Path) -> None:
+        if not self._holds(path):
+            raise TschedError(
+                Diagnostic(
+                    "E0232", f"`{shown(path)}` is a link that leads out of {self}", None,
+                    notes=(help_note("copy what it leads to, or give the folder that is in with `-I`"),),
+                )
+            )  # fmt: skip
 
     def names(self, path: tuple[str, ...]) -> list[str]:
         """What a `use` could name in place of the last part of its path."""
         if path[: len(self.name)] != self.name:
             return list(self.name[:1]) if len(path) == 1 else []
         parent = self.folder.joinpath(*path[len(self.name) : -1])
-        if len(path) <= len(self.name) or not os.path.isdir(parent):
+        if len(path) <= len(self.name) or not os.path.isdir(parent) or not self._holds(parent):
             return []
         return [p.stem for p in parent.glob("*") if p.suffix == SUFFIX or files_in(p)]
 

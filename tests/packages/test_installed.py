@@ -79,6 +79,19 @@ def test_its_errors_point_into_its_own_file(fresh: tuple[Path, Path], tmp_path: 
     assert "did you mean `parallel`?" in done.stderr
 
 
+def test_its_refusals_point_into_its_own_file(fresh: tuple[Path, Path], tmp_path: Path) -> None:
+    python, _ = fresh
+    compute = "compute scale(A: f32[M, N]) -> B: f32[M, N] {\n    B[i, j] = A[i, j] * 2.0\n}\n"
+    twice = "schedule twice for scale {\n    vectors(B)\n    vectors(B)\n}\n"
+    main = f"use vendor.tiles.{{vectors}}\n{compute}{twice}task small = scale(M=16, N=40)\n"
+    (tmp_path / "main.tsched").write_text(main)
+    done = run(python, "-c", COMMAND, "check", "--expand", "main.tsched", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "error[E0310]: cannot split `j_1`: it is already vectorized" in done.stderr
+    assert "vendor/tiles.tsched:5:32" in done.stderr, done.stderr
+    assert "  = trace: step 1 of vendor.tiles.vectors\n" in done.stderr
+
+
 def test_a_file_beside_it_is_an_error_that_lists_both(fresh: tuple[Path, Path], tmp_path: Path) -> None:
     python, _ = fresh
     (tmp_path / "vendor").mkdir()

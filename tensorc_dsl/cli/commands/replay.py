@@ -12,11 +12,11 @@ from tensorc_dsl.cli.options import common_options, file_argument, task_argument
 @click.command()
 @file_argument
 @task_argument
-@click.argument("trace", metavar="TRACE.tsched")
+@click.argument("trace", metavar="TRACE")
 @threads_option
 @common_options
 def replay(file: str, task: str, trace: str, threads: int | None) -> None:
-    """Build the schedule in TRACE.tsched, check its result against the reference, and time it.
+    """Run the schedule in the file TRACE on random inputs, check its result against the reference, and time it.
 
     The schedule may have been edited. A draw whose pin was removed is drawn with seed 0.
     """

@@ -1,4 +1,4 @@
-"""`run`: run a task on random inputs."""
+"""`run`: what the best recorded schedule of a task is worth on this machine."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ if TYPE_CHECKING:
 @click.command()
 @file_argument
 @task_argument
-@click.option("--trace", metavar="TRACE", help="The schedule; by default the best recorded one.")
 @threads_option
 @records_option
 @common_options
-def run(file: str, task: str, trace: str | None, threads: int | None, records: str | None) -> None:
-    """Run a task on random inputs, check its result against the reference, and time it.
+def run(file: str, task: str, threads: int | None, records: str | None) -> None:
+    """Run the best recorded schedule of a task on random inputs, check its result against the reference, and time it.
 
-    Without --trace the best schedule that was recorded for this task on this machine is used, or, where there is none, one
-    drawn with seed 0.
+    The records are those of this machine; where there is none for this task, a schedule is drawn with seed 0. `replay` does
+    the same for a schedule in a file.
     """
     found = load(file, threads=threads)[task]
-    measure_and_show(found, found.frozen(trace) if trace is not None else _best(found, records))
+    measure_and_show(found, _best(found, records))
 
 
 def _best(task: Task, records: str | None) -> Trace:
