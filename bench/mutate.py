@@ -15,7 +15,7 @@ from typing import Any, cast
 from lark.grammar import NonTerminal
 
 from tensorc_dsl.source import Source
-from tensorc_dsl.syntax.layout import REDUCERS, Layout
+from tensorc_dsl.syntax.layout import REDUCERS
 from tensorc_dsl.syntax.tables import lark_parser
 
 LARGEST = 32 * 1024
@@ -208,7 +208,7 @@ class Grammar:
     """The rules of `tsched.lark`, read by Lark, and how deep each of them is at least."""
 
     def __init__(self) -> None:
-        read = lark_parser(postlex=Layout())
+        read = lark_parser()
         self.words: dict[str, str] = {t.name: str(t.pattern.value) for t in read.terminals if t.pattern.type == "str"}
         self.rules: dict[str, list[list[Any]]] = {}
         for rule in read.rules:

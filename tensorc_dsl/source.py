@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 
@@ -20,9 +21,8 @@ class Source:
     _starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        starts = [0]
-        starts.extend(i + 1 for i, ch in enumerate(self.text) if ch == "\n")
-        object.__setattr__(self, "_starts", tuple(starts))
+        *lines, _ = self.text.split("\n")
+        object.__setattr__(self, "_starts", (0, *accumulate(len(line) + 1 for line in lines)))
 
     @staticmethod
     def read(path: Path, name: str | None = None) -> Source:

@@ -23,39 +23,40 @@ class Arguments:
 def problems(call: tree.CallExpr, name: str, s: Signature, kinds: Arguments, given: int = 0) -> Iterator[Diagnostic]:
     """What is wrong with the arguments; `given` of the first parameters have a value before the call's own."""
     own = s.positional[given:]
-    shape = usage(name, s)
     for a, kind, parameter in zip(call.args, kinds.args, own, strict=False):
-        yield from _kind(a, kind, parameter, name, shape)
+        yield from _kind(a, kind, parameter, name, s)
     rest = call.args[len(own) :]
     if rest and s.rest is None:
         wanted = f"{len(own)} argument{'s' * (len(own) != 1)}" if own else "no arguments"
         wanted = f"{wanted} without a name" if len(s.positional) < len(s.params) else wanted
-        yield TOO_MANY(rest[0].span, name=name, wanted=wanted, count=len(call.args), usage=shape)
+        yield TOO_MANY(rest[0].span, name=name, wanted=wanted, count=len(call.args), usage=usage(name, s))
     elif s.rest is not None:
         for a, kind in zip(rest, kinds.args[len(own) :], strict=True):
-            yield from _kind(a, kind, s.rest, name, shape, spread=True)
+            yield from _kind(a, kind, s.rest, name, s, spread=True)
     have = {p.name for p in s.positional[: given + len(call.args)]}
     known = {p.name: p for p in s.params if p.named or s.keywords}
     for (key, value), kind in zip(call.kwargs, kinds.kwargs, strict=True):
         if key in have:
-            yield GIVEN_TWICE(value.span, name=name, parameter=key, usage=shape)
+            yield GIVEN_TWICE(value.span, name=name, parameter=key, usage=usage(name, s))
         elif key not in known:
             free = [p.name for p in (*own, *s.params) if p.name in known and p.name not in have]
             yield NO_PARAMETER(value.span, notes=near(key, free), name=name, parameter=key)
         else:
-            yield from _kind(value, kind, known[key], name, shape)
+            yield from _kind(value, kind, known[key], name, s)
         have.add(key)
     for p in s.params[given:]:
         if p.required and p.name not in have:
-            yield MISSING(call.span, name=name, parameter=p.name, usage=shape)
+            yield MISSING(call.span, name=name, parameter=p.name, usage=usage(name, s))
             return
 
 
-def _kind(at: tree.Expr, kind: Kind, p: Parameter, name: str, shape: str, spread: bool = False) -> Iterator[Diagnostic]:
+def _kind(
+    at: tree.Expr, kind: Kind, p: Parameter, name: str, s: Signature, spread: bool = False
+) -> Iterator[Diagnostic]:
     """The argument, where it is of a kind that the parameter does not take; `spread` opens lists."""
     inner = kind
     while spread and isinstance(inner, ListOf) and not fits(inner, p.wanted):
         inner = inner.element
     if not fits(inner, p.wanted):
         wanted, found = show_all(p.wanted), show(kind)
-        yield WRONG_KIND(at.span, name=name, usage=shape, wanted=wanted, parameter=p.name, found=found)
+        yield WRONG_KIND(at.span, name=name, usage=usage(name, s), wanted=wanted, parameter=p.name, found=found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tensorc_dsl.affine.simplify import simplify
@@ -20,6 +20,7 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, fresh
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.walk import is_node, node_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +159,11 @@ def rewrite(node: Any, f: Callable[[Any], Any]) -> Any:
     if new is not None:
         return new
     changed: dict[str, Any] = {}
-    for field in fields(node):
-        old = getattr(node, field.name)
+    for name in node_fields(node.__class__):
+        old = getattr(node, name)
         value = _rewritten(old, f)
         if value is not old:
-            changed[field.name] = value
+            changed[name] = value
     return replace(node, **changed) if changed else node
 
 
@@ -171,7 +172,7 @@ def _rewritten(value: Any, f: Callable[[Any], Any]) -> Any:
         old: tuple[Any, ...] = value  # pyright: ignore[reportUnknownVariableType]
         new = tuple(_rewritten(v, f) for v in old)
         return old if all(x is y for x, y in zip(old, new, strict=True)) else new
-    return rewrite(value, f) if is_dataclass(value) and not isinstance(value, type | Span) else value
+    return rewrite(value, f) if is_node(value.__class__) else value
 
 
 def renamed(stage: tree.Stage, taken: frozenset[str]) -> tree.Stage:

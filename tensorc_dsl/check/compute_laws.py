@@ -37,21 +37,19 @@ def broken_laws(defn: tree.ReducerDef, reducer: Declared) -> list[Diagnostic]:
     x, y = (_column(pairs, k, t) for k in range(2))
     p, q, r = (_column(triples, k, t) for k in range(3))
 
-    def f(left: Array, right: Array) -> Array:
-        return _combined(reducer, left, right)
-
-    made = f(x, y)
+    made, turned, inner, outer = _combined(reducer, (x, y), (y, x), (p, q), (q, r))
     start = np.full_like(made, reducer.identity.value)
+    left_first, right_first, started = _combined(reducer, (inner, r), (p, outer), (start, made))
     name = defn.name
     laws = (
-        ("commutative", defn.combine, pairs, f"{name}({{0}}, {{1}})", made, f"{name}({{1}}, {{0}})", f(y, x)),
+        ("commutative", defn.combine, pairs, f"{name}({{0}}, {{1}})", made, f"{name}({{1}}, {{0}})", turned),
         (
-            "associative", defn.combine, triples, f"{name}({name}({{0}}, {{1}}), {{2}})", f(f(p, q), r),
-            f"{name}({{0}}, {name}({{1}}, {{2}}))", f(p, f(q, r)),
+            "associative", defn.combine, triples, f"{name}({name}({{0}}, {{1}}), {{2}})", left_first,
+            f"{name}({{0}}, {name}({{1}}, {{2}}))", right_first,
         ),
         (
             f"left alone by its identity {defn.identity.span.text}", defn.identity, pairs,
-            f"{name}({defn.identity.span.text}, {name}({{0}}, {{1}}))", f(start, made), f"{name}({{0}}, {{1}})", made,
+            f"{name}({defn.identity.span.text}, {name}({{0}}, {{1}}))", started, f"{name}({{0}}, {{1}})", made,
         ),
     )  # fmt: skip
     found: list[Diagnostic] = []
@@ -77,14 +75,16 @@ def _column(rows: Sequence[tuple[float, ...]], k: int, t: DType) -> Array:
     return np.array([row[k] for row in rows], wide_dtype(t))
 
 
-def _combined(reducer: Declared, left: Array, right: Array) -> Array:
+def _combined(reducer: Declared, *pairs: tuple[Array, Array]) -> list[Array]:
+    """What the reducer makes of each two columns."""
+    left, right = (np.concatenate([pair[k] for pair in pairs]) for k in range(2))
     names = dict(zip(reducer.operands, (left, right), strict=True))
     t = reducer.identity.dtype
     a, b = (ir.Load(n, (ir.Var("n"),), t) for n in reducer.operands)
     box = Box(("n",), (0,), (len(left),))
     with np.errstate(all="ignore"):
         value = Values(reducer.name, names).value(reducer.combine(a, b), box, None)
-    return np.broadcast_to(value, left.shape)
+    return np.split(np.broadcast_to(value, left.shape), np.cumsum([len(x) for x, _ in pairs])[:-1])
 
 
 def _close(x: Array, y: Array) -> Array:

@@ -33,6 +33,10 @@ FUNCTIONS: dict[str, int] = {**MATH_FUNCTIONS, "min": 2, "max": 2, "select": 3}
 def parts(e: tree.Expr) -> tuple[tree.Expr, ...]:
     """The expressions directly inside an expression of the compute layer, those in subscripts included."""
     match e:
+        case tree.Name() | tree.Number():  # the most of them
+            return ()
+        case tree.IndexExpr(base=base, indices=indices):
+            return (base, *indices)
         case tree.BinaryExpr(lhs=a, rhs=b) | tree.LogicExpr(lhs=a, rhs=b) | tree.Scan(init=a, step=b):
             return (a, b)
         case tree.Negate(operand=a) | tree.NotExpr(operand=a) | tree.Reduce(body=a):
@@ -43,8 +47,6 @@ def parts(e: tree.Expr) -> tuple[tree.Expr, ...]:
             return (*args, *(value for _, value in kwargs))
         case tree.Conditional(cond=c, then=a, other=b):
             return (c, a, b)
-        case tree.IndexExpr(base=base, indices=indices):
-            return (base, *indices)
         case _:
             return ()
 
@@ -88,8 +90,9 @@ def check_names(value: tree.Expr, scope: Scope) -> None:
 
 def _wrong(x: tree.Expr, scope: Scope, part: Literal["", "init", "step"], whole: bool) -> Iterator[Diagnostic]:
     """What is wrong with `x` itself; `part` is that of a scan in which it stands."""
-    functions = {*FUNCTIONS, *DTYPES, *scope.env.dtypes}
     match x:
+        case tree.Name() | tree.Number():
+            pass
         case tree.Scan() if not whole:
             yield SCAN_PLACE(x.span, index=x.index.name)
         case tree.IndexExpr(base=tree.Name(id=name, span=span)) if name == scope.stage and name not in scope.tensors:
@@ -101,13 +104,15 @@ def _wrong(x: tree.Expr, scope: Scope, part: Literal["", "init", "step"], whole:
             yield TOO_EARLY(span, name=name)
         case tree.IndexExpr(base=tree.Name(id=name, span=span)) if name not in scope.tensors:
             yield UNKNOWN_NAME(span, what="tensor", name=name, notes=suggestion(name, scope.tensors))
-        case tree.CallExpr(function=tree.Name(id=name)) if name in functions:
+        case tree.CallExpr(function=tree.Name(id=name)) if name in FUNCTIONS or name in DTYPES:
+            pass
+        case tree.CallExpr(function=tree.Name(id=name)) if name in scope.env.dtypes:
             pass
         case tree.CallExpr(function=tree.Name(id=name)) if name in scope.defined.computes:
             rank = len(scope.defined.computes[name].outputs[0].type.shape)
             yield NO_INDEX_LIST(x.span, name=x.span.text, indices=", ".join("ijklmnop"[:rank]))
         case tree.CallExpr(function=tree.Name(id=name, span=span)):
-            known = {*functions, *scope.defined.computes}
+            known = {*FUNCTIONS, *DTYPES, *scope.env.dtypes, *scope.defined.computes}
             yield UNKNOWN_FUNCTION(span, name=name, notes=suggestion(name, known))
         case tree.CallExpr(function=base) | tree.IndexExpr(base=base) if not isinstance(base, tree.Name):
             yield NOT_IN_COMPUTE(base.span, what=f"`{base.span.text}`")

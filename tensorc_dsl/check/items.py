@@ -142,11 +142,9 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
         else:
             yield UNKNOWN_BINDING(value.span, notes=near(name, known), compute=compute.name, name=name)
     if not wrong and compute.name not in names.broken:
-        try:
-            compute_layer.elaborate(compute, bindings, task.name, names.library)
-        except TschedError as e:
+        for d in compute_layer.check_bound(compute, bindings, names.library):
             note = problems.where(f"for task `{task.name}`", name_span(task))
-            yield from (Diagnostic(d.code, d.message, d.span, d.label, (*d.notes, note)) for d in e.diagnostics)
+            yield Diagnostic(d.code, d.message, d.span, d.label, (*d.notes, note))
 
 
 def _choice(task: t.TaskDef, name: str, names: Names) -> Iterator[Diagnostic]:

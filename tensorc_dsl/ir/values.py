@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import assert_never
 
 import numpy as np
-from scipy import special
 
 from tensorc_dsl.ir.arrays import Array, wide_dtype, wrap
 from tensorc_dsl.ir.boxes import Box, gather, view
@@ -37,9 +36,21 @@ def _rsqrt(x: Array) -> Array:
     return 1.0 / np.sqrt(x)
 
 
+def _erf(x: Array) -> Array:
+    from scipy import special  # only here and below: it takes as long to load as a long text to check
+
+    return special.erf(x)
+
+
+def _sigmoid(x: Array) -> Array:
+    from scipy import special
+
+    return special.expit(x)
+
+
 _FUNCTIONS: dict[str, Callable[..., Array]] = {
-    "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": special.erf, "sqrt": np.sqrt,
-    "rsqrt": _rsqrt, "sigmoid": special.expit, "floor": np.floor, "ceil": np.ceil,
+    "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": _erf, "sqrt": np.sqrt,
+    "rsqrt": _rsqrt, "sigmoid": _sigmoid, "floor": np.floor, "ceil": np.ceil,
     "round": np.rint, "abs": np.abs, "sin": np.sin, "cos": np.cos, "pow": np.power,
 }  # fmt: skip
 

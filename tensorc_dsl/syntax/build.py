@@ -74,7 +74,6 @@ class ExprBuilder:
 
     def text(self, token: Token) -> str:
         """The value of a string literal."""
-        start = token.start_pos or 0
 
         def one(m: re.Match[str]) -> str:
             if m[2] is not None:
@@ -83,7 +82,7 @@ class ExprBuilder:
                     return chr(code)
             elif m[1] in _ESCAPES:
                 return _ESCAPES[m[1]]
-            place = Span(self.source, start + 1 + m.start(), start + 1 + m.end())
+            place = Span(self.source, token.start_pos + 1 + m.start(), token.start_pos + 1 + m.end())
             raise error("E0105", f"`{m[0]}` is no character", place, help='write \\" \\\\ \\n \\t \\r or \\u{HEX}')
 
         return _ESCAPE.sub(one, str(token)[1:-1])
@@ -282,7 +281,7 @@ class ExprBuilder:
 
     @rule
     def name_pattern(self, span: Span, parts: Parts) -> t.NamePattern:
-        return t.NamePattern("_" if isinstance(parts[0], Token) else parts[0].id, span)
+        return t.NamePattern("_" if isinstance(parts[0], str) else parts[0].id, span)
 
     @rule
     def list_pattern(self, span: Span, parts: Parts) -> t.ListPattern:
@@ -312,7 +311,7 @@ class ExprBuilder:
 
     @rule
     def either(self, span: Span, parts: Parts) -> t.Either:
-        arms = [p for p in parts if not isinstance(p, Token)]
+        arms = [p for p in parts if not isinstance(p, str)]
         pairs = zip(arms[0::2], arms[1::2], strict=True)
         return t.Either(tuple(t.Branch(w, b.items, w.span.to(b.span) if w else b.span) for w, b in pairs), span)
 

@@ -9,11 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from lark import Token, Tree
-
 from tensorc_dsl.source import Source
-
-Node = Tree[Token] | Token
+from tensorc_dsl.syntax.words import Node, Token, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +54,17 @@ def _is_there(child: Node | None) -> TypeGuard[Node]:
 
 
 def start(token: Token) -> int:
-    return token.start_pos or 0
+    return token.start_pos
 
 
 def end(token: Token) -> int:
-    return token.end_pos or 0
+    return token.end_pos
 
 
 class Remarks:
     """The comments of a text by the word that they belong to. Each is taken once."""
 
-    def __init__(self, source: Source, file: Tree[Token], comments: list[Token]) -> None:
+    def __init__(self, source: Source, file: Tree, comments: list[Token]) -> None:
         self.source = source
         self._above: dict[int, list[Remark]] = {}
         self._behind: dict[int, Remark] = {}

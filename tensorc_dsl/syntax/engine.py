@@ -1,30 +1,36 @@
-"""An LALR parser over the tables of the grammar: words are told apart by one pattern, and a rule that is complete calls the
-builder at once. It knows texts that are right; where one is not, it says so and no more.
-"""
+"""An LALR parser over the tables of the grammar: a rule that is complete calls the builder at once."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from tensorc_dsl.source import Source, Span
-from tensorc_dsl.syntax.layout import Layout
+from tensorc_dsl.syntax.layout import Arranged
 from tensorc_dsl.syntax.tables import NOTHING, Tables
-from tensorc_dsl.syntax.words import Token
+from tensorc_dsl.syntax.words import Tree
 
 VALUES = frozenset("INT FLOAT STRING COMPARE PLUS MINUS STAR SLASH PERCENT AND OR REDUCE_OF DOC".split())
 """Kinds of words that a builder is given; the others say nothing that their rule does not say."""
+PLACED = frozenset(("STRING", "DOC"))
+"""Kinds of words that it is given with their places; of the others, the text."""
 WORDS = frozenset("name loop_kind name_pattern".split())
 """Builder's methods that are given every word."""
 
-Method = Callable[[Any, Span, list[Any]], Any]
+Method = Callable[[Span, list[Any]], Any]
+_Chain = tuple[int, tuple[tuple[Method, bool], ...]]
+"""The state that rules of one part lead to, and their methods; True for those that want no parts."""
 
 
-class NotThis(Exception):
-    """The text is not one of the grammar."""
+class Unexpected(Exception):
+    """Word number `n` cannot stand where it does; the kinds that could are in `accepts`."""
+
+    def __init__(self, n: int, accepts: frozenset[str]) -> None:
+        super().__init__(f"word {n} is not one of {sorted(accepts)}")
+        self.n = n
+        self.accepts = accepts
 
 
 @dataclass(slots=True)
@@ -33,79 +39,76 @@ class _Rule:
 
     name: str
     size: int
-    only: bool
-    """It stands for its only part."""
+    single: bool
+    """It has one part, and makes of it what its method does; without one, it stands for the part."""
     method: Method | None
     """What makes a value of the parts; a mere list has none."""
     plan: tuple[int, ...]
+    whole: bool
+    """The plan is all parts as they are."""
     plain: bool
     """The plan has only positions."""
 
 
 class Engine:
-    """Reads texts into what the methods of `builder` make of their rules."""
+    """Reads words into what the methods of `builder` make of their rules; without one, into a tree of all words."""
 
-    def __init__(self, tables: Tables, builder: Any) -> None:
+    def __init__(self, tables: Tables, builder: Any = None) -> None:
         self._tables = tables
         self._builder = builder
-        self._words = re.compile(f"{tables.words}|(?P<BAD>(?s:.))")
-        self._ignored = frozenset(tables.ignored)
         self._rules = [self._rule(*r) for r in tables.rules]
-        self._jumps: dict[tuple[int, int, str], int] = {}
+        self._chains: dict[tuple[int, int, str], _Chain] = {}
 
     def _rule(self, name: str, method_name: str, parts: tuple[str, ...], plan: tuple[int, ...]) -> _Rule:
         assert parts or name == "file", f"`{name}` may be empty, and has no place then"
-        method: Method | None = getattr(self._builder.__class__, method_name) if method_name not in ("", "=") else None
-        if method is None or method.__name__ not in WORDS:
+        method: Method | None = None
+        if method_name not in ("", "="):
+            method = getattr(self._builder, method_name) if self._builder is not None else _tree(method_name)
+        if self._builder is not None and (method is None or method.__name__ not in WORDS):
             plan = tuple(p for p in plan if not 0 <= p < NOTHING or not parts[p] or parts[p] in VALUES)
         plain = all(0 <= p < NOTHING for p in plan)
-        return _Rule(name, len(parts), method_name == "=", method, plan, plain)
+        single = len(parts) == 1 and (method_name == "=" or (method is not None and plan in ((), (0,))))
+        return _Rule(name, len(parts), single, method, plan, plan == (*range(len(parts)),), plain)
 
-    def words(self, text: str, start: int, end: int) -> Iterator[Token]:
-        """The words of a part of a text. Raises NotThis."""
-        keywords, ignored = self._tables.keywords, self._ignored
-        for m in self._words.finditer(text, start, end):
-            kind = m.lastgroup
-            assert kind is not None
-            if kind in ignored:
-                continue
-            word = m.group()
-            if kind in keywords:
-                kind = keywords[kind].get(word, kind)
-            elif kind == "BAD":
-                raise NotThis
-            yield Token(kind, word, *m.span())
+    def parse(self, source: Source, start: int, end: int, arranged: Arranged) -> Any:
+        """What the builder makes of the words, which are those of the text between two places.
 
-    def parse(self, source: Source, start: int, end: int, layout: Layout) -> Any:
-        """What the builder makes of the text between two places. Raises NotThis, and what the layout and the builder do."""
-        actions, gotos, rules = self._tables.actions, self._tables.gotos, self._rules
-        builder = self._builder
-        state = self._tables.start
+        Raises Unexpected, what stops the words, and what the builder does.
+        """
+        actions, gotos, rules, chains = self._tables.actions, self._tables.gotos, self._rules, self._chains
+        state, final = self._tables.start, self._tables.end
         # By depth: the states, and what was read with its place.
         states, values, starts, ends = [state], list[Any](), list[int](), list[int]()
-        words = layout.process(self.words(source.text, start, end))
-        for token in chain(words, [Token("$END", "", end, end)]):
-            kind = token.type
+        for n, (kind, word, begin, behind) in enumerate(self._words(arranged, end)):
             while True:
                 action = actions[state].get(kind)
                 if action is None:
-                    raise NotThis
+                    raise Unexpected(n, self._accepts(states))
                 if action >= 0:
                     states.append(action)
-                    values.append(token)
-                    starts.append(token.start_pos)
-                    ends.append(token.end_pos)
+                    values.append(word)
+                    starts.append(begin)
+                    ends.append(behind)
                     state = action
                     break
                 rule = rules[~action]
-                if rule.only:
-                    states[-1] = state = self._jump(states[-2], state, kind)
+                if rule.single:
+                    key = states[-2], state, kind
+                    state, steps = chains[key] if key in chains else self._chain(*key)
+                    states[-1] = state
+                    if steps:
+                        span = Span(source, starts[-1], ends[-1])
+                        for method, bare in steps:
+                            values[-1] = method(span, [] if bare else values[-1:])
                     continue
-                base = len(values) - rule.size
-                if rule.plain:
-                    parts = [values[base + p] for p in rule.plan]
+                size, method, parts = rule.size, rule.method, list[Any]()
+                base = len(values) - size
+                if rule.whole:
+                    parts = values[base:]
+                elif rule.plain:
+                    for p in rule.plan:
+                        parts.append(values[base + p])
                 else:
-                    parts = list[Any]()
                     for p in rule.plan:
                         if p == NOTHING:
                             parts.append(None)
@@ -116,27 +119,65 @@ class Engine:
                         else:
                             # Nobody else needs the list, and a long one must not be copied at each step.
                             parts = values[base + ~p]
-                first, last = (starts[base], ends[-1]) if rule.size else (start, start)
-                method = rule.method
-                value = parts if method is None else method(builder, Span(source, first, last), parts)
+                first, last = (starts[base], ends[-1]) if size else (start, start)
+                value = parts if method is None else method(Span(source, first, last), parts)
                 del values[base:], starts[base:], ends[base:], states[base + 1 :]
-                state = gotos[states[-1]][rule.name]
-                if state == self._tables.end:
+                state = gotos[states[base]][rule.name]
+                if state == final:
                     return value
                 states.append(state)
                 values.append(value)
                 starts.append(first)
                 ends.append(last)
-        raise NotThis
+        assert arranged.stop is not None, "a text ends at its end"
+        raise arranged.stop
 
-    def _jump(self, below: int, state: int, kind: str) -> int:
-        """Where rules that stand for their only part lead from a state, one after the other, before a word of a kind."""
-        key = below, state, kind
-        if key not in self._jumps:
-            while True:
-                action = self._tables.actions[state].get(kind, 0)
-                if action >= 0 or not (rule := self._rules[~action]).only:
-                    break
-                state = self._tables.gotos[below][rule.name]
-            self._jumps[key] = state
-        return self._jumps[key]
+    def _words(self, arranged: Arranged, end: int) -> Iterator[tuple[str, str, int, int]]:
+        """Kind, value, begin and end of each word, and of the end of the text unless something stops it."""
+        words = arranged.words
+        if self._builder is None:
+            values = [words.token(n) for n in range(len(words.kinds))]
+        else:
+            values = words.texts.copy()
+            for n, kind in enumerate(words.kinds):
+                if kind in PLACED:
+                    values[n] = words.token(n)
+        ending = [("$END", "", end, end)] if arranged.stop is None else []
+        return chain(zip(words.kinds, values, words.starts, words.ends, strict=True), ending)
+
+    def _chain(self, below: int, state: int, kind: str) -> _Chain:
+        """Where rules of a single part lead from a state, one after the other, before a word of a kind."""
+        to, steps = state, list[tuple[Method, bool]]()
+        while True:
+            action = self._tables.actions[to].get(kind, 0)
+            if action >= 0 or not (rule := self._rules[~action]).single:
+                break
+            if rule.method is not None:
+                steps.append((rule.method, not rule.plan))
+            to = self._tables.gotos[below][rule.name]
+        self._chains[below, state, kind] = to, tuple(steps)
+        return to, tuple(steps)
+
+    def _accepts(self, states: list[int]) -> frozenset[str]:
+        """The kinds of words that can stand next."""
+        return frozenset(kind for kind in self._tables.actions[states[-1]] if self._goes_on(states, kind))
+
+    def _goes_on(self, states: list[int], kind: str) -> bool:
+        """Whether all rules that are complete before a word of a kind leave a place for it."""
+        stack = states.copy()
+        while (action := self._tables.actions[stack[-1]].get(kind)) is not None:
+            if action >= 0:
+                return True
+            rule = self._rules[~action]
+            del stack[len(stack) - rule.size :]
+            stack.append(self._tables.gotos[stack[-1]][rule.name])
+            if stack[-1] == self._tables.end:
+                return True
+        return False
+
+
+def _tree(rule: str) -> Method:
+    def method(_span: Span, parts: list[Any]) -> Tree:
+        return Tree(rule, parts)
+
+    return method

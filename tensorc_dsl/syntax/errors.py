@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
 from tensorc_dsl.source import Source, Span
-from tensorc_dsl.syntax.layout import LOOP_KINDS, SOFT_WORDS, Layout, Mismatch
+from tensorc_dsl.syntax.engine import Unexpected
+from tensorc_dsl.syntax.layout import LOOP_KINDS, SOFT_WORDS, Arranged, Mismatch
 from tensorc_dsl.syntax.words import Token
-
-if TYPE_CHECKING:
-    import lark
 
 _SIGNS = {
     "LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}", "COMMA": ",", "COLON": ":",
@@ -81,7 +78,7 @@ def _rank(word: str) -> tuple[bool, str]:
     return not word.startswith("`"), word
 
 
-def _found(token: lark.Token) -> str:
+def _found(token: Token) -> str:
     match token.type:
         case "$END":
             return "the end of the file"
@@ -93,22 +90,23 @@ def _found(token: lark.Token) -> str:
             return f"`{token}`"
 
 
-def _span(source: Source, token: lark.Token | Token, end: int) -> Span:
+def _span(source: Source, token: Token, end: int) -> Span:
     if token.type == "$END":
         # The last word says more than the empty line that follows it.
         text = source.text[:end].rstrip()
         return Span(source, max(0, len(text) - 1), len(text)) if text else Span(source, 0, 0)
-    start = token.start_pos or 0
+    start = token.start_pos
     if token.type in ("_NL", "DOC"):
         return Span(source, start, start + (1 if token.type == "_NL" else 3))
-    return Span(source, start, token.end_pos or start)
+    return Span(source, start, token.end_pos)
 
 
-def unexpected(source: Source, e: lark.UnexpectedToken, layout: Layout, end: int) -> Diagnostic:
+def unexpected(source: Source, e: Unexpected, arranged: Arranged, end: int) -> Diagnostic:
     """A word that cannot stand where it does."""
-    token: lark.Token = e.token  # pyright: ignore[reportUnknownMemberType]
-    accepts = set(e.accepts or e.expected)
-    previous, open_ = layout.last, layout.open
+    at_end = e.n == len(arranged.words.kinds)
+    token = Token("$END", "", end, end) if at_end else arranged.words.token(e.n)
+    accepts = set(e.accepts)
+    previous, open_ = arranged.before(e.n), arranged.open(e.n)
     span = _span(source, token, end)
     if previous is not None and previous.type == "DOC" and token.type not in _DESCRIBED:
         place = _span(source, previous, end)
@@ -118,7 +116,7 @@ def unexpected(source: Source, e: lark.UnexpectedToken, layout: Layout, end: int
         return _loop_in_block(source, span, end)
     notes: list[Note] = []
     if open_ and (token.type == "$END" or not _same_line(source, open_[-1], span)):
-        line, column = source.line_column(open_[-1].start_pos or 0)
+        line, column = source.line_column(open_[-1].start_pos)
         closing = {"(": ")", "[": "]", "{": "}"}[str(open_[-1])]
         if token.type == "$END" or str(open_[-1]) != "{":
             notes.append(Note("note", f"no `{closing}` closes the `{open_[-1]}` of line {line}, column {column}"))
@@ -143,14 +141,14 @@ def _loop_in_block(source: Source, span: Span, end: int) -> Diagnostic:
     )  # fmt: skip
 
 
-def _same_line(source: Source, token: lark.Token | Token, span: Span) -> bool:
-    return source.line_column(token.start_pos or 0)[0] == source.line_column(span.start)[0]
+def _same_line(source: Source, token: Token, span: Span) -> bool:
+    return source.line_column(token.start_pos)[0] == source.line_column(span.start)[0]
 
 
-def _advice(source: Source, token: lark.Token, accepts: set[str]) -> str:
+def _advice(source: Source, token: Token, accepts: set[str]) -> str:
     """The right spelling of what was probably meant."""
     text = source.text
-    start = token.start_pos or 0
+    start = token.start_pos
     before = text[:start].rstrip()[-1:]
     statement = "LET" in accepts
     match token.type:
@@ -229,11 +227,11 @@ def bad_character(source: Source, offset: int) -> Diagnostic:
 
 def mismatch(source: Source, e: Mismatch) -> Diagnostic:
     """A closing bracket that does not fit."""
-    start = e.closer.start_pos or 0
+    start = e.closer.start_pos
     span = Span(source, start, start + 1)
     if e.opener is None:
         return Diagnostic("E0103", f"this `{e.closer}` closes nothing", span)
-    line, column = source.line_column(e.opener.start_pos or 0)
+    line, column = source.line_column(e.opener.start_pos)
     closing = {"(": ")", "[": "]", "{": "}"}[str(e.opener)]
     return Diagnostic("E0103", f"expected `{closing}`; found `{e.closer}`", span, "",
                       (Note("note", f"it would close the `{e.opener}` of line {line}, column {column}"),))  # fmt: skip

@@ -7,13 +7,12 @@ and braces that open and close on one line, stay so while they fit; and one empt
 
 from __future__ import annotations
 
-from lark import Token, Tree
-
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.comments import Remarks, first, start
 from tensorc_dsl.syntax.doc import HARD, Comment, Doc, Line, join, render
 from tensorc_dsl.syntax.fmt_rules import Rules
 from tensorc_dsl.syntax.parse import words
+from tensorc_dsl.syntax.words import Tree
 
 WIDTH = 120
 
@@ -28,13 +27,13 @@ def format_text(source: Source) -> str:
     return render(_file(file, Rules(remarks)), WIDTH)
 
 
-def _file(file: Tree[Token], rules: Rules) -> Doc:
+def _file(file: Tree, rules: Rules) -> Doc:
     out: list[Doc] = []
     remarks = rules.remarks
     before = ""
     for item in file.children:
         assert isinstance(item, Tree)
-        kind, word = str(item.data), first(item)
+        kind, word = item.data, first(item)
         above = remarks.above(word)
         blanks = [r.blank for r in above] + [remarks.blank_above(start(word))]
         if before and not (kind == before and kind in _TOGETHER):

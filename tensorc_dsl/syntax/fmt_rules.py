@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from lark import Token, Tree
-
-from tensorc_dsl.syntax.comments import Node, Remark, Remarks, end, first, last, start
+from tensorc_dsl.syntax.comments import Remark, Remarks, end, first, last, start
 from tensorc_dsl.syntax.doc import HARD, SPACE, Comment, Doc, IfBroken, Line, Text, group, indent, join
+from tensorc_dsl.syntax.words import Node, Token, Tree
 
 _CLOSER = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 _NO_SPACE_BEFORE = frozenset(("COMMA", "SEMICOLON", "COLON", "DOT", "DOTS"))
@@ -30,15 +29,11 @@ Nodes = Sequence[Node]
 
 def _kind(node: Node) -> str:
     """The kind of a word, or the name of a rule."""
-    return node.type if isinstance(node, Token) else str(node.data)
+    return node.type if isinstance(node, Token) else node.data
 
 
-def _children(node: Tree[Token]) -> list[Node]:
-    return [c for c in node.children if _present(c)]
-
-
-def _present(child: Node | None) -> bool:
-    return child is not None and _kind(child) != "DOC"
+def _children(node: Tree) -> list[Node]:
+    return [c for c in node.children if c is not None and _kind(c) != "DOC"]
 
 
 def _own(remark: Remark) -> Doc:
@@ -91,7 +86,7 @@ class Rules:
         doc = self._rule(node, flush)
         return join(doc, *map(_ending, behind)) if behind else doc
 
-    def _rule(self, node: Tree[Token], flush: bool) -> Doc:
+    def _rule(self, node: Tree, flush: bool) -> Doc:
         children, kind = _children(node), _kind(node)
         if kind in _FLUSH:
             head, tail = self._conditional(children) if kind == "conditional" else self._chain(node)
@@ -172,7 +167,7 @@ class Rules:
     def _slice(self, nodes: Nodes) -> Doc:
         return join(*map(self.doc, nodes))
 
-    def _chain(self, node: Tree[Token]) -> tuple[Doc, list[Doc]]:
+    def _chain(self, node: Tree) -> tuple[Doc, list[Doc]]:
         """The first operand, and the others with their operators."""
         level, links = _LEVELS[_kind(_children(node)[1])], list[Node]()
         lhs: Node = node

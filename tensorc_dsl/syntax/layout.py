@@ -5,9 +5,9 @@ Both need to look ahead further than an LALR parser does. The rules are written 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 
-from tensorc_dsl.syntax.words import Token
+from tensorc_dsl.syntax.words import Token, Words
 
 REDUCERS = ("sum", "prod", "min", "max", "any", "all", "argmin", "argmax")
 
@@ -23,6 +23,7 @@ SOFT_WORDS = LOOP_KINDS | frozenset(
 MAX_DEPTH = 100
 """How deep brackets, and trees, may be nested, so that functions over them may recurse."""
 
+_REDUCERS = frozenset(REDUCERS)
 _NAMES = SOFT_WORDS | {"NAME"}
 _ENDS_STATEMENT = _NAMES | set("INT FLOAT STRING INF TRUE FALSE WILDCARD RPAR RSQB RBRACE".split())
 _CONTINUES = frozenset(
@@ -31,6 +32,8 @@ _CONTINUES = frozenset(
 )
 _CLOSER = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 _CLOSERS = frozenset(_CLOSER.values())
+_SPECIAL = {"NEWLINE", "SEMICOLON", "DOC", "PROGRAM", "SCAN", "REDUCE", "STEP", *_CLOSER, *_CLOSERS}
+"""All others go on as they are, but for names of reducers and what follows a newline."""
 
 
 class Mismatch(Exception):
@@ -50,119 +53,150 @@ class TooDeep(Exception):
         self.opener = opener
 
 
-class Layout:
-    """A Lark post-lexer.
+@dataclass(frozen=True, slots=True)
+class Arranged:
+    """What the grammar sees. Where `stop` is not None it is what is wrong behind the last of the words."""
 
-    After a failed parse, `open` are the brackets that were open where it failed, and `last` is the word before.
-    """
+    words: Words
+    stop: Mismatch | TooDeep | None
 
-    always_accept = ("NEWLINE", "SEMICOLON", "DOC")
+    def before(self, n: int) -> Token | None:
+        """The last word before word number `n`, ends of statements left out."""
+        kinds = self.words.kinds
+        last = next((k for k in range(n - 1, -1, -1) if kinds[k] != "_NL"), None)
+        return None if last is None else self.words.token(last)
 
-    def __init__(self) -> None:
-        self.open: list[Token] = []
-        self.last: Token | None = None
+    def open(self, n: int) -> list[Token]:
+        """The brackets that are open before word number `n`."""
+        stack: list[int] = []
+        for k, kind in enumerate(self.words.kinds[:n]):
+            if kind in _CLOSER:
+                stack.append(k)
+            elif kind in _CLOSERS:
+                stack.pop()
+        return [self.words.token(k) for k in stack]
 
-    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
-        self.open, self.last = [], None
-        tokens = list(stream)
-        match = _brackets(tokens)
-        in_program = False
-        headers: set[int] = set()  # closing brackets of `sum[k]` and `scan[t]`, after which a line goes on
-        scans = [0]  # by depth: scans that still wait for their `step`
-        newline: Token | None = None  # one that counts unless the next word goes on with the line
-        forced = False
-        doc: Token | None = None  # lines of a description so far
-        previous = -1
-        inside = ""
-        for i, token in enumerate(tokens):
-            kind = token.type
+
+def arrange(words: Words) -> Arranged:
+    """The words with newlines that count as `_NL`, the lines of a description as one word, and headers of reductions."""
+    kinds, texts = words.kinds, words.texts
+    match = _brackets(kinds)
+    out: list[str] = []
+    order: list[int] = []  # which word each of `out` is
+    docs: list[tuple[int, int, int]] = []  # of `out`, the first and the last line
+    open_: list[int] = []
+    in_program = False
+    headers: set[int] = set()  # closing brackets of `sum[k]` and `scan[t]`, after which a line goes on
+    scans = [0]  # by depth: scans that still wait for their `step`
+    newline = -1  # one that counts unless the next word goes on with the line
+    forced = False
+    doc: tuple[int, int] | None = None  # lines of a description so far
+    last = ""  # the kind of the word before, ends of statements left out
+    previous = -1
+    inside = ""
+    stop: Mismatch | TooDeep | None = None
+    for i, kind in enumerate(kinds):
+        if kind == "NAME" and not in_program and texts[i] in _REDUCERS:
+            if header := _header(words, i, match):
+                kind = header
+                headers.add(match[i + 1])
+        elif kind in _SPECIAL:
             if kind == "NEWLINE" or (kind == "SEMICOLON" and inside == "LBRACE"):
-                ends = previous >= 0 and tokens[previous].type in _ENDS_STATEMENT and previous not in headers
-                if inside == "LBRACE" and ends:
-                    newline = newline or token
-                    forced |= kind == "SEMICOLON"
+                if inside == "LBRACE" and previous >= 0 and previous not in headers:
+                    if kinds[previous] in _ENDS_STATEMENT:
+                        newline = i if newline < 0 else newline
+                        forced |= kind == "SEMICOLON"
                 continue
             if kind == "DOC":
                 if not inside:
-                    doc = _joined(doc, token)
+                    doc = (i, i) if doc is None else (doc[0], i)
                 continue
-            if doc is not None:
-                yield doc
-                self.last, doc = doc, None
-            if newline is not None:
-                goes_on = kind in _CONTINUES or (kind == "STEP" and scans[-1] > 0)
-                if kind != "RBRACE" and (forced or not goes_on):
-                    yield newline.update(type="_NL")
-                newline, forced = None, False
-            if kind == "PROGRAM" and not inside and _is_program(tokens, i):
-                in_program = True
-            elif kind == "RBRACE" and len(self.open) == 1:
-                in_program = False
-            elif kind in ("NAME", "SCAN", "REDUCE") and not in_program and (header := _header(tokens, i, match)):
-                token = token.update(type=header)
-                headers.add(match[i + 2 if header == "REDUCE_BY" else i + 1])
-                scans[-1] += header == "SCAN_OF"
-            elif kind == "STEP" and scans[-1] > 0 and (self.last is None or self.last.type != "REDUCE_BY"):
-                scans[-1] -= 1
+        if doc is not None:
+            docs.append((len(out), *doc))
+            out.append("DOC")
+            order.append(doc[0])
+            last, doc = "DOC", None
+        if newline >= 0:
+            goes_on = kind in _CONTINUES or (kind == "STEP" and scans[-1] > 0)
+            if kind != "RBRACE" and (forced or not goes_on):
+                out.append("_NL")
+                order.append(newline)
+            newline, forced = -1, False
+        if kind in _SPECIAL:
             if kind in _CLOSERS and i not in match:
-                raise Mismatch(token, self.open[-1] if self.open else None)
-            yield token
+                stop = Mismatch(words.token(i), words.token(open_[-1]) if open_ else None)
+                break
             if kind in _CLOSER:
-                if len(self.open) == MAX_DEPTH:
-                    raise TooDeep(token)
-                self.open.append(token)
+                if len(open_) == MAX_DEPTH:
+                    stop = TooDeep(words.token(i))
+                open_.append(i)
                 scans.append(0)
                 inside = kind
             elif kind in _CLOSERS:
-                self.open.pop()
+                if kind == "RBRACE" and len(open_) == 1:
+                    in_program = False
+                open_.pop()
                 scans.pop()
-                inside = self.open[-1].type if self.open else ""
-            previous, self.last = i, token
-        if doc is not None:
-            yield doc
-            self.last = doc
+                inside = kinds[open_[-1]] if open_ else ""
+            elif kind == "PROGRAM":
+                in_program = in_program or (not inside and _is_program(kinds, i))
+            elif kind == "STEP":
+                if scans[-1] > 0 and last != "REDUCE_BY":
+                    scans[-1] -= 1
+            elif kind != "SEMICOLON" and not in_program and (header := _header(words, i, match)):
+                kind = header
+                headers.add(match[i + 2 if header == "REDUCE_BY" else i + 1])
+                scans[-1] += header == "SCAN_OF"
+        out.append(kind)
+        order.append(i)
+        previous, last = i, kind
+        if stop is not None:
+            break
+    if doc is not None and stop is None:
+        docs.append((len(out), *doc))
+        out.append("DOC")
+        order.append(doc[0])
+    arranged = Words(out, [texts[i] for i in order], [words.starts[i] for i in order], [words.ends[i] for i in order])
+    for n, first, final in docs:
+        lines = zip(texts[first : final + 1], kinds[first : final + 1], strict=True)
+        arranged.texts[n] = "\n".join(text for text, kind in lines if kind == "DOC")
+        arranged.ends[n] = words.ends[final]
+    return Arranged(arranged, stop)
 
 
-def _joined(doc: Token | None, line: Token) -> Token:
-    if doc is None:
-        return line
-    joined = doc.update(value=f"{doc}\n{line}")
-    joined.end_pos = line.end_pos
-    return joined
-
-
-def _brackets(tokens: list[Token]) -> dict[int, int]:
+def _brackets(kinds: list[str]) -> dict[int, int]:
     """Positions of brackets that fit each other, both ways, up to the first that does not fit."""
     match: dict[int, int] = {}
     stack: list[int] = []
-    for i, token in enumerate(tokens):
-        if token.type in _CLOSER:
+    for i, kind in enumerate(kinds):
+        if kind in _CLOSER:
             stack.append(i)
-        elif token.type in _CLOSERS:
-            if not stack or _CLOSER[tokens[stack[-1]].type] != token.type:
+        elif kind in _CLOSERS:
+            if not stack or _CLOSER[kinds[stack[-1]]] != kind:
                 break
             match[i] = stack.pop()
             match[match[i]] = i
     return match
 
 
-def _header(tokens: list[Token], i: int, match: dict[int, int]) -> str:
+def _header(words: Words, i: int, match: dict[int, int]) -> str:
     """What the name at `i` begins: REDUCE_OF, REDUCE_BY, SCAN_OF, or nothing."""
-    if tokens[i].type == "REDUCE":
-        named = i + 2 < len(tokens) and tokens[i + 1].type in _NAMES
-        return "REDUCE_BY" if named and tokens[i + 2].type == "LSQB" and i + 2 in match else ""
-    if i + 1 >= len(tokens) or tokens[i + 1].type != "LSQB" or i + 1 not in match:
+    kinds = words.kinds
+    if kinds[i] == "REDUCE":
+        named = i + 2 < len(kinds) and kinds[i + 1] in _NAMES
+        return "REDUCE_BY" if named and kinds[i + 2] == "LSQB" and i + 2 in match else ""
+    if i + 1 >= len(kinds) or kinds[i + 1] != "LSQB" or i + 1 not in match:
         return ""
     after = match[i + 1] + 1
-    while after < len(tokens) and tokens[after].type == "NEWLINE":
+    while after < len(kinds) and kinds[after] == "NEWLINE":
         after += 1
-    follows = tokens[after].type if after < len(tokens) else ""
-    if tokens[i].type == "SCAN":
+    follows = kinds[after] if after < len(kinds) else ""
+    if kinds[i] == "SCAN":
         return "SCAN_OF" if follows == "INIT" else ""
     # `let sum[i] = …` defines a stage of that name.
-    return "REDUCE_OF" if str(tokens[i]) in REDUCERS and follows not in ("EQUAL", "ADDS") else ""
+    return "REDUCE_OF" if words.texts[i] in _REDUCERS and follows not in ("EQUAL", "ADDS") else ""
 
 
-def _is_program(tokens: list[Token], i: int) -> bool:
+def _is_program(kinds: list[str], i: int) -> bool:
     """Whether the word `program` at `i` begins an item."""
-    return i + 2 < len(tokens) and tokens[i + 2].type == "LPAR"
+    return i + 2 < len(kinds) and kinds[i + 2] == "LPAR"

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from threading import Lock
-from typing import TYPE_CHECKING, Any, cast
 
 from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError, help_note
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.build_items import FileBuilder
-from tensorc_dsl.syntax.engine import Engine, NotThis
+from tensorc_dsl.syntax.engine import Engine, Unexpected
 from tensorc_dsl.syntax.errors import bad_character, mismatch, unexpected
-from tensorc_dsl.syntax.layout import MAX_DEPTH, Layout, Mismatch, TooDeep
-from tensorc_dsl.syntax.tables import lark_parser, tables
+from tensorc_dsl.syntax.layout import MAX_DEPTH, Mismatch, TooDeep, arrange
+from tensorc_dsl.syntax.lexer import BadCharacter, Lexer
+from tensorc_dsl.syntax.tables import tables
 from tensorc_dsl.syntax.walk import first_deeper_than
-
-if TYPE_CHECKING:
-    import lark
+from tensorc_dsl.syntax.words import Token, Tree
 
 MAX_FINDINGS = 100
 """Syntax errors of one file that are reported."""
@@ -35,73 +33,47 @@ _ITEM = re.compile(
 
 
 @cache
-def _engine() -> tuple[Engine, Layout, FileBuilder]:
-    """From text to what the builder makes of it, without a tree of words in between."""
+def _reader() -> tuple[Lexer, Engine, FileBuilder]:
     builder = FileBuilder()
-    return Engine(tables(), builder), Layout(), builder
+    return Lexer(tables()), Engine(tables(), builder), builder
 
 
 @cache
-def _lark() -> tuple[Callable[[str], lark.Tree[lark.Token]], Layout, list[lark.Token]]:
-    """From text to a tree of words. Afterwards the comments of the text are in the list."""
-    comments: list[lark.Token] = []
-
-    def keep(comment: lark.Token) -> lark.Token:
-        comments.append(comment)
-        return comment
-
-    layout = Layout()
-    parser = lark_parser(postlex=layout, lexer_callbacks={"COMMENT": keep, "DOC": keep})
-    return cast("Callable[[str], Any]", parser.parse), layout, comments  # pyright: ignore[reportUnknownMemberType]
+def _tree_engine() -> Engine:
+    return Engine(tables())
 
 
-def words(source: Source) -> tuple[lark.Tree[lark.Token], list[lark.Token]]:
+def words(source: Source) -> tuple[Tree, list[Token]]:
     """Every word of a text in the order and the rules of the grammar, and its comments (`///` lines among them).
 
     Raises TschedError as `parse` does.
     """
     parse(source)
-    with _LOCK:
-        read, _, comments = _lark()
-        comments.clear()
-        return read(source.text), list(comments)
+    lexer, size = _reader()[0], len(source.text)
+    arranged = arrange(lexer.words(source.text, 0, size))
+    return _tree_engine().parse(source, 0, size, arranged), lexer.comments(source.text)
 
 
 def _parse(source: Source, start: int, end: int) -> tree.File:
-    """The tree of a part of a text. Raises TschedError, and NotThis where nothing is known yet of what is wrong."""
-    with _LOCK:
-        engine, layout, builder = _engine()
-        builder.source = source
-        try:
-            file: tree.File = engine.parse(source, start, end, layout)
-        except Mismatch as e:
-            raise TschedError(mismatch(source, e)) from None
-        except TooDeep as e:
-            raise _too_deep(Span(source, e.opener.start_pos, e.opener.end_pos)) from None
+    """The tree of a part of a text. Raises TschedError with the first finding."""
+    lexer, engine, builder = _reader()
+    try:
+        arranged = arrange(lexer.words(source.text, start, end))
+    except BadCharacter as e:
+        raise TschedError(bad_character(source, e.offset)) from None
+    try:
+        with _LOCK:
+            builder.source = source
+            file: tree.File = engine.parse(source, start, end, arranged)
+    except Unexpected as e:
+        raise TschedError(unexpected(source, e, arranged, end)) from None
+    except Mismatch as e:
+        raise TschedError(mismatch(source, e)) from None
+    except TooDeep as e:
+        raise _too_deep(Span(source, e.opener.start_pos, e.opener.end_pos)) from None
     if deep := first_deeper_than(file, MAX_DEPTH):
         raise _too_deep(deep.span)
     return file
-
-
-def _syntax_error(source: Source, start: int, end: int) -> TschedError:
-    """What is wrong with a text that the engine cannot read: Lark knows what could stand in the place."""
-    import lark
-
-    with _LOCK:
-        read, layout, _ = _lark()
-        try:
-            # Blanks in front keep the places of the words right.
-            read(" " * start + source.text[start:end])
-        except lark.UnexpectedCharacters as e:
-            offset: int = e.pos_in_stream  # pyright: ignore[reportUnknownMemberType]
-            return TschedError(bad_character(source, offset))
-        except lark.UnexpectedToken as e:
-            return TschedError(unexpected(source, e, layout, end))
-        except Mismatch as e:
-            return TschedError(mismatch(source, e))
-        except TooDeep as e:
-            return _too_deep(Span(source, e.opener.start_pos, e.opener.end_pos))
-    raise AssertionError(f"{source.name}: Lark reads what the engine does not")
 
 
 def _too_deep(span: Span) -> TschedError:
@@ -117,7 +89,7 @@ def parse(source: Source) -> tree.File:
     size = len(source.text)
     try:
         return _parse(source, 0, size)
-    except (TschedError, NotThis):
+    except TschedError:
         # Once more, item by item, so that one mistake does not hide the next.
         starts = [m.start() for m in _ITEM.finditer(source.text)]
         parts = zip([0, *starts], [*starts, size], strict=True)
@@ -130,8 +102,6 @@ def _findings(source: Source, parts: Iterable[tuple[int, int]]) -> list[Diagnost
     for start, end in parts:
         try:
             _parse(source, start, end)
-        except NotThis:
-            found += _syntax_error(source, start, end).diagnostics
         except TschedError as e:
             found += e.diagnostics
         if len(found) == MAX_FINDINGS:

@@ -1,7 +1,6 @@
-"""The grammar as plain tables: Lark works them out, and `syntax.engine` runs them without Lark.
+"""The grammar as plain tables: Lark works them out the first time ever, and `syntax.engine` runs them without Lark.
 
-A start reads the tables from a cache, and most files never need more. Lark itself is asked again where a text is wrong,
-or where every word of it is wanted; it runs the same tables, so both accept the same texts.
+A start reads the tables from a cache.
 """
 
 from __future__ import annotations
@@ -26,6 +25,8 @@ class Tables(NamedTuple):
 
     words: str
     """One pattern for every word; its groups are the kinds."""
+    cut: str
+    """The same without groups."""
     keywords: dict[str, dict[str, str]]
     """By kind, the words of it that are a kind of their own."""
     ignored: tuple[str, ...]
@@ -69,23 +70,23 @@ def tables() -> Tables:
     return made
 
 
-def lark_parser(**options: Any) -> lark.Lark:
-    """Lark, built from the grammar the first time ever, and from a cache of its own after that."""
+def lark_parser(postlex: Any = None) -> lark.Lark:
+    """Lark, for what the tables do not say: it is built from the grammar once, and from a cache of its own after that."""
     from hashlib import sha256
 
-    import lark  # only here: reading a text that is right needs the tables alone
+    import lark  # only here: reading a text needs the tables alone
 
     grammar = grammar_text()
     version = sha256(f"{lark.__version__}\n{sys.version}\n{grammar}".encode()).hexdigest()
     file = cache_path(f"grammar-{version[:16]}")
     return lark.Lark(
-        grammar, parser="lalr", lexer="basic", start="file", keep_all_tokens=True, cache=str(file) if file else False,
-        **options,
+        grammar, parser="lalr", lexer="basic", start="file", keep_all_tokens=True, postlex=postlex or _Always(),
+        cache=str(file) if file else False,
     )  # fmt: skip
 
 
 def _made() -> Tables:
-    parser: Any = lark_parser(postlex=_Always())
+    parser: Any = lark_parser()
     table = parser.parser.parser.parser.parse_table
     number: dict[Any, int] = {rule: n for n, rule in enumerate(parser.rules)}
     actions: list[dict[str, int]] = [{} for _ in table.states]
@@ -97,10 +98,13 @@ def _made() -> Tables:
                 (actions if kind.isupper() or kind.startswith("$") else gotos)[state][kind] = argument
             else:
                 actions[state][kind] = ~number[argument]
-    pattern, keywords = _words(parser)
+    words, keywords = _words(parser)
+    cut = re.sub(r"(?<!\\)\((\?P<\w+>|(?!\?))", "(?:", words)
+    assert re.compile(cut).groups == 0, f"a bracket of this is taken for a group: {words}"
     start, end = table.start_states["file"], table.end_states["file"]
     ignored = tuple(map(str, parser.lexer_conf.ignore))
-    return Tables(pattern, keywords, ignored, start, end, _shared(actions), _shared(gotos), [*map(_rule, parser.rules)])
+    rules = [*map(_rule, parser.rules)]
+    return Tables(words, cut, keywords, ignored, start, end, _shared(actions), _shared(gotos), rules)
 
 
 def _shared(rows: list[dict[str, int]]) -> list[dict[str, int]]:

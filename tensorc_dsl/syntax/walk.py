@@ -16,14 +16,21 @@ _LEAVES = frozenset(("str", "str | None", "int", "int | float", "bool", "tuple[s
 
 
 @cache
-def _parts(kind: type[Any]) -> tuple[str, ...]:
+def node_fields(kind: type[Any]) -> tuple[str, ...]:
+    """The fields of a kind of node that may hold nodes."""
     return tuple(f.name for f in fields(kind) if f.type not in _LEAVES)
 
 
 def children(node: Node) -> Iterator[Node]:
     """The nodes directly below, in the order of the fields."""
-    for name in _parts(node.__class__):
+    for name in node_fields(node.__class__):
         yield from _nodes(getattr(node, name))
+
+
+@cache
+def is_node(kind: type[Any]) -> bool:
+    """Whether values of a class are nodes, of those that a node's fields hold."""
+    return is_dataclass(kind)
 
 
 def _nodes(value: Any) -> Sequence[Node]:
@@ -33,10 +40,10 @@ def _nodes(value: Any) -> Sequence[Node]:
         for v in value:
             if v.__class__ is tuple:
                 nodes += _nodes(v)
-            elif is_dataclass(v):
+            elif is_node(v.__class__):
                 nodes.append(v)
         return nodes
-    return (value,) if is_dataclass(value) else ()
+    return (value,) if is_node(value.__class__) else ()
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -54,8 +61,12 @@ def first_deeper_than(node: Node, limit: int) -> Node | None:
     for _ in range(limit + 1):
         below: list[Node] = []
         for top in level:
-            for name in _parts(top.__class__):
-                below += _nodes(getattr(top, name))
+            for name in node_fields(top.__class__):
+                value = getattr(top, name)
+                if value.__class__ is tuple:
+                    below += _nodes(value)
+                elif is_node(value.__class__):
+                    below.append(value)
         if not (level := below):
             return None
     return level[0]

@@ -1,12 +1,13 @@
-"""The words of a text."""
+"""The words of a text, and trees of them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Self
 
 
 class Token(str):
-    """A word, its kind and its place: as Lark's own class, as far as we ask."""
+    """A word, its kind and its place."""
 
     __slots__ = ("end_pos", "start_pos", "type")
 
@@ -21,6 +22,27 @@ class Token(str):
         token.end_pos = end_pos
         return token
 
-    def update(self, type: str | None = None, value: str | None = None) -> Token:
-        """The same place with another kind or another text."""
-        return Token(type or self.type, str(self) if value is None else value, self.start_pos, self.end_pos)
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """All words of what a rule of the grammar matched; None where an optional part is left out."""
+
+    data: str
+    """The name of the rule, or of its case."""
+    children: list[Tree | Token | None]
+
+
+Node = Tree | Token
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Words in the order of their text, column by column: most are only looked at by kind."""
+
+    kinds: list[str]
+    texts: list[str]
+    starts: list[int]
+    ends: list[int]
+
+    def token(self, n: int) -> Token:
+        return Token(self.kinds[n], self.texts[n], self.starts[n], self.ends[n])

@@ -1,4 +1,4 @@
-"""The engine and Lark run the same tables: they accept the same texts, and see the same words."""
+"""The engine and Lark run the same tables: they make the same trees, and say the same of what they refuse."""
 
 from __future__ import annotations
 
@@ -7,32 +7,56 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.source import Source
-from tensorc_dsl.syntax.build_items import FileBuilder
-from tensorc_dsl.syntax.engine import Engine
-from tensorc_dsl.syntax.parse import parse, words
+from tensorc_dsl.syntax.engine import Engine, Unexpected
+from tensorc_dsl.syntax.layout import Mismatch, TooDeep, arrange
+from tensorc_dsl.syntax.lexer import BadCharacter, Lexer
+from tensorc_dsl.syntax.parse import words
 from tensorc_dsl.syntax.tables import tables
+from tensorc_dsl.syntax.words import Token, Tree
+from tests.syntax.lark_oracle import lark_refusal, lark_tree
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted([*ROOT.glob("stdlib/*/*.tsched"), *ROOT.glob("examples/*.tsched")])
+FILES = sorted(
+    [*ROOT.glob("stdlib/*/*.tsched"), *ROOT.glob("examples/*.tsched"), *ROOT.glob("tests/fuzz/seeds/*.tsched")]
+)
+LEXER, ENGINE = Lexer(tables()), Engine(tables())
+
+
+def _shown(node: Tree | Token | None) -> object:
+    match node:
+        case Tree(data=data, children=children):
+            return data, [_shown(c) for c in children]
+        case Token():
+            return node.type, str(node), node.start_pos, node.end_pos
+        case None:
+            return None
+
+
+def _refusal(source: Source) -> tuple[str, int, frozenset[str]] | None:
+    """As `lark_refusal`, of the engine."""
+    size = len(source.text)
+    try:
+        arranged = arrange(LEXER.words(source.text, 0, size))
+    except BadCharacter as e:
+        return "character", e.offset, frozenset()
+    starts = arranged.words.starts
+    try:
+        ENGINE.parse(source, 0, size, arranged)
+    except Unexpected as e:
+        return "word", starts[e.n] if e.n < len(starts) else size, e.accepts
+    except (Mismatch, TooDeep) as e:
+        place = e.closer if isinstance(e, Mismatch) else e.opener
+        return type(e).__name__, place.start_pos, frozenset()
+    return None
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
-def test_the_same_words_of_right_texts(path: Path) -> None:
+def test_the_same_tree_of_right_texts(path: Path) -> None:
     source = Source.read(path)
     tree, comments = words(source)
-    seen = [
-        (str(t), t.start_pos, t.end_pos)
-        for t in tree.scan_values(lambda t: isinstance(t, str))
-        if t.type not in ("_NL", "DOC")
-    ]
-    engine = Engine(tables(), FileBuilder())
-    layout = ("NEWLINE", "SEMICOLON", "DOC")
-    told = [
-        (str(t), t.start_pos, t.end_pos) for t in engine.words(source.text, 0, len(source.text)) if t.type not in layout
-    ]
-    assert [w for w in told if w[0] != ";"] == [w for w in seen if w[0] != ";"]
+    assert _shown(tree) == _shown(lark_tree(source))
+    assert [str(c) for c in comments] == [source.text[c.start_pos : c.end_pos] for c in comments]
     assert comments or "//" not in source.text
 
 
@@ -49,20 +73,21 @@ def _broken(text: str, rng: random.Random) -> str:
             parts[n] = rng.choice(parts)
         case _:
             parts.insert(
-                n, rng.choice(["(", ")", "[", "}", "{", "let", "=", "\n", "sum[k]", "..", '"', "§", "///", ";"])
+                n,
+                rng.choice(
+                    ["(", ")", "[", "}", "{", "let", "=", "\n", "sum[k]", "..", '"', "§", "///", ";", "(" * 101]
+                ),
             )
     return " ".join(parts)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
-def test_what_the_engine_refuses_lark_refuses(path: Path) -> None:
-    """Where they differ, `parse` fails an assertion: each text that the engine does not read is given to Lark."""
+def test_the_same_place_and_words_of_wrong_texts(path: Path) -> None:
     rng = random.Random(path.name)
     text = path.read_text(encoding="utf-8")
     refused = 0
     for _ in range(40):
-        try:
-            parse(Source("x", _broken(text, rng)))
-        except TschedError:
-            refused += 1
+        source = Source("x", _broken(text, rng))
+        assert _refusal(source) == lark_refusal(source), source.text
+        refused += _refusal(source) is not None
     assert refused

@@ -303,16 +303,14 @@ def test_a_missing_or_broken_cache_is_no_matter(
         return tmp_path / name if content is not None else None
 
     monkeypatch.setattr(tables_module, "cache_path", cache_path)
-    for builder in (parse_module._engine, parse_module._lark):
-        builder.cache_clear()
+    parse_module._reader.cache_clear()
     try:
         for _ in range(2):
             assert len(items("task a = b()\ntask c = d()")) == 2
             with pytest.raises(TschedError):
                 items("task")
-            parse_module._engine.cache_clear()
+            parse_module._reader.cache_clear()
         assert (content is None) == (not list(tmp_path.iterdir()))
         assert all(f.read_bytes() != content for f in tmp_path.iterdir())
     finally:
-        for builder in (parse_module._engine, parse_module._lark):
-            builder.cache_clear()
+        parse_module._reader.cache_clear()
