@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
-from tensorc_dsl.affine.regions import inner_ranges, required_region
-from tensorc_dsl.affine.sets import bindings
-from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import Expr, Load, Var, constant, free_vars, loads, substitute
+from tensorc_dsl.ir.expr import Load, Var, constant, free_vars, loads
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, IterKind, Program
 from tensorc_dsl.ir.program import blocks as all_blocks
@@ -18,21 +13,10 @@ from tensorc_dsl.schedule.queries.loop import LETTERS
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refusal import Refusal
 
-NOT_AROUND = Refusal(
-    "E0381",
-    "`{loop}` is not around `{block}`",
-    help="the loops around it are: {loops}",
-    at="loop",
-)
 OPEN_ITERATOR = Refusal(
     "E0384",
     "iterator `{iterator}` of `{block}` runs over `{extent}`, not over a number",
     help="ask its loops first: `l.is_open`",
-)
-OPEN_REGION = Refusal(
-    "E0385",
-    "how much of `{buffer}` an iteration of `{loop}` touches is open: {extent} elements",
-    at="loop",
 )
 
 
@@ -137,37 +121,6 @@ def consumers(program: Program, block: BlockRef) -> tuple[BlockRef, ...]:
     written = {s.buffer for s in the_block(program, block)[1].body}
     others = (o for o in all_blocks(program) if o.name != block.name)
     return tuple(BlockRef(o.name) for o in others if any(x.buffer in written for x in _own_reads(o)))
-
-
-@query
-def working_set(program: Program, block: BlockRef, loop: LoopRef) -> int:
-    """How many bytes it reads and writes in one iteration of a loop around it: the boxes of all its buffers together.
-
-    What fits a cache there is not fetched again by the loops inside. Refused where that is not a number.
-    """
-    around, b = the_block(program, block)
-    position = next((n for n, x in enumerate(around) if x.var == loop.name), None)
-    if position is None:
-        names = ", ".join(x.var for x in around) or "none"
-        raise NOT_AROUND(program, block.name, loop=loop.name, block=block.name, loops=names)
-    outside = around[: position + 1]
-    inner, outer = inner_ranges(around, {x.var for x in outside}), extent_ranges(outside)
-    touched: dict[str, list[tuple[Expr, ...]]] = {}
-    for s in b.body:
-        touched.setdefault(s.buffer, []).append(s.indices)
-        for e in (s.value, *s.indices):
-            for x in loads(e):
-                touched.setdefault(x.buffer, []).append(x.indices)
-    total = 0
-    for buffer, accesses in touched.items():
-        at = [(tuple(substitute(i, bindings(b)) for i in indices), inner) for indices in dict.fromkeys(accesses)]
-        known = program.buffer(buffer)
-        sizes = [constant(size) for _, size in required_region(at, outer, known.shape)]
-        if None in sizes:
-            extent = " * ".join(format_expr(size) for _, size in required_region(at, outer, known.shape))
-            raise OPEN_REGION(program, block.name, loop.name, buffer=buffer, loop=loop.name, extent=extent)
-        total += math.prod(size for size in sizes if size is not None) * known.dtype.bytes
-    return total
 
 
 # --- what it is ------------------------------------------------------------------------------------------------------

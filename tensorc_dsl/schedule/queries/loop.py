@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, walk
+from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, walk
 from tensorc_dsl.schedule.places import the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef
 from tensorc_dsl.schedule.query import query
@@ -73,3 +73,9 @@ def depth(program: Program, loop: LoopRef) -> int:
 def blocks(program: Program, loop: LoopRef) -> tuple[BlockRef, ...]:
     """The blocks below it, in the order of the text."""
     return tuple(BlockRef(s.name) for _, s in walk(the_loop(program, loop)[1].body) if isinstance(s, Block))
+
+
+@query
+def children(program: Program, loop: LoopRef) -> tuple[LoopRef, ...]:
+    """The loops directly inside it, in the order of the text."""
+    return tuple(LoopRef(s.var) for s in the_loop(program, loop)[1].body if isinstance(s, For))

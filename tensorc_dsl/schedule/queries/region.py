@@ -1,0 +1,99 @@
+"""Questions about what a block touches below a loop: `b.region(A, l)`, `b.working_set(l)`."""
+
+from __future__ import annotations
+
+import math
+
+from tensorc_dsl.affine.regions import inner_ranges, required_region
+from tensorc_dsl.affine.sets import bindings
+from tensorc_dsl.affine.simplify import extent_ranges
+from tensorc_dsl.ir.expr import Expr, constant, loads, substitute
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Block, For, Program
+from tensorc_dsl.schedule.motion import the_buffer
+from tensorc_dsl.schedule.places import the_block
+from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.refusal import Refusal
+
+NOT_AROUND = Refusal(
+    "E0381",
+    "`{loop}` is not around `{block}`",
+    help="the loops around it are: {loops}",
+    at="loop",
+)
+OPEN_REGION = Refusal(
+    "E0385",
+    "how much of `{buffer}` an iteration of `{loop}` touches is open: {extent} elements",
+    at="loop",
+)
+
+
+@query
+def region(program: Program, block: BlockRef, buffer: BufferRef, loop: LoopRef) -> tuple[int, ...]:
+    """The sizes of the box of a buffer that it reads or writes in one iteration of a loop around it.
+
+    All are 0 for a buffer that it does not touch. Refused where one is not a number.
+    """
+    around, b, outside = _at(program, block, loop)
+    name = the_buffer(program, buffer).name
+    return _box(program, (block, loop), name, _touched(b).get(name, ()), (around, b, outside))
+
+
+@query
+def working_set(program: Program, block: BlockRef, loop: LoopRef) -> int:
+    """How many bytes it reads and writes in one iteration of a loop around it: the boxes of all its buffers together.
+
+    What fits a cache there is not fetched again by the loops inside. Refused where that is not a number.
+    """
+    place = _at(program, block, loop)
+    return sum(
+        math.prod(_box(program, (block, loop), name, accesses, place)) * program.buffer(name).dtype.bytes
+        for name, accesses in _touched(place[1]).items()
+    )
+
+
+Place = tuple[tuple[For, ...], Block, tuple[For, ...]]
+"""The loops around a block, the block, and those of the loops that stay where they are."""
+
+
+def _at(program: Program, block: BlockRef, loop: LoopRef) -> Place:
+    around, b = the_block(program, block)
+    position = next((n for n, x in enumerate(around) if x.var == loop.name), None)
+    if position is None:
+        names = ", ".join(x.var for x in around) or "none"
+        raise NOT_AROUND(program, block.name, loop=loop.name, block=block.name, loops=names)
+    return around, b, around[: position + 1]
+
+
+def _touched(b: Block) -> dict[str, tuple[tuple[Expr, ...], ...]]:
+    """The subscripts at which the block touches each buffer, each once."""
+    found: dict[str, dict[tuple[Expr, ...], None]] = {}
+    for s in b.body:
+        found.setdefault(s.buffer, {})[s.indices] = None
+        for e in (s.value, *s.indices):
+            for x in loads(e):
+                found.setdefault(x.buffer, {})[x.indices] = None
+    return {name: tuple(accesses) for name, accesses in found.items()}
+
+
+def _box(
+    program: Program,
+    refs: tuple[BlockRef, LoopRef],
+    buffer: str,
+    accesses: tuple[tuple[Expr, ...], ...],
+    place: Place,
+) -> tuple[int, ...]:
+    around, b, outside = place
+    shape = program.buffer(buffer).shape
+    if not accesses:
+        return (0,) * len(shape)
+    inner = inner_ranges(around, {x.var for x in outside})
+    at = [(tuple(substitute(i, bindings(b)) for i in indices), inner) for indices in accesses]
+    extents = [size for _, size in required_region(at, extent_ranges(outside), shape)]
+    sizes = tuple(n for e in extents if (n := constant(e)) is not None)
+    if len(sizes) < len(extents):
+        block, loop = refs
+        extent = " * ".join(map(format_expr, extents))
+        raise OPEN_REGION(program, block.name, loop.name, buffer=buffer, loop=loop.name, extent=extent)
+    return sizes
