@@ -17,6 +17,7 @@ from tensorc_dsl.affine.simplify import bounds, conjuncts, linear_form, simplify
 from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
+    Binary,
     Compare,
     Dim,
     Expr,
@@ -24,11 +25,13 @@ from tensorc_dsl.ir.expr import (
     Var,
     add,
     constant,
+    dims_in,
     free_vars,
     index,
     mul,
     sub,
     substitute,
+    transform,
 )
 
 MAX_OPERATIONS = 2_000_000
@@ -98,6 +101,23 @@ def check_access(
             at = tuple((n, v) for n, v in point.items() if n in used)
             return Outside(position, _value(subscript, point), _value(extent, point), at)
     return None
+
+
+def without_open_quotients(e: Expr, extents: Mapping[str, Expr]) -> Expr:
+    """`e` with `x / c` as 0 and `x % c` as x where c is open and x is known to be from 0 to c - 1.
+
+    A convolution asks for `co / (CO / groups)`: with one group, that is the group 0 of every channel, whatever `CO` is.
+    """
+    ranges = ranges_of(extents)
+
+    def decided(n: Expr) -> Expr:
+        if isinstance(n, Binary) and n.op in ("/", "%") and dims_in(n.rhs):
+            room = sub(sub(n.rhs, n.lhs), ONE)
+            if all(_not_negative(x, extents, frozenset(), ranges) for x in (n.lhs, room)):
+                return ZERO if n.op == "/" else n.lhs
+        return n
+
+    return transform(e, decided)
 
 
 def below(e: Expr, limit: int, open_dims: tuple[Dim, ...]) -> tuple[tuple[str, int], ...] | None:

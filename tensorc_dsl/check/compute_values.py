@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from tensorc_dsl.affine.safety import ranges_of
+from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
 from tensorc_dsl.affine.simplify import negate, simplify
 from tensorc_dsl.check import compute_problems as problems
 from tensorc_dsl.check.compute_bindings import LARGEST, Environment, index_expr
@@ -205,9 +205,10 @@ class ValueBuilder:
                 raise Invalid(problems.DATA_SUBSCRIPT(i.span, name=i.id))
         made = index_expr(e, names, "index or dimension")
         # An index of extent 1 always is 0, but a plain `n` says more to the primitives than `0` does.
-        out = made if isinstance(made, ir.Var) else simplify(made, ranges_of(self.scope))
-        _small(out, e)
-        return out
+        if not isinstance(made, ir.Var):
+            made = simplify(without_open_quotients(made, self.scope), ranges_of(self.scope))
+        _small(made, e)
+        return made
 
     def _compare(self, e: tree.CompareExpr) -> ir.Expr:
         parts: list[ir.Expr] = []

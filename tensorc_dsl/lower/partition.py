@@ -52,6 +52,8 @@ def simplify_store(s: Store, ranges: Ranges) -> Store:
 
 
 def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
+    # The bounds of a piece that `partition_open` has made may name loops of one iteration, which are gone.
+    s = replace(s, begin=simplify(s.begin, ranges), end=simplify(s.end, ranges))
     begin, end = constant(s.begin), constant(s.end)
     if begin is None or end is None:
         inner = partition(s.body, {**ranges, s.var: (begin or 0, span(s.end)[1])}, copies)

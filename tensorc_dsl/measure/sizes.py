@@ -1,10 +1,10 @@
 """At which sizes a task with open dimensions is checked and timed, and what its time is then.
 
-Both sets reach from the smallest size to the *top*: the largest size of every dimension, halved until one run is at most
-`WORK`. Checked are both ends and three primes between them, at equal steps of the logarithm; several dimensions take them
-in turns. Timed are three sizes at a third, two thirds and the whole of the way to the top. The task's time is the mean of
-theirs, weighted by the inverse of their work, so that every size counts alike: work by time, likewise weighted, is the
-harmonic mean of the rates.
+Both sets reach from the smallest size to the *top*: the largest size of every dimension, halved until it is checked at a
+cost of at most `COST`. Checked are both ends and three primes between them, at equal steps of the logarithm; several
+dimensions take them in turns. Timed are three sizes at a third, two thirds and the whole of the way to the top. The task's
+time is the mean of theirs, weighted by the inverse of their work, so that every size counts alike: work by time, likewise
+weighted, is the harmonic mean of the rates.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from tensorc_dsl.ir.count import bytes_moved, flops
 from tensorc_dsl.ir.expr import Dim
 from tensorc_dsl.ir.program import Program
 
-WORK = 2 * 10**9
-"""Operations and bytes of one run, at the most: its reference then takes well under a second."""
+COST = 3 * 10**9
+BYTE = 64
+"""What checking one size may cost: operations, and bytes of which each counts as so many. The reference of a matrix product
+is fast, but an element takes it 0.3 µs: 2^27 of them took it half a minute and 5 GB."""
 
 UNLIMITED = 1024
 """Where a dimension has no largest size, this is taken for it (or four times the smallest)."""
@@ -67,10 +69,15 @@ def _work(program: Program, sizes: Sizes) -> int:
     return max(1, flops(bound) + bytes_moved(bound))
 
 
+def _cost(program: Program, sizes: Sizes) -> int:
+    bound = bind(program, sizes)
+    return flops(bound) + BYTE * bytes_moved(bound)
+
+
 def _top(program: Program) -> dict[str, int]:
     sizes = {d.name: max(UNLIMITED, 4 * d.low) if d.high is None else d.high for d in program.dims}
     low = {d.name: max(d.low, 1) for d in program.dims}
-    while _work(program, sizes) > WORK and any(sizes[n] > low[n] for n in sizes):
+    while _cost(program, sizes) > COST and any(sizes[n] > low[n] for n in sizes):
         widest = max(sizes, key=lambda n: sizes[n] / low[n])
         sizes[widest] = max(low[widest], sizes[widest] // 2)
     return sizes

@@ -9,13 +9,14 @@ from tensorc_dsl.trace.draws.branch import Branch
 from tensorc_dsl.trace.draws.categorical import Categorical
 from tensorc_dsl.trace.draws.compute_location import ComputeLocation
 from tensorc_dsl.trace.draws.integer import Integer
+from tensorc_dsl.trace.draws.partial_tile import PartialTile
 from tensorc_dsl.trace.draws.partitioned_tile import PartitionedTile
 from tensorc_dsl.trace.draws.perfect_tile import PerfectTile
 from tensorc_dsl.trace.draws.permutation import Permutation
 
 __all__ = [
-    "Branch", "Categorical", "ComputeLocation", "Decision", "Distribution", "Draw", "Integer", "PartitionedTile",
-    "PerfectTile", "Permutation",
+    "Branch", "Categorical", "ComputeLocation", "Decision", "Distribution", "Draw", "Integer", "PartialTile",
+    "PartitionedTile", "PerfectTile", "Permutation",
 ]  # fmt: skip
 
 

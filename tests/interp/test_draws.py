@@ -8,7 +8,15 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import find_block
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.trace.draw import Categorical, ComputeLocation, Integer, PartitionedTile, PerfectTile, Permutation
+from tensorc_dsl.trace.draw import (
+    Categorical,
+    ComputeLocation,
+    Integer,
+    PartialTile,
+    PartitionedTile,
+    PerfectTile,
+    Permutation,
+)
 from tests.interp.spaces import again, rng, schedule, space
 
 KINDS: dict[str, tuple[Space, type]] = {
@@ -23,6 +31,14 @@ KINDS: dict[str, tuple[Space, type]] = {
             "split(j, t)",
         ),
         PartitionedTile,
+    ),
+    "partial tile": (
+        schedule(
+            "let [i, j, k] = C.loops",
+            "let t ~ sample_partial_tile(j, 3, max_innermost=8)",
+            "split(j, concat([_], t), partial=true)",
+        ),
+        PartialTile,
     ),
     "categorical": (
         schedule('let x ~ sample_categorical({0: 0.2, 16: 3, "a": 0.5, true: 1})', 'annotate(root, "x", x)'),
@@ -109,6 +125,7 @@ def test_a_place_is_pinned_by_the_name_of_the_loop() -> None:
     [
         ("sample_perfect_tile(C.loops[2], parts=2)", "[5, 7]", "product 24"),
         ("sample_partitioned_tile(C.loops[2], 2, 1, 8)", "[24, 1]", "the last one a multiple of 8"),
+        ("sample_partial_tile(C.loops[2], 3, 8)", "[4, 12]", "a product of at most 24, the last one at most 8"),
         ("sample_categorical([1, 2, 4])", "3", "one of 1, 2, 4"),
         ("sample_categorical([true])", "1", "one of true"),
         ("sample_int(1..8)", "9", "an int from 1 to 8"),

@@ -43,6 +43,7 @@ ANSWERS = {
         "C.loops[1].depth": 1,
         "C.loops[0].is_serial": True,
         "C.loops[0].is_open": False,
+        "C.loops[0].largest_divisor(24)": 16,
         "len(C.loops[0].blocks)": 1,
         "A.shape == [32, 24]": True,
         "A.dtype": "f32",
@@ -142,6 +143,7 @@ program open(A: f32[M, 8], C: f32[M, 8]) {
     ("question", "code"),
     [
         ("C.loops[0].extent", "E0383"),
+        ("C.loops[0].largest_divisor(4)", "E0383"),
         ("C.extents", "E0384"),
         ("A.shape", "E0382"),
         ("A.bytes", "E0382"),

@@ -9,46 +9,14 @@ import numpy as np
 import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
-from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.print import format_program
-from tensorc_dsl.ir.program import Block, For, Program, walk
+from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
+from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tests.programs import conv2d, elementwise, matmul, random_inputs, softmax
-
-Step = tuple[str, tuple[object, ...], dict[str, object]]
-
-
-def random_step(p: Program, rng: random.Random) -> Step:
-    """Some step with arguments that are right in kind, whether or not it applies."""
-    found = list(walk(p.body))
-    loops = [s for _, s in found if isinstance(s, For)]
-    paths = [around for around, s in found if isinstance(s, Block) and around]
-    loop = rng.choice(loops)
-    ref = LoopRef(loop.var)
-    path = rng.choice(paths)
-    match rng.choice(["split", "split", "split", "fuse", "reorder", "reorder", "reorder", "kind", "decompose"]):
-        case "split":
-            extent = constant(loop.extent) or 1
-            divisors = [n for n in range(1, extent + 1) if extent % n == 0]
-            factors: list[int | None] = [rng.choice([*divisors, 2, 3]) for _ in range(rng.choice([1, 1, 2]))]
-            factors.insert(rng.randrange(len(factors) + 1), None)
-            return "split", (ref, tuple(factors)), {"partial": rng.random() < 0.6}
-        case "fuse":
-            at = rng.randrange(len(path))
-            return "fuse", tuple(LoopRef(x.var) for x in path[at : at + rng.choice([2, 2, 3])]), {}
-        case "reorder":
-            some = rng.sample(path, rng.randint(1, len(path)))
-            return "reorder", tuple(LoopRef(x.var) for x in some), {}
-        case "kind":
-            return rng.choice(["parallel", "vectorize", "unroll"]), (ref,), {}
-        case _:
-            around, block = rng.choice([(a, s) for a, s in found if isinstance(s, Block)])
-            target = rng.choice(around).var if around else loop.var
-            return "decompose_reduction", (BlockRef(block.name), LoopRef(target)), {}
-
+from tests.schedule.random_steps import random_step
 
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "matmul": lambda: matmul(5, 6, 7),

@@ -15,6 +15,7 @@ EXAMPLES: list[Distribution] = [
     draw.Categorical((0, 16, True, "a", 0.5), (1.0, 2.0, 1.0, 0.0, 4.0)),
     draw.ComputeLocation(("root", "i", "j", "inline"), (0, 1, 2, 3)),
     draw.Integer(-3, 40),
+    draw.PartialTile(2, 24, 12),
     draw.PartitionedTile(48, 3, 1, 4),
     draw.PerfectTile(36, 3, 12),
     draw.Permutation(4),

@@ -39,6 +39,13 @@ def extent(program: Program, loop: LoopRef) -> int:
 
 
 @query
+def largest_divisor(program: Program, loop: LoopRef, limit: int) -> int:
+    """The largest number up to `limit` that divides its extent: its largest perfect tile. Refused where that is open."""
+    count = extent(program, loop)
+    return next((n for n in range(min(limit, count), 1, -1) if count % n == 0), 1)
+
+
+@query
 def kind(program: Program, loop: LoopRef) -> str:
     """What the blocks below use it for: "S" spatial iterators only, "R" reductions, "C" scans, "M" a mixture."""
     kinds = {

@@ -1,0 +1,124 @@
+"""`sample_partial_tile`: the inner factors of a split whose last tile may be cut off."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tensorc_dsl.affine.simplify import bounds, extent_ranges
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.places import the_loop
+from tensorc_dsl.schedule.primitive import LoopRef
+from tensorc_dsl.trace.declare import BAD_ARGUMENT, Offer, draw
+from tensorc_dsl.trace.distribution import Decision, Distribution, below, is_int
+from tensorc_dsl.trace.draws.perfect_tile import MAX_PARTS
+from tensorc_dsl.trace.factors import Factors, tile_features
+
+if TYPE_CHECKING:
+    import numpy as np
+
+UNLIMITED = 1 << 12
+"""The largest tile of a loop that has no limit, or a larger one."""
+
+
+def sizes(most: int) -> tuple[int, ...]:
+    """1, 2, 3, 4, 6, 8, 12, … up to `most`: the powers of two, and what is half-way to the next one."""
+    powers = [1 << k for k in range(most.bit_length())]
+    return tuple(sorted({n for p in powers for n in (p, p + p // 2) if n <= most}))
+
+
+@lru_cache(maxsize=1 << 12)
+def _count(parts: int, most: int) -> int:
+    """How many lists of `parts` sizes have a product of at most `most`."""
+    return 1 if parts == 0 else sum(_count(parts - 1, most // n) for n in sizes(most))
+
+
+@dataclass(frozen=True, slots=True)
+class PartialTile(Distribution):
+    """`count` factors, outermost first, with a product of at most `most`, the last one at most `max_innermost`. Uniform."""
+
+    count: int
+    most: int
+    max_innermost: int
+
+    def _innermost(self) -> tuple[int, ...]:
+        return sizes(min(self.most, self.max_innermost))
+
+    def size(self) -> int:
+        return sum(_count(self.count - 1, self.most // n) for n in self._innermost()) if self.count else 1
+
+    def sample(self, rng: np.random.Generator) -> Decision:
+        out: list[int] = []
+        rest, options = self.most, self._innermost()
+        for others in reversed(range(self.count)):
+            ways = [_count(others, rest // n) for n in options]
+            ticket = below(sum(ways), rng)
+            out.append(next(n for n, w in zip(options, ways, strict=True) if (ticket := ticket - w) < 0))
+            rest //= out[-1]
+            options = sizes(rest)
+        return tuple(reversed(out))
+
+    def contains(self, decision: Decision) -> bool:
+        return (
+            isinstance(decision, tuple)
+            and len(decision) == self.count
+            and all(is_int(n) and n in sizes(self.most) for n in decision)
+            and math.prod(decision) <= self.most
+            and (not decision or decision[-1] <= self.max_innermost)
+        )
+
+    def log_prob(self, decision: Decision) -> float:
+        return -math.log(self.size()) if self.contains(decision) else -math.inf
+
+    def moves(self, decision: Decision) -> list[Decision]:
+        """One factor a step larger or smaller, also with another one the other way. All are connected through ones."""
+        assert isinstance(decision, tuple)
+        steps = sizes(2 * self.most)
+        out: dict[Decision, None] = {}
+        for k in range(self.count):
+            for other in range(self.count):
+                for way in (1, -1):
+                    moved = list(decision)
+                    places = {k: way} if other == k else {k: way, other: -way}
+                    for at, d in places.items():
+                        moved[at] = steps[max(0, steps.index(moved[at]) + d)]
+                    if tuple(moved) != decision and self.contains(tuple(moved)):
+                        out[tuple(moved)] = None
+        return list(out)
+
+    def features(self, decision: Decision) -> tuple[float, ...]:
+        assert isinstance(decision, tuple)
+        return tile_features((1, *decision))
+
+    def describe(self, limit: int = 12) -> str:
+        del limit
+        which = f"{self.count} factor{'s' * (self.count != 1)} of 1, 2, 3, 4, 6, 8, 12, …"
+        last = f", the last one at most {self.max_innermost}" if self.max_innermost < self.most else ""
+        return f"{which} with a product of at most {self.most}{last}"
+
+    def meaning(self) -> tuple[object, ...]:
+        return ("tile", self.count + 1)
+
+
+@draw(Factors)
+def sample_partial_tile(program: Program, loop: LoopRef, parts: int, max_innermost: int | None = None) -> Offer:
+    """The inner factors, outermost first, of a split into `parts` loops, for any extent: `let t ~ sample_partial_tile(l,
+    parts=3)`, then `split(l, concat([_], t), partial=true)`.
+
+    They are of 1, 2, 3, 4, 6, 8, 12, … (powers of two and what is half-way between), and together no larger than what
+    holds the whole loop in one tile, or 4096. Every such list is equally likely; the last is at most `max_innermost`.
+    For extents that are open, or have few divisors, of which `sample_perfect_tile` makes nothing. A move takes one factor,
+    or two against each other, a step up or down.
+    """
+    for name, value, high in (("parts", parts, MAX_PARTS), ("max_innermost", max_innermost, None)):
+        if value is not None and (value < 1 or (high is not None and value > high)):
+            wanted = "a number from 1" + ("" if high is None else f" to {high}")
+            draw_name = "sample_partial_tile"
+            raise TschedError(BAD_ARGUMENT(None, parameter=name, draw=draw_name, wanted=wanted, found=value))
+    around, found = the_loop(program, loop)
+    high = bounds(found.extent, extent_ranges(around))[1]
+    most = UNLIMITED if high is None or high > UNLIMITED else next(n for n in sizes(2 * max(1, high)) if n >= high)
+    return Offer(PartialTile(parts - 1, most, most if max_innermost is None else min(most, max_innermost)))

@@ -1,0 +1,117 @@
+"""Schedules of open computes that were wrong once, or that others get wrong; each kernel is run at many sizes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensorc_dsl as td
+from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.check.compute_bindings import OpenRange
+from tensorc_dsl.ir.program import LoopKind, find_loop
+from tensorc_dsl.runtime.kernel import load
+from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
+from tests.codegen.native import compiled
+from tests.compute.texts import made, std
+from tests.open.random_open import check_everywhere
+
+SIZES = [{"M": m} for m in (1, 2, 3, 5, 7, 8, 9, 13, 16, 17, 40)]
+
+
+def task(path: Path, text: str, name: str = "t") -> Task:
+    path = path / "t.tsched"
+    path.write_text(text)
+    return td.load(path, threads=2)[name]
+
+
+def test_a_cut_over_a_loop_of_one_iteration_does_not_name_it() -> None:
+    """The pieces of the last loop begin and end at expressions over the outer ones, one of which is gone."""
+    original = made(std("matmul"), None, M=OpenRange(2, 15), N=1, K=3)
+    program = apply(original, "split", LoopRef("i"), (3, None), partial=True).program
+    program = apply(program, "split", LoopRef("i_0"), (None, 2), partial=True).program
+    check_everywhere(original, program, [{"M": m} for m in range(2, 16)], 0, orders=True)
+
+
+def test_a_loop_of_open_extent_can_be_parallel() -> None:
+    """Trap 22: tuning a symbolic extent crashed there in `parallel`."""
+    original = made(std("matmul"), None, M=OpenRange(1, 40), N=9, K=5)
+    program = apply(original, "parallel", LoopRef("i")).program
+    assert find_loop(program, "i")[1].kind is LoopKind.PARALLEL
+    check_everywhere(original, program, SIZES, 0, orders=True)
+    program = apply(original, "fuse", LoopRef("i"), LoopRef("j")).program
+    program = apply(program, "parallel", LoopRef("i_j")).program
+    check_everywhere(original, program, SIZES, 0, orders=True)
+
+
+def test_a_scan_has_a_way_in() -> None:
+    """Trap 22: its columns run in parallel and as vectors, its steps in order, for all numbers of both."""
+    original = made(std("cumsum"), None, N=OpenRange(1, 9), M=OpenRange(1, 40))
+    program = apply(original, "split", LoopRef("i"), (None, 8), partial=True).program
+    program = apply(program, "reorder", LoopRef("i_0"), LoopRef("t"), LoopRef("i_1")).program
+    program = apply(program, "parallel", LoopRef("i_0")).program
+    program = apply(program, "vectorize", LoopRef("i_1")).program
+    check_everywhere(original, program, [{"N": n, **m} for n in (1, 2, 9) for m in SIZES], 0, orders=True)
+
+
+def test_the_channels_of_a_convolution_may_be_open() -> None:
+    """With one group, `co / (CO / groups)` is 0 for every `co`, though `CO` is no number."""
+    sizes = {"KH": 3, "KW": 3, "H": 4, "W": 4, "N": 1, "pad": 1}
+    original = made(std("conv2d"), None, CI=OpenRange(1, 5), CO=OpenRange(1, 9), **sizes)
+    program = apply(original, "cache_write", BlockRef("Y"), "local").program
+    program = apply(program, "split", LoopRef("co"), (None, 4), partial=True).program
+    check_everywhere(original, program, [{"CI": c, "CO": o} for c in (1, 2, 5) for o in (1, 3, 9)], 0, orders=False)
+
+
+# --- the standard library's space ------------------------------------------------------------------------------------
+
+OPEN_TASKS = {
+    "matmul": "matmul(M=1..70, N=33, K=16)",
+    "matmul_all": "matmul(M=1..70, N=1..40, K=1..20)",
+    "primes": "matmul(M=31, N=101, K=61)",
+    "softmax": "softmax(M=1..20, N=1..150)",
+    "conv2d": "conv2d_nhwc(N=1..2, H=4..9, W=4..9, CI=3, CO=16, KH=3, KW=3, pad=1)",
+    "cumsum": "cumsum(N=1..20, M=1..150)",
+}
+
+
+@pytest.mark.parametrize("name", OPEN_TASKS)
+def test_the_default_space_serves_open_and_prime_extents(name: str, tmp_path: Path) -> None:
+    of = name.split("_")[0].replace("primes", "matmul")
+    made_of = f"use std.ops.{of}\nuse std.cpu.default\ntask t = {OPEN_TASKS[name]} with default\n"
+    t = task(tmp_path, made_of)
+    low = {d.name: d.low for d in t.program.dims}
+    high = {d.name: d.high or 0 for d in t.program.dims}
+    middle = {n: min(high[n], max(low[n], 7)) for n in low}
+    for seed in range(3):
+        trace = t.model.sample(np.random.default_rng(seed))
+        assert "parallel(" in trace.text
+        check_everywhere(t.program, trace.program, [low, middle, high], seed, orders=False)
+
+
+# --- what a kernel is called with ------------------------------------------------------------------------------------
+
+
+def test_what_does_not_fit_is_told_before_anything_runs() -> None:
+    kernel = load(compiled(made(std("matmul"), None, M=OpenRange(2, 40), N=9, K=OpenRange(1, 5))))
+    b = np.ones((4, 9), np.float32)
+
+    def call(*shapes: tuple[int, ...]) -> None:
+        kernel(*(np.ones(s, np.float32) for s in shapes))
+
+    for shapes, message in {
+        ((1, 4), b.shape): "A: M is 1; this kernel takes 2 to 40",
+        ((41, 4), b.shape): "A: M is 41; this kernel takes 2 to 40",
+        ((0, 4), b.shape): "A: M is 0; this kernel takes 2 to 40",
+        ((3, 6), (6, 9)): "A: K is 6; this kernel takes 1 to 5",
+        ((3, 4), (5, 9)): "B: dimension 0 is 5, expected K (K = 4 from A)",
+        ((3, 4), (4, 8)): "B: dimension 1 is 8, expected 9",
+        ((4,), b.shape): "A: expected 2 dimensions, [M, K]; got shape (4,)",
+        ((3, 4), b.shape, (2, 9)): "C: dimension 0 is 2, expected M (M = 3 from A)",
+    }.items():
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            call(*shapes)
+    call((3, 4), (4, 9))
+    call((3, 4), (4, 9), (3, 9))
