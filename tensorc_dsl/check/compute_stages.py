@@ -130,7 +130,9 @@ class StageBuilder(ValueBuilder):
         self.scope, self.accesses, self.conditions = saved
         if self.own is not None and any(x.buffer == self.own.buffer for x in ir.loads(inner.value)):
             raise Invalid(problems.SCAN_REDUCE(e.span, stage=self.own.stage))
-        depends = ir.free_vars(inner.value)
+        # An index of one value may be a number in the value, and a name where what is read is checked.
+        parts = [inner.value, *(e for a in inner.accesses for e in (a.load, *a.conditions))]
+        depends = frozenset[str]().union(*map(ir.free_vars, parts))
         # An index without values is none that the value shows, but nothing is to be reduced then.
         spatial = {n: extent for n, extent in self.scope.items() if n in depends or ir.constant(extent) == 0}
         self.lifted.append(replace(inner, spatial=spatial))

@@ -288,6 +288,11 @@ def _rsqrt(x: np.float64) -> np.float64:
     return np.float64(1.0) / np.sqrt(x)
 
 
+def _power(x: np.float64, y: np.float64) -> np.float64:
+    # Of a scalar 0.5 NumPy makes a square root, which is NaN where C's `pow(-inf, 0.5)` is inf.
+    return np.power(np.full(1, x), np.full(1, y))[0]
+
+
 def _divide(a: float, b: float) -> float:
     if b:
         return a / b
@@ -323,5 +328,5 @@ _LIBRARY: dict[str, Any] = {
     "call_round": _function(np.rint),
     "call_sin": _function(np.sin),
     "call_cos": _function(np.cos),
-    "call_pow": _function(np.power),
+    "call_pow": _function(_power),
 }

@@ -37,7 +37,7 @@ def run(p: Program, inputs: Mapping[str, Array], threads: int = 2) -> dict[str, 
     guards = {q.name: Guarded(shape_of(p.buffer(q.name)), stored_dtype(q.dtype)) for q in c.params if q.output}
     for g in guards.values():
         poison(g.array)
-    arrays = [guards[q.name].array if q.output else frozen(np.ascontiguousarray(inputs[q.name])) for q in c.params]
+    arrays = [guards[q.name].array if q.output else frozen(np.asarray(inputs[q.name], order="C")) for q in c.params]
     load(c)(*arrays)
     for name, g in guards.items():
         assert g.trespassed() is None, f"{name}: written {g.trespassed()} it"

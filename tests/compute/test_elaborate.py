@@ -8,6 +8,7 @@ from tensorc_dsl.check.compute import check, elaborate
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import blocks
+from tests.compute.native import everywhere
 from tests.compute.texts import build, checked, compute, made, std
 
 
@@ -117,6 +118,14 @@ def test_nested_reductions_become_stages_over_what_they_depend_on() -> None:
     shapes = {b.name: [constant(e) for e in b.shape] for b in program.buffers}
     assert shapes == {"sum_k": [2], "max_l": []}
     assert [b.name for b in blocks(program)] == ["max_l", "sum_k", "C"]
+
+
+def test_a_nested_reduction_may_read_at_an_index_of_one_value() -> None:
+    text = """compute f(A: f32[M, N], B: f32[N]) -> Y: i32[M] {
+        Y[i] = i32(argmin[j] (0.5 if A[i, j] < 0.25 else B[j]))
+    }"""
+    for m, n in ((1, 1), (1, 3), (2, 1)):
+        everywhere(build(text, M=m, N=n))
 
 
 def test_a_reduction_below_a_conversion_keeps_its_own_type() -> None:

@@ -1,16 +1,23 @@
-"""Random computes: the reference, the interpreter and machine code agree. `COMPUTE_FUZZ=5000` runs as many programs."""
+"""Random computes: the reference, the interpreter and machine code agree, unscheduled and under random schedules.
+
+`COMPUTE_FUZZ=5000` runs as many programs; a fifth of them is scheduled too.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 
 import pytest
 
+import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from tensorc_dsl.check.compute import check
 from tensorc_dsl.diagnostic import render
 from tests.compute.native import everywhere
 from tests.compute.random_computes import random_compute
 from tests.compute.texts import build, parsed
+from tests.open.random_open import check_everywhere
+from tests.schedule.random_steps import random_schedule
 
 COUNT = int(os.environ.get("COMPUTE_FUZZ", "150"))
 GROUP = 10
@@ -22,3 +29,16 @@ def test_random_computes(group: int) -> None:
         text, sizes = random_compute(seed)
         assert not [render(d) for d in check(*parsed(text))], text
         everywhere(build(text, **sizes), seed=seed)
+
+
+@pytest.mark.parametrize("group", range(-(-COUNT // (5 * GROUP))))
+def test_random_computes_under_random_schedules(group: int) -> None:
+    for seed in range(group * GROUP, min(COUNT // 5, (group + 1) * GROUP)):
+        text, sizes = random_compute(seed)
+        original = build(text, **sizes)
+        program, history = random_schedule(original, random.Random(seed), 16)
+        try:
+            check_everywhere(original, program, [{}], seed, orders=True)
+        except AssertionError as e:
+            e.add_note("\n".join([text, str(sizes), *history]))
+            raise

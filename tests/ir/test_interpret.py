@@ -172,6 +172,9 @@ def test_arithmetic_at_the_edges() -> None:
     got, expected = interpret(p, x), evaluate(p, x)
     for name in "CDE":
         np.testing.assert_array_equal(got[name], expected[name])
+    p = build("compute f(A: f32[M]) -> C: f32[M] { C[i] = pow(A[i], 0.5) }", M=3)
+    roots = interpret(p, {"A": np.array([-np.inf, -1, 4], np.float32)})["C"]
+    np.testing.assert_array_equal(roots, [np.inf, np.nan, 2])  # as C has it: no square root
     p = build("compute f(A: f32[M]) -> C: i8[M] { C[i] = i8(A[i]) * 2 }", M=3)
     np.testing.assert_array_equal(interpret(p, {"A": np.array([-1.9, 1.9, 100.0])})["C"], [-2, 2, -56])
     with pytest.raises(InterpretError, match="nan is converted"):

@@ -94,7 +94,7 @@ def run_guarded(kernel: NativeKernel, c: Compiled, program: Program, inputs: dic
     guards = {q.name: Guarded(shape_of(program.buffer(q.name)), stored_dtype(q.dtype)) for q in c.params if q.output}
     for g in guards.values():
         poison(g.array)
-    kernel(*(guards[q.name].array if q.output else frozen(np.ascontiguousarray(inputs[q.name])) for q in c.params))
+    kernel(*(guards[q.name].array if q.output else frozen(np.asarray(inputs[q.name], order="C")) for q in c.params))
     for name, g in guards.items():
         assert g.trespassed() is None, f"{name}: written {g.trespassed()} it"
     return {name: g.array for name, g in guards.items()}

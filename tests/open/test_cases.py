@@ -15,7 +15,8 @@ from tensorc_dsl.ir.program import LoopKind, find_loop
 from tensorc_dsl.runtime.kernel import load
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
 from tests.codegen.native import compiled
-from tests.compute.texts import made, std
+from tests.compute.native import everywhere
+from tests.compute.texts import build, made, std
 from tests.open.random_open import check_everywhere
 
 SIZES = [{"M": m} for m in (1, 2, 3, 5, 7, 8, 9, 13, 16, 17, 40)]
@@ -115,3 +116,12 @@ def test_what_does_not_fit_is_told_before_anything_runs() -> None:
             call(*shapes)
     call((3, 4), (4, 9))
     call((3, 4), (4, 9), (3, 9))
+
+
+def test_scalars_and_many_dimensions_run_as_they_are() -> None:
+    stages = "Y[] = X[] + (sum[k] Z[k]); W[] = argmin[k] Z[k]"
+    everywhere(build(f"compute f(X: f32[], Z: f32[N]) -> Y: f32[], W: i64[] {{ {stages} }}", N=5))
+    dims = {n: 1 + k % 3 for k, n in enumerate("ABCDEFGH")}
+    there, back = ", ".join(dims), ", ".join(reversed(dims))
+    stage = f"Y[{back.lower()}] = X[{there.lower()}]"
+    everywhere(build(f"compute f(X: f32[{there}]) -> Y: f32[{back}] {{ {stage} }}", **dims))
