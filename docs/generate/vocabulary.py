@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from docs.generate.pages import code, table
 from tensorc_dsl.check import vocabulary as v
-from tensorc_dsl.check.compute_reducers import ARG_REDUCERS, REDUCERS, identity
+from tensorc_dsl.check.compute_reducers import ARG_REDUCERS, REDUCERS, Reducer
 from tensorc_dsl.check.kinds import LIST, STR, Base, Kind, ListOf, show
 from tensorc_dsl.check.signatures import Rule, Signature
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F32, I32, DType
@@ -50,7 +50,7 @@ def methods() -> str:
 
 def reducers() -> str:
     rows = [
-        [code(name), "conditions" if r.on_bool else "numbers", *(_identity(name, t) for t in _types(r.on_bool))]
+        [code(name), "conditions" if r.on_bool else "numbers", *(_identity(r, t) for t in _types(r.on_bool))]
         for name, r in REDUCERS.items()
     ]
     rows += [[code(name), "numbers; gives a position", "refused", "refused"] for name in ARG_REDUCERS]
@@ -61,8 +61,8 @@ def _types(on_bool: bool) -> tuple[DType, DType]:
     return (BOOL, BOOL) if on_bool else (F32, I32)
 
 
-def _identity(name: str, dtype: DType) -> str:
-    return code(format_expr(identity(name, dtype)))
+def _identity(reducer: Reducer, dtype: DType) -> str:
+    return code(format_expr(reducer.identity(dtype)))
 
 
 MATHS: dict[str, str] = {

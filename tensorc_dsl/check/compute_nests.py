@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorc_dsl.check.compute_declared import Declared
-from tensorc_dsl.check.compute_reducers import ArgReducer, Reducer, flat, identity
+from tensorc_dsl.check.compute_reducers import ArgReducer, Reducer, flat
 from tensorc_dsl.check.compute_stages import Computed
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.program import Annotation, Block, Buffer, For, Iter, IterKind, Stmt, Store, fresh
@@ -42,8 +42,8 @@ def nest(c: Computed, used: set[str], best: Mapping[str, Buffer]) -> Stmt:
 
 def _nothing(c: Computed) -> ir.Const:
     match c.reducer:
-        case Reducer(name=name):
-            return identity(name, c.dtype)
+        case Reducer() as reducer:
+            return reducer.identity(c.dtype)
         case Declared(identity=start):
             return start
         case _:
@@ -62,9 +62,9 @@ def _stores(
     match c.reducer:
         case None:
             return (Store(c.name, target, value),), (), ()
-        case Reducer(name=name, combine=combine):
-            start = identity(name, c.dtype)
-            return (Store(c.name, target, combine(old, value)),), (Store(c.name, target, start),), ()
+        case Reducer() as reducer:
+            start = reducer.identity(c.dtype)
+            return (Store(c.name, target, reducer.combine(old, value)),), (Store(c.name, target, start),), ()
         case Declared(name=name, identity=start) as reducer:
             body = (Store(c.name, target, reducer.combine(old, value)),)
             return body, (Store(c.name, target, start),), ((REDUCER, name),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.simplify import bounds
@@ -13,20 +13,30 @@ from tensorc_dsl.check.compute_problems import (
     Invalid,
 )
 from tensorc_dsl.ir.dtypes import BOOL, I64, INDEX, DType
-from tensorc_dsl.ir.expr import ZERO, Binary, BinaryOp, Cast, Const, Expr, Logic, LogicOp, Var, add, constant, mul
+from tensorc_dsl.ir.expr import ZERO, Cast, Const, Expr, Var, add, constant, mul
 from tensorc_dsl.ir.program import Store
-from tensorc_dsl.ir.reductions import ArgKind, arg_start, arg_stores
+from tensorc_dsl.ir.reductions import ArgKind, FoldOp, arg_start, arg_stores, combine, highest, identity
 from tensorc_dsl.syntax import tree
 
 
 @dataclass(frozen=True, slots=True)
 class Reducer:
-    """`combine(accumulator, value)`, starting from `identity(dtype)`."""
+    """`accumulator op value`, starting from the identity of `op`."""
 
     name: str
-    combine: Callable[[Expr, Expr], Expr]
-    identity: Callable[[DType], int | float | bool]
-    on_bool: bool = False
+    op: FoldOp
+
+    def combine(self, a: Expr, b: Expr) -> Expr:
+        return combine(self.op, a, b)
+
+    def identity(self, dtype: DType) -> Const:
+        """What a reduction starts from."""
+        return identity(self.op, dtype)
+
+    @property
+    def on_bool(self) -> bool:
+        """Whether it combines conditions, not numbers."""
+        return self.op in ("and", "or")
 
     def check(self, e: tree.Reduce, dtype: DType) -> None:
         """Raise Invalid unless this reducer works on that type."""
@@ -38,48 +48,17 @@ class Reducer:
         raise Invalid(NOT_REDUCIBLE(e.body.span, reducer=e.reducer, wanted=wanted, found=dtype, repair=repair))
 
 
-def _binary(op: BinaryOp) -> Callable[[Expr, Expr], Expr]:
-    return lambda a, b: Binary(op, a, b)
-
-
-def _logic(op: LogicOp) -> Callable[[Expr, Expr], Expr]:
-    return lambda a, b: Logic(op, a, b)
-
-
-def _number(value: int) -> Callable[[DType], int | float]:
-    return lambda t: float(value) if t.is_float else value
-
-
-def lowest(t: DType) -> int | float:
-    """What every value of the type is at least."""
-    if t.is_float:
-        return float("-inf")
-    return -(2 ** (t.bits - 1)) if t.kind == "int" else 0
-
-
-def highest(t: DType) -> int | float:
-    """What every value of the type is at most."""
-    if t.is_float:
-        return float("inf")
-    return 2 ** (t.bits - 1) - 1 if t.kind == "int" else 2**t.bits - 1
-
-
 REDUCERS: dict[str, Reducer] = {
     r.name: r
     for r in (
-        Reducer("sum", _binary("+"), _number(0)),
-        Reducer("prod", _binary("*"), _number(1)),
-        Reducer("min", _binary("min"), highest),
-        Reducer("max", _binary("max"), lowest),
-        Reducer("any", _logic("or"), lambda _: False, on_bool=True),
-        Reducer("all", _logic("and"), lambda _: True, on_bool=True),
+        Reducer("sum", "+"),
+        Reducer("prod", "*"),
+        Reducer("min", "min"),
+        Reducer("max", "max"),
+        Reducer("any", "or"),
+        Reducer("all", "and"),
     )
 }
-
-
-def identity(kind: str, dtype: DType) -> Const:
-    """What a reduction starts from."""
-    return Const(REDUCERS[kind].identity(dtype), dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +75,8 @@ class ArgReducer:
         self, index: str, best: str, at: tuple[Expr, ...], value: Expr, where: Expr, dtype: DType
     ) -> tuple[tuple[Store, ...], tuple[Store, ...]]:
         """The stores of a step, and those that the reduction starts with."""
-        worst = Const(lowest(dtype) if self.kind == "argmax" else highest(dtype), dtype)
         steps = arg_stores(self.kind, index, best, at, value, Cast(where, self.position))
-        return steps, arg_start(index, best, at, worst, self.position)
+        return steps, arg_start(self.kind, index, best, at, dtype, self.position)
 
 
 ARG_REDUCERS: tuple[ArgKind, ...] = ("argmin", "argmax")

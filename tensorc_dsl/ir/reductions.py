@@ -9,7 +9,7 @@ combine associatively and commutatively; here only their shape is looked at, and
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
@@ -21,7 +21,6 @@ from tensorc_dsl.ir.expr import (
     Expr,
     Load,
     Logic,
-    LogicOp,
     Not,
     Select,
     dtype_of,
@@ -35,11 +34,15 @@ REDUCER = "reducer"
 ArgKind = Literal["argmin", "argmax"]
 
 
+FoldOp = Literal["+", "*", "min", "max", "and", "or"]
+"""The associative and commutative operations."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fold:
     """`C[…] = C[…] op value`."""
 
-    op: BinaryOp | LogicOp
+    op: FoldOp
     value: Expr
 
 
@@ -91,8 +94,8 @@ def update_of(b: Block) -> Update | None:
     """The update that all stores of the block are together; None when they are none."""
     name = reducer_name(b)
     if name is None:
-        return _fold(b.body[0]) if len(b.body) == 1 else None
-    if not _keeps_to_itself(b):
+        return fold_of(b.body[0]) if len(b.body) == 1 else None
+    if not keeps_to_itself(b):
         return None
     return _arg_fold(name, b) if name == "argmin" or name == "argmax" else DeclaredFold(name)
 
@@ -102,15 +105,23 @@ def is_whole_update(b: Block) -> bool:
     return reducer_name(b) is not None and update_of(b) is not None
 
 
-def _fold(s: Store) -> Fold | None:
+def combine(op: FoldOp, a: Expr, b: Expr) -> Expr:
+    """`a op b`."""
+    return Logic(op, a, b) if op == "and" or op == "or" else Binary(op, a, b)
+
+
+def fold_of(s: Store) -> Fold | None:
+    """The fold that one store is; None when it is none."""
     match s.value:
-        case Binary(op=op, rhs=value) | Logic(op=op, rhs=value) if is_fold(s):
+        case Binary(op="+" | "*" | "min" | "max" as op, rhs=value) if is_fold(s):
+            return Fold(op, value)
+        case Logic(op=op, rhs=value) if is_fold(s):
             return Fold(op, value)
         case _:
             return None
 
 
-def _keeps_to_itself(b: Block) -> bool:
+def keeps_to_itself(b: Block) -> bool:
     """Whether each buffer is stored once and read only at the element that is stored."""
     places = {s.buffer: s.indices for s in b.body}
     own = [x for s in b.body for x in (*loads(s.value), *_inside(s.indices)) if x.buffer in places]
@@ -151,7 +162,40 @@ def arg_stores(
     return Store(index, at, Select(take, position, old_index)), Store(best, at, Binary(least, old, value))
 
 
-def arg_start(index: str, best: str, at: tuple[Expr, ...], worst: Const, position_type: DType) -> tuple[Store, Store]:
+def arg_start(
+    kind: ArgKind, index: str, best: str, at: tuple[Expr, ...], dtype: DType, position_type: DType
+) -> tuple[Store, Store]:
     """Where such an update starts: a value that nothing is worse than, at a position above all others."""
-    last = 2 ** (position_type.bits - (position_type.kind == "int")) - 1
-    return Store(index, at, Const(last, position_type)), Store(best, at, worst)
+    worst = identity("max" if kind == "argmax" else "min", dtype)
+    return Store(index, at, Const(highest(position_type), position_type)), Store(best, at, worst)
+
+
+def lowest(t: DType) -> int | float:
+    """What every value of the type is at least."""
+    if t.is_float:
+        return float("-inf")
+    return -(2 ** (t.bits - 1)) if t.kind == "int" else 0
+
+
+def highest(t: DType) -> int | float:
+    """What every value of the type is at most."""
+    if t.is_float:
+        return float("inf")
+    return 2 ** (t.bits - 1) - 1 if t.kind == "int" else 2**t.bits - 1
+
+
+def identity(op: FoldOp, t: DType) -> Const:
+    """The value of the type that `op` combines with any other one to that other one."""
+    match op:
+        case "+":
+            return Const(0.0 if t.is_float else 0, t)
+        case "*":
+            return Const(1.0 if t.is_float else 1, t)
+        case "min":
+            return Const(highest(t), t)
+        case "max":
+            return Const(lowest(t), t)
+        case "and" | "or":
+            return Const(op == "and", t)
+        case _:
+            assert_never(op)

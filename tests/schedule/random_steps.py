@@ -20,7 +20,9 @@ def random_step(p: Program, rng: random.Random) -> Step:
     loop = rng.choice(loops)
     ref = LoopRef(loop.var)
     path = rng.choice(paths)
-    match rng.choice(["split", "split", "split", "fuse", "reorder", "reorder", "reorder", "kind", "decompose"]):
+    match rng.choice(
+        ["split", "split", "split", "fuse", "reorder", "reorder", "reorder", "kind", "decompose", "rfactor"]
+    ):
         case "split":
             extent = constant(loop.extent) or 1
             divisors = [n for n in range(1, extent + 1) if extent % n == 0]
@@ -35,6 +37,9 @@ def random_step(p: Program, rng: random.Random) -> Step:
             return "reorder", tuple(LoopRef(x.var) for x in some), {}
         case "kind":
             return rng.choice(["parallel", "vectorize", "unroll"]), (ref,), {}
+        case "rfactor":
+            around, block = rng.choice([(a, s) for a, s in found if isinstance(s, Block) and a])
+            return "rfactor", (BlockRef(block.name), LoopRef(rng.choice(around).var), rng.randint(-2, 2)), {}
         case _:
             around, block = rng.choice([(a, s) for a, s in found if isinstance(s, Block)])
             target = rng.choice(around).var if around else loop.var

@@ -6,11 +6,10 @@ from dataclasses import replace
 from functools import reduce as fold
 
 from tensorc_dsl.affine.dependence import overtaken
-from tensorc_dsl.affine.sets import NotAffine, feasible
 from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
-from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, constant, free_vars, substitute
-from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Program, Stmt, fresh, replace_stmt, used_names
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, constant, substitute
+from tensorc_dsl.ir.program import Block, For, Program, Stmt, fresh, replace_stmt, used_names
+from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, reduction_loops, spatial
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal
@@ -33,18 +32,6 @@ BELOW_REDUCTION = Refusal(
     help="take `{reduction}`, or a loop around it",
     at="loop",
     label="inside `{reduction}`",
-)
-MIXED_LOOP = Refusal(
-    "E0338",
-    "`{mixed}` counts both the reduction and the elements of `{block}`",
-    help="decompose the reduction before fusing its loops with others",
-    at="block",
-)
-NOT_AT_ZERO = Refusal(
-    "E0339",
-    "the reduction of `{block}` does not begin where its loops begin: `{iterator}` is `{binding}`",
-    help="decompose the reduction before this step",
-    at="block",
 )
 OVERTAKES = Refusal(
     "E0343",
@@ -76,7 +63,7 @@ def decompose_reduction(program: Program, block: BlockRef, loop: LoopRef) -> Rew
         )
     at = names.index(loop.name)
     outer, inner = around[:at], around[at:]
-    counting = _reduction_loops(program, target, around)
+    counting = reduction_loops(program, target, around)
     for x in outer:
         if x.var in counting:
             raise BELOW_REDUCTION(program, x.var, target.name, loop=loop.name, block=target.name, reduction=x.var)
@@ -94,7 +81,7 @@ def decompose_reduction(program: Program, block: BlockRef, loop: LoopRef) -> Rew
     ranges = extent_ranges((*outer, *nest))
     init = Block(
         fresh(f"{target.name}_init", used),
-        tuple(replace(it, binding=simplify(substitute(it.binding, renamed), ranges)) for it in _spatial(target)),
+        tuple(replace(it, binding=simplify(substitute(it.binding, renamed), ranges)) for it in spatial(target)),
         target.init,
         where=simplify_where((substitute(c, renamed) for c in (*target.where, *runs)), ranges),
     )
@@ -107,38 +94,3 @@ def decompose_reduction(program: Program, block: BlockRef, loop: LoopRef) -> Rew
 def _name(v: Expr) -> str:
     assert isinstance(v, Var)
     return v.name
-
-
-def _spatial(b: Block) -> tuple[Iter, ...]:
-    return tuple(it for it in b.iters if it.kind is IterKind.SPATIAL)
-
-
-def _reduction_loops(program: Program, b: Block, around: tuple[For, ...]) -> frozenset[str]:
-    """The loops that count the reduction: all its iterators are 0 exactly when these are, and no other iterator uses
-    them. So the instances that initialise are those of the other loops.
-    """
-    reductions = [it for it in b.iters if it.kind is not IterKind.SPATIAL]
-    counting = frozenset[str]().union(*(free_vars(it.binding) for it in reductions)) & {x.var for x in around}
-    for it in _spatial(b):
-        for v in sorted(counting & free_vars(it.binding)):
-            raise MIXED_LOOP(program, v, b.name, mixed=v, block=b.name)
-    zero: dict[str, Expr] = dict.fromkeys(counting, ZERO)
-    ranges = extent_ranges(around)
-    for it in reductions:
-        if simplify(substitute(it.binding, zero), ranges) != ZERO:
-            raise _not_at_zero(program, b, it)
-    extents = {x.var: x.extent for x in around}
-    at_zero = [Compare("==", it.binding, ZERO) for it in reductions]
-    for v in sorted(counting):
-        try:
-            stray = feasible(extents, [*at_zero, Compare(">=", Var(v), ONE)])
-        except NotAffine:
-            stray = True
-        if stray:
-            raise _not_at_zero(program, b, next(it for it in reductions if v in free_vars(it.binding)))
-    return counting
-
-
-def _not_at_zero(program: Program, b: Block, it: Iter) -> Exception:
-    facts = {"block": b.name, "iterator": it.name, "binding": format_expr(it.binding)}
-    return NOT_AT_ZERO(program, b.name, **facts)

@@ -1,0 +1,59 @@
+"""What steps that take a reduction apart share: which loops count it, and that it begins where they begin."""
+
+from __future__ import annotations
+
+from tensorc_dsl.affine.sets import NotAffine, feasible
+from tensorc_dsl.affine.simplify import extent_ranges, simplify
+from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, free_vars, substitute
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Program
+from tensorc_dsl.schedule.refusal import Refusal
+
+MIXED_LOOP = Refusal(
+    "E0338",
+    "`{mixed}` counts both the reduction and the elements of `{block}`",
+    help="take this step before fusing loops of the reduction with others",
+    at="block",
+)
+NOT_AT_ZERO = Refusal(
+    "E0339",
+    "the reduction of `{block}` does not begin where its loops begin: `{iterator}` is `{binding}`",
+    help="let the reduction run upwards from 0",
+    at="block",
+)
+
+
+def spatial(b: Block) -> tuple[Iter, ...]:
+    """The iterators that count elements."""
+    return tuple(it for it in b.iters if it.kind is IterKind.SPATIAL)
+
+
+def reduction_loops(program: Program, b: Block, around: tuple[For, ...]) -> frozenset[str]:
+    """The loops that count the reduction: all its iterators are 0 exactly when these are, and no other iterator uses
+    them. So the instances that initialise are those of the other loops.
+    """
+    reductions = [it for it in b.iters if it.kind is not IterKind.SPATIAL]
+    counting = frozenset[str]().union(*(free_vars(it.binding) for it in reductions)) & {x.var for x in around}
+    for it in spatial(b):
+        for v in sorted(counting & free_vars(it.binding)):
+            raise MIXED_LOOP(program, v, b.name, mixed=v, block=b.name)
+    zero: dict[str, Expr] = dict.fromkeys(counting, ZERO)
+    ranges = extent_ranges(around)
+    for it in reductions:
+        if simplify(substitute(it.binding, zero), ranges) != ZERO:
+            raise _not_at_zero(program, b, it)
+    extents = {x.var: x.extent for x in around}
+    at_zero = [Compare("==", it.binding, ZERO) for it in reductions]
+    for v in sorted(counting):
+        try:
+            stray = feasible(extents, [*at_zero, Compare(">=", Var(v), ONE)])
+        except NotAffine:
+            stray = True
+        if stray:
+            raise _not_at_zero(program, b, next(it for it in reductions if v in free_vars(it.binding)))
+    return counting
+
+
+def _not_at_zero(program: Program, b: Block, it: Iter) -> Exception:
+    facts = {"block": b.name, "iterator": it.name, "binding": format_expr(it.binding)}
+    return NOT_AT_ZERO(program, b.name, **facts)

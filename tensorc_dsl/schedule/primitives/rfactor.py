@@ -1,0 +1,263 @@
+"""`rfactor`: make partial results of a reduction, one per iteration of a loop, and combine them afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tensorc_dsl.affine.accesses import touched
+from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify
+from tensorc_dsl.ir.expr import Expr, Load, Select, Var, conjunction, free_vars, substitute
+from tensorc_dsl.ir.parts import NotApart, Part, Place, parts_of
+from tensorc_dsl.ir.program import (
+    Block,
+    Buffer,
+    For,
+    Iter,
+    IterKind,
+    Program,
+    Stmt,
+    Store,
+    fresh,
+    used_names,
+    walk,
+)
+from tensorc_dsl.ir.reductions import REDUCER
+from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, reduction_loops, spatial
+from tensorc_dsl.schedule.motion import own_buffers
+from tensorc_dsl.schedule.nests import replace_at, stmt_name
+from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, NOT_SERIAL, require_serial, the_block, the_loop
+from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+
+NO_PARTS = Refusal(
+    "E0650",
+    "cannot make partial results of `{block}`: it {reason}",
+    help="{repair}",
+    at="block",
+)
+NOT_COUNTING = Refusal(
+    "E0651",
+    "`{loop}` does not count the reduction of `{block}`",
+    help="the loops that do are: {loops}",
+    at="loop",
+)
+NO_AXIS = Refusal(
+    "E0652",
+    "`{buffer}` has no place {axis} for one more dimension",
+    help="its {rank} dimensions leave the places 0 to {rank}; -1 is the last",
+    at="axis",
+)
+IN_BETWEEN = Refusal(
+    "E0653",
+    "`{other}`, inside the reduction loop `{loop}`, uses what `{block}` has not finished there: `{buffer}`",
+    help="make partial results before moving `{other}` there",
+    at="loop",
+)
+
+
+@primitive(
+    NO_BLOCK, NO_LOOP, NOT_SERIAL, NO_PARTS, NOT_COUNTING, NO_AXIS, MIXED_LOOP, NOT_AT_ZERO, IN_BETWEEN
+)  # fmt: skip
+def rfactor(program: Program, block: BlockRef, loop: LoopRef, axis: int = 0) -> Rewrite[BlockRef]:
+    """`<block>_rf` makes a partial result per iteration of the reduction loop; `block`, behind it, combines them.
+
+    for i, k0, k1: C[i] += e   ->   for i, k0, k1: C_rf[k1, i] += e
+                                    for i, k1_1: C[i] += C_rf[k1_1, i]
+
+    The new dimension of `C_rf` is number `axis` of its dimensions; -1 is the last. Each partial result starts from the
+    value that changes nothing, so that parts without an iteration do not count; `block` keeps its own start. The loops
+    stay around the new block, which is the result; `block` gets loops of its own, after all of the reduction.
+    The operation must be associative and commutative, as for floats it counts as being.
+    In TVM: `rfactor`; in Halide: `rfactor`; in Exo: `stage_mem` of the accumulator.  Cases: tests/primitives/rfactor.md
+    """
+    around, b = the_block(program, block)
+    parts = _parts(program, b)
+    counting = _counting(program, around, b, loop)
+    factor = next(x for x in around if x.var == loop.name)
+    require_serial(program, factor, "make partial results of")
+    places = _axes(program, parts, axis)
+
+    top = min(n for n, x in enumerate(around) if x.var in counting)
+    while top and len(around[top - 1].body) == 1:
+        top -= 1
+    _require_alone(program, b, around[top])
+
+    used = used_names(program)
+    partial = fresh(f"{b.name}_rf", used)
+    names = {
+        name: partial if name == b.name else fresh(f"{name}_rf", used) for part in parts for name, _ in part.places
+    }
+    buffers = tuple(
+        _partial_buffer(program.buffer(name), names[name], places[name], factor.extent)
+        for part in parts
+        for name, _ in part.places
+    )
+    split = _Split(b, around, counting, factor, names, places)
+    behind = _combined(b, parts, split, around[top:], used)
+    made = _partial(program, b, parts, split, partial)
+    result = replace_at(program, b.name, (made,))
+    first = next(s for _, s in walk(result.body) if stmt_name(s) == around[top].var)
+    result = replace_at(result, around[top].var, (first, behind))
+    return Rewrite(replace(result, buffers=(*result.buffers, *buffers)), BlockRef(partial))
+
+
+def _parts(program: Program, b: Block) -> tuple[Part, ...]:
+    def refuse(reason: str, repair: str) -> Exception:
+        return NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
+
+    if not b.is_reduction or any(it.kind is IterKind.SCAN for it in b.iters):
+        raise refuse("is no reduction", "take a block that reduces, with `sum`, `max` or a reducer of the file")
+    if not b.init:
+        raise refuse("has no initialisation any more", "make partial results first, then `decompose_reduction`")
+    try:
+        return parts_of(b)
+    except NotApart as e:
+        raise refuse(str(e), "write the reduction with a reducer: `sum[k] …`, `reduce mine[k] …`") from None
+
+
+def _counting(program: Program, around: tuple[For, ...], b: Block, loop: LoopRef) -> tuple[str, ...]:
+    """The loops that count the reduction, outermost first, each of which is known to run."""
+    the_loop(program, loop)
+    found = reduction_loops(program, b, around)
+    counting = tuple(x.var for x in around if x.var in found)
+    if loop.name not in counting:
+        text = ", ".join(counting) or "none"
+        raise NOT_COUNTING(program, loop.name, b.name, loop=loop.name, block=b.name, loops=text)
+    for x in around:
+        low = bounds(x.extent, {})[0]
+        if x.var in counting and (low is None or low < 1):
+            repair = "give the task sizes from 1 up, as in `K=1..4096`"
+            reason = f"reduces nothing where `{x.var}` does not run"
+            raise NO_PARTS(program, x.var, b.name, block=b.name, reason=reason, repair=repair)
+    return counting
+
+
+def _axes(program: Program, parts: Sequence[Part], axis: int) -> dict[str, int]:
+    """Where the new dimension stands in each buffer."""
+    out: dict[str, int] = {}
+    for name, at in (place for part in parts for place in part.places):
+        rank = len(at)
+        out[name] = axis + rank + 1 if axis < 0 else axis
+        if not 0 <= out[name] <= rank:
+            raise NO_AXIS(program, name, buffer=name, axis=axis, rank=rank)
+    return out
+
+
+def _require_alone(program: Program, b: Block, top: For) -> None:
+    """Refuse when another block in the loops of the reduction touches what is complete only behind them, or writes what
+    the reduction starts from.
+    """
+    starts = touched(replace(b, body=b.init, init=()))
+    for _, other in walk((top,)):
+        if isinstance(other, Block) and other.name != b.name:
+            clash = (touched(other) & own_buffers(b)) | (own_buffers(other) & starts)
+            if clash:
+                facts = {"other": other.name, "loop": top.var, "block": b.name, "buffer": min(clash)}
+                raise IN_BETWEEN(program, top.var, other.name, b.name, **facts)
+
+
+def _partial_buffer(old: Buffer, name: str, axis: int, extent: Expr) -> Buffer:
+    return Buffer(name, old.dtype, _inserted(old.shape, axis, extent), old.scope)
+
+
+def _inserted(items: tuple[Expr, ...], axis: int, new: Expr) -> tuple[Expr, ...]:
+    return (*items[:axis], new, *items[axis:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """How the elements of the partial results are called."""
+
+    block: Block
+    around: tuple[For, ...]
+    counting: tuple[str, ...]
+    factor: For
+    buffers: dict[str, str]
+    axes: dict[str, int]
+
+    def iterator(self, loop: str) -> str:
+        """The name of the iterator that a reduction loop becomes."""
+        used = {it.name for it in spatial(self.block)} | {x.var for x in self.around}
+        return fresh(f"v{loop}", used)
+
+    def place(self, place: Place) -> Place:
+        name, at = place
+        return self.buffers[name], _inserted(at, self.axes[name], Var(self.iterator(self.factor.var)))
+
+
+def _partial(program: Program, b: Block, parts: Sequence[Part], split: _Split, name: str) -> Block:
+    """The block that makes the partial results, in the place of `b`: each loop of the reduction is an iterator of it."""
+    loops = [x for x in split.around if x.var in split.counting]
+    own = {x.var: split.iterator(x.var) for x in loops}
+    iters = [
+        Iter(own[x.var], IterKind.SPATIAL if x is split.factor else IterKind.REDUCE, x.extent, Var(x.var))
+        for x in sorted(loops, key=lambda x: x is not split.factor)
+    ]
+    variables: dict[str, Expr] = {loop: Var(v) for loop, v in own.items()}
+    values = {it.name: substitute(it.binding, variables) for it in b.iters if it.kind is IterKind.REDUCE}
+    every = (*spatial(b), *iters)
+    ranges = extent_ranges(For(it.name, it.extent, ()) for it in every)
+    where, guard = _guards(program, b, split, variables)
+    alone = len(loops) == 1
+    init: list[Store] = []
+    body: list[Store] = []
+    for part in parts:
+        places = tuple(map(split.place, part.places))
+        given = [simplify(substitute(v, values), ranges) for v in part.values]
+        if guard is not None:
+            if not part.keeps_start():
+                reason = "skips steps, and its reducer does not leave its identity alone with itself"
+                repair = "let the reducer make its identity of twice its identity, or split without `partial`"
+                raise NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
+            given = [Select(simplify(guard, ranges), v, s) for v, s in zip(given, part.start, strict=True)]
+        if alone:
+            body += _stored(places, given)
+        else:
+            init += _stored(places, part.start)
+            body += part.stores(places, given)
+    kept = tuple(a for a in b.annotations if a[0] == REDUCER and not alone)
+    return Block(name, every, tuple(body), tuple(init), where, kept)
+
+
+def _stored(places: Sequence[Place], values: Sequence[Expr]) -> tuple[Store, ...]:
+    return tuple(Store(name, at, v) for (name, at), v in zip(places, values, strict=True))
+
+
+def _guards(
+    program: Program, b: Block, split: _Split, variables: dict[str, Expr]
+) -> tuple[tuple[Expr, ...], Expr | None]:
+    """The conditions on elements, and that on steps of the reduction, over the iterators of the new block."""
+    steps: list[Expr] = []
+    known = {**variables, **{it.binding.name: Var(it.name) for it in spatial(b) if isinstance(it.binding, Var)}}
+    for c in b.where:
+        if free_vars(c) & set(split.counting):
+            others = free_vars(c) & {x.var for x in split.around} - known.keys()
+            if others:
+                reason = f"skips steps by a condition over `{min(others)}`, which is none of its iterators"
+                repair = f"make partial results before splitting or fusing `{min(others)}`"
+                raise NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
+            steps.append(substitute(c, known))
+    where = tuple(c for c in b.where if not free_vars(c) & set(split.counting))
+    return where, conjunction(tuple(steps))
+
+
+def _combined(b: Block, parts: Sequence[Part], split: _Split, inner: Sequence[For], used: set[str]) -> Stmt:
+    """The nest that combines the partial results: the loops of `b` from the outermost of the reduction on, but of those
+    of the reduction only the one that tells the partial results apart.
+    """
+    kept = [x for x in inner if x.var not in split.counting or x is split.factor]
+    nest = [replace(x, var=fresh(x.var, used), annotations=()) for x in kept]
+    renamed: dict[str, Expr] = {old.var: Var(new.var) for old, new in zip(kept, nest, strict=True)}
+    v = split.iterator(split.factor.var)
+    iters = [replace(it, binding=substitute(it.binding, renamed)) for it in spatial(b)]
+    iters.append(Iter(v, IterKind.REDUCE, split.factor.extent, renamed[split.factor.var]))
+    where = tuple(substitute(c, renamed) for c in b.where if not free_vars(c) & set(split.counting))
+    body: list[Store] = []
+    for part in parts:
+        results = [Load(*split.place(p), s.dtype) for p, s in zip(part.places, part.start, strict=True)]
+        body += part.stores(part.places, results)
+    stmt: Stmt = replace(b, iters=tuple(iters), body=tuple(body), where=where)
+    for x in reversed(nest):
+        stmt = replace(x, body=(stmt,))
+    return stmt
