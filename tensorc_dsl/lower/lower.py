@@ -9,6 +9,7 @@ from tensorc_dsl.affine.form import Interval
 from tensorc_dsl.affine.simplify import essential, extent_ranges, linear_form
 from tensorc_dsl.ir.expr import Dim, Expr, constant, dims_in
 from tensorc_dsl.ir.program import Annotation, For, LoopKind, Program, Stmt, walk
+from tensorc_dsl.lower.across import fold_across
 from tensorc_dsl.lower.defuse import defuse
 from tensorc_dsl.lower.erase import erase
 from tensorc_dsl.lower.flat import Flat, Kernel, Loop, LowerError, Parallel, Param, Store, body_of
@@ -46,6 +47,7 @@ def lower(program: Program) -> Kernel:
         body = partition_open(body)
     body = partition(body)
     body = legalise_vectors(body)
+    body = fold_across(body)
     step = _max_step(program)
     if step:
         body = unroll_small(body, step)

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from tensorc_dsl.codegen.llvm.across import combined, fold_lanes
 from tensorc_dsl.codegen.llvm.body import Expressions, Piece, Scalar, Scope, any_lane, mangled
 from tensorc_dsl.codegen.llvm.function import Function
 from tensorc_dsl.codegen.llvm.values import Value, in_memory, vector_type
 from tensorc_dsl.ir.dtypes import BOOL, U8
-from tensorc_dsl.ir.expr import ZERO, Expr, add, ceildiv, constant, dtype_of, free_vars, index, loads, mul
+from tensorc_dsl.ir.expr import ZERO, Expr, Load, add, ceildiv, constant, dtype_of, free_vars, index, loads, mul
 from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, body_of, store_loads, stores
 
 PARALLEL_FOR = "tensorc_parallel_for"
@@ -56,6 +58,9 @@ class Statements:
         for s in body:
             match s:
                 case Store():
+                    if pieces and pieces[0].var not in free_vars(s.indices[0]):
+                        self._fold(s, pieces)
+                        continue
                     for at in pieces or (None,):
                         self._store(s, at)
                 case Loop():
@@ -296,6 +301,14 @@ class Statements:
             f.module.declare("void", name, (value.type, f"<{at.width} x ptr>", "i32", mask.type))
             places = f"<{at.width} x ptr> {pointers}, i32 {t.bytes}"
             f.line(f"call void @{name}({value.typed}, {places}, {mask.typed})")
+
+    def _fold(self, s: Store, pieces: tuple[Piece, ...]) -> None:
+        """What all lanes fold into one place: first with each other, then with what is there."""
+        f, e, fold = self.f, self.expressions, fold_of(s)
+        assert fold is not None  # only folds may meet in one place
+        lanes = fold_lanes(f, fold.op, [f.splat(e.value(fold.value, at), at.width) for at in pieces])
+        old = e.value(Load(s.buffer, s.indices, lanes.dtype), None)
+        self._store_one(combined(f, fold.op, old, lanes), e.pointer(s.buffer, s.indices[0], None))
 
     def _store_one(self, value: Value, pointer: str) -> None:
         stored = self._to_memory(value)
