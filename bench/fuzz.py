@@ -1,15 +1,16 @@
-"""Strange inputs for the front end: `python -m bench.fuzz --seed 1 --count 100000 [--bytes | --grammar]`.
+"""Strange inputs for the front end: `python -m bench.fuzz --seed 1 --count 100000 [--jobs 2] [--bytes | --grammar]`.
 
 Each input is read, checked and, where nothing is wrong with it, elaborated, expanded and drawn from; what parses is
 formatted. What must hold: bad input ends in findings or a refusal, never in another exception; each of these takes less than
 a second and 512 MB; formatting keeps the tree and is done after one time. Inputs that break this are written to
-build/fuzz/ and the run exits with 1.
+build/fuzz/ and the run exits with 1. One that does not end stops the run, and its place is printed.
 """
 
 from __future__ import annotations
 
 import argparse
 import faulthandler
+import multiprocessing
 import random
 import resource
 import sys
@@ -17,7 +18,10 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -32,8 +36,8 @@ from tensorc_dsl.report.files import read_source
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
-from tensorc_dsl.syntax.fmt import format_text
-from tensorc_dsl.syntax.parse import parse, words
+from tensorc_dsl.syntax.fmt import format_read
+from tensorc_dsl.syntax.parse import read
 
 Kind = Literal["bytes", "grammar"]
 T = TypeVar("T")
@@ -41,6 +45,8 @@ T = TypeVar("T")
 SECONDS = 1.0
 MEGABYTES = 512
 OUT = Path("build/fuzz")
+BLOCK = 250
+"""Inputs that a process is given at a time."""
 TARGET = Target(vector_bits=256, cores=4)
 
 
@@ -63,19 +69,16 @@ def digest(file: Path) -> str:
     checked = _timed("checking", lambda: load_file(source))
     for d in checked.diagnostics:
         render(d)
-    try:
-        text = _timed("formatting", lambda: format_text(source))
-    except TschedError as e:
-        if not checked.errors:
-            raise Broken("it does not parse, and nothing is found") from e
-        return checked.errors[0].code
-    again = Source("again", text)
-    if parse(again) != checked.file:
-        raise Broken(f"formatting changes the tree:\n{text}")
-    if "//" in text and _comments(again) != _comments(source):
-        raise Broken(f"formatting changes the comments:\n{text}")
-    if format_text(again) != text:
-        raise Broken(f"formatting is not done after one time:\n{text}")
+    if checked.errors and not checked.file.items:
+        return checked.errors[0].code  # it does not parse
+    text = read(source)
+    again = read(Source("again", _timed("formatting", lambda: format_read(text))))
+    if again.file != text.file:
+        raise Broken(f"formatting changes the tree:\n{again.file.source.text}")
+    if [c.rstrip() for c in again.comments] != [c.rstrip() for c in text.comments]:
+        raise Broken(f"formatting changes the comments:\n{again.file.source.text}")
+    if format_read(again) != again.file.source.text:
+        raise Broken(f"formatting is not done after one time:\n{again.file.source.text}")
     if checked.errors:
         return checked.errors[0].code
     for p in checked.programs.values():
@@ -83,10 +86,6 @@ def digest(file: Path) -> str:
         if parse_program(Source("again", format_program(program))) != program:
             raise Broken(f"program `{p.name}` is printed as another one")
     return _timed("expanding", lambda: _expanded(checked))
-
-
-def _comments(source: Source) -> list[str]:
-    return [str(c).rstrip() for c in words(source)[1]]
 
 
 def _timed(what: str, work: Callable[[], T]) -> T:
@@ -112,70 +111,102 @@ def _expanded(checked: CheckedFile) -> str:
     return end
 
 
-def _limit_memory() -> None:
-    """What an input needs beyond the limit becomes a MemoryError. Address space counts, so what is loaded is added."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit = pages * resource.getpagesize() + MEGABYTES * 2**20
-    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
+@dataclass(slots=True)
+class Run:
+    """What became of some inputs."""
+
+    ends: Counter[str] = field(default_factory=Counter[str])
+    """How they ended; what broke a rule is counted under `BROKEN …`."""
+    slowest: tuple[float, str] = (0.0, "none")
+    """Seconds of the processor, and the input that took them."""
+    megabytes: float = 0.0
+    """The most memory that one process has held."""
+
+    def add(self, other: Run) -> None:
+        self.ends += other.ends
+        self.slowest = max(self.slowest, other.slowest)
+        self.megabytes = max(self.megabytes, other.megabytes)
+
+    @property
+    def broken(self) -> int:
+        return sum(n for end, n in self.ends.items() if end.startswith("BROKEN"))
 
 
-def fuzz(
-    kinds: tuple[Kind, ...], seed: int, count: int, seconds: float = float("inf"), verbose: bool = False
-) -> Counter[str]:
-    """How the inputs ended; what broke a rule is counted under `BROKEN …` and kept in build/fuzz/."""
-    ends: Counter[str] = Counter()
-    stop = time.monotonic() + seconds
+def fuzz(kinds: tuple[Kind, ...], seed: int, numbers: Iterable[int]) -> Run:
+    """What becomes of the inputs of these numbers; those that break a rule are kept in build/fuzz/."""
+    run = Run()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "input.tsched"
-        for n in range(count):
-            if time.monotonic() > stop:
-                break
+        for n in numbers:
             kind = kinds[n % len(kinds)]
             file.write_bytes(data := generate(kind, seed, n))
             faulthandler.dump_traceback_later(60, exit=True)
+            start = time.process_time()
             try:
                 end = digest(file)
             except Exception as e:
                 frames = [f for f in traceback.extract_tb(e.__traceback__) if "tensorc_dsl" in f.filename]
                 place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-                what = f"BROKEN {type(e).__name__} {place or str(e).split(chr(10))[0]}"
-                if what not in ends:
+                end = f"BROKEN {type(e).__name__} {place or str(e).split(chr(10))[0]}"
+                if end not in run.ends:
                     OUT.mkdir(parents=True, exist_ok=True)
                     kept = OUT / f"{kind}-{seed}-{n}.tsched"
                     kept.write_bytes(data)
-                    print(f"{kept}: {what}\n{traceback.format_exc()}", flush=True)
-                end = what
+                    print(f"{kept}: {end}\n{traceback.format_exc()}", flush=True)
             faulthandler.cancel_dump_traceback_later()
-            ends[end] += 1
-            if verbose and n % 1000 == 999:
-                print(
-                    f"{n + 1} inputs, {peak():.0f} MB, {sum(c for e, c in ends.items() if 'BROKEN' in e)} broken",
-                    flush=True,
-                )
-    return ends
+            run.ends[end] += 1
+            run.slowest = max(run.slowest, (time.process_time() - start, f"{kind}-{seed}-{n}"))
+    run.megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return run
 
 
-def peak() -> float:
-    """The most memory that this process has held, in megabytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def _begin() -> None:
+    """What an input needs beyond the limit becomes a MemoryError. Address space counts, so what is loaded is added."""
+    fuzz(("bytes", "grammar"), 0, range(20))  # what is loaded on the way is not the input's memory
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + MEGABYTES * 2**20
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="Stop after so long.")
+    parser.add_argument("--jobs", type=int, default=1, help="Processes that work at the same time.")
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--bytes", action="store_const", dest="kinds", const=("bytes",))
     group.add_argument("--grammar", action="store_const", dest="kinds", const=("grammar",))
     options = parser.parse_args()
-    fuzz(("bytes", "grammar"), options.seed, 20)  # what is loaded on the way is not the input's memory
-    _limit_memory()
-    ends = fuzz(options.kinds or ("bytes", "grammar"), options.seed, options.count, options.seconds, verbose=True)
-    for end, n in ends.most_common():
+    total, begin, reported = Run(), time.monotonic(), 0
+    starts = iter(range(0, options.count, BLOCK))
+    with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn"), _begin) as pool:
+
+        def submit(n: int) -> Future[Run]:
+            numbers = range(n, min(n + BLOCK, options.count))
+            return pool.submit(fuzz, options.kinds or ("bytes", "grammar"), options.seed, numbers)
+
+        waiting = {submit(n) for n in islice(starts, 2 * options.jobs)}
+        while waiting:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for block in done:
+                total.add(block.result())
+            if time.monotonic() - begin < options.seconds:
+                waiting |= {submit(n) for n in islice(starts, len(done))}
+            if total.ends.total() - reported >= 10_000 or not waiting:
+                reported = total.ends.total()
+                print(f"{reported} inputs, {_summary(total, time.monotonic() - begin)}", flush=True)
+    for end, n in total.ends.most_common():
         print(f"{n:8} {end}")
-    print(f"{ends.total()} inputs, at most {peak():.0f} MB")
-    sys.exit(any(e.startswith("BROKEN") for e in ends) or peak() > MEGABYTES)
+    sys.exit(total.broken > 0 or total.megabytes > MEGABYTES)
+
+
+def _summary(run: Run, seconds: float) -> str:
+    took, name = run.slowest
+    return (
+        f"{run.ends.total() / seconds:.0f} per second, {run.broken} broken, slowest {took:.2f} s ({name}), "
+        f"at most {run.megabytes:.0f} MB"
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.comments import Remarks, first, start
 from tensorc_dsl.syntax.doc import HARD, Comment, Doc, Line, join, render
 from tensorc_dsl.syntax.fmt_rules import Rules
-from tensorc_dsl.syntax.parse import words
+from tensorc_dsl.syntax.parse import Text, read
 from tensorc_dsl.syntax.words import Tree
 
 WIDTH = 120
@@ -22,9 +22,13 @@ _TOGETHER = frozenset(("use", "task", "target", "reducer"))
 
 def format_text(source: Source) -> str:
     """The text in its layout. Raises TschedError when it does not parse."""
-    file, comments = words(source)
-    remarks = Remarks(source, file, comments)
-    return render(_file(file, Rules(remarks)), WIDTH)
+    return format_read(read(source))
+
+
+def format_read(text: Text) -> str:
+    """As `format_text`, of a text that is read already."""
+    remarks = Remarks(text.file.source, text.words, text.comments)
+    return render(_file(text.words, Rules(remarks)), WIDTH)
 
 
 def _file(file: Tree, rules: Rules) -> Doc:

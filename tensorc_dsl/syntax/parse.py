@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from threading import Lock
 
@@ -43,15 +43,23 @@ def _tree_engine() -> Engine:
     return Engine(tables())
 
 
-def words(source: Source) -> tuple[Tree, list[Token]]:
-    """Every word of a text in the order and the rules of the grammar, and its comments (`///` lines among them).
+@dataclass(frozen=True, slots=True)
+class Text:
+    """All that there is in a text that parses."""
 
-    Raises TschedError as `parse` does.
-    """
-    parse(source)
+    file: tree.File
+    words: Tree
+    """Every word, in the rules of the grammar."""
+    comments: list[Token]
+    """`///` lines among them."""
+
+
+def read(source: Source) -> Text:
+    """The tree of a whole file, with its words and comments. Raises TschedError as `parse` does."""
+    file = parse(source)
     lexer, size = _reader()[0], len(source.text)
     arranged = arrange(lexer.words(source.text, 0, size))
-    return _tree_engine().parse(source, 0, size, arranged), lexer.comments(source.text)
+    return Text(file, _tree_engine().parse(source, 0, size, arranged), lexer.comments(source.text))
 
 
 def _parse(source: Source, start: int, end: int) -> tree.File:

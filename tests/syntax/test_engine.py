@@ -11,7 +11,7 @@ from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.engine import Engine, Unexpected
 from tensorc_dsl.syntax.layout import Mismatch, TooDeep, arrange
 from tensorc_dsl.syntax.lexer import BadCharacter, Lexer
-from tensorc_dsl.syntax.parse import words
+from tensorc_dsl.syntax.parse import read
 from tensorc_dsl.syntax.tables import tables
 from tensorc_dsl.syntax.words import Token, Tree
 from tests.syntax.lark_oracle import lark_refusal, lark_tree
@@ -54,8 +54,9 @@ def _refusal(source: Source) -> tuple[str, int, frozenset[str]] | None:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_the_same_tree_of_right_texts(path: Path) -> None:
     source = Source.read(path)
-    tree, comments = words(source)
-    assert _shown(tree) == _shown(lark_tree(source))
+    text = read(source)
+    comments = text.comments
+    assert _shown(text.words) == _shown(lark_tree(source))
     assert [str(c) for c in comments] == [source.text[c.start_pos : c.end_pos] for c in comments]
     assert comments or "//" not in source.text
 

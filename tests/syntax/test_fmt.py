@@ -15,7 +15,7 @@ from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.comments import end, leaves
 from tensorc_dsl.syntax.fmt import WIDTH, format_text
 from tensorc_dsl.syntax.format import format_file
-from tensorc_dsl.syntax.parse import parse, words
+from tensorc_dsl.syntax.parse import parse, read
 from tests.syntax.trees import FILES
 
 SLOW = settings(
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def comments(text: str) -> list[str]:
-    return [str(c).rstrip() for c in words(Source("c", text))[1]]
+    return [str(c).rstrip() for c in read(Source("c", text)).comments]
 
 
 def check(text: str) -> str:
@@ -52,7 +52,7 @@ def test_generated_files(file: tree.File) -> None:
 @SLOW
 def test_comments_anywhere(file: tree.File, at: list[tuple[int, str]]) -> None:
     text = format_file(file)
-    ends = [end(w) for w in leaves(words(Source("w", text))[0])]
+    ends = [end(w) for w in leaves(read(Source("w", text)).words)]
     assume(ends)
     places = {ends[n % len(ends)]: (n, c) for n, c in at}
     for place, (n, comment) in sorted(places.items(), reverse=True):
