@@ -87,7 +87,7 @@ def space() -> Space:
 
 
 def replayed(of: Space) -> Trace:
-    return of.sample(stream(0, "replayed", 0))
+    return of.sample(stream(0, "replayed", "replay"))
 
 
 def recorded(of: Space) -> list[Step]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.form import Atom, Context
@@ -215,11 +216,24 @@ def instances_within(new: Nest, old: Nest, shared: Sequence[str] = ()) -> bool:
     """Whether each instance that runs in `new` runs in `old` too, in the same iteration of the `shared` loops."""
     if not shared and full_domain(*old):
         return True
-    maps: list[isl.Map] = []
+    (a, b) = (_instances(nest, shared) for nest in (new, old))
+    return _range_within(a, b)
+
+
+_Map = tuple[tuple[str, ...], tuple[Expr, ...], tuple[Expr, ...]]
+"""Names, results, conditions: as `sets.mapping` takes them."""
+
+
+def _instances(nest: Nest, shared: Sequence[str]) -> _Map:
+    loops, block = nest
+    results = (*map(Var, shared), *(it.binding for it in block.iters))
+    return tuple(loop.var for loop in loops), results, (*loop_conditions(loops), *block.where)
+
+
+@lru_cache(maxsize=4096)
+def _range_within(a: _Map, b: _Map) -> bool:
+    """Whether the second map reaches all that the first one does."""
     try:
-        for loops, block in (new, old):
-            results = [*map(Var, shared), *(it.binding for it in block.iters)]
-            maps.append(mapping([loop.var for loop in loops], results, (*loop_conditions(loops), *block.where)))
+        return mapping(*a).range().is_subset(mapping(*b).range())
     except NotAffine:
         return False
-    return maps[0].range().is_subset(maps[1].range())

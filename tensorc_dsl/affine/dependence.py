@@ -11,8 +11,9 @@ by an integer set, exactly where all subscripts and conditions are affine. What 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 
 from tensorc_dsl.affine.accesses import Access, accesses, written
@@ -127,6 +128,16 @@ def _certain(a: Access, b: Access, loop: For) -> bool:
     )
 
 
+def _privacy(program: Program, var: str) -> Callable[[str], bool]:
+    """`is_private` of a loop, asked once for each buffer."""
+
+    @cache
+    def private(buffer: str) -> bool:
+        return is_private(program, buffer, var)
+
+    return private
+
+
 def carried(program: Program, var: str) -> Dependence | None:
     """A dependence between different iterations of the loop `var` (of one iteration of the loops around it), if any.
 
@@ -137,9 +148,10 @@ def carried(program: Program, var: str) -> Dependence | None:
     found = accesses(outer, (loop,), written((loop,)))
     depth = len(outer)
     weak: Dependence | None = None
+    private = _privacy(program, var)
     for a, b in pairs(found):
         reduction = _one_reduction(a, b)
-        if (reduction and weak) or is_private(program, a.buffer, var):
+        if (reduction and weak) or private(a.buffer):
             continue
         near = distances(a, b, depth)
         if near is None or near[depth] == (0, 0):
@@ -165,8 +177,9 @@ def broken(program: Program, order: Sequence[str]) -> Dependence | None:
     if not inversions:
         return None
     depth = len(outer)
+    private = _privacy(program, nest[-1])
     for a, b in pairs(accesses(outer, (top,), written((top,)))):
-        if _relaxable(a, b) or is_private(program, a.buffer, nest[-1]):
+        if _relaxable(a, b) or private(a.buffer):
             continue
         near = distances(a, b, depth)
         if near is None:

@@ -16,7 +16,7 @@ from tensorc_dsl.affine.accesses import Access
 from tensorc_dsl.affine.form import Atom, Context, Interval, Linear
 from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import Binary, Const, Dim, Expr, free_vars, loads
+from tensorc_dsl.ir.expr import Binary, Compare, Const, Dim, Expr, free_vars, loads
 from tensorc_dsl.ir.program import For
 
 Equation = tuple[list[tuple[str, int]], int]
@@ -188,12 +188,25 @@ class _Pair:
 
     def zero(self, e: Expr, side: str) -> None:
         """Add the equation `e = 0` on one side."""
-        form = linear(e, self.context)
-        terms: dict[str, int] = {}
+        self._holds(linear(e, self.context), side, {})
+
+    def _holds(self, form: Linear, side: str, terms: dict[str, int]) -> None:
+        """Add the equation `form + terms = 0`, the form on one side."""
         for atom, c in form.terms.items():
             name = self._unknown(atom)
             _add(terms, self._own(atom, side) if name is None or side == "a" else f"{name}'b", c)
         self._equation(terms, form.constant)
+
+    def guard(self, condition: Expr, side: str) -> None:
+        """Use a condition that holds on one side: `y - x - rest = 0` with some rest that is not negative."""
+        match condition:
+            case Compare(op="<=" | "<" as op, lhs=x, rhs=y) | Compare(op=">=" | ">" as op, lhs=y, rhs=x):
+                form = linear(y, self.context).minus(linear(x, self.context))
+            case _:
+                return
+        rest = f"rest'{len(self.system.ranges)}"
+        self.system.ranges[rest] = (0 if op in ("<=", ">=") else 1, None)
+        self._holds(form, side, {rest: -1})
 
     def _zero_distance(self, name: str) -> bool:
         return self.system.interval(f"{name}'d") == (0, 0)
@@ -228,7 +241,7 @@ class _Pair:
 
 def distances(a: Access, b: Access, equal: int) -> tuple[Interval, ...] | None:
     """An interval per common loop that holds `x_b - x_a` whenever both touch one element in the same iteration of the
-    first `equal` common loops; None when they never do. Guards are not looked at, except that an `init` runs at zero.
+    first `equal` common loops; None when they never do. Of guards, comparisons of sums are used.
     """
     common = common_loops(a, b)
     pair = _Pair(a, b, common, equal)
@@ -238,6 +251,10 @@ def distances(a: Access, b: Access, equal: int) -> tuple[Interval, ...] | None:
         pair.zero(e, "a")
     for e in b.zero:
         pair.zero(e, "b")
+    for c in a.guard:
+        pair.guard(c, "a")
+    for c in b.guard:
+        pair.guard(c, "b")
     while True:
         if not pair.system.propagate():
             return None

@@ -200,11 +200,17 @@ def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
 
 def free_vars(e: Expr) -> frozenset[str]:
     """The names of the variables and of the open dimensions in `e`."""
-    if isinstance(e, (Var, Dim)):
-        return frozenset((e.name,))
-    out: frozenset[str] = frozenset()
-    for c in children(e):
-        out |= free_vars(c)
+    return frozenset(x.name for x in _below(e) if isinstance(x, (Var, Dim)))
+
+
+def _below(e: Expr) -> list[Expr]:
+    """`e` and all expressions in it, outermost first."""
+    out: list[Expr] = []
+    stack = [e]
+    while stack:
+        out.append(top := stack.pop())
+        if not isinstance(top, (Const, Var, Dim)):
+            stack += reversed(children(top))
     return out
 
 
@@ -220,8 +226,7 @@ def dims_in(e: Expr) -> frozenset[Dim]:
 
 def loads(e: Expr) -> tuple[Load, ...]:
     """Every load in `e`, outermost first, those inside subscripts included."""
-    own = (e,) if isinstance(e, Load) else ()
-    return own + tuple(x for c in children(e) for x in loads(c))
+    return tuple(x for x in _below(e) if isinstance(x, Load))
 
 
 def constant(e: Expr) -> int | None:

@@ -162,19 +162,14 @@ def replace_stmt(program: Program, name: str, new: tuple[Stmt, ...]) -> Program:
     """The program with the loop or block of that name replaced by `new`; a loop left without a body goes too."""
 
     def go(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        out: list[Stmt] = []
-        for s in body:
+        """The same tuple where nothing of it is replaced."""
+        for n, s in enumerate(body):
             if (s.var if isinstance(s, For) else s.name) == name:
-                out.extend(new)
-            elif isinstance(s, For):
-                inner = go(s.body)
-                if inner == s.body:
-                    out.append(s)
-                elif inner:
-                    out.append(replace(s, body=inner))
-            else:
-                out.append(s)
-        return tuple(out)
+                return (*body[:n], *new, *body[n + 1 :])
+            if isinstance(s, For) and (inner := go(s.body)) is not s.body:
+                changed = (replace(s, body=inner),) if inner else ()
+                return (*body[:n], *changed, *body[n + 1 :])
+        return body
 
     return replace(program, body=go(program.body))
 
