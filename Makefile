@@ -11,6 +11,7 @@ THREADS ?= 2
 SEED ?= 0
 COUNT ?= 300
 INPUTS ?= 10000
+JOBS ?= 2
 
 # The first interpreter that starts and is new enough; `make PYTHON=/path/to/python3` overrides the choice.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
@@ -79,8 +80,8 @@ soak: $(VENV)/.dev ## Random schedules of the examples against the reference (SE
 	$(BIN)/python -m bench.soak --seed $(SEED) --count $(COUNT)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000)
-	$(BIN)/python -m bench.fuzz --seed $(SEED) --count $(INPUTS)
+fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000 JOBS=2)
+	$(BIN)/python -m bench.fuzz --seed $(SEED) --count $(INPUTS) --jobs $(JOBS)
 
 .PHONY: bench
 bench: $(VENV)/.dev ## Tune each example and set it beside NumPy and the peak, in one run
