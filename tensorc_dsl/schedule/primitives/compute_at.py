@@ -98,7 +98,7 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
         raise NO_PLACE(program, block.name, block=block.name, place=loop, words=f'"{ROOT}" or "{INLINE}"')
     outer, at = the_loop(program, loop)
     around = (*outer, at)
-    buffer = _pure_buffer(program, nest[1])
+    buffer = pure_buffer(program, nest[1])
     consumers = _consumers_below(program, nest[1], buffer.name, at)
     require_no_vector(program, around, at.var)
 
@@ -139,7 +139,7 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
     return Rewrite(result, None)
 
 
-def _pure_buffer(program: Program, b: Block) -> Buffer:
+def pure_buffer(program: Program, b: Block) -> Buffer:
     """The buffer that a block computes as a function of other buffers: its instances may run any number of times."""
 
     def refuse(reason: str) -> Exception:

@@ -1,0 +1,37 @@
+"""From the subscripts of an access back to the iterators in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorc_dsl.affine.form import Context
+from tensorc_dsl.affine.layout import inverse
+from tensorc_dsl.affine.linear import linear
+from tensorc_dsl.affine.simplify import extent_ranges
+from tensorc_dsl.ir.expr import ZERO, Expr, constant, index, sub
+from tensorc_dsl.ir.program import Block, For
+
+
+def solve(block: Block, subscripts: Sequence[Expr], at: Sequence[Expr]) -> dict[str, Expr] | None:
+    """For each iterator of a block its value in an instance whose subscripts are `at`, if there is such an instance.
+
+    None where the subscripts do not tell all iterators, or in no form that is known here.
+    """
+    context = Context(extent_ranges(For(it.name, it.extent, ()) for it in block.iters))
+    forms = [linear(s, context) for s in subscripts]
+    found: dict[str, Expr] = {it.name: ZERO for it in block.iters if constant(it.extent) == 1}
+    for form, place in zip(forms, at, strict=True):
+        if len(form.terms) == 1:
+            ((atom, factor),) = form.terms.items()
+            if isinstance(atom, str) and factor == 1:
+                found.setdefault(atom, sub(place, index(form.constant)))
+    names = [it.name for it in block.iters]
+    if len(found) == len(names):
+        return found
+    extents = [constant(it.extent) for it in block.iters]
+    sizes = [n for n in extents if n is not None]
+    if len(sizes) < len(names):
+        return None
+    shifted = [sub(s, index(f.constant)) for s, f in zip(subscripts, forms, strict=True)]
+    values = inverse(names, shifted, sizes, [sub(p, index(f.constant)) for p, f in zip(at, forms, strict=True)])
+    return None if values is None else dict(zip(names, values, strict=True))

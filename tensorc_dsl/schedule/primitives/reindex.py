@@ -1,0 +1,39 @@
+"""`reindex`: let a block use a copy whose subscripts are the block's own iterators."""
+
+from __future__ import annotations
+
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.motion import NO_BUFFER, own_buffers, the_buffer
+from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, require_read
+from tensorc_dsl.schedule.reindexed import (
+    DIFFERENT,
+    NOT_ALONE,
+    NOT_FILLED,
+    NOT_WHOLE,
+    by_iterators,
+    reindexed_read,
+    reindexed_write,
+    subscripts,
+)
+
+
+@primitive(NO_BLOCK, NO_BUFFER, NOT_READ, DIFFERENT, NOT_FILLED, NOT_ALONE, NOT_WHOLE)
+def reindex(program: Program, block: BlockRef, buffer: BufferRef) -> Rewrite[BlockRef]:
+    """The block uses `<buffer>_reindex[v…]`, `v…` being its iterators, instead of the buffer at other subscripts.
+
+    for t, r: Y[t] += X[t*2 + r]   ->   for t, r: X_reindex[t, r] = X[t*2 + r]
+                                        for t, r: Y[t] += X_reindex[t, r]
+
+    A copy of what is read is made before the outermost loop around the block, one of what is written is written back
+    after it; so a convolution becomes a matrix product. The result is the block that copies.
+    In TVM: `reindex`; the copy of a convolution's input is known as im2col.  Cases: tests/primitives/reindex.md
+    """
+    user = the_block(program, block)[1]
+    old = the_buffer(program, buffer)
+    change = reindexed_write if old.name in own_buffers(user) else reindexed_read
+    if change is reindexed_read:
+        require_read(program, user, old)
+    indices = subscripts(program, user, old)
+    return change(program, user, old, indices, by_iterators(user, indices), "global", "reindex")

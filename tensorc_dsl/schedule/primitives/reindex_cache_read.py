@@ -1,0 +1,34 @@
+"""`reindex_cache_read`: let a block read a copy in a layout made from its iterators."""
+
+from __future__ import annotations
+
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.motion import NO_BUFFER, own_buffers, the_buffer
+from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, Rewrite, primitive
+from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, OWN, require_read
+from tensorc_dsl.schedule.reindexed import BAD_PLACES, DIFFERENT, NOT_FILLED, by_map, reindexed_read, subscripts
+from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
+
+
+@primitive(NO_BLOCK, NO_BUFFER, NO_SCOPE, NOT_READ, OWN, DIFFERENT, BAD_PLACES, NOT_FILLED)
+def reindex_cache_read(
+    program: Program, block: BlockRef, buffer: BufferRef, index_map: IndexMap, scope: str = "global"
+) -> Rewrite[BlockRef]:
+    """The instance of `block` with iterators `v…` reads `<buffer>_<scope>` at `index_map(v…)`.
+
+    for t, r: Y[t] += X[t*2 + r]   ->   for t, r: X_s[r, t] = X[t*2 + r]             (t, r) -> (r, t)
+                                        for t, r: Y[t] += X_s[r, t]
+
+    The map takes all iterators of the block and gives each element that is read a place of its own.
+    In TVM: `reindex_cache_read`; `reindex` has the iterators themselves for places.
+    Cases: tests/primitives/reindex_cache_read.md
+    """
+    reader = the_block(program, block)[1]
+    old = the_buffer(program, buffer)
+    require_scope(program, scope)
+    if old.name in own_buffers(reader):
+        raise OWN(program, reader.name, block=reader.name, buffer=old.name)
+    require_read(program, reader, old)
+    indices = subscripts(program, reader, old)
+    return reindexed_read(program, reader, old, indices, by_map(program, reader, old, index_map, indices), scope, scope)

@@ -1,0 +1,193 @@
+"""`rolling_buffer`: keep what the next iteration of a loop needs again, in a buffer that wraps around."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tensorc_dsl.affine.accesses import touched, written
+from tensorc_dsl.affine.form import Context
+from tensorc_dsl.affine.linear import linear
+from tensorc_dsl.affine.private import follow_writes, is_private
+from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify
+from tensorc_dsl.ir.expr import ZERO, Expr, Var, add, constant, floormod, free_vars, index
+from tensorc_dsl.ir.program import (
+    Block,
+    Buffer,
+    For,
+    LoopKind,
+    Program,
+    Stmt,
+    blocks,
+    fresh,
+    replace_stmt,
+    used_names,
+    walk,
+)
+from tensorc_dsl.schedule.motion import Nest
+from tensorc_dsl.schedule.nests import iter_ranges, map_accesses, replace_at, replace_buffer
+from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
+from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitives.compute_at import NOT_PURE, OUTPUT, pure_buffer
+from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
+from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.rewrite import blocks_below, replace_variables
+
+NO_WINDOW = Refusal(
+    "E0632",
+    "the iterations of `{loop}` do not move a window over `{buffer}`: {reason}",
+    help="compute `{block}` at a loop whose iterations read overlapping parts, with `compute_at`",
+    at="loop",
+)
+NOT_KEPT = Refusal(
+    "E0633",
+    "what an iteration of `{loop}` computes of `{buffer}` cannot serve the next: {reason}",
+    help="roll the buffer before the step that made it so, or let each iteration compute its own part",
+    at="loop",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Dimension `axis` of the buffer: iteration t of the loop computes `size` elements, `step` further on than the one
+    before. The loop `inner` counts them.
+    """
+
+    axis: int
+    inner: For
+    size: int
+    step: int
+
+
+@primitive(NO_BLOCK, NO_LOOP, NOT_AROUND, OUTPUT, NOT_PURE, NO_WINDOW, NOT_KEPT)
+def rolling_buffer(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[BlockRef]:
+    """An iteration of `loop` computes only what the one before did not; the buffer has the size of the window, and wraps.
+
+    for t in 4:                                  for h in 1: P[h % 3] = …
+        for h in 3: P[t*2 + h] = …         ->    for t in 4:
+        for r in 3: Y[t] += P[t*2 + r]               for h in 2: P[(t*2 + h + 1) % 3] = …
+                                                     for r in 3: Y[t] += P[(t*2 + r) % 3]
+
+    The part of the first window that no iteration adds is computed by a new block before the loop, which is the result.
+    The loop runs in order from then on. In TVM: `rolling_buffer`; in Halide: `store_at` outside of `compute_at`, with
+    `fold_storage`.  Cases: tests/primitives/rolling_buffer.md
+    """
+    around, b = the_block(program, block)
+    at = the_loop(program, loop)[1]
+    names = [x.var for x in around]
+    if loop.name not in names:
+        facts = {"block": b.name, "loops": ", ".join(names) or "none"}
+        raise NOT_AROUND(program, loop.name, b.name, loop=loop.name, **facts)
+    buffer = pure_buffer(program, b)
+    depth = names.index(loop.name)
+    window = _window(program, (around, b), depth, buffer)
+    child = around[depth + 1] if depth + 1 < len(around) else b
+    _check_kept(program, (around, b), depth, buffer, child)
+
+    used = used_names(program)
+    first, name = _first(child, at, window, used)
+    rest = _later(program, around, window)
+    here = the_loop(rest, loop)[1]
+    whole = replace_stmt(rest, at.var, (first, here))
+    private = replace_buffer(whole, buffer.name, (replace(buffer, scope="local"),))
+    for x in blocks(private):
+        if buffer.name in touched(x) and not follow_writes(private, buffer.name, x.name):
+            reason = f"`{x.name}` may read elements that were left out before"
+            raise NOT_KEPT(program, x.name, at.var, loop=at.var, buffer=buffer.name, reason=reason)
+    shape = (*buffer.shape[: window.axis], index(window.size), *buffer.shape[window.axis + 1 :])
+    result = replace_buffer(_wrapped(whole, buffer, window), buffer.name, (replace(buffer, shape=shape),))
+    return Rewrite(result, BlockRef(name))
+
+
+def _window(program: Program, nest: Nest, depth: int, buffer: Buffer) -> _Window:
+    around, b = nest
+    at, inside = around[depth], {x.var: x for x in around[depth + 1 :]}
+
+    def refuse(reason: str) -> Exception:
+        return NO_WINDOW(program, at.var, b.name, loop=at.var, block=b.name, buffer=buffer.name, reason=reason)
+
+    moving = [it for it in b.iters if at.var in free_vars(it.binding)]
+    axes = [d for d, i in enumerate(b.body[0].indices) if moving and i == Var(moving[0].name)]
+    if len(moving) != 1 or len(axes) != 1:
+        raise refuse(f"not just one subscript of `{b.name}` depends on it")
+    form = linear(moving[0].binding, Context(extent_ranges(around)))
+    step = form.terms.get(at.var, 0)
+    own = [(v, c) for v, c in form.terms.items() if not isinstance(v, str) or v in inside]
+    if step < 1 or len(own) != 1 or own[0][1] != 1 or not isinstance(own[0][0], str):
+        raise refuse(f"`{moving[0].name}` is not a multiple of it plus one loop of the window")
+    inner = inside[own[0][0]]
+    size, whole = constant(inner.extent), constant(buffer.shape[axes[0]])
+    if any(inner.var in free_vars(it.binding) for it in b.iters if it is not moving[0]):
+        raise refuse(f"`{inner.var}` counts more than the window")
+    if size is None or size <= step:
+        raise refuse("its windows do not overlap")
+    if whole is not None and size >= whole:
+        raise refuse("one window is the whole")
+    return _Window(axes[0], inner, size, step)
+
+
+def _check_kept(program: Program, nest: Nest, depth: int, buffer: Buffer, child: Stmt) -> None:
+    """Refuse unless the loop runs in order, and an element has the same value in whichever iteration it is computed."""
+    around, b = nest
+    at = around[depth]
+
+    def refuse(reason: str, *focus: str) -> Exception:
+        return NOT_KEPT(program, at.var, *focus, loop=at.var, buffer=buffer.name, reason=reason)
+
+    if at.kind not in (LoopKind.SERIAL, LoopKind.UNROLLED):
+        raise refuse(f"the loop is {at.kind}")
+    if (bounds(at.extent, {})[0] or 0) < 1:
+        raise refuse("the loop may not run at all")
+    if any(isinstance(s, Block) and s.name != b.name for _, s in walk((child,))):
+        raise refuse(f"`{b.name}` shares its loops with other blocks")
+    if any(x.kind is LoopKind.VECTORIZED for x in around):
+        raise refuse(f"`{b.name}` is vectorized already")
+    below = {x.name for x in blocks_below(at)}
+    for x in blocks(program):
+        if buffer.name in touched(x) and x.name not in below:
+            raise refuse(f"`{x.name}` reads it outside of the loop", x.name)
+    if changed := sorted((touched(b) - {buffer.name}) & written(at.body)):
+        raise refuse(f"`{b.name}` reads `{changed[0]}`, which changes below the loop", b.name)
+    local = replace_buffer(program, buffer.name, (replace(buffer, scope="local"),))
+    if not is_private(local, buffer.name, at.var):
+        raise refuse("an iteration reads more of it than it computes")
+
+
+def _first(child: Stmt, at: For, window: _Window, used: set[str]) -> tuple[Stmt, str]:
+    """What the first iteration computes, without the part that each iteration adds; and the name of its block."""
+    made: list[str] = []
+
+    def go(s: Stmt, values: Mapping[str, Expr], loops: tuple[For, ...]) -> Stmt:
+        if isinstance(s, Block):
+            made.append(fresh(f"{s.name}_first", used))
+            (new,) = replace_variables((s,), values, loops)
+            assert isinstance(new, Block)  # a block stays one
+            return replace(new, name=made[0])
+        extent = index(window.size - window.step) if s.var == window.inner.var else s.extent
+        loop = replace(s, var=fresh(f"{s.var}_first", used), extent=extent)
+        return replace(loop, body=(go(s.body[0], {**values, s.var: Var(loop.var)}, (*loops, loop)),))
+
+    return go(child, {at.var: ZERO}, ()), made[0]
+
+
+def _later(program: Program, around: tuple[For, ...], window: _Window) -> Program:
+    """The program with each iteration computing the last `step` elements of its window only."""
+    inner = replace(window.inner, extent=index(window.step))
+    outer = around[: around.index(window.inner)]
+    shifted = add(Var(inner.var), index(window.size - window.step))
+    body = replace_variables(inner.body, {inner.var: shifted}, (*outer, inner))
+    return replace_at(program, inner.var, (replace(inner, body=body),))
+
+
+def _wrapped(program: Program, buffer: Buffer, window: _Window) -> Program:
+    """The program with all subscripts of the moving dimension wrapped to the size of the window."""
+    for b in blocks(program):
+        if buffer.name in touched(b):
+            ranges = iter_ranges(b)
+
+            def wrapped(indices: tuple[Expr, ...], ranges: Mapping[str, tuple[int | None, int | None]] = ranges):
+                at = simplify(floormod(indices[window.axis], index(window.size)), ranges)
+                return buffer.name, (*indices[: window.axis], at, *indices[window.axis + 1 :])
+
+            program = replace_at(program, b.name, (map_accesses(b, buffer.name, wrapped),))
+    return program
