@@ -58,8 +58,8 @@ class _Reader:
             for shape in p.type.shape:
                 self.dims |= {n.id: ir.Dim(n.id) for n in walk(shape) if isinstance(n, t.Name)}
         self.ranges(d.sizes)
-        params = [self.buffer(p.name, p.type, "global", p.span) for p in d.params]
-        buffers = [self.buffer(b.name, b.type, b.scope or "global", b.span) for b in d.buffers]
+        params = [self.buffer(p.name, p.type, "global", (), p.span) for p in d.params]
+        buffers = [self.buffer(b.name, b.type, b.scope or "global", b.annotations, b.span) for b in d.buffers]
         body = self.stmts(d.body, {})
         annotations = self.attempt(lambda: _annotations(d.annotations))
         if self.found:
@@ -107,7 +107,9 @@ class _Reader:
                     problem = error("E0210", f"`{name}` has no sizes", e.span, "from a number up to a larger one")
             self.found.extend(problem.diagnostics)
 
-    def buffer(self, name: str, type_: t.TensorType, scope: str, span: Span) -> Buffer | None:
+    def buffer(
+        self, name: str, type_: t.TensorType, scope: str, annotations: tuple[tuple[str, t.Expr], ...], span: Span
+    ) -> Buffer | None:
         def make() -> Buffer:
             if name in self.buffers:
                 raise error("E0202", f"there are two buffers `{name}`", span, "the second one")
@@ -115,7 +117,7 @@ class _Reader:
                 raise error("E0208", f"there is no type `{type_.dtype}`", type_.span,
                             help=did_you_mean(type_.dtype, DTYPES))  # fmt: skip
             shape = tuple(self.scope({}).index(e) for e in type_.shape)
-            return Buffer(name, DTYPES[type_.dtype], shape, scope)
+            return Buffer(name, DTYPES[type_.dtype], shape, scope, _annotations(annotations))
 
         made = self.attempt(make)
         if made is not None:

@@ -180,7 +180,7 @@ def format_program(p: Program) -> str:
     lines = [f"program {p.name}({params}){_ranges(p.dims)}{_annotations(p.annotations)} {{"]
     for b in p.buffers:
         scope = "" if b.scope == "global" else f" in {quoted(b.scope)}"
-        lines.append(f"    buffer {format_buffer(b)}{scope}")
+        lines.append(f"    buffer {format_buffer(b)}{scope}{_annotations(b.annotations)}")
     for s in p.body:
         lines += _stmt(s, "    ")
     return "\n".join([*lines, "}"]) + "\n"

@@ -36,14 +36,22 @@ Annotation = tuple[str, int | float | str | bool]
 """A key and a value; a tuple of them is sorted by key."""
 
 
+ALIGN, OFFSET = "align", "offset"
+"""`align.0` and `offset.0` annotate a buffer: neighbours along dimension 0 lie n * align + offset elements apart."""
+
+
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A dense row-major array. `scope` says where it lives: "global", "local" (private to an iteration), …"""
+    """A row-major array. `scope` says where it lives: "global", "local" (private to an iteration), …
+
+    It is dense, unless an annotation says how far apart the elements of a dimension lie (`ALIGN`).
+    """
 
     name: str
     dtype: DType
     shape: tuple[Expr, ...]
     scope: str = "global"
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

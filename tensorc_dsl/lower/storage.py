@@ -3,13 +3,13 @@ needs, with subscripts counted from the corner of that part and flattened in row
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
 from tensorc_dsl.affine.simplify import simplify
-from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Load, Var, add, constant, index, mul, sub, transform
-from tensorc_dsl.ir.program import Block, Buffer, LoopKind, Program, walk
+from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Load, Var, add, ceildiv, constant, index, mul, sub, transform
+from tensorc_dsl.ir.program import ALIGN, OFFSET, Block, Buffer, LoopKind, Program, walk
 from tensorc_dsl.lower.boxes import Ranges, Side, accesses, bounds_own_index, clip, corner, join, most, side, span
 from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Space, Store, body_of, store_loads, stores
 
@@ -89,13 +89,43 @@ def flatten_params(body: tuple[Flat, ...], params: tuple[Buffer, ...]) -> tuple[
 
 
 def row_major(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
-    """The offset of an element from the first."""
-    strides: list[Expr] = [ONE]
-    for n in reversed(shape[1:]):
-        strides.append(mul(n, strides[-1]))
+    """The offset of an element from the first of a dense array."""
+    return _offset(indices, _strides(shape, {}))
+
+
+def _offset(indices: tuple[Expr, ...], strides: tuple[Expr, ...]) -> Expr:
     out: Expr = ZERO
-    for i, stride in zip(indices, reversed(strides), strict=False):
+    for i, stride in zip(indices, strides, strict=False):
         out = add(out, mul(i, stride))
+    return out
+
+
+def _strides(shape: tuple[Expr, ...], pitches: Mapping[int, tuple[int, int]]) -> tuple[Expr, ...]:
+    """How far apart neighbours along each dimension lie, at least as far as the dimensions within need.
+
+    A pitch (factor, offset) of a dimension asks for the least such distance that is a multiple of factor plus offset.
+    """
+    out: list[Expr] = []
+    inner: Expr = ONE
+    for d, n in reversed(list(enumerate(shape))):
+        if d in pitches:
+            factor, offset = pitches[d]
+            inner = simplify(
+                add(mul(ceildiv(sub(inner, index(offset)), index(factor)), index(factor)), index(offset)), {}
+            )
+        out.append(inner)
+        inner = mul(n, inner)
+    return tuple(reversed(out))
+
+
+def _pitches(b: Buffer) -> dict[int, tuple[int, int]]:
+    """The dimensions of a buffer whose neighbours lie as an annotation says, with its factor and offset."""
+    given = dict(b.annotations)
+    out: dict[int, tuple[int, int]] = {}
+    for d in range(len(b.shape)):
+        factor, offset = given.get(f"{ALIGN}.{d}"), given.get(f"{OFFSET}.{d}", 0)
+        if isinstance(factor, int) and isinstance(offset, int) and factor > 0:
+            out[d] = (factor, offset % factor)
     return out
 
 
@@ -177,14 +207,13 @@ def _allocate(part: tuple[Flat, ...], subject: _Subject, around: _Around) -> All
     # One copy per lane of a vectorized loop around: lane by lane, so that a vector of them is contiguous.
     sizes = _on_stack((*sizes, *(index(n) for _, n in around.lanes)), b.dtype.bytes)
     lane_vars: tuple[Expr, ...] = tuple(Var(v) for v, _ in around.lanes)
+    strides = _strides(sizes, {} if lane_vars else _pitches(b))
 
     def subscript(indices: tuple[Expr, ...]) -> Expr:
         own = tuple(sub(i, c) for i, c in zip(indices, corners, strict=True))
-        return row_major((*own, *lane_vars), sizes)
+        return _offset((*own, *lane_vars), strides)
 
-    count: Expr = ONE
-    for n in sizes:
-        count = mul(count, n)
+    count = mul(sizes[0], strides[0]) if sizes else ONE
     elements = constant(count)
     small = elements is not None and elements * b.dtype.bytes <= STACK_BYTES
     space: Space = "stack" if small else "worker" if around.parallel else "shared"

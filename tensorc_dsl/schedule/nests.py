@@ -127,3 +127,17 @@ def copy_nest(name: str, target: str, source: Buffer, box: Sequence[tuple[Expr, 
     at = tuple(Var(it.name) for it in iters)
     value = Load(source.name, tuple(add(v, lower) for v, (lower, _) in zip(at, box, strict=True)), source.dtype)
     return nest_over(Block(name, iters, (Store(target, at, value),)), [(ZERO, e) for _, e in box], (), used)
+
+
+def only_block(nest: Stmt) -> Block:
+    """The block in a nest of loops that hold nothing else."""
+    while not isinstance(nest, Block):
+        nest = nest.body[0]
+    return nest
+
+
+def guarded(nest: Stmt, guard: tuple[Expr, ...]) -> Stmt:
+    """A nest of loops around one block, which runs under more conditions."""
+    if isinstance(nest, Block):
+        return replace(nest, where=(*nest.where, *guard))
+    return replace(nest, body=(guarded(nest.body[0], guard),))

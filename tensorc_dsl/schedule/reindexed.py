@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.affine.coverage import full_domain
@@ -23,7 +22,7 @@ from tensorc_dsl.schedule.copies import (
     with_buffer,
 )
 from tensorc_dsl.schedule.motion import own_buffers, read_indices, writers
-from tensorc_dsl.schedule.nests import iter_ranges, map_accesses, nest_over, replace_at
+from tensorc_dsl.schedule.nests import guarded, iter_ranges, map_accesses, nest_over, only_block, replace_at
 from tensorc_dsl.schedule.primitive import BlockRef, IndexMap, Rewrite
 from tensorc_dsl.schedule.refusal import Refusal
 from tensorc_dsl.schedule.scopes import copy_name
@@ -163,7 +162,7 @@ def _nest(program: Program, block: Block, name: str, store: Store, used: set[str
     iters = tuple(Iter(it.name, IterKind.SPATIAL, it.extent, ZERO) for it in block.iters if it.name in mentioned)
     copy = Block(name, iters, (store,))
     nest = nest_over(copy, [(ZERO, it.extent) for it in iters], (), used)
-    names = {it.name: b.binding for it, b in zip(iters, _only(nest).iters, strict=True)}
+    names = {it.name: b.binding for it, b in zip(iters, only_block(nest).iters, strict=True)}
     shapes = {b.name: b.shape for b in (*program.params, *program.buffers)}
     guard = [
         substitute(c, names)
@@ -172,23 +171,11 @@ def _nest(program: Program, block: Block, name: str, store: Store, used: set[str
         for c in simplify_where((Compare("<=", ZERO, i), Compare("<", i, n)), iter_ranges(copy))
         if not (isinstance(i, Var) and next(it.extent for it in iters if it.name == i.name) == n)
     ]
-    return _guarded(nest, tuple(guard))
+    return guarded(nest, tuple(guard))
 
 
 def _read(store: Store) -> tuple[Expr, ...]:
     return tuple(i for x in loads(store.value) for i in x.indices)
-
-
-def _only(nest: Stmt) -> Block:
-    while not isinstance(nest, Block):
-        nest = nest.body[0]
-    return nest
-
-
-def _guarded(nest: Stmt, guard: tuple[Expr, ...]) -> Stmt:
-    if isinstance(nest, Block):
-        return replace(nest, where=(*nest.where, *guard))
-    return replace(nest, body=(_guarded(nest.body[0], guard),))
 
 
 def _using(program: Program, block: Block, old: str, new: str, at: tuple[Expr, ...]) -> Program:

@@ -266,8 +266,8 @@ class FileBuilder(ExprBuilder):
 
     @rule
     def buffer(self, span: Span, parts: Parts) -> t.BufferDecl:
-        name, type_, scope = parts
-        return t.BufferDecl(name.id, type_, scope.id if scope else None, span)
+        name, type_, scope, *rest = parts
+        return t.BufferDecl(name.id, type_, scope.id if scope else None, _annotations(rest), span)
 
     @rule
     def scope(self, span: Span, parts: Parts) -> Word:

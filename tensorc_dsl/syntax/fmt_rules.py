@@ -59,7 +59,7 @@ class Rules:
             "compute": self._compute, "dims": self._dims, "reducer": self._reducer, "intrinsic": self._intrinsic,
             "desc": self._headed, "module": self._module, "space": self._headed, "program": self._headed,
             "use_names": self._map, "body": self._braces, "init": self._headed, "loop": self._headed,
-            "block": self._headed, "map": self._map,
+            "block": self._headed, "buffer": self._headed, "map": self._map,
             "slice": self._slice,
             "reduce": self._reduction, "reduce_by": self._reduction, "scan": self._scan,
             "let": self._assignment, "let_stage": self._assignment, "output_stage": self._assignment,
@@ -204,11 +204,12 @@ class Rules:
     # --- items ---
 
     def _headed(self, nodes: Nodes) -> Doc:
-        """Words, annotations and braces."""
+        """Words, annotations and, where there are any, braces."""
         head, braces = _split(nodes, "LBRACE")
         words, annotations = _split(head, "annotation")
         more = [part for a in annotations for part in (Line(" "), self.doc(a))]
-        return join(group(self._plain(words), indent(*more)), SPACE, self._braces(braces))
+        top = group(self._plain(words), indent(*more))
+        return join(top, SPACE, self._braces(braces)) if braces else top
 
     def _compute(self, nodes: Nodes) -> Doc:
         head, braces = _split(nodes, "LBRACE")

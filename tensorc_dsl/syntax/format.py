@@ -133,7 +133,7 @@ def _program(p: t.ProgramDef) -> str:
     head = f"program {p.name}({_tensors(p.params)}){' where ' if sizes else ''}{sizes}"
     lines = [f"{head}{_annotations(p.annotations)} {{"]
     for b in p.buffers:
-        lines.append(f"{INDENT}buffer {b.name}: {_type(b.type)}{_scope(b.scope)}")
+        lines.append(f"{INDENT}buffer {b.name}: {_type(b.type)}{_scope(b.scope)}{_annotations(b.annotations)}")
     for s in p.body:
         lines += _program_stmt(s, INDENT)
     return "\n".join([*lines, "}"])

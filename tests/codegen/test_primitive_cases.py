@@ -7,6 +7,8 @@ import pytest
 
 from tensorc_dsl.ir.arrays import widen
 from tensorc_dsl.ir.interpret import interpret
+from tensorc_dsl.lower.flat import format_kernel
+from tensorc_dsl.lower.lower import lower
 from tests.codegen import native
 from tests.primitives.cases import Case, all_cases, before_program, run
 from tests.programs import random_inputs
@@ -26,3 +28,8 @@ def test_machine_code_of_the_result(case: Case) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, equal_nan=False)
         for order in ("reversed", "shuffled"):
             np.testing.assert_allclose(interpret(after, inputs, order)[name], want, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_lie_as_far_apart_as_they_are_aligned() -> None:
+    case = next(c for c in ACCEPTED if c.name == "storage_align: rows in different banks")
+    assert "with B: f32[96]" in format_kernel(lower(run(case)))  # eight rows of six elements, 12 apart

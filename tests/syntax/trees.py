@@ -165,7 +165,7 @@ ITEMS = st.one_of(
     node(t.UseDecl, many(NAMES, 1), many(NAMES)),
     node(
         t.ProgramDef, NAMES, many(_TENSOR), pairs(NAMES, node(t.RangeExpr, PLAIN, PLAIN)),
-        many(node(t.BufferDecl, NAMES, _TYPE, st.one_of(st.none(), st.text(max_size=3)))),
+        many(node(t.BufferDecl, NAMES, _TYPE, st.one_of(st.none(), st.text(max_size=3)), _ANNOTATIONS)),
         many(_PROGRAM_STMT), _ANNOTATIONS, DOCS,
     ),
 )  # fmt: skip

@@ -54,7 +54,7 @@ def cache_inplace(
         raise NOT_WRITTEN(program, b.name, block=b.name, buffer=old.name)
     site = widest_site(program, b.name, old.name)
     used = used_names(program)
-    cache = replace(old, name=copy_name(old, scope, used), scope=scope)
+    cache = replace(old, name=copy_name(old, scope, used), scope=scope, annotations=())
     out = fresh(f"{old.name}_write", used)
     region = region_at(program, site.loops, old, (b.name,))
     nests = [

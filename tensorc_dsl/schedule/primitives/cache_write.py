@@ -63,7 +63,7 @@ def copied_out(
 ) -> Rewrite[BlockRef]:
     """The blocks of a site use a copy of what the writer writes; a box of it is written back after the site."""
     used = used_names(program)
-    cache = replace(target, name=copy_name(target, scope, used), scope=scope)
+    cache = replace(target, name=copy_name(target, scope, used), scope=scope, annotations=())
     out = fresh(f"{target.name}_write", used)
     nest = box_copy(out, target.name, cache, region, site.loops, used)
     result = insert(redirected(program, site, target.name, cache.name), site, (), (nest,))

@@ -101,7 +101,7 @@ def transform_layout(
     shape = _new_shape(program, old, extents, layout)
     if not is_injective(layout.params, layout.results, extents):
         raise NOT_INJECTIVE(program, buffer=old.name, layout=_text(layout))
-    new = replace(old, shape=shape)
+    new = replace(old, shape=shape, annotations=())
     result, done = program, ""
     if reorder_block:
         nest, done, stmt = _reordered(program, old, new, extents, layout)

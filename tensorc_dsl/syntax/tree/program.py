@@ -17,6 +17,7 @@ class BufferDecl:
     name: str
     type: TensorType
     scope: str | None
+    annotations: tuple[tuple[str, Expr], ...]
     span: Span = span_field()
 
 

@@ -1,0 +1,52 @@
+"""`storage_align`: put space between the rows of a buffer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensorc_dsl.ir.program import ALIGN, OFFSET, Program
+from tensorc_dsl.schedule.motion import NO_BUFFER, is_param, the_buffer
+from tensorc_dsl.schedule.nests import replace_buffer
+from tensorc_dsl.schedule.primitive import BufferRef, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+
+OF_CALLER = Refusal(
+    "E0634",
+    "the rows of `{buffer}` lie where the caller put them",
+    help="align those of a copy: `cache_read(b, {buffer})` or `cache_write(b)` makes one",
+    at="buffer",
+)
+BAD_PITCH = Refusal(
+    "E0635",
+    "{reason}",
+    help="name a dimension from 0 to {last}, a factor of at least 1, and an offset from 0 up to the factor",
+)
+
+
+@primitive(NO_BUFFER, OF_CALLER, BAD_PITCH)
+def storage_align(program: Program, buffer: BufferRef, axis: int, factor: int, offset: int = 0) -> Rewrite[None]:
+    """Neighbours along dimension `axis` lie `n * factor + offset` elements apart, for the least n that leaves room.
+
+    buffer T: f32[64, 64]   ->   buffer T: f32[64, 64] @("align.0", 32) @("offset.0", 4)
+
+    Here rows are 68 elements apart instead of 64, so that a column does not meet in one bank, or in one set of a cache.
+    Nothing else changes: subscripts are those of a dense buffer. A later call for the same dimension takes the place of
+    the first; a factor of 1 takes the space out again. In TVM: `storage_align`.  Cases: tests/primitives/storage_align.md
+    """
+    old = the_buffer(program, buffer)
+    if is_param(program, old.name):
+        raise OF_CALLER(program, buffer=old.name)
+    last = len(old.shape) - 1
+    for wrong, reason in (
+        (not 0 <= axis <= last, f"`{old.name}` has no dimension {axis}"),
+        (factor < 1, f"rows cannot lie a multiple of {factor} elements apart"),
+        (not 0 <= offset < factor, f"an offset of {offset} is no remainder by {factor}"),
+    ):
+        if wrong:
+            raise BAD_PITCH(program, old.name, reason=reason, last=last)
+    notes = {k: v for k, v in old.annotations if k not in (f"{ALIGN}.{axis}", f"{OFFSET}.{axis}")}
+    if factor > 1:
+        notes[f"{ALIGN}.{axis}"] = factor
+        if offset:
+            notes[f"{OFFSET}.{axis}"] = offset
+    return Rewrite(replace_buffer(program, old.name, (replace(old, annotations=tuple(sorted(notes.items()))),)), None)

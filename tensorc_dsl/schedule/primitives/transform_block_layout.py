@@ -1,0 +1,115 @@
+"""`transform_block_layout`: give a block other iterators, and loops over them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensorc_dsl.affine.dependence import carried
+from tensorc_dsl.affine.layout import inverse
+from tensorc_dsl.affine.simplify import bounds, simplify, simplify_where
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, constant, free_vars, index, substitute
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Block, For, Iter, IterKind, LoopKind, Program, Stmt, Store, used_names
+from tensorc_dsl.schedule.motion import top_statement
+from tensorc_dsl.schedule.nests import guarded, iter_ranges, nest_over, only_block, replace_at, stmt_name
+from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.primitive import BlockRef, IndexMap, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+
+NO_ITERATORS = Refusal(
+    "E0636",
+    "`{layout}` gives no iterators for `{block}`: {reason}",
+    help="map its {rank} iterators one to one, as `(i, j) -> (i / 4, j, i % 4)` does for two",
+    at="layout",
+)
+NOT_PLAIN = Refusal(
+    "E0637",
+    "cannot give `{block}` other loops: {reason}",
+    help="do it before the steps on its loops, or use those: `split`, `fuse` and `reorder`",
+    at="block",
+)
+
+
+@primitive(NO_BLOCK, NO_ITERATORS, NOT_PLAIN)
+def transform_block_layout(program: Program, block: BlockRef, layout: IndexMap) -> Rewrite[None]:
+    """The instance with iterators `v…` becomes the one with iterators `layout(v…)`, in a nest of loops over those.
+
+    for i in 8, k: block C(i, k) { … }   ->   for ax0 in 2, ax1 in 4, k: block C(ax0*4 + ax1, k) { … }
+
+    A result is made of spatial iterators or of those of a reduction, not of both. Combinations that no instance has are
+    left out by a condition. In TVM: `transform_block_layout`.  Cases: tests/primitives/transform_block_layout.md
+    """
+    around, b = the_block(program, block)
+    _require_plain(program, around, b)
+    shape = _shape(program, b, layout)
+    iters = tuple(Iter(f"v{n}", kind, index(size), ZERO) for n, (kind, size) in enumerate(shape))
+    at = tuple(Var(it.name) for it in iters)
+    extents = [constant(it.extent) or 0 for it in b.iters]
+    back = inverse(layout.params, layout.results, extents, at)
+    if back is None:
+        raise _no_iterators(program, b, layout, "it is not made of quotients and remainders that give all of them back")
+    ranges = iter_ranges(Block(b.name, iters, ()))
+    values = {it.name: simplify(e, ranges) for it, e in zip(b.iters, back, strict=True)}
+
+    def placed(s: Store) -> Store:
+        indices = tuple(simplify(substitute(i, values), ranges) for i in s.indices)
+        return Store(s.buffer, indices, simplify(substitute(s.value, values), ranges))
+
+    new = replace(b, iters=iters, init=tuple(map(placed, b.init)), body=tuple(map(placed, b.body)))
+    top = stmt_name(top_statement(around, b))
+    nest = nest_over(new, [(ZERO, it.extent) for it in iters], (), used_names(replace_at(program, top, ())))
+    bound: dict[str, Expr] = {it.name: x.binding for it, x in zip(iters, only_block(nest).iters, strict=True)}
+    inside = simplify_where((Compare("<", values[it.name], it.extent) for it in b.iters), ranges)
+    result: Stmt = guarded(nest, tuple(substitute(c, bound) for c in inside))
+    return Rewrite(replace_at(program, top, (result,)), None)
+
+
+def _no_iterators(program: Program, b: Block, layout: IndexMap, reason: str) -> Exception:
+    text = f"({', '.join(layout.params)}) -> ({', '.join(map(format_expr, layout.results))})"
+    return NO_ITERATORS(program, b.name, block=b.name, layout=text, rank=len(b.iters), reason=reason)
+
+
+def _require_plain(program: Program, around: tuple[For, ...], b: Block) -> None:
+    """Refuse unless the block stands in loops of its own, one for each iterator, and may run in any order."""
+
+    def refuse(reason: str, *focus: str) -> Exception:
+        return NOT_PLAIN(program, b.name, *focus, block=b.name, reason=reason)
+
+    if any(x.kind is not LoopKind.SERIAL or x.annotations or len(x.body) != 1 for x in around):
+        raise refuse("its loops hold other blocks, or are not plain `for` loops any more")
+    free = {x.var: x.extent for x in around}
+    for it in b.iters:
+        own = it.binding.name if isinstance(it.binding, Var) else ""
+        if constant(it.extent) is None:
+            raise refuse(f"the extent of `{it.name}` is not a number")
+        if free.pop(own, None) != it.extent and not (it.binding == ZERO and constant(it.extent) == 1):
+            raise refuse(f"`{it.name}` is not a loop")
+    if b.where or any(constant(n) != 1 for n in free.values()):
+        raise refuse("it does not run once for each combination of its iterators")
+    for x in around:
+        dependence = carried(program, x.var)
+        if dependence is not None and not dependence.reduction:
+            raise refuse(str(dependence), x.var)
+
+
+def _shape(program: Program, b: Block, layout: IndexMap) -> list[tuple[IterKind, int]]:
+    """The kind and the extent of each new iterator."""
+    params = layout.params
+    if len(params) != len(b.iters) or len(set(params)) != len(params):
+        raise _no_iterators(
+            program, b, layout, f"it takes ({', '.join(params)}), the block has {len(b.iters)} iterators"
+        )
+    kinds = {p: it.kind for p, it in zip(params, b.iters, strict=True)}
+    ranges = {p: (0, (constant(it.extent) or 1) - 1) for p, it in zip(params, b.iters, strict=True)}
+    out: list[tuple[IterKind, int]] = []
+    for result in layout.results:
+        if unknown := sorted(free_vars(result) - set(params)):
+            raise _no_iterators(program, b, layout, f"`{unknown[0]}` is not a parameter of it")
+        mixed = {kinds[v] for v in free_vars(result)}
+        low, high = bounds(result, ranges)
+        if len(mixed) != 1 or low is None or low < 0 or high is None:
+            raise _no_iterators(
+                program, b, layout, f"`{format_expr(result)}` does not count iterators of one kind from 0"
+            )
+        out.append((mixed.pop(), high + 1))
+    return out
