@@ -1,0 +1,213 @@
+"""A program as a list of statements with integer sets: the form in which `affine.validate` compares programs.
+
+A *statement* is one store of a block, an `init` store being a statement of its own. Its instances are the values of the
+loops around it at which it runs. An element of a buffer that is private to an iteration of loops is told apart by those
+loops' values, so that "the same element" always means the same memory holding the same copy. Loops of one iteration are
+left out: their variable is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.accesses import home
+from tensorc_dsl.affine.sets import loop_conditions, mapping, points
+from tensorc_dsl.ir.expr import (
+    ONE,
+    ZERO,
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Dim,
+    Expr,
+    Load,
+    Logic,
+    Not,
+    Select,
+    Var,
+    children,
+    dtype_of,
+    loads,
+    substitute,
+)
+from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, Store, walk
+from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, is_fold, update_of
+
+
+PAIR = "together"
+"""The function that the parts of one term stand in, where a reduction takes several at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulation:
+    """What makes a store an update that commutes with others of the same `kind`: it combines `term` with what is there."""
+
+    kind: str
+    term: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statement:
+    """A store as it stands in the program, over the variables of the loops around it."""
+
+    number: int
+    """Its place in the text."""
+    block: Block
+    is_init: bool
+    store: Store
+    names: tuple[str, ...]
+    """The loops around it, outermost first, without those of one iteration."""
+    kinds: tuple[LoopKind, ...]
+    domain: isl.Set
+    iters: tuple[tuple[str, IterKind, Expr], ...]
+    accumulates: Accumulation | None
+
+    def __str__(self) -> str:
+        return f"the init of block {self.block.name}" if self.is_init else f"block {self.block.name}"
+
+
+class Code:
+    """The statements of a program and what each touches. Raises NotAffine where an extent or a guard is not affine."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.shapes = {b.name: b.shape for b in (*program.params, *program.buffers)}
+        self.homes = {
+            b.name: tuple(x.var for x in home(program, b) or () if x.extent != ONE)
+            for b in (*program.params, *program.buffers)
+        }
+        self.statements: list[Statement] = []
+        self.writers: dict[str, list[Statement]] = {}
+        for around, s in walk(program.body):
+            if isinstance(s, Block):
+                self._block(around, s)
+        self._before: dict[tuple[int, int], isl.Map] = {}
+        self._touched: dict[tuple[int, str, tuple[Expr, ...]], isl.Map] = {}
+
+    def _block(self, around: tuple[For, ...], b: Block) -> None:
+        loops = tuple(x for x in around if x.extent != ONE)
+        unit: dict[str, Expr] = {x.var: ZERO for x in around if x.extent == ONE}
+        values = {it.name: substitute(it.binding, unit) for it in b.iters}
+        where = [substitute(c, unit) for c in b.where]
+        first = [Compare("==", values[it.name], ZERO) for it in b.iters if it.kind is IterKind.REDUCE]
+        names = tuple(x.var for x in loops)
+        for is_init, stores in ((True, b.init), (False, b.body)):
+            if not stores:
+                continue
+            domain = points(names, (*loop_conditions(loops), *where, *(first if is_init else ())))
+            for n, s in enumerate(stores):
+                own = Store(s.buffer, tuple(substitute(i, values) for i in s.indices), substitute(s.value, values))
+                made = Statement(
+                    len(self.statements), b, is_init, own, names, tuple(x.kind for x in loops), domain,
+                    tuple((it.name, it.kind, values[it.name]) for it in b.iters),
+                    None if is_init else _accumulation(b, n, values),
+                )  # fmt: skip
+                self.statements.append(made)
+                self.writers.setdefault(s.buffer, []).append(made)
+
+    def touched(self, s: Statement, buffer: str, indices: tuple[Expr, ...]) -> isl.Map:
+        """From the instances of `s` to the element that `indices` name. Raises NotAffine."""
+        key = (s.number, buffer, indices)
+        if key not in self._touched:
+            element = [*map(Var, self.homes[buffer]), *indices]
+            self._touched[key] = mapping(s.names, element).intersect_domain(s.domain)
+        return self._touched[key]
+
+    def written(self, s: Statement) -> isl.Map:
+        """From the instances of `s` to the element that each writes."""
+        return self.touched(s, s.store.buffer, s.store.indices)
+
+    def before(self, s: Statement, t: Statement) -> isl.Map:
+        """From the instances of `s` to those of `t` that run later, were every loop to run in order."""
+        key = (s.number, t.number)
+        if key not in self._before:
+            common = common_loops(s, t)
+            a, b = [f"a{k}" for k in range(len(s.names))], [f"b{k}" for k in range(len(t.names))]
+            same = [f"a{k} = b{k}" for k in range(common)]
+            cases = [[*same[:k], f"a{k} < b{k}"] for k in range(common)]
+            if s.number < t.number:
+                cases.append(same)
+            text = " or ".join(f"({' and '.join(c) or 'true'})" for c in cases) or "false"
+            self._before[key] = isl.Map(f"{{ [{', '.join(a)}] -> [{', '.join(b)}] : {text} }}")
+        return self._before[key]
+
+    def box(self, buffer: str) -> isl.Set:
+        """The elements of a buffer, as its subscripts name them."""
+        names = [f"e{k}" for k in range(len(self.shapes[buffer]))]
+        return points(names, extent_conditions(names, self.shapes[buffer]))
+
+
+def extent_conditions(names: Sequence[str], extents: Sequence[Expr]) -> list[Expr]:
+    """That each name is within its extent."""
+    return [
+        c for n, e in zip(names, extents, strict=True) for c in (Compare("<=", ZERO, Var(n)), Compare("<", Var(n), e))
+    ]
+
+
+def common_loops(s: Statement, t: Statement) -> int:
+    """How many loops stand around both."""
+    return next(
+        (k for k, (a, b) in enumerate(zip(s.names, t.names, strict=False)) if a != b), min(len(s.names), len(t.names))
+    )
+
+
+def where(s: Statement, condition: Expr) -> isl.Set:
+    """The values of the loops around `s` at which the condition holds. Raises NotAffine."""
+    return points(s.names, [condition])
+
+
+def label(e: Expr) -> str:
+    """What an expression does with its parts; two with one label and equal parts have equal values."""
+    match e:
+        case Const(value=value, dtype=t):
+            return f"{value!r}: {t}"
+        case Var(name=name) | Dim(name=name):
+            return name
+        case Binary(op=op) | Compare(op=op) | Logic(op=op):
+            return f"{op}"
+        case Not():
+            return "not"
+        case Select():
+            return "if"
+        case Cast(dtype=t):
+            return f"{t}"
+        case Call(function=f):
+            return f
+        case Load(buffer=b):
+            return f"{b}[]"
+        case _:
+            assert_never(e)
+
+
+def _accumulation(b: Block, n: int, values: Mapping[str, Expr]) -> Accumulation | None:
+    """How store number `n` of the block accumulates, if it does; `values` are those of the block's iterators."""
+    s = b.body[n]
+    match update_of(b):
+        case ArgFold(kind=kind, value=value, position=position) if n == 0:
+            made = Accumulation(kind, Call(PAIR, (value, position)))
+        case DeclaredFold(reducer=reducer):
+            parts: list[Expr] = []
+            own = {x.buffer: k for k, x in enumerate(b.body)}
+            shape = "; ".join(_shape(x.value, own, parts) for x in b.body)
+            made = Accumulation(f"{reducer} {n} of {shape}", Call(PAIR, tuple(parts)))
+        case _ if is_fold(s) and isinstance(s.value, (Binary, Logic)):
+            made = Accumulation(s.value.op, s.value.rhs)
+        case _:
+            return None
+    return Accumulation(f"{made.kind} {dtype_of(s.value)}", substitute(made.term, values))
+
+
+def _shape(e: Expr, own: Mapping[str, int], parts: list[Expr]) -> str:
+    """The expression as text, with numbers for what is accumulated and for the largest parts that do not read it."""
+    if isinstance(e, Load) and e.buffer in own:
+        return f"old{own[e.buffer]}"
+    if all(x.buffer not in own for x in loads(e)):
+        if e not in parts:
+            parts.append(e)
+        return f"new{parts.index(e)}"
+    return f"{label(e)}({', '.join(_shape(c, own, parts) for c in children(e))})"

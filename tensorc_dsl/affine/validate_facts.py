@@ -1,0 +1,63 @@
+"""What a validation can end with, besides success: facts that refute it, or a reason why it decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.validate_code import Code, Statement
+from tensorc_dsl.diagnostic import Diagnostic, Note, Problem
+
+
+class Refuted(Exception):
+    """The programs differ, or the scheduled one is wrong by itself; the diagnostic holds the facts."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(diagnostic.message)
+        self.diagnostic = diagnostic
+
+
+class Undecided(Exception):
+    """The question is outside of what integer sets answer; the message is the reason."""
+
+
+def refuted(problem: Problem, *notes: tuple[str, str], **facts: object) -> Refuted:
+    return Refuted(problem(None, notes=tuple(Note(kind, text) for kind, text in notes), **facts))
+
+
+def example(found: isl.Set, sizes: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], str]:
+    """A point of a set that is not empty, cut into vectors of these sizes, and its open dimensions, ` with M=3`."""
+    point = found.flatten().sample_point()
+    n = point.get_space().dim(isl.dim_type.set)
+    values = [point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(n)]
+    out: list[tuple[int, ...]] = []
+    for size in sizes:
+        out.append(tuple(values[:size]))
+        values = values[size:]
+    space = point.get_space()
+    open_dims = [
+        f"{space.get_dim_name(isl.dim_type.param, k)}={point.get_coordinate_val(isl.dim_type.param, k).to_python()}"
+        for k in range(space.dim(isl.dim_type.param))
+    ]
+    return tuple(out), f" with {', '.join(open_dims)}" if open_dims else ""
+
+
+def at(s: Statement, values: Sequence[int]) -> str:
+    """`block C at i=3, j=4`."""
+    loops = ", ".join(f"{n}={v}" for n, v in zip(s.names, values, strict=True))
+    return f"{s} at {loops}" if loops else str(s)
+
+
+def element(buffer: str, values: Sequence[int]) -> str:
+    return f"`{buffer}[{', '.join(map(str, values))}]`"
+
+
+def written_by(code: Code, s: Statement, values: Sequence[int]) -> str:
+    """The element that an instance writes, as text."""
+    point = isl.Set(f"{{ [{', '.join(map(str, values))}] }}")
+    image = point.apply(code.written(s))
+    if image.is_empty():
+        return f"`{s.store.buffer}`"
+    homes = len(code.homes[s.store.buffer])
+    (whole,), _ = example(image, [image.dim(isl.dim_type.set)])
+    return element(s.store.buffer, whole[homes:])

@@ -1,0 +1,191 @@
+"""Terms of two reductions, matched one to one.
+
+Terms are matched by their signatures: what they compute from the inputs, subscripts included. Where several terms of one
+result have one signature (a sum of ones), those with equal reduction iterators of the same names are tried. The matching
+need only be found, not be trusted: that it is one to one is checked, and what signatures leave open becomes an obligation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.sets import mapping
+from tensorc_dsl.affine.validate_code import Statement
+from tensorc_dsl.affine.validate_facts import Undecided, at, example, refuted, written_by
+from tensorc_dsl.affine.validate_terms import IDEMPOTENT, Term, operator
+from tensorc_dsl.affine.validate_values import Node, Values, place
+from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.ir.program import IterKind
+
+TERMS = Problem("E0806", "{what} of the reduction by `{operator}` that makes {element}{sizes}")
+
+Match = tuple[Node, Node, isl.Map]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """The terms of one signature; points of several parts of one side never coincide."""
+
+    term: Term
+    path: isl.Map
+    point: isl.Map
+    """From a point among all terms of the side to the point of the term's own path."""
+    signature: isl.Map
+    """From a point to the subscripts."""
+
+
+def match(
+    left: Sequence[Term],
+    right: Sequence[Term],
+    kind: str,
+    pairs: isl.Map,
+    a: Values,
+    b: Values,
+    s: Statement,
+    t: Statement,
+) -> Iterator[Match]:
+    """What remains to be proved once all terms are matched: of nodes whose signatures do not say everything.
+
+    Raises Refuted where a term has no partner or too many, Undecided where no matching is found.
+    """
+    ours, theirs = _by_signature(left, a), _by_signature(right, b)
+    for text in dict.fromkeys([*ours, *theirs]):
+        question = _Question(kind, pairs, a, b, s, t)
+        yield from question.matched(text, ours.get(text, []), theirs.get(text, []))
+
+
+def _by_signature(terms: Sequence[Term], values: Values) -> dict[str, list[_Part]]:
+    width = max((t.path.dim(isl.dim_type.out) for t in terms), default=0)
+    found: dict[str, list[_Part]] = {}
+    for n, term in enumerate(terms):
+        own = term.path.dim(isl.dim_type.out)
+        names = [f"p{k}" for k in range(own)]
+        head = [str(n)] if len(terms) > 1 else []
+        padded = ", ".join([*head, *names, *("0" for _ in range(width - own))])
+        tag = isl.Map(f"{{ [{', '.join(names)}] -> [{padded}] }}")
+        point = tag.reverse()
+        leaf = point.apply_range(term.leaf)
+        path = term.path.apply_range(tag)
+        for text, m in values.signature(term.node):
+            signature = leaf.apply_range(m)
+            part = path.intersect_range(signature.domain())
+            if not part.is_empty():
+                found.setdefault(text, []).append(_Part(term, part, point, signature))
+    return found
+
+
+def _union(maps: Sequence[isl.Map]) -> isl.Map:
+    out = maps[0]
+    for m in maps[1:]:
+        out = out.union(m)
+    return out
+
+
+@dataclass(slots=True)
+class _Question:
+    kind: str
+    pairs: isl.Map
+    a: Values
+    b: Values
+    s: Statement
+    t: Statement
+
+    def matched(self, text: str, ours: list[_Part], theirs: list[_Part]) -> Iterator[Match]:
+        first = self.pairs.domain_map().apply_range(_union([p.path for p in ours])) if ours else None
+        second = self.pairs.range_map().apply_range(_union([p.path for p in theirs])) if theirs else None
+        if first is not None and first.is_empty():
+            first = None
+        if second is not None and second.is_empty():
+            second = None
+        if first is None and second is None:
+            return
+        if second is None:
+            assert first is not None
+            raise self._unmatched("a term is missing", first, ours, self.a)
+        if first is None:
+            raise self._unmatched("there is a term too many", second, theirs, self.b)
+        equal = _union([p.signature for p in ours]).apply_range(_union([p.signature for p in theirs]).reverse())
+        together = first.range_product(second).intersect_range(equal.wrap())
+        self._complete(first, second, together, ours, theirs)
+        if operator(self.kind) not in IDEMPOTENT and not _one_to_one(first, second, equal):
+            # Equal terms may be matched in any way that uses each once.
+            named = self._named(ours, theirs)
+            if named is None or not _covered(first, second, equal.intersect(named)):
+                raise self._too_often(first, together, ours, theirs)
+            equal = equal.intersect(named)
+            if not _one_to_one(first, second, equal):
+                raise self._too_often(first, together, ours, theirs)
+            together = first.range_product(second).intersect_range(equal.wrap())
+        if "…" in text:
+            points = together.range().unwrap()
+            for p in ours:
+                for q in theirs:
+                    x, y = p.point.apply_range(p.term.leaf), q.point.apply_range(q.term.leaf)
+                    own = points.intersect_domain(p.path.range()).intersect_range(q.path.range())
+                    yield p.term.node, q.term.node, x.reverse().apply_range(own).apply_range(y)
+
+    def _complete(
+        self, first: isl.Map, second: isl.Map, together: isl.Map, ours: list[_Part], theirs: list[_Part]
+    ) -> None:
+        rest = first.subtract(together.range_factor_domain())
+        if not rest.is_empty():
+            raise self._unmatched("a term is missing", rest, ours, self.a)
+        rest = second.subtract(together.range_factor_range())
+        if not rest.is_empty():
+            raise self._unmatched("there is a term too many", rest, theirs, self.b)
+
+    def _named(self, ours: list[_Part], theirs: list[_Part]) -> isl.Map | None:
+        """Terms with equal reduction iterators: points of the original to points of the scheduled program."""
+        found: list[isl.Map] = []
+        for p in ours:
+            for q in theirs:
+                if p.term.update is None or q.term.update is None:
+                    return None
+                (u, x), (v, y) = p.term.update, q.term.update
+                names = [n for n, k, _ in u.iters if k is IterKind.REDUCE]
+                values = {n: e for n, _, e in v.iters}
+                if not all(n in values for n in names):
+                    return None
+                own = {n: e for n, _, e in u.iters}
+                one = p.point.apply_range(x).apply_range(mapping(u.names, [own[n] for n in names]))
+                other = q.point.apply_range(y).apply_range(mapping(v.names, [values[n] for n in names]))
+                found.append(one.apply_range(other.reverse()))
+        return _union(found)
+
+    def _too_often(self, first: isl.Map, together: isl.Map, ours: list[_Part], theirs: list[_Part]) -> Exception:
+        equal = _union([p.signature for p in ours])
+        told_apart = first.apply_range(equal).range_product(first).intersect_range(equal.reverse().wrap())
+        if not told_apart.uncurry().is_single_valued():
+            return Undecided("equal terms of a reduction cannot be told apart, so they are not matched one to one")
+        by_ours = together.uncurry()
+        again = by_ours.subtract(by_ours.lexmin()).curry().range_factor_range()
+        return self._unmatched("a term comes more than once: one", again, theirs, self.b)
+
+    def _unmatched(self, what: str, rest: isl.Map, parts: list[_Part], side: Values) -> Exception:
+        """`rest` goes from pairs of instances to points of the terms that the message is about."""
+        n, m = len(self.s.names), len(self.t.names)
+        part, own = next((p, x) for p in parts if not (x := rest.intersect_range(p.path.range())).is_empty())
+        (_, y, point), sizes = example(own.wrap(), [n, m, own.dim(isl.dim_type.out)])
+        leaf = isl.Set(f"{{ [{', '.join(map(str, point))}] }}").apply(part.point.apply_range(part.term.leaf))
+        source = place(part.term.node)
+        (values,), _ = example(leaf, [len(source.names)])
+        return refuted(
+            TERMS, (f"the term of {side.which}", at(source, values)),
+            what=what, operator=operator(self.kind), element=written_by(self.b.code, self.t, y), sizes=sizes,
+        )  # fmt: skip
+
+
+def _covered(first: isl.Map, second: isl.Map, equal: isl.Map) -> bool:
+    """Whether each point of either side has a partner."""
+    together = first.range_product(second).intersect_range(equal.wrap())
+    return first.is_subset(together.range_factor_domain()) and second.is_subset(together.range_factor_range())
+
+
+def _one_to_one(first: isl.Map, second: isl.Map, equal: isl.Map) -> bool:
+    """Whether, per pair of instances, each point of either side has one partner at most."""
+    return all(
+        x.range_product(y).intersect_range(e.wrap()).uncurry().is_single_valued()
+        for x, y, e in ((first, second, equal), (second, first, equal.reverse()))
+    )

@@ -1,0 +1,178 @@
+"""Values as expressions of the inputs: what a statement computes, followed through whatever carries it.
+
+A *node* is something with a value at each of its instances: an expression in a statement, or a `Total`. A load of a
+written element, and a choice by an affine condition, have the value of other nodes: `steps` gives those, so copies,
+inlining, layouts and guards leave no trace in what is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.sets import NotAffine, affine_text, condition_text, mapping
+from tensorc_dsl.affine.validate_code import Code, Statement, label, where
+from tensorc_dsl.affine.validate_facts import at, element, example, refuted
+from tensorc_dsl.affine.validate_flow import Flow, Total
+from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.ir.dtypes import BOOL, INDEX
+from tensorc_dsl.ir.expr import Const, Expr, Load, Not, Select, children, dtype_of, loads
+
+UNWRITTEN = Problem(
+    "E0803", "{what} reads {element}, which nothing has written{sizes}",
+    help="the block that writes it, or its init, must run before",
+)  # fmt: skip
+
+PIECES = 64
+"""Beyond so many cases a signature says less instead."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class At:
+    """An expression in a statement; instances are those of the statement."""
+
+    statement: Statement
+    expr: Expr
+
+
+Node = At | Total
+
+
+def place(node: Node) -> Statement:
+    return node.statement if isinstance(node, At) else node.at
+
+
+def key(node: Node) -> tuple[int, int]:
+    return (node.statement.number, id(node.expr)) if isinstance(node, At) else (-1, id(node))
+
+
+def is_index(e: Expr) -> bool:
+    """Whether it is a number made of loops and sizes alone."""
+    if dtype_of(e) != INDEX or loads(e):
+        return False
+    try:
+        affine_text(e)
+    except NotAffine:
+        return False
+    return True
+
+
+def is_condition(e: Expr) -> bool:
+    """Whether loops and sizes alone decide it."""
+    if dtype_of(e) != BOOL or loads(e):
+        return False
+    try:
+        condition_text(e)
+    except NotAffine:
+        return False
+    return True
+
+
+Signature = tuple[tuple[str, isl.Map], ...]
+"""Per case: what is computed, as text, and a map from instances to all subscripts in it. Equal text and equal subscripts
+are equal values, unless the text holds `…`."""
+
+
+class Values:
+    """The nodes of one program; `which` program it is, for messages."""
+
+    def __init__(self, code: Code, which: str) -> None:
+        self.code = code
+        self.which = which
+        self.flow = Flow(code)
+        self._steps: dict[tuple[int, int], tuple[tuple[Node, isl.Map], ...] | None] = {}
+        self._signatures: dict[tuple[int, int], Signature] = {}
+        self._kept: list[Node] = []
+
+    def steps(self, node: Node) -> tuple[tuple[Node, isl.Map], ...] | None:
+        """The nodes whose values this one has, and where: maps from its instances to theirs. None where it is none of
+        that, but an operation."""
+        k = key(node)
+        if k not in self._steps:
+            self._kept.append(node)  # keys are made of ids
+            found = list(self._next(node))
+            self._steps[k] = tuple(found) if found or self._is_load(node) else None
+        return self._steps[k]
+
+    def _is_load(self, node: Node) -> bool:
+        return isinstance(node, At) and isinstance(node.expr, Load) and node.expr.buffer in self.code.writers
+
+    def _next(self, node: Node) -> Iterator[tuple[Node, isl.Map]]:
+        if isinstance(node, Total):
+            return
+        s, e = node.statement, node.expr
+        if isinstance(e, Load):
+            if e.buffer in self.code.writers:
+                for seen in self.flow.seen(s, e):
+                    source = seen.source
+                    yield source if isinstance(source, Total) else At(source, source.store.value), seen.instances
+        elif isinstance(e, Select) and is_condition(e.cond):
+            yield from self._cases(s, e.cond, e.then, e.other)
+        elif not isinstance(e, Const) and is_condition(e):
+            yield from self._cases(s, e, Const(True, BOOL), Const(False, BOOL))
+
+    def _cases(self, s: Statement, cond: Expr, then: Expr, other: Expr) -> Iterator[tuple[Node, isl.Map]]:
+        for c, e in ((cond, then), (Not(cond), other)):
+            found = s.domain.intersect(where(s, c))
+            if not found.is_empty():
+                yield At(s, e), found.identity()
+
+    def require_written(self, node: Node, asked: isl.Set) -> None:
+        """Raises Refuted where some of the instances read what is not written."""
+        if not self._is_load(node):
+            return
+        assert isinstance(node, At)
+        assert isinstance(node.expr, Load)
+        for _, m in self.steps(node) or ():
+            asked = asked.subtract(m.domain())
+        if asked.is_empty():
+            return
+        s = node.statement
+        (values,), sizes = example(asked, [len(s.names)])
+        m = self.code.touched(s, node.expr.buffer, node.expr.indices)
+        image = isl.Set(f"{{ [{', '.join(map(str, values))}] }}").apply(m)
+        (whole,), _ = example(image, [image.dim(isl.dim_type.set)])
+        name = element(node.expr.buffer, whole[len(self.code.homes[node.expr.buffer]) :])
+        raise refuted(UNWRITTEN, what=f"{self.which}, {at(s, values)},", element=name, sizes=sizes)
+
+    def subscripts(self, s: Statement, indices: tuple[Expr, ...]) -> isl.Map:
+        """From instances to the values of index expressions. Raises NotAffine."""
+        return mapping(s.names, indices).intersect_domain(s.domain)
+
+    def signature(self, node: Node) -> Signature:
+        """What the node computes from the inputs, as text and subscripts, case by case."""
+        k = key(node)
+        if k not in self._signatures:
+            self._kept.append(node)
+            self._signatures[k] = self._opaque(node, "…")  # what a node that reads itself sees of itself
+            self._signatures[k] = tuple(self._merged(self._signature(node)))
+        return self._signatures[k]
+
+    def _opaque(self, node: Node, text: str) -> Signature:
+        return ((text, isl.Map.from_domain(place(node).domain)),)
+
+    def _merged(self, found: list[tuple[str, isl.Map]]) -> Iterator[tuple[str, isl.Map]]:
+        by_text: dict[str, isl.Map] = {}
+        for text, m in found:
+            by_text[text] = by_text[text].union(m) if text in by_text else m
+        yield from by_text.items()
+
+    def _signature(self, node: Node) -> list[tuple[str, isl.Map]]:
+        if isinstance(node, Total):
+            return list(self._opaque(node, f"…{node.kind}"))
+        steps = self.steps(node)
+        if steps is not None:
+            found = [(text, m.apply_range(sub)) for n, m in steps for text, sub in self.signature(n)]
+            return [(text, m) for text, m in found if not m.is_empty()]
+        s, e = node.statement, node.expr
+        if is_index(e):
+            return [("#", self.subscripts(s, (e,)))]
+        out: list[tuple[str, isl.Map]] = [("", isl.Map.from_domain(s.domain))]
+        for child in children(e):
+            part = self.signature(At(s, child))
+            pairs = [(f"{t}, {u}" if t else u, m.flat_range_product(n)) for t, m in out for u, n in part]
+            out = [(t, m) for t, m in pairs if not m.is_empty()]
+            if len(out) > PIECES:
+                return list(self._opaque(node, f"…{label(e)}"))
+        return [(f"{label(e)}({t})", m) for t, m in out]
