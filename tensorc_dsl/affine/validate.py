@@ -86,7 +86,7 @@ def _result(values: Values, p: Buffer) -> At:
     read = Load(p.name, tuple(map(Var, names)), p.dtype)
     block = Block("the result", (), ())
     s = Statement(
-        len(values.code.statements), block, False, Store(p.name, read.indices, read), names, (),
+        len(values.code.statements), block, False, Store(p.name, read.indices, read), (), names,
         values.code.box(p.name), (), None,
     )  # fmt: skip
     node = At(s, read)

@@ -2,8 +2,7 @@
 
 A *statement* is one store of a block, an `init` store being a statement of its own. Its instances are the values of the
 loops around it at which it runs. An element of a buffer that is private to an iteration of loops is told apart by those
-loops' values, so that "the same element" always means the same memory holding the same copy. Loops of one iteration are
-left out: their variable is 0.
+loops' values, so that "the same element" always means the same memory holding the same copy. Loops are taken as their digits.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import assert_never
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.accesses import home
-from tensorc_dsl.affine.sets import loop_conditions, mapping, points
+from tensorc_dsl.affine.sets import mapping, points
+from tensorc_dsl.affine.validate_digits import Digit, digits_of, in_digits
 from tensorc_dsl.ir.expr import (
-    ONE,
     ZERO,
     Binary,
     Call,
@@ -35,7 +34,7 @@ from tensorc_dsl.ir.expr import (
     loads,
     substitute,
 )
-from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, Store, walk
+from tensorc_dsl.ir.program import Block, For, IterKind, Program, Store, walk
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, is_fold, update_of
 
 
@@ -60,9 +59,10 @@ class Statement:
     block: Block
     is_init: bool
     store: Store
+    digits: tuple[Digit, ...]
+    """The loops around it, outermost first."""
     names: tuple[str, ...]
-    """The loops around it, outermost first, without those of one iteration."""
-    kinds: tuple[LoopKind, ...]
+    """Those of the digits."""
     domain: isl.Set
     iters: tuple[tuple[str, IterKind, Expr], ...]
     accumulates: Accumulation | None
@@ -77,8 +77,9 @@ class Code:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.shapes = {b.name: b.shape for b in (*program.params, *program.buffers)}
+        self.digits = digits_of(program)
         self.homes = {
-            b.name: tuple(x.var for x in home(program, b) or () if x.extent != ONE)
+            b.name: tuple(d.name for x in home(program, b) or () for d in self.digits[x.var].digits)
             for b in (*program.params, *program.buffers)
         }
         self.statements: list[Statement] = []
@@ -90,20 +91,21 @@ class Code:
         self._touched: dict[tuple[int, str, tuple[Expr, ...]], isl.Map] = {}
 
     def _block(self, around: tuple[For, ...], b: Block) -> None:
-        loops = tuple(x for x in around if x.extent != ONE)
-        unit: dict[str, Expr] = {x.var: ZERO for x in around if x.extent == ONE}
-        values = {it.name: substitute(it.binding, unit) for it in b.iters}
-        where = [substitute(c, unit) for c in b.where]
+        digits = tuple(d for x in around for d in self.digits[x.var].digits)
+        within = [c for x in around for c in self.digits[x.var].within]
+        values = {it.name: in_digits(it.binding, self.digits) for it in b.iters}
+        where = [in_digits(c, self.digits) for c in b.where]
         first = [Compare("==", values[it.name], ZERO) for it in b.iters if it.kind is IterKind.REDUCE]
-        names = tuple(x.var for x in loops)
+        names = tuple(d.name for d in digits)
+        inside = (*extent_conditions(names, [d.extent for d in digits]), *within, *where)
         for is_init, stores in ((True, b.init), (False, b.body)):
             if not stores:
                 continue
-            domain = points(names, (*loop_conditions(loops), *where, *(first if is_init else ())))
+            domain = points(names, (*inside, *(first if is_init else ())))
             for n, s in enumerate(stores):
                 own = Store(s.buffer, tuple(substitute(i, values) for i in s.indices), substitute(s.value, values))
                 made = Statement(
-                    len(self.statements), b, is_init, own, names, tuple(x.kind for x in loops), domain,
+                    len(self.statements), b, is_init, own, digits, names, domain,
                     tuple((it.name, it.kind, values[it.name]) for it in b.iters),
                     None if is_init else _accumulation(b, n, values),
                 )  # fmt: skip

@@ -44,8 +44,11 @@ def example(found: isl.Set, sizes: Sequence[int]) -> tuple[tuple[tuple[int, ...]
 
 def at(s: Statement, values: Sequence[int]) -> str:
     """`block C at i=3, j=4`."""
-    loops = ", ".join(f"{n}={v}" for n, v in zip(s.names, values, strict=True))
-    return f"{s} at {loops}" if loops else str(s)
+    loops: dict[str, int] = {}
+    for d, v in zip(s.digits, values, strict=False):
+        loops[d.loop] = loops.get(d.loop, 0) + d.unit * v
+    told = ", ".join(f"{n}={v}" for n, v in loops.items())
+    return f"{s} at {told}" if told else str(s)
 
 
 def element(buffer: str, values: Sequence[int]) -> str:

@@ -73,7 +73,7 @@ class Flow:
 
     def _split(self, buffer: str) -> tuple[list[Statement], list[Statement]]:
         """The statements that write a buffer: updates that all commute with each other, and others."""
-        writers = self.code.writers[buffer]
+        writers = self.code.writers.get(buffer, [])
         kinds = {s.accumulates.kind for s in writers if s.accumulates}
         if len(kinds) != 1:
             return [], writers

@@ -68,11 +68,16 @@ def _by_signature(terms: Sequence[Term], values: Values) -> dict[str, list[_Part
         point = tag.reverse()
         leaf = point.apply_range(term.leaf)
         path = term.path.apply_range(tag)
+        unsigned = path
         for text, m in values.signature(term.node):
             signature = leaf.apply_range(m)
             part = path.intersect_range(signature.domain())
             if not part.is_empty():
                 found.setdefault(text, []).append(_Part(term, part, point, signature))
+                unsigned = unsigned.subtract(part)
+        if not unsigned.is_empty():
+            values.require_all_written(term.node, unsigned.range().apply(leaf))
+            raise Undecided("what a term of a reduction reads is not understood")
     return found
 
 
@@ -167,13 +172,13 @@ class _Question:
         """`rest` goes from pairs of instances to points of the terms that the message is about."""
         n, m = len(self.s.names), len(self.t.names)
         part, own = next((p, x) for p in parts if not (x := rest.intersect_range(p.path.range())).is_empty())
-        (_, y, point), sizes = example(own.wrap(), [n, m, own.dim(isl.dim_type.out)])
+        (x, _, point), sizes = example(own.wrap(), [n, m, own.dim(isl.dim_type.out)])
         leaf = isl.Set(f"{{ [{', '.join(map(str, point))}] }}").apply(part.point.apply_range(part.term.leaf))
         source = place(part.term.node)
         (values,), _ = example(leaf, [len(source.names)])
         return refuted(
             TERMS, (f"the term of {side.which}", at(source, values)),
-            what=what, operator=operator(self.kind), element=written_by(self.b.code, self.t, y), sizes=sizes,
+            what=what, operator=operator(self.kind), element=written_by(self.a.code, self.s, x), sizes=sizes,
         )  # fmt: skip
 
 

@@ -70,24 +70,19 @@ def _accesses(s: Statement) -> Iterator[tuple[str, tuple[Expr, ...], isl.Set, st
 
 
 def _races(code: Code, which: str) -> None:
-    free = {
-        n: k
-        for s in code.statements
-        for n, k in zip(s.names, s.kinds, strict=True)
-        if k in (LoopKind.PARALLEL, LoopKind.VECTORIZED)
-    }
-    for loop, kind in free.items():
-        inside = [s for s in code.statements if loop in s.names]
-        depth = inside[0].names.index(loop)
+    free = {d.name: d for s in code.statements for d in s.digits if d.kind in (LoopKind.PARALLEL, LoopKind.VECTORIZED)}
+    for name, digit in free.items():  # a loop's iterations differ in one of its digits
+        inside = [s for s in code.statements if name in s.names]
+        depth = inside[0].names.index(name)
         for buffer in dict.fromkeys(s.store.buffer for s in inside):
-            if loop in code.homes[buffer]:
+            if name in code.homes[buffer]:
                 continue  # each iteration has its own copy
             touched = [(s, m, writes) for s in inside for m, writes in _touched(code, s, buffer)]
             for s, m, writes in touched:
                 for t, n, _ in touched if writes else ():
                     both = m.apply_range(n.reverse()).intersect(_apart(s, t, depth))
                     if not both.is_empty():
-                        raise _race(code, buffer, (s, m), t, both, which=which, kind=kind, loop=loop)
+                        raise _race(code, buffer, (s, m), t, both, which=which, kind=digit.kind, loop=digit.loop)
 
 
 def _touched(code: Code, s: Statement, buffer: str) -> Iterator[tuple[isl.Map, bool]]:

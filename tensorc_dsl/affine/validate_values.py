@@ -81,6 +81,7 @@ class Values:
         self.code = code
         self.which = which
         self.flow = Flow(code)
+        self._inputs = {p.name for p in code.program.inputs}
         self._steps: dict[tuple[int, int], tuple[tuple[Node, isl.Map], ...] | None] = {}
         self._signatures: dict[tuple[int, int], Signature] = {}
         self._kept: list[Node] = []
@@ -96,14 +97,14 @@ class Values:
         return self._steps[k]
 
     def _is_load(self, node: Node) -> bool:
-        return isinstance(node, At) and isinstance(node.expr, Load) and node.expr.buffer in self.code.writers
+        return isinstance(node, At) and isinstance(node.expr, Load) and node.expr.buffer not in self._inputs
 
     def _next(self, node: Node) -> Iterator[tuple[Node, isl.Map]]:
         if isinstance(node, Total):
             return
         s, e = node.statement, node.expr
         if isinstance(e, Load):
-            if e.buffer in self.code.writers:
+            if e.buffer not in self._inputs:
                 for seen in self.flow.seen(s, e):
                     source = seen.source
                     yield source if isinstance(source, Total) else At(source, source.store.value), seen.instances
@@ -135,6 +136,21 @@ class Values:
         (whole,), _ = example(image, [image.dim(isl.dim_type.set)])
         name = element(node.expr.buffer, whole[len(self.code.homes[node.expr.buffer]) :])
         raise refuted(UNWRITTEN, what=f"{self.which}, {at(s, values)},", element=name, sizes=sizes)
+
+    def require_all_written(self, node: Node, asked: isl.Set) -> None:
+        """As `require_written`, for all that the value is made of; not beyond a reduction, and once around a recurrence."""
+        todo, met = [(node, asked)], set[tuple[int, int]]()
+        while todo:
+            node, asked = todo.pop()
+            if asked.is_empty() or isinstance(node, Total) or key(node) in met:
+                continue
+            met.add(key(node))
+            self.require_written(node, asked)
+            steps = self.steps(node)
+            if steps is None:
+                todo += [(At(node.statement, c), asked) for c in children(node.expr)]
+            else:
+                todo += [(n, asked.apply(m)) for n, m in steps]
 
     def subscripts(self, s: Statement, indices: tuple[Expr, ...]) -> isl.Map:
         """From instances to the values of index expressions. Raises NotAffine."""
