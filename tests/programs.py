@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tensorc_dsl.affine.validate import Valid, validate
+from tensorc_dsl.diagnostic import render
 from tensorc_dsl.ir.dtypes import F32, DType
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -136,6 +138,12 @@ def conv2d(h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: int = 1, 
     return Program("conv2d", params, between, (*padded, conv))
 
 
+def proof_fault(before: Program, after: Program) -> str:
+    """Why validation does not show that the programs compute the same; empty when it does."""
+    report = validate(before, after)
+    return "" if isinstance(report, Valid) else render(report.diagnostic)
+
+
 def random_inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
     """Values for the inputs of a program whose shapes are numbers; never zeros."""
     rng = np.random.default_rng(seed)
@@ -143,4 +151,4 @@ def random_inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
     return {name: rng.uniform(0.5, 1.5, shape).astype(np.float32) for name, shape in shapes.items()}  # type: ignore[arg-type]
 
 
-__all__ = ["buffer", "conv2d", "elementwise", "load", "matmul", "random_inputs", "softmax", "stage", "v"]
+__all__ = ["buffer", "conv2d", "elementwise", "load", "matmul", "proof_fault", "random_inputs", "softmax", "stage", "v"]

@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from islpy import Context, Error, Map, Set, dim_type
+    from islpy import DEFAULT_CONTEXT, Context, Error, Map, Set, dim_type
 
-__all__ = ["Context", "Error", "Map", "Set", "dim_type"]
+__all__ = ["DEFAULT_CONTEXT", "Context", "Error", "Map", "Set", "dim_type"]
 
 
 def __getattr__(name: str) -> Any:

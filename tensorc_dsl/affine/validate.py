@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.sets import NotAffine
 from tensorc_dsl.affine.validate_code import Code, Statement
 from tensorc_dsl.affine.validate_compare import Comparison, Obligation
@@ -48,26 +49,57 @@ class Unproved:
 Report = Valid | Invalid | Unproved
 
 
+BUDGET = 10**8
+"""Operations of the integer set library for one validation: some seconds. Usual programs take a hundredth of it."""
+
+
 def validate(
     original: Program, scheduled: Program, names: tuple[str, str] = ("the original", "the scheduled program")
 ) -> Report:
     """Whether `scheduled` computes what `original` does. `names` are what messages call them."""
+    context = isl.DEFAULT_CONTEXT
+    context.reset_operations()
+    context.set_max_operations(BUDGET)
     try:
-        _same_interface(original, scheduled)
-        before, after = (Values(Code(p), name) for p, name in zip((original, scheduled), names, strict=True))
-        for values in (before, after):
-            verify_memory(values.code, values.which)
-        comparison = Comparison(before, after)
-        for p in original.outputs:
-            a, b = _result(before, p), _result(after, p)
-            comparison.prove(Obligation(a, b, a.statement.domain.identity()))
+        _prove(original, scheduled, names)
     except Refuted as e:
         return Invalid(e.diagnostic)
     except Undecided as e:
-        return Unproved(UNPROVED(None, reason=str(e)))
+        return _unproved(str(e))
     except NotAffine as e:
-        return Unproved(UNPROVED(None, reason=f"`{format_expr(e.expr)}` is not affine"))
+        return _unproved(f"`{format_expr(e.expr)}` is not affine")
+    except isl.Error:
+        if not _exhausted():
+            raise
+        return _unproved("it takes more than the operations on integer sets that are allowed")
+    finally:
+        context.set_max_operations(0)
     return Valid()
+
+
+def _exhausted() -> bool:
+    """Whether the budget is spent: then nothing can be asked any more."""
+    try:
+        isl.Set("{ [0] }")
+    except isl.Error:
+        return True
+    return False
+
+
+def _unproved(reason: str) -> Unproved:
+    return Unproved(UNPROVED(None, reason=reason))
+
+
+def _prove(original: Program, scheduled: Program, names: tuple[str, str]) -> None:
+    """Raises Refuted, Undecided, NotAffine or isl.Error unless the programs compute the same."""
+    _same_interface(original, scheduled)
+    before, after = (Values(Code(p), name) for p, name in zip((original, scheduled), names, strict=True))
+    for values in (before, after):
+        verify_memory(values.code, values.which)
+    comparison = Comparison(before, after)
+    for p in original.outputs:
+        a, b = _result(before, p), _result(after, p)
+        comparison.prove(Obligation(a, b, a.statement.domain.identity()))
 
 
 def _same_interface(a: Program, b: Program) -> None:
@@ -86,7 +118,7 @@ def _result(values: Values, p: Buffer) -> At:
     read = Load(p.name, tuple(map(Var, names)), p.dtype)
     block = Block("the result", (), ())
     s = Statement(
-        len(values.code.statements), block, False, Store(p.name, read.indices, read), (), names,
+        len(values.code.statements), block, False, Store(p.name, read.indices, read), (), (), names,
         values.code.box(p.name), (), None,
     )  # fmt: skip
     node = At(s, read)
@@ -94,6 +126,11 @@ def _result(values: Values, p: Buffer) -> At:
     for _, m in values.steps(node) or ():
         rest = rest.subtract(m.domain())
     if not rest.is_empty():
+        for w in values.code.writers[p.name]:
+            if not rest.is_disjoint(values.code.written(w).range()):
+                values.require_written(
+                    node, rest
+                )  # something is written there, but nothing that an update could start from
         (at,), sizes = example(rest, [len(names)])
         raise refuted(MISSING, which=values.which, element=element(p.name, at), sizes=sizes)
     return node

@@ -34,9 +34,8 @@ from tensorc_dsl.ir.expr import (
     loads,
     substitute,
 )
-from tensorc_dsl.ir.program import Block, For, IterKind, Program, Store, walk
+from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, is_fold, update_of
-
 
 PAIR = "together"
 """The function that the parts of one term stand in, where a reduction takes several at a time."""
@@ -59,10 +58,12 @@ class Statement:
     block: Block
     is_init: bool
     store: Store
+    path: tuple[tuple[For, int], ...]
+    """The loops around it, outermost first, and which statement of the loop's body it is in."""
     digits: tuple[Digit, ...]
-    """The loops around it, outermost first."""
+    """Those of all these loops, outermost first."""
     names: tuple[str, ...]
-    """Those of the digits."""
+    """The digits' names."""
     domain: isl.Set
     iters: tuple[tuple[str, IterKind, Expr], ...]
     accumulates: Accumulation | None
@@ -84,13 +85,20 @@ class Code:
         }
         self.statements: list[Statement] = []
         self.writers: dict[str, list[Statement]] = {}
-        for around, s in walk(program.body):
-            if isinstance(s, Block):
-                self._block(around, s)
+        self._read(program.body, ())
         self._before: dict[tuple[int, int], isl.Map] = {}
         self._touched: dict[tuple[int, str, tuple[Expr, ...]], isl.Map] = {}
 
-    def _block(self, around: tuple[For, ...], b: Block) -> None:
+    def _read(self, body: tuple[Stmt, ...], path: tuple[tuple[For, int], ...]) -> None:
+        for s in body:
+            if isinstance(s, Block):
+                self._block(path, s)
+            else:
+                for n, inner in enumerate(s.body):
+                    self._read((inner,), (*path, (s, n)))
+
+    def _block(self, path: tuple[tuple[For, int], ...], b: Block) -> None:
+        around = [x for x, _ in path]
         digits = tuple(d for x in around for d in self.digits[x.var].digits)
         within = [c for x in around for c in self.digits[x.var].within]
         values = {it.name: in_digits(it.binding, self.digits) for it in b.iters}
@@ -105,7 +113,7 @@ class Code:
             for n, s in enumerate(stores):
                 own = Store(s.buffer, tuple(substitute(i, values) for i in s.indices), substitute(s.value, values))
                 made = Statement(
-                    len(self.statements), b, is_init, own, digits, names, domain,
+                    len(self.statements), b, is_init, own, path, digits, names, domain,
                     tuple((it.name, it.kind, values[it.name]) for it in b.iters),
                     None if is_init else _accumulation(b, n, values),
                 )  # fmt: skip
@@ -129,13 +137,11 @@ class Code:
         key = (s.number, t.number)
         if key not in self._before:
             common = common_loops(s, t)
-            a, b = [f"a{k}" for k in range(len(s.names))], [f"b{k}" for k in range(len(t.names))]
             same = [f"a{k} = b{k}" for k in range(common)]
             cases = [[*same[:k], f"a{k} < b{k}"] for k in range(common)]
             if s.number < t.number:
                 cases.append(same)
-            text = " or ".join(f"({' and '.join(c) or 'true'})" for c in cases) or "false"
-            self._before[key] = isl.Map(f"{{ [{', '.join(a)}] -> [{', '.join(b)}] : {text} }}")
+            self._before[key] = relation(s, t, cases)
         return self._before[key]
 
     def box(self, buffer: str) -> isl.Set:
@@ -156,6 +162,13 @@ def common_loops(s: Statement, t: Statement) -> int:
     return next(
         (k for k, (a, b) in enumerate(zip(s.names, t.names, strict=False)) if a != b), min(len(s.names), len(t.names))
     )
+
+
+def relation(s: Statement, t: Statement, cases: Sequence[Sequence[str]]) -> isl.Map:
+    """From instances `[a0, a1, …]` of `s` to instances `[b0, b1, …]` of `t`, where all conditions of a case hold."""
+    a, b = (", ".join(f"{x}{k}" for k in range(len(z.names))) for x, z in (("a", s), ("b", t)))
+    text = " or ".join(f"({' and '.join(c) or 'true'})" for c in cases) or "false"
+    return isl.Map(f"{{ [{a}] -> [{b}] : {text} }}")
 
 
 def where(s: Statement, condition: Expr) -> isl.Set:

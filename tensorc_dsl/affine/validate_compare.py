@@ -137,8 +137,8 @@ class Comparison:
         (x, y), sizes = example(pairs.wrap(), [len(s.names), len(t.names)])
         return refuted(
             DIFFERENT,
-            ("the original", _told(a, self.original.code, s, x)),
-            ("the scheduled program", _told(b, self.scheduled.code, t, y)),
+            (self.original.which, _told(a, self.original.code, s, x)),
+            (self.scheduled.which, _told(b, self.scheduled.code, t, y)),
             sizes=sizes,
         )
 

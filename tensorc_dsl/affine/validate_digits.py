@@ -26,7 +26,7 @@ from tensorc_dsl.ir.expr import (
     mul,
     rebuild,
 )
-from tensorc_dsl.ir.program import Block, For, LoopKind, Program, walk
+from tensorc_dsl.ir.program import For, LoopKind, Program, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def _digits(loop: For, cuts: set[int]) -> Digits:
     units = sorted(u for u in cuts | {1} if n is None or u < n)
     if n == 1:
         return Digits((), ())
-    if not units or any(b % a for a, b in pairwise(units)):
+    if not units or loop.kind is LoopKind.PIPELINED or any(b % a for a, b in pairwise(units)):
         units = [1]
     if len(units) == 1:
         return Digits((Digit(loop.var, loop.var, loop.kind, 1, loop.extent),), ())

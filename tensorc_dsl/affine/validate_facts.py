@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.validate_code import Code, Statement
 from tensorc_dsl.diagnostic import Diagnostic, Note, Problem
+from tensorc_dsl.ir.expr import Expr
 
 
 class Refuted(Exception):
@@ -55,12 +56,21 @@ def element(buffer: str, values: Sequence[int]) -> str:
     return f"`{buffer}[{', '.join(map(str, values))}]`"
 
 
+def point(values: Sequence[int]) -> isl.Set:
+    """The set of one vector."""
+    return isl.Set(f"{{ [{', '.join(map(str, values))}] }}")
+
+
+def element_at(
+    code: Code, s: Statement, values: Sequence[int], buffer: str, indices: tuple[Expr, ...]
+) -> tuple[int, ...]:
+    """The element that an instance touches; the loops that its buffer is private to come first."""
+    image = point(values).apply(code.touched(s, buffer, indices))
+    (whole,), _ = example(image, [image.dim(isl.dim_type.set)])
+    return whole
+
+
 def written_by(code: Code, s: Statement, values: Sequence[int]) -> str:
     """The element that an instance writes, as text."""
-    point = isl.Set(f"{{ [{', '.join(map(str, values))}] }}")
-    image = point.apply(code.written(s))
-    if image.is_empty():
-        return f"`{s.store.buffer}`"
-    homes = len(code.homes[s.store.buffer])
-    (whole,), _ = example(image, [image.dim(isl.dim_type.set)])
-    return element(s.store.buffer, whole[homes:])
+    whole = element_at(code, s, values, s.store.buffer, s.store.indices)
+    return element(s.store.buffer, whole[len(code.homes[s.store.buffer]) :])

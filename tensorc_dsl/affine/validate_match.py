@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.sets import mapping
 from tensorc_dsl.affine.validate_code import Statement
-from tensorc_dsl.affine.validate_facts import Undecided, at, example, refuted, written_by
+from tensorc_dsl.affine.validate_facts import Undecided, at, example, point, refuted, written_by
 from tensorc_dsl.affine.validate_terms import IDEMPOTENT, Term, operator
 from tensorc_dsl.affine.validate_values import Node, Values, place
 from tensorc_dsl.diagnostic import Problem
@@ -172,8 +172,8 @@ class _Question:
         """`rest` goes from pairs of instances to points of the terms that the message is about."""
         n, m = len(self.s.names), len(self.t.names)
         part, own = next((p, x) for p in parts if not (x := rest.intersect_range(p.path.range())).is_empty())
-        (x, _, point), sizes = example(own.wrap(), [n, m, own.dim(isl.dim_type.out)])
-        leaf = isl.Set(f"{{ [{', '.join(map(str, point))}] }}").apply(part.point.apply_range(part.term.leaf))
+        (x, _, chosen), sizes = example(own.wrap(), [n, m, own.dim(isl.dim_type.out)])
+        leaf = point(chosen).apply(part.point.apply_range(part.term.leaf))
         source = place(part.term.node)
         (values,), _ = example(leaf, [len(source.names)])
         return refuted(

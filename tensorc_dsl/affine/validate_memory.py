@@ -6,23 +6,29 @@ loops that do not run in order are shown to carry nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.accesses import guarded_loads
 from tensorc_dsl.affine.sets import mapping, points
-from tensorc_dsl.affine.validate_code import Code, Statement, extent_conditions, where
-from tensorc_dsl.affine.validate_facts import Refuted, at, element, example, refuted
+from tensorc_dsl.affine.validate_code import Code, Statement, extent_conditions, relation, where
+from tensorc_dsl.affine.validate_facts import Refuted, Undecided, at, element, example, point, refuted
 from tensorc_dsl.affine.validate_values import is_condition
 from tensorc_dsl.diagnostic import Problem
 from tensorc_dsl.ir.expr import Expr, loads
-from tensorc_dsl.ir.program import LoopKind
+from tensorc_dsl.ir.pipelines import pipeline
+from tensorc_dsl.ir.program import For, LoopKind
 
 OUTSIDE = Problem("E0801", "{which}, {what} {does} {element}, outside of `{buffer}`{sizes}")
 LEAVES = Problem("E0801", "{which}, iterator `{name}` of {what} is {value}, outside of its extent{sizes}")
 RACE = Problem(
     "E0802", "{which}, iterations of the {kind} loop `{loop}` touch {element} at once{sizes}",
     help="run the loop in order, or give each iteration its own copy of the buffer",
+)  # fmt: skip
+
+OVERTAKEN = Problem(
+    "E0802", "{which}, the pipeline of `{loop}` lets the later of two accesses to {element} come first{sizes}",
+    help="what is read must be written in an earlier stage, or earlier in the order of the same one",
 )  # fmt: skip
 
 
@@ -32,6 +38,7 @@ def verify_memory(code: Code, which: str) -> None:
         if not s.domain.is_empty():
             _inside(code, s, which)
     _races(code, which)
+    _overtaking(code, which)
 
 
 def _inside(code: Code, s: Statement, which: str) -> None:
@@ -69,43 +76,81 @@ def _accesses(s: Statement) -> Iterator[tuple[str, tuple[Expr, ...], isl.Set, st
             yield x.buffer, x.indices, domain, "reads"
 
 
+Access = tuple[Statement, isl.Map, bool]
+"""A statement, the elements of a buffer that its instances touch, and whether they are written."""
+
+
 def _races(code: Code, which: str) -> None:
     free = {d.name: d for s in code.statements for d in s.digits if d.kind in (LoopKind.PARALLEL, LoopKind.VECTORIZED)}
     for name, digit in free.items():  # a loop's iterations differ in one of its digits
         inside = [s for s in code.statements if name in s.names]
         depth = inside[0].names.index(name)
-        for buffer in dict.fromkeys(s.store.buffer for s in inside):
-            if name in code.homes[buffer]:
-                continue  # each iteration has its own copy
-            touched = [(s, m, writes) for s in inside for m, writes in _touched(code, s, buffer)]
-            for s, m, writes in touched:
-                for t, n, _ in touched if writes else ():
-                    both = m.apply_range(n.reverse()).intersect(_apart(s, t, depth))
-                    if not both.is_empty():
-                        raise _race(code, buffer, (s, m), t, both, which=which, kind=digit.kind, loop=digit.loop)
+        for a, b, buffer in _pairs(code, inside, but_private_to=name):
+            both = a[1].apply_range(b[1].reverse()).intersect(_apart(a[0], b[0], depth))
+            if not both.is_empty():
+                raise _conflict(RACE, code, buffer, a, b, both, which=which, kind=digit.kind, loop=digit.loop)
+
+
+def _pairs(code: Code, inside: Sequence[Statement], but_private_to: str | None) -> Iterator[tuple[Access, Access, str]]:
+    """Accesses to one buffer, the first of which writes it."""
+    for buffer in dict.fromkeys(s.store.buffer for s in inside):
+        if but_private_to in code.homes[buffer]:
+            continue  # each iteration has its own copy
+        touched: list[Access] = [(s, m, writes) for s in inside for m, writes in _touched(code, s, buffer)]
+        for a in touched:
+            for b in touched if a[2] else ():
+                yield a, b, buffer
 
 
 def _touched(code: Code, s: Statement, buffer: str) -> Iterator[tuple[isl.Map, bool]]:
-    """From instances to the elements of the buffer that are touched, and whether they are written."""
     for name, indices, domain, does in _accesses(s):
         if name == buffer:
             yield code.touched(s, buffer, indices).intersect_domain(domain), does == "writes"
 
 
-def _race(
-    code: Code, buffer: str, one: tuple[Statement, isl.Map], t: Statement, both: isl.Map, **facts: object
-) -> Refuted:
-    s, m = one
-    (x, y), sizes = example(both.wrap(), [len(s.names), len(t.names)])
-    values = isl.Set(f"{{ [{', '.join(map(str, x))}] }}").apply(m)
-    (whole,), _ = example(values, [values.dim(isl.dim_type.set)])
-    name = element(buffer, whole[len(code.homes[buffer]) :])
-    return refuted(RACE, ("one", at(s, x)), ("the other", at(t, y)), element=name, sizes=sizes, **facts)
-
-
 def _apart(s: Statement, t: Statement, depth: int) -> isl.Map:
     """Instances of one iteration of the loops around, and of different iterations of the loop at that depth."""
-    a, b = [f"a{k}" for k in range(len(s.names))], [f"b{k}" for k in range(len(t.names))]
+    return relation(s, t, [[*(f"a{k} = b{k}" for k in range(depth)), f"a{depth} != b{depth}"]])
+
+
+def _overtaking(code: Code, which: str) -> None:
+    """Raises Refuted where the stages of a pipelined loop let the later of two accesses come first."""
+    loops = {x.var: x for s in code.statements for x, _ in s.path if x.kind is LoopKind.PIPELINED}
+    for loop in loops.values():
+        stages = pipeline(loop)
+        if stages is None:
+            raise Undecided(f"the stages of the pipelined loop `{loop.var}` cannot be read")
+        inside = [s for s in code.statements if any(x.var == loop.var for x, _ in s.path)]
+        for a, b, buffer in _pairs(code, inside, but_private_to=None):
+            for one, other in ((a, b), (b, a)):
+                (s, m, _), (t, n, _) = one, other
+                both = m.apply_range(n.reverse()).intersect(code.before(s, t))
+                both = both.intersect(_rounds_swapped(s, t, loop, *stages))
+                if not both.is_empty():
+                    raise _conflict(OVERTAKEN, code, buffer, one, other, both, which=which, loop=loop.var)
+
+
+def _rounds_swapped(s: Statement, t: Statement, loop: For, stages: tuple[int, ...], order: tuple[int, ...]) -> isl.Map:
+    """Instances of `s` and `t` in one iteration of the loops around the pipeline, of which that of `t` has an earlier
+    round, or an earlier place in the same one."""
+    x, y = (next(n for around, n in z.path if around.var == loop.var) for z in (s, t))
+    if x == y:
+        return relation(s, t, [])  # one statement of the pipeline does its iterations in order
+    outside = {around.var for around, _ in s.path[: [around.var for around, _ in s.path].index(loop.var)]}
+    depth = sum(d.loop in outside for d in s.digits)
     same = [f"a{k} = b{k}" for k in range(depth)]
-    text = " and ".join([*same, f"a{depth} != b{depth}"])
-    return isl.Map(f"{{ [{', '.join(a)}] -> [{', '.join(b)}] : {text} }}")
+    i, j = (f"a{depth}", f"b{depth}") if loop.var in s.names else ("0", "0")
+    earlier = "<=" if order[y] < order[x] else "<"
+    return relation(s, t, [[*same, f"{j} + {stages[y]} {earlier} {i} + {stages[x]}"]])
+
+
+def _conflict(
+    problem: Problem, code: Code, buffer: str, one: Access, other: Access, both: isl.Map, **facts: object
+) -> Refuted:
+    """`both` goes from instances of the one access to those of the other that touch the same element."""
+    (s, m, _), (t, _, _) = one, other
+    (x, y), sizes = example(both.wrap(), [len(s.names), len(t.names)])
+    image = point(x).apply(m)
+    (whole,), _ = example(image, [image.dim(isl.dim_type.set)])
+    name = element(buffer, whole[len(code.homes[buffer]) :])
+    return refuted(problem, ("one", at(s, x)), ("the other", at(t, y)), element=name, sizes=sizes, **facts)

@@ -7,13 +7,13 @@ inlining, layouts and guards leave no trace in what is compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.sets import NotAffine, affine_text, condition_text, mapping
 from tensorc_dsl.affine.validate_code import Code, Statement, label, where
-from tensorc_dsl.affine.validate_facts import at, element, example, refuted
+from tensorc_dsl.affine.validate_facts import at, element, element_at, example, point, refuted
 from tensorc_dsl.affine.validate_flow import Flow, Total
 from tensorc_dsl.diagnostic import Problem
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
@@ -131,11 +131,20 @@ class Values:
             return
         s = node.statement
         (values,), sizes = example(asked, [len(s.names)])
-        m = self.code.touched(s, node.expr.buffer, node.expr.indices)
-        image = isl.Set(f"{{ [{', '.join(map(str, values))}] }}").apply(m)
-        (whole,), _ = example(image, [image.dim(isl.dim_type.set)])
+        whole = element_at(self.code, s, values, node.expr.buffer, node.expr.indices)
         name = element(node.expr.buffer, whole[len(self.code.homes[node.expr.buffer]) :])
-        raise refuted(UNWRITTEN, what=f"{self.which}, {at(s, values)},", element=name, sizes=sizes)
+        place_ = self._unstarted(node.expr.buffer, whole) or at(s, values)
+        raise refuted(UNWRITTEN, what=f"{self.which}, {place_},", element=name, sizes=sizes)
+
+    def _unstarted(self, buffer: str, whole: Sequence[int]) -> str | None:
+        """The update of an element that accumulates into nothing, if there is one."""
+        for u in self.code.writers.get(buffer, []):
+            if u.accumulates:
+                found = self.code.written(u).intersect_range(point(whole)).domain()
+                if not found.is_empty():
+                    (values,), _ = example(found, [len(u.names)])
+                    return at(u, values)
+        return None
 
     def require_all_written(self, node: Node, asked: isl.Set) -> None:
         """As `require_written`, for all that the value is made of; not beyond a reduction, and once around a recurrence."""

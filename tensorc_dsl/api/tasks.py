@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from tensorc_dsl.affine.validate import Invalid, Report, validate
 from tensorc_dsl.api.kernel import Kernel
 from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import near
@@ -55,6 +56,15 @@ class NoValidCandidate(Exception):
     def __init__(self, result: TuneResult) -> None:
         super().__init__(f"none of {result.trials} candidates is valid: {result.statuses}")
         self.result = result
+
+
+class WrongSchedule(Exception):
+    """A search ended with a schedule that computes something else than its task: a bug in a primitive or in the proof."""
+
+    def __init__(self, trace: Trace, diagnostic: Diagnostic) -> None:
+        super().__init__(f"the best schedule is wrong: {diagnostic.code}: {diagnostic.message}")
+        self.trace = trace
+        self.diagnostic = diagnostic
 
 
 class UnknownTask(TschedError, KeyError):
@@ -178,14 +188,21 @@ class Task:
         records: Path | None = None,
         on_event: Listener | None = None,
     ) -> TuneResult:
-        """Try `trials` schedules, each checked and timed in a child process and recorded in the database."""
+        """Try `trials` schedules, each checked and timed in a child process and recorded in the database.
+
+        Raises WrongSchedule where the best of them is shown not to compute what the task does.
+        """
         with ExitStack() as stack:
             database = stack.enter_context(Database.open(records))
             runner = stack.enter_context(LocalRunner(self.program, self.target, threads=self.threads))
-            return tune(
+            result = tune(
                 self.model, self.program, self.target, strategy=strategy, trials=trials, seed=seed, runner=runner,
                 threads=self.threads, database=database, on_event=on_event,
             )  # fmt: skip
+        report = self.verify(result.best) if result.best else None
+        if result.best and isinstance(report, Invalid):
+            raise WrongSchedule(result.best, report.diagnostic)
+        return result
 
     def tune(
         self, trials: int = 64, *, seed: int = 0, strategy: str = "bayes", records: StrPath | None = None
@@ -211,6 +228,10 @@ class Task:
         with Database.open(records) as database:
             best = database.best(program_key(self.program), target_key(self.target, self.threads))
         return None if best is None else self.expand(Source(f"<trial {best.trial} of {best.task}>", best.trace))
+
+    def verify(self, trace: Trace) -> Report:
+        """Whether the schedule's program computes what the task does: shown from the two programs alone."""
+        return validate(self.program, trace.program)
 
     def measure(self, trace: Trace) -> Outcome:
         """The trace's kernel, checked against the reference and timed in a child process."""

@@ -12,10 +12,13 @@ from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.source import Source
 from tests.primitives.cases import FOLDER, Case, all_cases, before_program, outcome, run, write_back
-from tests.programs import random_inputs
+from tests.programs import proof_fault, random_inputs
 
 CASES = all_cases()
 ACCEPTED = [c for c in CASES if c.kind == "tsched"]
+
+UNPROVED: dict[str, str] = {}
+"""Accepted cases of which validation proves nothing, and why."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
@@ -41,6 +44,15 @@ def test_result_is_well_formed_and_computes_the_same(case: Case) -> None:
     assert expected.keys() == found.keys()
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-5, equal_nan=False)
+
+
+@pytest.mark.parametrize("case", ACCEPTED, ids=lambda c: c.name)
+def test_result_is_proved_without_the_primitive(case: Case) -> None:
+    fault = proof_fault(before_program(case), run(case))
+    if case.name in UNPROVED:
+        assert "E0807" in fault, f"take it off the list: {fault}"
+    else:
+        assert not fault
 
 
 @pytest.mark.parametrize("name", sorted(PRIMITIVES))

@@ -15,7 +15,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tests.programs import conv2d, elementwise, matmul, random_inputs, softmax
+from tests.programs import conv2d, elementwise, matmul, proof_fault, random_inputs, softmax
 from tests.schedule.random_steps import random_step
 
 PROGRAMS: dict[str, Callable[[], Program]] = {
@@ -44,6 +44,8 @@ def test_accepted_steps_keep_the_result(name: str, seed: int) -> None:
             continue
         history.append(f"{step}{args}{kwargs}")
         verify(program)
+    fault = proof_fault(PROGRAMS[name](), program)
+    assert not fault, "\n".join([fault, *history, format_program(program)])
     for order in ("forward", "reversed", "shuffled"):
         found = interpret(program, inputs, order)
         for output, values in expected.items():

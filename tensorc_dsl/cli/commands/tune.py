@@ -82,6 +82,7 @@ def tune(
     Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Ctrl-C ends
     the search early and keeps what was found. Exit status 3: nothing that was tried works.
     """
+    from tensorc_dsl.api.tasks import WrongSchedule
     from tensorc_dsl.report.ended import Ended
     from tensorc_dsl.report.files import check_writable, write_text
     from tensorc_dsl.report.progress import Standing, following
@@ -91,9 +92,19 @@ def tune(
     check_writable(best_file)
     yardsticks = found.yardsticks()
     with following(Standing(found.flops, yardsticks.peak), sys.stderr) as listener:
-        result = found.search(
-            trials=trials, seed=seed, strategy=strategy, records=Path(records) if records else None, on_event=listener
-        )
+        try:
+            result = found.search(
+                trials=trials,
+                seed=seed,
+                strategy=strategy,
+                records=Path(records) if records else None,
+                on_event=listener,
+            )
+        except WrongSchedule as e:
+            wrong = Path(f"{task}.wrong.tsched")
+            write_text(wrong, e.trace.text)
+            click.echo(f"{wrong} holds the schedule: `tensorc-dsl verify {file} {task} {wrong}`", err=True)
+            raise
     if not result.interrupted:
         with suppress(KeyboardInterrupt):  # the search is over: what it found is not given up for a second look
             yardsticks = yardsticks.better(found.yardsticks())
