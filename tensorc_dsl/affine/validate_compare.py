@@ -66,10 +66,12 @@ class Comparison:
         if pairs is None:
             return []
         a, b = o.a, o.b
-        steps = self.original.steps(a)
-        if steps is not None:
-            self.original.require_written(a, pairs.domain())
-            return [Obligation(n, b, m.reverse().apply_range(pairs)) for n, m in steps]
+        # Loads first, so that whole values of statements meet: those are what a recurrence comes back to.
+        if is_load(a) or not is_load(b) or self.scheduled.steps(b) is None:
+            steps = self.original.steps(a)
+            if steps is not None:
+                self.original.require_written(a, pairs.domain())
+                return [Obligation(n, b, m.reverse().apply_range(pairs)) for n, m in steps]
         steps = self.scheduled.steps(b)
         if steps is not None:
             self.scheduled.require_written(b, pairs.range())
@@ -92,11 +94,11 @@ class Comparison:
         if new.is_empty():
             return None
         self._grown[k] = self._grown.get(k, 0) + 1
-        if self._grown[k] == PATIENCE:
+        if self._grown[k] >= PATIENCE and not self._widened and is_whole(o.a) and is_whole(o.b):
             self._widened = True
             hull = isl.Map.from_basic_map(known.union(o.pairs).affine_hull())
             new = hull.intersect_domain(place(o.a).domain).intersect_range(place(o.b).domain)
-        elif self._grown[k] > 2 * PATIENCE:
+        elif self._grown[k] > 3 * PATIENCE:
             raise Undecided("a recurrence is not understood: what it needs keeps growing")
         self._known[k] = known.union(new).coalesce()
         return new
@@ -141,6 +143,15 @@ class Comparison:
             (self.scheduled.which, _told(b, self.scheduled.code, t, y)),
             sizes=sizes,
         )
+
+
+def is_load(node: Node) -> bool:
+    return isinstance(node, At) and isinstance(node.expr, Load)
+
+
+def is_whole(node: Node) -> bool:
+    """Whether it has a value wherever it stands: it is under no condition of a choice."""
+    return isinstance(node, Total) or node.expr is node.statement.store.value
 
 
 def _told(node: Node, code: Code, s: Statement, values: tuple[int, ...]) -> str:

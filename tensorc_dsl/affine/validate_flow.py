@@ -7,7 +7,7 @@ one. What a read sees of them is a `Total`: the value that the last other write 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
@@ -43,7 +43,7 @@ class Flow:
         self.code = code
         self._seen: dict[tuple[int, str, tuple[Expr, ...]], tuple[Seen, ...]] = {}
         self._started: dict[int, tuple[tuple[Statement, isl.Map], ...]] = {}
-        self._totals: dict[int, Total] = {}
+        self._totals: dict[tuple[int, str], Total] = {}
 
     def seen(self, reader: Statement, read: Load) -> tuple[Seen, ...]:
         """What a read of a written buffer sees; where none of it applies, nothing has been written."""
@@ -54,47 +54,53 @@ class Flow:
 
     def _find(self, reader: Statement, read: Load) -> tuple[Seen, ...]:
         element = self.code.touched(reader, read.buffer, read.indices)
-        updates, others = self._split(read.buffer)
-        last = self._last(reader, element, others)
-        if not updates:
-            return tuple(Seen(w, m) for w, m in last)
+        writers = self.code.writers.get(read.buffer, [])
+        kinds = list(dict.fromkeys(s.accumulates.kind for s in writers if s.accumulates))
+        plain = [
+            Seen(w, m)
+            for w, m in self._last(reader, element, [s for s in writers if len(kinds) != 1 or not s.accumulates])
+        ]
+        if len(kinds) == 1:
+            return tuple(x for seen in plain for x in self._since(seen, kinds[0], reader))
+        # Where the last write is an update, what is seen is the total of its kind.
         out: list[Seen] = []
-        for w, m in last:
-            total = self._total(w, updates)
-            if all(m.apply_range(t).intersect(self._not_before(u, reader)).is_empty() for u, t in total.terms):
-                out.append(Seen(total, m))
-                continue
-            terms = tuple(
-                (u, m.apply_range(t).intersect(self.code.before(u, reader).reverse())) for u, t in total.terms
-            )
-            same = isl.Map.identity(m.domain().get_space().map_from_set()).intersect_domain(m.domain())
-            out.append(Seen(Total(total.kind, reader, ((w, m),), terms, finished=False), same))
+        for seen in plain:
+            assert isinstance(seen.source, Statement)
+            if seen.source.accumulates is None:
+                out.append(seen)
+        for kind in kinds:
+            latest = [x.instances.domain() for x in plain if _kind(x.source) == kind]
+            for w, m in self._last(reader, element, [s for s in writers if _kind(s) != kind]):
+                for domain in latest:
+                    if not (own := m.intersect_domain(domain)).is_empty():
+                        out += self._since(Seen(w, own), kind, reader)
         return tuple(out)
 
-    def _split(self, buffer: str) -> tuple[list[Statement], list[Statement]]:
-        """The statements that write a buffer: updates that all commute with each other, and others."""
-        writers = self.code.writers.get(buffer, [])
-        kinds = {s.accumulates.kind for s in writers if s.accumulates}
-        if len(kinds) != 1:
-            return [], writers
-        return [s for s in writers if s.accumulates], [s for s in writers if not s.accumulates]
+    def _since(self, seen: Seen, kind: str, reader: Statement) -> Iterator[Seen]:
+        """The total of a kind that a read sees, whose last other write before is `seen`."""
+        w, m = seen.source, seen.instances
+        assert isinstance(w, Statement)
+        total = self._total(w, kind)
+        if all(m.apply_range(t).intersect(self._not_before(u, reader)).is_empty() for u, t in total.terms):
+            yield Seen(total, m)
+            return
+        terms = tuple((u, m.apply_range(t).intersect(self.code.before(u, reader).reverse())) for u, t in total.terms)
+        yield Seen(Total(kind, reader, ((w, m),), terms, finished=False), m.domain().identity())
 
-    def _total(self, start: Statement, updates: Sequence[Statement]) -> Total:
-        if start.number not in self._totals:
-            terms: list[tuple[Statement, isl.Map]] = []
-            for u in updates:
-                terms += [(u, m.reverse()) for w, m in self._starts(u) if w is start]
-            assert updates[0].accumulates is not None
-            same = isl.Map.identity(start.domain.get_space().map_from_set()).intersect_domain(start.domain)
-            self._totals[start.number] = Total(
-                updates[0].accumulates.kind, start, ((start, same),), tuple(terms), finished=True
-            )
-        return self._totals[start.number]
+    def _total(self, start: Statement, kind: str) -> Total:
+        """The value that a write leaves, with all updates of a kind until the next write of another one."""
+        key = (start.number, kind)
+        if key not in self._totals:
+            updates = [u for u in self.code.writers[start.store.buffer] if _kind(u) == kind]
+            terms = [(u, m.reverse()) for u in updates for w, m in self._starts(u) if w is start]
+            same = start.domain.identity()
+            self._totals[key] = Total(kind, start, ((start, same),), tuple(terms), finished=True)
+        return self._totals[key]
 
     def _starts(self, update: Statement) -> tuple[tuple[Statement, isl.Map], ...]:
-        """The last write that is no update before each instance of an update."""
+        """The last write of another kind before each instance of an update."""
         if update.number not in self._started:
-            _, others = self._split(update.store.buffer)
+            others = [s for s in self.code.writers[update.store.buffer] if _kind(s) != _kind(update)]
             self._started[update.number] = self._last(update, self.code.written(update), others)
         return self._started[update.number]
 
@@ -128,3 +134,8 @@ class Flow:
         if reader is update:
             later = later.union(isl.Map.identity(later.get_space()))
         return later
+
+
+def _kind(source: Statement | Total) -> str | None:
+    """The kind of updates that a statement is one of."""
+    return source.accumulates.kind if isinstance(source, Statement) and source.accumulates else None

@@ -14,7 +14,7 @@ from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.sets import mapping
 from tensorc_dsl.affine.validate_code import Statement
 from tensorc_dsl.affine.validate_facts import Undecided, at, example, point, refuted, written_by
-from tensorc_dsl.affine.validate_terms import IDEMPOTENT, Term, operator
+from tensorc_dsl.affine.validate_terms import IDEMPOTENT, Term, is_neutral, operator
 from tensorc_dsl.affine.validate_values import Node, Values, place
 from tensorc_dsl.diagnostic import Problem
 from tensorc_dsl.ir.program import IterKind
@@ -50,13 +50,13 @@ def match(
 
     Raises Refuted where a term has no partner or too many, Undecided where no matching is found.
     """
-    ours, theirs = _by_signature(left, a), _by_signature(right, b)
+    ours, theirs = _by_signature(left, kind, a), _by_signature(right, kind, b)
     for text in dict.fromkeys([*ours, *theirs]):
         question = _Question(kind, pairs, a, b, s, t)
         yield from question.matched(text, ours.get(text, []), theirs.get(text, []))
 
 
-def _by_signature(terms: Sequence[Term], values: Values) -> dict[str, list[_Part]]:
+def _by_signature(terms: Sequence[Term], kind: str, values: Values) -> dict[str, list[_Part]]:
     width = max((t.path.dim(isl.dim_type.out) for t in terms), default=0)
     found: dict[str, list[_Part]] = {}
     for n, term in enumerate(terms):
@@ -69,12 +69,14 @@ def _by_signature(terms: Sequence[Term], values: Values) -> dict[str, list[_Part
         leaf = point.apply_range(term.leaf)
         path = term.path.apply_range(tag)
         unsigned = path
-        for text, m in values.signature(term.node):
-            signature = leaf.apply_range(m)
+        for case in values.signature(term.node):
+            signature = leaf.apply_range(case.subscripts)
             part = path.intersect_range(signature.domain())
-            if not part.is_empty():
-                found.setdefault(text, []).append(_Part(term, part, point, signature))
-                unsigned = unsigned.subtract(part)
+            if part.is_empty():
+                continue
+            unsigned = unsigned.subtract(part)
+            if case.constant is None or not is_neutral(kind, case.constant):
+                found.setdefault(case.text, []).append(_Part(term, part, point, signature))
         if not unsigned.is_empty():
             values.require_all_written(term.node, unsigned.range().apply(leaf))
             raise Undecided("what a term of a reduction reads is not understood")

@@ -21,6 +21,8 @@ from tensorc_dsl.ir.program import For, LoopKind
 
 OUTSIDE = Problem("E0801", "{which}, {what} {does} {element}, outside of `{buffer}`{sizes}")
 LEAVES = Problem("E0801", "{which}, iterator `{name}` of {what} is {value}, outside of its extent{sizes}")
+IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.PIPELINED)
+
 RACE = Problem(
     "E0802", "{which}, iterations of the {kind} loop `{loop}` touch {element} at once{sizes}",
     help="run the loop in order, or give each iteration its own copy of the buffer",
@@ -81,7 +83,7 @@ Access = tuple[Statement, isl.Map, bool]
 
 
 def _races(code: Code, which: str) -> None:
-    free = {d.name: d for s in code.statements for d in s.digits if d.kind in (LoopKind.PARALLEL, LoopKind.VECTORIZED)}
+    free = {d.name: d for s in code.statements for d in s.digits if d.kind not in IN_ORDER}
     for name, digit in free.items():  # a loop's iterations differ in one of its digits
         inside = [s for s in code.statements if name in s.names]
         depth = inside[0].names.index(name)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.affine.validate_code import Statement
+from tensorc_dsl.affine.validate_code import PAIR, Statement
 from tensorc_dsl.affine.validate_flow import Total
-from tensorc_dsl.affine.validate_values import At, Node, Values
+from tensorc_dsl.affine.validate_values import At, Node, Values, place
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import Binary, Const, Logic, dtype_of
+from tensorc_dsl.ir.expr import Binary, Call, Const, Expr, Logic, dtype_of
 
 IDEMPOTENT = ("min", "max", "and", "or", "argmin", "argmax")
 """Kinds of which a term may come any number of times."""
+
+
+STEPS = 64
+"""How often a value is followed from one place to another before that counts as endless."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,8 +108,48 @@ def _collect(t: Term, kind: str, values: Values, out: Terms) -> None:
         case Binary(op=op, lhs=a, rhs=b) | Logic(op=op, lhs=a, rhs=b) if f"{op} {dtype_of(node.expr)}" == kind:
             _collect(replace(t, node=At(node.statement, a)), kind, values, out)
             _collect(replace(t, node=At(node.statement, b)), kind, values, out)
+        case Call(function=f, args=args) if f == PAIR:
+            for total, instances in _partial(node.statement, args, kind, values):
+                leaf = t.leaf.apply_range(instances)
+                part = t.path.intersect_range(leaf.domain())
+                t = replace(t, path=t.path.subtract_range(leaf.domain()))
+                _collect(replace(t, node=total, path=part, leaf=leaf), kind, values, out)
+            if not t.path.is_empty():
+                out.found.append(t)
         case _:
             out.found.append(t)
+
+
+def _partial(s: Statement, args: tuple[Expr, ...], kind: str, values: Values) -> Iterator[tuple[Total, isl.Map]]:
+    """Totals of this kind that the arguments of `PAIR` are together, and where: results of parts, not new terms."""
+    ends = [[(n, m) for n, m in _ends(At(s, a), values) if isinstance(n, Total)] for a in args]
+    if len(args) == 1:
+        yield from ((total, m) for total, m in ends[0] if total.kind == kind)
+        return
+    if len(args) != 2 or operator(kind) not in ("argmin", "argmax"):
+        return
+    for best, m in ends[0]:
+        for position, n in ends[1]:
+            # The value and the position of one block's updates, since one start: `argmax` of a part.
+            blocks = [[x.at.block, *(u.block for u, _ in x.terms)] for x in (best, position)]
+            if position.kind == kind and all(a is b for a, b in zip(*blocks, strict=False)) and m.is_equal(n):
+                yield position, n
+
+
+def _ends(node: Node, values: Values) -> list[tuple[Node, isl.Map]]:
+    """What the node's value comes down to, case by case; nothing where that goes on and on."""
+    out: list[tuple[Node, isl.Map]] = []
+    todo: list[tuple[Node, isl.Map]] = [(node, place(node).domain.identity())]
+    for _ in range(STEPS):
+        if not todo:
+            return out
+        n, m = todo.pop()
+        steps = values.steps(n)
+        if steps is None:
+            out.append((n, m))
+        else:
+            todo += [(k, m.apply_range(x)) for k, x in steps if not m.apply_range(x).is_empty()]
+    return []
 
 
 def _start(t: Term, kind: str, values: Values, out: Terms) -> None:

@@ -17,7 +17,7 @@ from tensorc_dsl.affine.validate_facts import at, element, element_at, example, 
 from tensorc_dsl.affine.validate_flow import Flow, Total
 from tensorc_dsl.diagnostic import Problem
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
-from tensorc_dsl.ir.expr import Const, Expr, Load, Not, Select, children, dtype_of, loads
+from tensorc_dsl.ir.expr import Binary, Const, Expr, Load, Not, Select, children, dtype_of, loads
 
 UNWRITTEN = Problem(
     "E0803", "{what} reads {element}, which nothing has written{sizes}",
@@ -69,9 +69,22 @@ def is_condition(e: Expr) -> bool:
     return True
 
 
-Signature = tuple[tuple[str, isl.Map], ...]
-"""Per case: what is computed, as text, and a map from instances to all subscripts in it. Equal text and equal subscripts
-are equal values, unless the text holds `…`."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """What a node computes from the inputs at some of its instances. Equal text and equal subscripts are equal values, unless
+    the text holds `…`."""
+
+    text: str
+    subscripts: isl.Map
+    """From instances to all subscripts in the text, one after the other."""
+    constant: Const | None = None
+
+    def at(self, instances: isl.Map) -> Case:
+        """The same for the instances of another node, mapped to those of this one."""
+        return Case(self.text, instances.apply_range(self.subscripts), self.constant)
+
+
+Signature = tuple[Case, ...]
 
 
 class Values:
@@ -171,33 +184,60 @@ class Values:
         if k not in self._signatures:
             self._kept.append(node)
             self._signatures[k] = self._opaque(node, "…")  # what a node that reads itself sees of itself
-            self._signatures[k] = tuple(self._merged(self._signature(node)))
+            self._signatures[k] = tuple(self._merged(self._cases_of(node)))
         return self._signatures[k]
 
     def _opaque(self, node: Node, text: str) -> Signature:
-        return ((text, isl.Map.from_domain(place(node).domain)),)
+        return (Case(text, isl.Map.from_domain(place(node).domain)),)
 
-    def _merged(self, found: list[tuple[str, isl.Map]]) -> Iterator[tuple[str, isl.Map]]:
-        by_text: dict[str, isl.Map] = {}
-        for text, m in found:
-            by_text[text] = by_text[text].union(m) if text in by_text else m
-        yield from by_text.items()
+    def _merged(self, found: Sequence[Case]) -> Iterator[Case]:
+        by_text: dict[str, Case] = {}
+        for c in found:
+            if c.text in by_text:
+                c = Case(c.text, by_text[c.text].subscripts.union(c.subscripts), c.constant)
+            by_text[c.text] = c
+        yield from by_text.values()
 
-    def _signature(self, node: Node) -> list[tuple[str, isl.Map]]:
+    def _cases_of(self, node: Node) -> Sequence[Case]:
         if isinstance(node, Total):
-            return list(self._opaque(node, f"…{node.kind}"))
+            return self._opaque(node, f"…{node.kind}")
         steps = self.steps(node)
         if steps is not None:
-            found = [(text, m.apply_range(sub)) for n, m in steps for text, sub in self.signature(n)]
-            return [(text, m) for text, m in found if not m.is_empty()]
+            found = [c.at(m) for n, m in steps for c in self.signature(n)]
+            return [c for c in found if not c.subscripts.is_empty()]
         s, e = node.statement, node.expr
         if is_index(e):
-            return [("#", self.subscripts(s, (e,)))]
-        out: list[tuple[str, isl.Map]] = [("", isl.Map.from_domain(s.domain))]
+            return [Case("#", self.subscripts(s, (e,)))]
+        nothing = isl.Map.from_domain(s.domain)
+        if isinstance(e, Const):
+            return [Case(label(e), nothing, e)]
+        parts: list[tuple[tuple[Case, ...], isl.Map]] = [((), nothing)]
         for child in children(e):
-            part = self.signature(At(s, child))
-            pairs = [(f"{t}, {u}" if t else u, m.flat_range_product(n)) for t, m in out for u, n in part]
-            out = [(t, m) for t, m in pairs if not m.is_empty()]
-            if len(out) > PIECES:
-                return list(self._opaque(node, f"…{label(e)}"))
-        return [(f"{label(e)}({t})", m) for t, m in out]
+            pairs = [
+                ((*cases, c), m.flat_range_product(c.subscripts))
+                for cases, m in parts
+                for c in self.signature(At(s, child))
+            ]
+            parts = [(cases, m) for cases, m in pairs if not m.is_empty()]
+            if len(parts) > PIECES:
+                return self._opaque(node, f"…{label(e)}")
+        return [_joined(e, cases, m) for cases, m in parts]
+
+
+def _joined(e: Expr, cases: tuple[Case, ...], subscripts: isl.Map) -> Case:
+    """The operation of `e` on what the cases compute."""
+    match e, cases:
+        case Binary(op=op), (Case(constant=Const() as a), Case(constant=Const() as b)):
+            folded = _exactly(op, a, b)
+            if folded is not None:
+                return Case(label(folded), subscripts, folded)
+        case _:
+            pass
+    return Case(f"{label(e)}({', '.join(c.text for c in cases)})", subscripts)
+
+
+def _exactly(op: str, a: Const, b: Const) -> Const | None:
+    """The product of two constants where no type rounds it: a padded factor times another one is 0."""
+    if op != "*" or isinstance(a.value, bool) or not {abs(a.value), abs(b.value)} <= {0, 1}:
+        return None
+    return Const(a.value * b.value, a.dtype)

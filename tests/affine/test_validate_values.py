@@ -1,0 +1,341 @@
+"""Validation of what primitives make, and what they may come to make: by hand, so that none of them has to exist."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorc_dsl.affine.validate import Invalid, Unproved, Valid
+from tensorc_dsl.diagnostic import render
+from tests.affine.test_validate import compared
+
+SUM = """
+program total(A: f32[8, 12], S: f32[8]) {
+    for i in 8, k in 12 {
+        block S { spatial vi in 8 = i; reduce vk in 12 = k
+            init { S[vi] = 0.0 }
+            S[vi] = S[vi] + A[vi, vk]
+        }
+    }
+}
+"""
+
+RFACTOR = """
+program total(A: f32[8, 12], S: f32[8]) {
+    buffer R: f32[8, 4]
+    parallel for i in 8 {
+        for k1 in 4, k0 in 3 {
+            block R { spatial vi in 8 = i; spatial v1 in 4 = k1; reduce v0 in 3 = k0
+                init { R[vi, v1] = 0.0 }
+                R[vi, v1] = R[vi, v1] + A[vi, v0 * 4 + v1]
+            }
+        }
+    }
+    for i_1 in 8, r in 4 {
+        block S { spatial vi in 8 = i_1; reduce vr in 4 = r
+            init { S[vi] = 0.0 }
+            S[vi] = S[vi] + R[vi, vr]
+        }
+    }
+}
+"""
+
+CHAIN = """
+program chain(A: f32[9], Y: f32[7]) {
+    buffer E: f32[9]
+    for i in 9 { block E { spatial vi in 9 = i
+        E[vi] = exp(A[vi]) } }
+    for j in 7 { block Y { spatial vj in 7 = j
+        Y[vj] = E[vj] + E[vj + 2] } }
+}
+"""
+
+OVERLAPPING = """
+program chain(A: f32[9], Y: f32[7]) {
+    buffer E: f32[9]
+    for t in 3 {
+        for i in 5 { block E { spatial vi in 9 = t * 3 + i
+            where t * 3 + i < 9
+            E[vi] = exp(A[vi]) } }
+        for j in 3 { block Y { spatial vj in 7 = t * 3 + j
+            where t * 3 + j < 7
+            Y[vj] = E[vj] + E[vj + 2] } }
+    }
+}
+"""
+
+INLINED = """
+program chain(A: f32[9], Y: f32[7]) {
+    for j in 7 { block Y { spatial vj in 7 = j
+        Y[vj] = exp(A[vj]) + exp(A[vj + 2]) } }
+}
+"""
+
+ROLLING = """
+program chain(A: f32[9], Y: f32[7]) {
+    buffer E: f32[3]
+    for i in 9 {
+        block E { spatial vi in 9 = i
+            E[vi % 3] = exp(A[vi]) }
+        block Y { spatial vj in 9 = i
+            where i >= 2
+            Y[vj - 2] = E[(vj - 2) % 3] + E[vj % 3] }
+    }
+}
+"""
+
+SCAN = """
+program scan(A: f32[20, 3], Y: f32[20, 3]) {
+    for t in 20, i in 3 { block Y { spatial vt in 20 = t; spatial vi in 3 = i
+        Y[vt, vi] = A[vt, vi] if vt == 0 else Y[vt - 1, vi] * A[vt, vi] } }
+}
+"""
+
+SCAN_TURNED = """
+program scan(A: f32[20, 3], Y: f32[20, 3]) {
+    parallel for i in 3 { for t0 in 4, t1 in 5 { block Y { spatial vi in 3 = i; spatial vt in 20 = t0 * 5 + t1
+        Y[vt, vi] = A[vt, vi] if vt == 0 else Y[vt - 1, vi] * A[vt, vi] } } }
+}
+"""
+
+LAST = """
+program last(A: f32[300], Y: f32[1]) {
+    buffer S: f32[300]
+    for t in 300 { block S { spatial vt in 300 = t
+        S[vt] = A[vt] if vt == 0 else S[vt - 1] / A[vt] } }
+    for j in 1 { block Y { spatial vj in 1 = j
+        Y[vj] = S[299] } }
+}
+"""
+
+LAST_ROLLED = """
+program last(A: f32[300], Y: f32[1]) {
+    buffer S: f32[2]
+    for t0 in 100, t1 in 3 { block S { spatial vt in 300 = t0 * 3 + t1
+        S[vt % 2] = A[vt] if vt == 0 else S[(vt + 1) % 2] / A[vt] } }
+    for j in 1 { block Y { spatial vj in 1 = j
+        Y[vj] = S[1] } }
+}
+"""
+
+ONES = """
+program ones(A: f32[6], Y: f32[6]) {
+    for i in 6, k in 5 { block Y { spatial vi in 6 = i; reduce vk in 5 = k
+        init { Y[vi] = 0.0 }
+        Y[vi] = Y[vi] + A[vi] } }
+}
+"""
+
+OPEN = """
+program grow(A: f32[N, 4], S: f32[N]) where N in 1..4096 {
+    for i in N, k in 4 { block S { spatial vi in N = i; reduce vk in 4 = k
+        init { S[vi] = 0.0 }
+        S[vi] = S[vi] + A[vi, vk] } }
+}
+"""
+
+OPEN_TILED = """
+program grow(A: f32[N, 4], S: f32[N]) where N in 1..4096 {
+    parallel for f in (N + 7) / 8 * 2 { for k in 4, i1 in 4 { block S {
+        spatial vi in N = f / 2 * 8 + f % 2 * 4 + i1; reduce vk in 4 = k
+        where f / 2 * 8 + f % 2 * 4 + i1 < N
+        init { S[vi] = 0.0 }
+        S[vi] = S[vi] + A[vi, vk] } } }
+}
+"""
+
+PADDED = """
+program pad(A: f32[5, 7], B: f32[7], S: f32[5]) {
+    for i in 5, k in 7 { block S { spatial vi in 5 = i; reduce vk in 7 = k
+        init { S[vi] = 0.0 }
+        S[vi] = S[vi] + A[vi, vk] * B[vk] } }
+}
+"""
+
+PADDED_TO_8 = """
+program pad(A: f32[5, 7], B: f32[7], S: f32[5]) {
+    buffer P: f32[5, 8]
+    buffer Q: f32[8]
+    for i in 5, k in 8 { block P { spatial vi in 5 = i; spatial vk in 8 = k
+        P[vi, vk] = A[vi, vk] if vk < 7 else 0.0 } }
+    for k_1 in 8 { block Q { spatial vk in 8 = k_1
+        Q[vk] = B[vk] if vk < 7 else 0.0 } }
+    for i_1 in 5, k_2 in 8 { block S { spatial vi in 5 = i_1; reduce vk in 8 = k_2
+        init { S[vi] = 0.0 }
+        S[vi] = S[vi] + P[vi, vk] * Q[vk] } }
+}
+"""
+
+
+PEELED = """
+program total(A: f32[8, 12], S: f32[8]) {
+    for z in 8 { block Z { spatial vi in 8 = z
+        S[vi] = 0.0 } }
+    for i in 8, k in 7 { block S { spatial vi in 8 = i; reduce vk in 12 = k
+        S[vi] = S[vi] + A[vi, vk] } }
+    for i_1 in 8, k_1 in 5 { block T { spatial vi in 8 = i_1; reduce vk in 12 = k_1 + 7
+        S[vi] = S[vi] + A[vi, vk] } }
+}
+"""
+
+MOVED_INIT = """
+program total(A: f32[8, 12], S: f32[8]) {
+    for i in 8 {
+        for k in 12 { block S { spatial vi in 8 = i; reduce vk in 12 = k
+            init { S[vi] = 0.0 }
+            S[vi] = S[vi] + A[vi, vk] } }
+        block Z { spatial vi in 8 = i
+            S[vi] = 0.0 }
+    }
+}
+"""
+
+MEAN = """
+program mean(A: f32[8, 12], M: f32[8]) {
+    buffer S: f32[8]
+    for i in 8, k in 12 { block S { spatial vi in 8 = i; reduce vk in 12 = k
+        init { S[vi] = 0.0 }
+        S[vi] = S[vi] + A[vi, vk] } }
+    for j in 8 { block M { spatial vj in 8 = j
+        M[vj] = S[vj] / 12.0 } }
+}
+"""
+
+EARLY = """
+program mean(A: f32[8, 12], M: f32[8]) {
+    buffer S: f32[8]
+    for i in 8, k in 12 {
+        block S { spatial vi in 8 = i; reduce vk in 12 = k
+            init { S[vi] = 0.0 }
+            S[vi] = S[vi] + A[vi, vk] }
+        block M { spatial vj in 8 = i
+            where k == 10
+            M[vj] = S[vj] / 12.0 }
+    }
+}
+"""
+
+AT_THE_END = EARLY.replace("k == 10", "k == 11")
+ALWAYS = EARLY.replace("            where k == 10\n", "")
+
+
+def _best(index: str, value: str, position: str, new: str) -> str:
+    """The update of an `argmax` of pairs, and where it starts."""
+    better = f"not {new} <= {value} and {value} == {value}"
+    tie = f"({new} == {value} or {new} != {new}) and {position} < {index}"
+    return f"""init {{ {index} = 2147483647; {value} = -inf }}
+            {index} = {position} if {better} or {tie} else {index}
+            {value} = max({value}, {new})"""
+
+
+ARGMAX = f"""
+program best(A: f32[5, 12], I: i32[5]) {{
+    buffer V: f32[5]
+    for i in 5, k in 12 {{
+        block I @("reducer", "argmax") {{ spatial vi in 5 = i; reduce vk in 12 = k
+            {_best("I[vi]", "V[vi]", "i32(vk)", "A[vi, vk]")} }} }}
+}}
+"""
+
+ARGMAX_PARTS = f"""
+program best(A: f32[5, 12], I: i32[5]) {{
+    buffer V: f32[5]
+    buffer PI: i32[5, 3]
+    buffer PV: f32[5, 3]
+    for i in 5, h in 3, k in 4 {{
+        block P @("reducer", "argmax") {{ spatial vi in 5 = i; spatial vh in 3 = h; reduce vk in 4 = k
+            {_best("PI[vi, vh]", "PV[vi, vh]", "i32(vh * 4 + vk)", "A[vi, vh * 4 + vk]")} }} }}
+    for i_1 in 5, r in 3 {{
+        block I @("reducer", "argmax") {{ spatial vi in 5 = i_1; reduce vr in 3 = r
+            {_best("I[vi]", "V[vi]", "PI[vi, vr]", "PV[vi, vr]")} }} }}
+}}
+"""
+
+IN_PLACE = """
+program relu(A: f32[8, 12], S: f32[8]) {
+    for i in 8, k in 12 { block S { spatial vi in 8 = i; reduce vk in 12 = k
+        init { S[vi] = 0.0 }
+        S[vi] = S[vi] + A[vi, vk] } }
+    for j in 8 { block R { spatial vj in 8 = j
+        S[vj] = max(S[vj], 0.0) } }
+}
+"""
+
+RIGHT = {
+    "argmax": (ARGMAX, ARGMAX.replace("i in 5, k in 12", "k in 12, i in 5")),
+    "argmax of parts": (ARGMAX, ARGMAX_PARTS),
+    "an update of another kind at the end": (IN_PLACE, IN_PLACE.replace("i in 8, k in 12", "k in 12, i in 8")),
+    "rfactor": (SUM, RFACTOR),
+    "the other way around": (RFACTOR, SUM),
+    "recomputed in overlapping windows": (CHAIN, OVERLAPPING),
+    "inlined": (CHAIN, INLINED),
+    "rolling buffer": (CHAIN, ROLLING),
+    "scan, turned": (SCAN, SCAN_TURNED),
+    "scan of which the end is read": (LAST, LAST_ROLLED),
+    "a sum of equal terms": (ONES, ONES.replace("i in 6, k in 5", "k in 5, i in 6")),
+    "open size": (OPEN, OPEN_TILED),
+    "padded with zeros": (PADDED, PADDED_TO_8),
+    "peeled": (SUM, PEELED),
+    "read at the last step": (MEAN, AT_THE_END),
+    "stored at every step": (MEAN, ALWAYS),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right(name: str) -> None:
+    report = compared(*RIGHT[name])
+    assert report == Valid(), render(report.diagnostic)  # type: ignore[union-attr]
+
+
+Change = tuple[str, str]
+
+WRONG: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
+    "argmax of parts, of which one is left out": (ARGMAX, ARGMAX_PARTS, (("r in 3 {", "r in 2 {"),), "a term is missing"),
+    "argmax of parts, positions within the part": (
+        ARGMAX, ARGMAX_PARTS, (("i32(vh * 4 + vk)", "i32(vk)"),), "a term is missing",
+    ),
+    "the update of another kind too early": (
+        IN_PLACE, IN_PLACE[: IN_PLACE.index("    for j")],
+        (("A[vi, vk] } }", "A[vi, vk] }\n block R { spatial vj in 8 = i\n S[vj] = max(S[vj], 0.0) } } }"),), "E080",
+    ),
+    "partial results left out": (SUM, RFACTOR, (("r in 4 {", "r in 3 {"),), "a term is missing"),
+    "partial results twice": (
+        SUM, RFACTOR, (("r in 4 {", "r in 8 {"), ("in 4 = r", "in 4 = r / 2")), "a term comes more than once",
+    ),
+    "partial starts are not neutral": (SUM, RFACTOR, (("R[vi, v1] = 0.0", "R[vi, v1] = 1.0"),), "a term too many"),
+    "window too narrow": (CHAIN, OVERLAPPING, (("i in 5", "i in 4"),), "E080"),
+    "race on a rolling buffer": (CHAIN, ROLLING, (("for i in 9", "parallel for i in 9"),), "E0802"),
+    "rolling buffer too short": (CHAIN, ROLLING, (("f32[3]", "f32[2]"), ("% 3", "% 2")), "E0805"),
+    "scan in parallel": (
+        SCAN, SCAN_TURNED, (("for t0 in 4, t1", "parallel for t0 in 4 { for t1"), ("} } }", "} } } }")), "E0802",
+    ),
+    "scan backwards": (SCAN, SCAN_TURNED, (("= t0 * 5 + t1", "= 19 - (t0 * 5 + t1)"),), "E0803"),
+    "wrong open guard": (OPEN, OPEN_TILED, (("i1 < N", "i1 < N - 1"),), "with N="),
+    "peeled wrongly": (SUM, PEELED, (("k_1 + 7", "k_1 + 6"),), "E0806"),
+    "cleared at the end": (SUM, MOVED_INIT, (), "a term is missing"),
+    "read too early": (MEAN, EARLY, (), "a term is missing"),
+    "padded with ones": (PADDED, PADDED_TO_8, (("else 0.0", "else 1.0"),), "too many"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong(name: str) -> None:
+    original, scheduled, changes, said = WRONG[name]
+    for old, new in changes:
+        assert old in scheduled
+        scheduled = scheduled.replace(old, new)
+    report = compared(original, scheduled)
+    assert isinstance(report, Invalid), report
+    assert said in render(report.diagnostic)
+
+
+UNDECIDED = {
+    "equal terms in another order": (ONES, ONES.replace("vk", "vq"), "told apart"),
+}
+
+
+@pytest.mark.parametrize("name", UNDECIDED)
+def test_undecided(name: str) -> None:
+    original, scheduled, said = UNDECIDED[name]
+    report = compared(original, scheduled)
+    assert isinstance(report, Unproved), report
+    assert said in render(report.diagnostic)
