@@ -24,7 +24,7 @@ TWO_PROGRAMS = Problem(
 @click.command()
 @file_argument
 @click.argument("task", metavar="[TASK]", required=False)
-@click.argument("trace", metavar="[TRACE.tsched]", required=False)
+@click.argument("trace", metavar="[TRACE]", required=False)
 @seed_option
 @target_option
 @threads_option
@@ -37,7 +37,7 @@ def verify(
 ) -> None:  # fmt: skip
     """Prove that a schedule computes what its task does, for all inputs and sizes, without running it.
 
-    The schedule is that of TRACE.tsched, or drawn with the seed. Without TASK the two programs of the file are compared.
+    The schedule is that of TRACE, or drawn with the seed. Without TASK the two programs of the file are compared.
     The proof asks nothing of the steps that made the schedule. Exit status 1: it is wrong, or nothing is proved.
     """
     what, report = _two_programs(file) if task is None else _schedule(file, task, trace, seed, target, threads)
