@@ -13,7 +13,7 @@ from typing import assert_never
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.accesses import home
-from tensorc_dsl.affine.sets import mapping, points
+from tensorc_dsl.affine.sets import dim_conditions, mapping, points
 from tensorc_dsl.affine.validate_digits import Digit, digits_of, in_digits
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -105,7 +105,12 @@ class Code:
         where = [in_digits(c, self.digits) for c in b.where]
         first = [Compare("==", values[it.name], ZERO) for it in b.iters if it.kind is IterKind.REDUCE]
         names = tuple(d.name for d in digits)
-        inside = (*extent_conditions(names, [d.extent for d in digits]), *within, *where)
+        inside = (
+            *extent_conditions(names, [d.extent for d in digits]),
+            *within,
+            *where,
+            *dim_conditions(self.program.dims),
+        )
         for is_init, stores in ((True, b.init), (False, b.body)):
             if not stores:
                 continue
@@ -147,7 +152,7 @@ class Code:
     def box(self, buffer: str) -> isl.Set:
         """The elements of a buffer, as its subscripts name them."""
         names = [f"e{k}" for k in range(len(self.shapes[buffer]))]
-        return points(names, extent_conditions(names, self.shapes[buffer]))
+        return points(names, (*extent_conditions(names, self.shapes[buffer]), *dim_conditions(self.program.dims)))
 
 
 def extent_conditions(names: Sequence[str], extents: Sequence[Expr]) -> list[Expr]:
@@ -221,6 +226,8 @@ def _shape(e: Expr, own: Mapping[str, int], parts: list[Expr]) -> str:
     """The expression as text, with numbers for what is accumulated and for the largest parts that do not read it."""
     if isinstance(e, Load) and e.buffer in own:
         return f"old{own[e.buffer]}"
+    if isinstance(e, Const):
+        return label(e)
     if all(x.buffer not in own for x in loads(e)):
         if e not in parts:
             parts.append(e)

@@ -131,7 +131,7 @@ class Comparison:
         alone = all(t.node is n for found, n in ((left, a), (right, b)) for t in found.found)
         if alone and len(left.found) == len(right.found) == 1:
             raise self._different(a, b, pairs)
-        rest = match(left.found, right.found, kind, pairs, self.original, self.scheduled, place(a), place(b))
+        rest = match(left, right, kind, pairs, self.original, self.scheduled, place(a), place(b))
         return [Obligation(p, q, m) for p, q, m in rest]
 
     def _different(self, a: Node, b: Node, pairs: isl.Map) -> Refuted:

@@ -7,14 +7,14 @@ need only be found, not be trusted: that it is one to one is checked, and what s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.sets import mapping
 from tensorc_dsl.affine.validate_code import Statement
 from tensorc_dsl.affine.validate_facts import Undecided, at, example, point, refuted, written_by
-from tensorc_dsl.affine.validate_terms import IDEMPOTENT, Term, is_neutral, operator
+from tensorc_dsl.affine.validate_terms import IDEMPOTENT, Term, Terms, is_neutral, operator
 from tensorc_dsl.affine.validate_values import Node, Values, place
 from tensorc_dsl.diagnostic import Problem
 from tensorc_dsl.ir.program import IterKind
@@ -37,8 +37,8 @@ class _Part:
 
 
 def match(
-    left: Sequence[Term],
-    right: Sequence[Term],
+    left: Terms,
+    right: Terms,
     kind: str,
     pairs: isl.Map,
     a: Values,
@@ -50,13 +50,14 @@ def match(
 
     Raises Refuted where a term has no partner or too many, Undecided where no matching is found.
     """
-    ours, theirs = _by_signature(left, kind, a), _by_signature(right, kind, b)
+    starts = left.starts | right.starts
+    ours, theirs = (_by_signature(x.found, kind, starts, values) for x, values in ((left, a), (right, b)))
     for text in dict.fromkeys([*ours, *theirs]):
         question = _Question(kind, pairs, a, b, s, t)
         yield from question.matched(text, ours.get(text, []), theirs.get(text, []))
 
 
-def _by_signature(terms: Sequence[Term], kind: str, values: Values) -> dict[str, list[_Part]]:
+def _by_signature(terms: Sequence[Term], kind: str, starts: Collection[str], values: Values) -> dict[str, list[_Part]]:
     width = max((t.path.dim(isl.dim_type.out) for t in terms), default=0)
     found: dict[str, list[_Part]] = {}
     for n, term in enumerate(terms):
@@ -75,7 +76,8 @@ def _by_signature(terms: Sequence[Term], kind: str, values: Values) -> dict[str,
             if part.is_empty():
                 continue
             unsigned = unsigned.subtract(part)
-            if case.constant is None or not is_neutral(kind, case.constant):
+            declared = [f"{c.value}" for c in case.constants]  # what the file calls neutral
+            if not is_neutral(kind, *case.constants) and not (len(declared) == 1 and declared[0] in starts):
                 found.setdefault(case.text, []).append(_Part(term, part, point, signature))
         if not unsigned.is_empty():
             values.require_all_written(term.node, unsigned.range().apply(leaf))

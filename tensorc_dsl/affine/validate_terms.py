@@ -46,21 +46,19 @@ def operator(kind: str) -> str:
     return kind.split(" ", 1)[0]
 
 
-def is_neutral(kind: str, c: Const) -> bool:
-    """Whether combining the constant changes nothing."""
-    match operator(kind):
-        case "+":
+def is_neutral(kind: str, *constants: Const) -> bool:
+    """Whether combining a term of these constants changes nothing."""
+    match operator(kind), constants:
+        case "+" | "or", (c,):
             return c.value == 0
-        case "*":
+        case "*" | "and", (c,):
             return c.value == 1
-        case "max":
+        case "max", (c,):
             return c.value == _least(c.dtype)
-        case "min":
+        case "min", (c,):
             return c.value == _greatest(c.dtype)
-        case "and":
-            return c.value is True
-        case "or":
-            return c.value is False
+        case "argmax" | "argmin" as arg, (value, position):
+            return is_neutral(arg[3:], value) and position.value == _greatest(position.dtype)
         case _:
             return False
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.sets import NotAffine, affine_text, condition_text, mapping
-from tensorc_dsl.affine.validate_code import Code, Statement, label, where
+from tensorc_dsl.affine.validate_code import PAIR, Code, Statement, label, where
 from tensorc_dsl.affine.validate_facts import at, element, element_at, example, point, refuted
 from tensorc_dsl.affine.validate_flow import Flow, Total
 from tensorc_dsl.diagnostic import Problem
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
-from tensorc_dsl.ir.expr import Binary, Const, Expr, Load, Not, Select, children, dtype_of, loads
+from tensorc_dsl.ir.expr import Binary, BinaryOp, Call, Const, Expr, Load, Not, Select, children, dtype_of, loads
 
 UNWRITTEN = Problem(
     "E0803", "{what} reads {element}, which nothing has written{sizes}",
@@ -77,11 +77,12 @@ class Case:
     text: str
     subscripts: isl.Map
     """From instances to all subscripts in the text, one after the other."""
-    constant: Const | None = None
+    constants: tuple[Const, ...] = ()
+    """What it is where it is constant: one value, or the parts of one term of a reduction."""
 
     def at(self, instances: isl.Map) -> Case:
         """The same for the instances of another node, mapped to those of this one."""
-        return Case(self.text, instances.apply_range(self.subscripts), self.constant)
+        return Case(self.text, instances.apply_range(self.subscripts), self.constants)
 
 
 Signature = tuple[Case, ...]
@@ -194,7 +195,7 @@ class Values:
         by_text: dict[str, Case] = {}
         for c in found:
             if c.text in by_text:
-                c = Case(c.text, by_text[c.text].subscripts.union(c.subscripts), c.constant)
+                c = Case(c.text, by_text[c.text].subscripts.union(c.subscripts), c.constants)
             by_text[c.text] = c
         yield from by_text.values()
 
@@ -210,7 +211,7 @@ class Values:
             return [Case("#", self.subscripts(s, (e,)))]
         nothing = isl.Map.from_domain(s.domain)
         if isinstance(e, Const):
-            return [Case(label(e), nothing, e)]
+            return [Case(label(e), nothing, (e,))]
         parts: list[tuple[tuple[Case, ...], isl.Map]] = [((), nothing)]
         for child in children(e):
             pairs = [
@@ -227,17 +228,20 @@ class Values:
 def _joined(e: Expr, cases: tuple[Case, ...], subscripts: isl.Map) -> Case:
     """The operation of `e` on what the cases compute."""
     match e, cases:
-        case Binary(op=op), (Case(constant=Const() as a), Case(constant=Const() as b)):
+        case Binary(op=op), (Case(constants=(a,)), Case(constants=(b,))):
             folded = _exactly(op, a, b)
             if folded is not None:
-                return Case(label(folded), subscripts, folded)
+                return Case(label(folded), subscripts, (folded,))
         case _:
             pass
-    return Case(f"{label(e)}({', '.join(c.text for c in cases)})", subscripts)
+    known = tuple(k for c in cases for k in c.constants) if isinstance(e, Call) and e.function == PAIR else ()
+    constants = known if len(known) == len(cases) else ()
+    return Case(f"{label(e)}({', '.join(c.text for c in cases)})", subscripts, constants)
 
 
-def _exactly(op: str, a: Const, b: Const) -> Const | None:
-    """The product of two constants where no type rounds it: a padded factor times another one is 0."""
-    if op != "*" or isinstance(a.value, bool) or not {abs(a.value), abs(b.value)} <= {0, 1}:
+def _exactly(op: BinaryOp, a: Const, b: Const) -> Const | None:
+    """An operation on constants where no type rounds it: a padded element less another one is 0."""
+    if isinstance(a.value, bool) or op not in ("+", "-", "*") or not {abs(a.value), abs(b.value)} <= {0, 1}:
         return None
-    return Const(a.value * b.value, a.dtype)
+    x, y = a.value, b.value
+    return Const(x * y if op == "*" else x + y if op == "+" else x - y, a.dtype)
