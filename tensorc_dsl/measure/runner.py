@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorc_dsl.codegen.llvm.compile import Compiled
-from tensorc_dsl.ir.arrays import stored_dtype, widen
+from tensorc_dsl.ir.arrays import largest_finite, stored_dtype, widen
 from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.evaluate import evaluate, shape_of
 from tensorc_dsl.ir.inputs import make_inputs
@@ -57,7 +57,8 @@ class Task:
                 return Verdict(np.inf, f"it changes its input `{name}`")
         worst = 0.0
         for p in self.program.outputs:
-            verdict = compare(p.name, widen(arrays[p.name], p.dtype), self.expected[p.name], self.allowed[p.name])
+            got = widen(arrays[p.name], p.dtype)
+            verdict = compare(p.name, got, self.expected[p.name], self.allowed[p.name], largest_finite(p.dtype))
             worst = max(worst, verdict.max_error)
             if verdict.fault:
                 return verdict

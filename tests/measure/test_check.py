@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+from tensorc_dsl.ir.arrays import largest_finite
+from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.measure.blas import _controls, one_blas_thread
 from tensorc_dsl.measure.check import compare
 from tensorc_dsl.measure.guarded import ALIGNMENT, Guarded, frozen, poison
@@ -40,6 +42,24 @@ def test_errors_are_shares_of_the_tolerance() -> None:
 )
 def test_what_is_not_finite_must_match(got: float, expected: float, right: bool) -> None:
     assert (one(got, expected, 1e300) <= 1.0) == right
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "right"),
+    [
+        (INF, 3.5e38, True),
+        (-INF, -1e300, True),
+        (-INF, 3.5e38, False),
+        (INF, 3.3e38, False),
+        (INF, 3.4028235e38, True),
+        (3.4028234e38, 3.5e38, False),
+    ],
+)
+def test_a_result_too_large_for_its_type_is_infinite(got: float, expected: float, right: bool) -> None:
+    largest = largest_finite(F32)
+    assert largest == float(np.finfo(np.float32).max)
+    verdict = compare("C", np.array([got]), np.array([expected]), np.array([1e32]), largest)
+    assert (verdict.fault == "") == right
 
 
 def test_the_fault_names_the_first_wrong_element() -> None:
