@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from docs.generate.all import PARTS
-from docs.generate.pages import FOLDER, filled
+from docs.generate.pages import PAGES, filled
 
 
 def main() -> int:
     check = sys.argv[1:] == ["--check"]
     stale: list[str] = []
-    for path in sorted(FOLDER.glob("*.md")):
+    for path in PAGES:
         page = path.read_text(encoding="utf-8")
         new = filled(page, PARTS)
         if new != page:

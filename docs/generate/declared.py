@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from textwrap import fill
 
 from docs.generate.pages import code, fence, table
 from docs.generate.signatures import parameters, type_text
@@ -56,6 +57,10 @@ def _error(name: str) -> str:
 
 def primitives() -> str:
     return "\n\n".join(_primitive(p) for _, p in sorted(PRIMITIVES.items()))
+
+
+def primitive_names() -> str:
+    return fill(" ".join(code(name) for name in sorted(PRIMITIVES)), 118)
 
 
 def _draw(d: DrawKind) -> str:

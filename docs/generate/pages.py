@@ -13,6 +13,9 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent / "reference"
 
+PAGES = (FOLDER.parent.parent / "README.md", *sorted(FOLDER.glob("*.md")))
+"""The pages with generated parts."""
+
 Part = Callable[[], str]
 
 _PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from docs.generate.all import PARTS
-from docs.generate.pages import FOLDER, filled, markers
+from docs.generate.pages import PAGES, filled, markers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = sorted(FOLDER.glob("*.md"))
 DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
