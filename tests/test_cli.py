@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tensorc_dsl.affine.validate import Invalid, Report, Valid
 from tensorc_dsl.api import tasks
 from tensorc_dsl.cli.main import main
+from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
@@ -264,6 +266,27 @@ def test_a_space_where_nothing_applies(folder: Path) -> None:
     result = call("tune", "small.tsched", "stuck", "--trials", "3")
     assert result.exit_code == 3
     assert "<- this loop" in result.stderr
+
+
+def test_a_finalist_that_is_proved_wrong_is_a_bug(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second best, too: its time is in the database, where `run` would find it."""
+    asked: list[str] = []
+
+    def second_is_wrong(original: Program, scheduled: Program) -> Report:
+        asked.append(str(original == scheduled))
+        found = Diagnostic("E0801", "it computes something else", None)
+        return Valid() if len(asked) == 1 else Invalid(found)
+
+    monkeypatch.setattr(tasks, "validate", second_is_wrong)
+    result = call("tune", "small.tsched", "small", "--trials", "4")
+    assert result.exit_code == 4
+    assert len(asked) == 2
+    assert "a schedule is wrong: E0801: it computes something else" in result.stderr
+    assert "tensorc-dsl verify small.tsched small small.wrong.tsched" in result.stderr
+    assert not Path("small.best.tsched").exists()
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    assert call("verify", "small.tsched", "small", "small.wrong.tsched").exit_code == 0
 
 
 def test_a_bug_is_owned_up_to(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ class WrongSchedule(Exception):
     """A search ended with a schedule that computes something else than its task: a bug in a primitive or in the proof."""
 
     def __init__(self, trace: Trace, diagnostic: Diagnostic) -> None:
-        super().__init__(f"the best schedule is wrong: {diagnostic.code}: {diagnostic.message}")
+        super().__init__(f"a schedule is wrong: {diagnostic.code}: {diagnostic.message}")
         self.trace = trace
         self.diagnostic = diagnostic
 
@@ -190,7 +190,7 @@ class Task:
     ) -> TuneResult:
         """Try `trials` schedules, each checked and timed in a child process and recorded in the database.
 
-        Raises WrongSchedule where the best of them is shown not to compute what the task does.
+        Raises WrongSchedule where one of the best of them is shown not to compute what the task does.
         """
         with ExitStack() as stack:
             database = stack.enter_context(Database.open(records))
@@ -199,9 +199,10 @@ class Task:
                 self.model, self.program, self.target, strategy=strategy, trials=trials, seed=seed, runner=runner,
                 threads=self.threads, database=database, on_event=on_event,
             )  # fmt: skip
-        report = self.verify(result.best) if result.best else None
-        if result.best and isinstance(report, Invalid):
-            raise WrongSchedule(result.best, report.diagnostic)
+        for trace in result.finalists or ([result.best] if result.best else []):
+            report = self.verify(trace)
+            if isinstance(report, Invalid):
+                raise WrongSchedule(trace, report.diagnostic)
         return result
 
     def tune(

@@ -51,13 +51,14 @@ class RunnerLike(Protocol):
 class TuneResult:
     """What a search found. `best` is None when no candidate was valid.
 
-    `best_seconds` comes from the finalists' comparison where there was one. `outcomes` are the trials' in order, beside
-    their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that does not apply; they
-    are no trials.
+    `best_seconds` comes from the comparison of the `finalists`, where there was one. `outcomes` are the trials' in order,
+    beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that does not apply;
+    they are no trials.
     """
 
     best: Trace | None
     best_seconds: float | None
+    finalists: tuple[Trace, ...] = field(repr=False)
     traces: tuple[Trace, ...] = field(repr=False)
     outcomes: tuple[Outcome, ...] = field(repr=False)
     statuses: dict[str, int]
@@ -119,6 +120,7 @@ def tune(
     return TuneResult(
         best=best[0] if best else None,
         best_seconds=best[1] if best else None,
+        finalists=tuple(run.traces[n] for n in run.finalists),
         traces=tuple(run.traces),
         outcomes=tuple(run.outcomes),
         statuses=dict(Counter(str(o.status) for o in run.outcomes)),
@@ -153,6 +155,7 @@ class _Run:
         self.traces: list[Trace] = []
         self.outcomes: list[Outcome] = []
         self.best_seconds: float | None = None
+        self.finalists: list[int] = []
 
     def measured(self, trace: Trace, outcome: Outcome) -> None:
         number = len(self.outcomes)
@@ -203,6 +206,7 @@ def _final(run: _Run, runner: RunnerLike) -> tuple[Trace, float] | None:
     while numbers:
         few, numbers = numbers[:FINALISTS], numbers[FINALISTS:]
         again = _compare(run, few, runner)
+        run.finalists += few
         run.record([(n, run.traces[n], o) for n, o in zip(few, again, strict=True)], "final")
         times = [(o.seconds, n) for n, o in zip(few, again, strict=True) if o.seconds is not None]
         if times:
