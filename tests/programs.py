@@ -11,6 +11,7 @@ import numpy as np
 
 from tensorc_dsl.affine.validate import Valid, validate
 from tensorc_dsl.diagnostic import render
+from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.dtypes import F32, DType
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -144,11 +145,15 @@ def proof_fault(before: Program, after: Program) -> str:
     return "" if isinstance(report, Valid) else render(report.diagnostic)
 
 
-def random_inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
+def random_inputs(program: Program, seed: int = 0) -> dict[str, Array]:
     """Values for the inputs of a program whose shapes are numbers; never zeros."""
     rng = np.random.default_rng(seed)
-    shapes = {b.name: [constant(e) for e in b.shape] for b in program.inputs}
-    return {name: rng.uniform(0.5, 1.5, shape).astype(np.float32) for name, shape in shapes.items()}  # type: ignore[arg-type]
+    out: dict[str, Array] = {}
+    for b in program.inputs:
+        shape = [constant(e) or 0 for e in b.shape]
+        drawn = rng.uniform(0.5, 1.5, shape) if b.dtype.is_float else rng.integers(1, 100, shape)
+        out[b.name] = drawn.astype(np.float32 if b.dtype.is_float else stored_dtype(b.dtype))
+    return out
 
 
 __all__ = ["buffer", "conv2d", "elementwise", "load", "matmul", "proof_fault", "random_inputs", "softmax", "stage", "v"]

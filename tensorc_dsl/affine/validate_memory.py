@@ -21,7 +21,7 @@ from tensorc_dsl.ir.program import For, LoopKind
 
 OUTSIDE = Problem("E0801", "{which}, {what} {does} {element}, outside of `{buffer}`{sizes}")
 LEAVES = Problem("E0801", "{which}, iterator `{name}` of {what} is {value}, outside of its extent{sizes}")
-IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.PIPELINED)
+IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.PIPELINED, LoopKind.TENSORIZED)
 
 RACE = Problem(
     "E0802", "{which}, iterations of the {kind} loop `{loop}` touch {element} at once{sizes}",

@@ -258,7 +258,7 @@ class Task:
 def _schedules_of(source: Source, home: CheckedFile) -> CheckedFile:
     """The schedules of a text, whose computes and modules are those of another file. Raises TschedError."""
     file = parse(source)
-    names = Names(computes=home.computes, modules=home.modules, library=home.library)
+    names = Names(computes=home.computes, modules=home.modules, intrinsics=home.intrinsics, library=home.library)
     for item in file.items:
         if isinstance(item, tree.ScheduleDef):
             names.schedules[item.name] = item

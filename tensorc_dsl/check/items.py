@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tensorc_dsl.check import compute as compute_layer
@@ -16,7 +16,9 @@ from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.spaces import check_module, check_schedule, check_space
 from tensorc_dsl.check.targets import check_target, check_target_name
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse import program_from_tree
+from tensorc_dsl.ir.program import Intrinsic
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import name_span, word_span
 
@@ -55,27 +57,40 @@ def _check(item: t.Item, names: Names) -> list[Diagnostic]:
                 names.broken.add(item.name)
             return found
         case t.ModuleDef():
-            return check_module(item, names.modules)
+            return check_module(item, names.modules, names.intrinsics)
         case t.SpaceDef():
-            return [*check_target_name(item, names.targets), *check_space(item, names.modules)]
+            return [*check_target_name(item, names.targets), *check_space(item, names.modules, names.intrinsics)]
         case t.ScheduleDef():
-            return check_schedule(item, names.computes, names.modules, _blocks_of(item.compute, names))
+            return check_schedule(
+                item, names.computes, names.modules, _blocks_of(item.compute, names), names.intrinsics
+            )
         case t.TaskDef():
             return list(_task(item, names))
         case t.ProgramDef():
-            try:
-                program_from_tree(item)
-            except TschedError as e:
-                return list(e.diagnostics)
-            return []
+            return _problems(lambda: program_from_tree(item, intrinsics_of(names.intrinsics)))
         case t.TargetDef():
             return list(check_target(item))
         case t.ReducerDef():
             return check_reducer(item)
         case t.IntrinsicDef():
-            return [problems.LATER_ITEM(name_span(item), name=item.name)]
+            return _problems(lambda: intrinsic_from_tree(item))
         case t.UseDecl():
             return []
+
+
+def _problems(work: Callable[[], object]) -> list[Diagnostic]:
+    try:
+        work()
+    except TschedError as e:
+        return list(e.diagnostics)
+    return []
+
+
+def intrinsics_of(definitions: Mapping[str, t.IntrinsicDef]) -> tuple[Intrinsic, ...]:
+    """The instructions that items spell; those with findings are left out."""
+    return tuple(
+        intrinsic_from_tree(d) for d in definitions.values() if not _problems(lambda d=d: intrinsic_from_tree(d))
+    )
 
 
 # --- schedules ---------------------------------------------------------------------------------------------------------

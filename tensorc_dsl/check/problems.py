@@ -41,7 +41,6 @@ GIVEN_TWICE = Problem("E0224", "`{parameter}` of `{name}` is given twice", "the 
 MISSING = Problem("E0224", "`{name}` needs `{parameter}`", help="{usage}")
 DRAWN = Problem("E0225", "`{name}` is drawn with `~`", help="write `let x ~ {name}(…)`")
 NO_DISTRIBUTION = Problem("E0225", "`{name}` is no distribution")
-LATER_ITEM = Problem("E0225", "`{name}` parses; items of this kind have no meaning yet")
 NO_ATTRIBUTE = Problem("E0226", "{kind} has no `{name}`")
 UNKNOWN_ATTRIBUTE = Problem("E0226", "nothing has an attribute `{name}`")
 UNKNOWN_METHOD = Problem("E0226", "there is no method `{name}`")

@@ -35,7 +35,8 @@ _KINDS: dict[type, tuple[str, str]] = {
 class CheckedFile:
     """A file with its own and its used items by name, and what was found.
 
-    `modules` and `targets` hold besides what the file can name those that used items need, by their full names.
+    `modules` and `targets` hold besides what the file can name those that used items need, by their full names, and
+    `intrinsics` all of all files: an instruction has one name everywhere, so that a trace can say it.
     """
 
     file: t.File
@@ -46,6 +47,7 @@ class CheckedFile:
     tasks: dict[str, t.TaskDef]
     programs: dict[str, t.ProgramDef]
     targets: dict[str, t.TargetDef]
+    intrinsics: dict[str, t.IntrinsicDef]
     library: Library
     diagnostics: tuple[Diagnostic, ...]
 
@@ -71,7 +73,17 @@ def load_file(source: Source, resolve: Resolve = standard) -> CheckedFile:
     found = sorted(unit.found, key=lambda d: _position(d, order))
     diagnostics = tuple(dict.fromkeys(found))
     return CheckedFile(
-        unit.file, n.computes, modules, n.spaces, n.schedules, n.tasks, n.programs, targets, loader.library, diagnostics
+        unit.file,
+        n.computes,
+        modules,
+        n.spaces,
+        n.schedules,
+        n.tasks,
+        n.programs,
+        targets,
+        loader.intrinsics,
+        loader.library,
+        diagnostics,
     )
 
 
@@ -126,6 +138,7 @@ class _Loader:
         self.resolve = resolve
         self.used_modules: dict[str, t.ModuleDef] = {}
         self.used_targets: dict[str, t.TargetDef] = {}
+        self.intrinsics: dict[str, t.IntrinsicDef] = {}
         self.library = Library()
         self._units: dict[str, _Unit] = {}
 
@@ -144,6 +157,9 @@ class _Loader:
         for item in file.items:
             if not isinstance(item, t.UseDecl):
                 self._own(item, unit)
+        for item in unit.own.values():
+            if isinstance(item, t.IntrinsicDef) and (other := self.intrinsics.setdefault(item.name, item)) is not item:
+                unit.found.append(_two_sources(name_span(item), other, item, item.name))
         own_modules = dict(unit.names.modules)
         for item in file.items:
             if isinstance(item, t.UseDecl):

@@ -8,7 +8,7 @@ from tensorc_dsl.check import calls, problems
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.bodies import BodyChecker, given
 from tensorc_dsl.check.expressions import Binding
-from tensorc_dsl.check.kinds import ANY, BLOCK, BUFFER, PARAM_TYPES, TARGET, fits, show
+from tensorc_dsl.check.kinds import ANY, BLOCK, BUFFER, PARAM_TYPES, STR, fits, show
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.signatures import of_module
 from tensorc_dsl.diagnostic import Diagnostic
@@ -20,14 +20,21 @@ _SUBJECTS = ("Block", "Program")
 """A rule is tried on each block, or on the program: that is its module's first argument."""
 
 
-def check_module(m: t.ModuleDef, modules: Mapping[str, t.ModuleDef]) -> list[Diagnostic]:
+def _named(intrinsics: Iterable[str]) -> dict[str, Binding]:
+    """The names that every body has, and those of instructions: such a name is a string."""
+    return given() | {name: Binding(STR) for name in intrinsics}
+
+
+def check_module(
+    m: t.ModuleDef, modules: Mapping[str, t.ModuleDef], intrinsics: Iterable[str] = ()
+) -> list[Diagnostic]:
     """What is wrong with a module."""
     checker = BodyChecker(modules)
     place = name_span(m)
     for what, taken in (("a primitive", v.STEPS), ("a function", v.FUNCTIONS), ("a distribution", v.DISTRIBUTIONS)):
         if m.name in taken:
             checker.found.append(problems.TAKEN_NAME(place, name=m.name, what=what))
-    scope = given()
+    scope = _named(intrinsics)
     seen: set[str] = set()
     for n, p in enumerate(m.params):
         wanted = PARAM_TYPES.get(p.type or "", ANY)
@@ -51,13 +58,15 @@ def check_module(m: t.ModuleDef, modules: Mapping[str, t.ModuleDef]) -> list[Dia
     return checker.finish()
 
 
-def check_space(s: t.SpaceDef, modules: Mapping[str, t.ModuleDef]) -> Iterator[Diagnostic]:
+def check_space(
+    s: t.SpaceDef, modules: Mapping[str, t.ModuleDef], intrinsics: Iterable[str] = ()
+) -> Iterator[Diagnostic]:
     """What is wrong with the rules of a space."""
     checker = BodyChecker(modules)
     for rule in s.rules:
         call = rule if isinstance(rule, t.CallExpr) else t.CallExpr(rule, (), (), rule.span)
         name = call.function.id if isinstance(call.function, t.Name) else ""
-        kinds = checker.arguments(call, {"target": Binding(TARGET)})
+        kinds = checker.arguments(call, _named(intrinsics))
         if name not in modules:
             yield problems.UNKNOWN_RULE(call.function.span, notes=near(name, modules), name=name)
             continue
@@ -68,14 +77,18 @@ def check_space(s: t.SpaceDef, modules: Mapping[str, t.ModuleDef]) -> Iterator[D
 
 
 def check_schedule(
-    s: t.ScheduleDef, computes: Mapping[str, t.ComputeDef], modules: Mapping[str, t.ModuleDef], blocks: Iterable[str]
+    s: t.ScheduleDef,
+    computes: Mapping[str, t.ComputeDef],
+    modules: Mapping[str, t.ModuleDef],
+    blocks: Iterable[str],
+    intrinsics: Iterable[str] = (),
 ) -> list[Diagnostic]:
     """What is wrong with a schedule for a compute that has these blocks."""
     compute = computes.get(s.compute)
     if compute is None:
         place = word_span(s.span, s.compute, " for ")
         return [problems.UNKNOWN_COMPUTE(place, notes=near(s.compute, computes), name=s.compute)]
-    scope = given() | {p.name: Binding(BUFFER) for p in (*compute.inputs, *compute.outputs)}
+    scope = _named(intrinsics) | {p.name: Binding(BUFFER) for p in (*compute.inputs, *compute.outputs)}
     scope |= {name: Binding(BLOCK) for name in blocks}
     checker = BodyChecker(modules)
     checker.run(s.body, scope)

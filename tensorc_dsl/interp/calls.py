@@ -61,7 +61,7 @@ class Calls(ABC):
 
     def given(self) -> Env:
         """The names that every body has."""
-        return {"target": self.target, "root": ProgramRef()}
+        return {"target": self.target, "root": ProgramRef(), **{i.name: i.name for i in self.program.intrinsics}}
 
     def placed(self, refusal: ScheduleRefusal, span: Span, step: Step | None = None) -> ScheduleRefusal:
         """The refusal, which learns where it was written and what led to it."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tensorc_dsl.check.compute import elaborate
-from tensorc_dsl.check.items import task_bindings
+from tensorc_dsl.check.items import intrinsics_of, task_bindings
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.check.targets import target_of
@@ -25,6 +27,7 @@ def task_space(file: CheckedFile, name: str, native: Target, chosen: str | None 
     """
     task = file.tasks[name]
     program = elaborate(file.computes[task.compute], task_bindings(task), name, file.library)
+    program = replace(program, intrinsics=intrinsics_of(file.intrinsics))
     definition = _definition(file, task)
     written = definition.target if isinstance(definition, tree.SpaceDef) and definition.target in file.targets else None
     return Space(definition, task.compute, program, _target(file, chosen or written or NATIVE, native), file.modules)

@@ -1,5 +1,6 @@
 """The text of a program back to the program: `parse_program(format_program(p)) == p`.
 
+The instructions that it uses stand before it, as items of their own.
 Loops that do not contain each other may share a name in a text; the later ones are renamed.
 """
 
@@ -11,8 +12,22 @@ from typing import TypeVar
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DTYPES
+from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse_expr import Scope, error, literal_value
-from tensorc_dsl.ir.program import Annotation, Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store, fresh
+from tensorc_dsl.ir.program import (
+    Annotation,
+    Block,
+    Buffer,
+    For,
+    Intrinsic,
+    Iter,
+    IterKind,
+    LoopKind,
+    Program,
+    Stmt,
+    Store,
+    fresh,
+)
 from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
@@ -26,26 +41,29 @@ T = TypeVar("T")
 def parse_program(source: Source) -> Program:
     """The program of a text that holds one. Raises TschedError with every finding."""
     items = list(parse(source).items)
-    if not items:
+    intrinsics = [i for i in items if isinstance(i, t.IntrinsicDef)]
+    others = [i for i in items if not isinstance(i, t.IntrinsicDef)]
+    if not others:
         raise error("E0210", "there is no program in this text", Span(source, 0, 0))
-    if len(items) > 1:
-        raise error("E0210", "one program is expected here", name_span(items[1]), "another item")
-    program = items[0]
+    if len(others) > 1:
+        raise error("E0210", "one program is expected here", name_span(others[1]), "another item")
+    program = others[0]
     if not isinstance(program, t.ProgramDef):
         raise error("E0210", "a program is expected here", name_span(program))
-    return program_from_tree(program)
+    return program_from_tree(program, tuple(map(intrinsic_from_tree, intrinsics)))
 
 
-def program_from_tree(definition: t.ProgramDef) -> Program:
-    """The program that a `program` item spells. Raises TschedError with every finding."""
-    return _Reader(definition).program()
+def program_from_tree(definition: t.ProgramDef, intrinsics: tuple[Intrinsic, ...] = ()) -> Program:
+    """The program that a `program` item spells, which may use the instructions. Raises TschedError with every finding."""
+    return _Reader(definition, intrinsics).program()
 
 
 class _Reader:
     """One pass over the item; findings are collected, and what follows from one is not reported again."""
 
-    def __init__(self, definition: t.ProgramDef) -> None:
+    def __init__(self, definition: t.ProgramDef, intrinsics: tuple[Intrinsic, ...]) -> None:
         self.definition = definition
+        self.intrinsics = intrinsics
         self.found: list[Diagnostic] = []
         self.buffers: dict[str, Buffer] = {}
         self.dims: dict[str, ir.Dim] = {}
@@ -71,6 +89,7 @@ class _Reader:
             body,
             tuple(self.dims.values()),
             annotations or (),
+            self.intrinsics,
         )
         try:
             verify(program)

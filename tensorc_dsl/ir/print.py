@@ -22,7 +22,19 @@ from tensorc_dsl.ir.expr import (
     Var,
     dtype_of,
 )
-from tensorc_dsl.ir.program import Annotation, Block, Buffer, For, LoopKind, Program, Stmt, Store
+from tensorc_dsl.ir.program import (
+    Annotation,
+    Block,
+    Buffer,
+    For,
+    Intrinsic,
+    IterKind,
+    LoopKind,
+    Program,
+    Stmt,
+    Store,
+    used_intrinsics,
+)
 from tensorc_dsl.syntax.format_expr import quoted
 
 # Binding strength of what is printed, loosest first; a child looser than its place gets parentheses.
@@ -34,6 +46,7 @@ _LOOP_WORDS = {
     LoopKind.VECTORIZED: "vectorized for",
     LoopKind.UNROLLED: "unrolled for",
     LoopKind.PIPELINED: "pipelined for",
+    LoopKind.TENSORIZED: "tensorized for",
 }
 
 
@@ -174,13 +187,41 @@ def _ranges(dims: tuple[Dim, ...]) -> str:
     return f" where {', '.join(known)}" if known else ""
 
 
+def format_intrinsic(i: Intrinsic) -> str:
+    """The instruction as an `intrinsic` item, with a newline at the end."""
+    operands = ", ".join(f"{format_buffer(b)}{_scope(b)}" for b in i.operands)
+    place, value, sign = _access(i.store.buffer, i.store.indices), i.store.value, "="
+    reduced = [a.name for a in i.axes if a.kind is IterKind.REDUCE]
+    match value:
+        case Binary(op="+", lhs=Load(buffer=b, indices=at), rhs=rest) if (b, at) == (i.store.buffer, i.store.indices):
+            value, sign = rest, "+="
+        case _:
+            pass
+    if reduced:  # it takes everything to its right but a choice
+        text = f"sum[{', '.join(reduced)}] {_at(value, _OR)}"
+    else:
+        text = format_expr(value)
+    lines = [f"intrinsic {i.name}", f"    desc ({operands}) {{", f"        {place} {sign} {text}", "    }"]
+    for x in i.layouts:
+        places = ", ".join(f"{name}: {format_expr(e)}" for name, e in x.places)
+        lines.append(f"    layout {quoted(x.name)} ({', '.join(x.params)}) -> ({places})")
+    for x in i.lowerings:
+        requires = f" requires {', '.join(map(quoted, x.requires))}" if x.requires else ""
+        lines.append(f"    lower {x.target}{requires} {x.kind} {quoted(x.code)}")
+    return "\n".join(lines) + "\n"
+
+
+def _scope(b: Buffer) -> str:
+    return "" if b.scope == "global" else f" in {quoted(b.scope)}"
+
+
 def format_program(p: Program) -> str:
-    """The whole program as a `program` item, with a newline at the end."""
+    """The whole program as a `program` item, after the instructions that it uses, with a newline at the end."""
+    used = "".join(f"{format_intrinsic(i)}\n" for i in used_intrinsics(p))
     params = ", ".join(map(format_buffer, p.params))
     lines = [f"program {p.name}({params}){_ranges(p.dims)}{_annotations(p.annotations)} {{"]
     for b in p.buffers:
-        scope = "" if b.scope == "global" else f" in {quoted(b.scope)}"
-        lines.append(f"    buffer {format_buffer(b)}{scope}{_annotations(b.annotations)}")
+        lines.append(f"    buffer {format_buffer(b)}{_scope(b)}{_annotations(b.annotations)}")
     for s in p.body:
         lines += _stmt(s, "    ")
-    return "\n".join([*lines, "}"]) + "\n"
+    return used + "\n".join([*lines, "}"]) + "\n"

@@ -11,8 +11,9 @@ block in which every condition of `where` (over loop variables) holds; the bindi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Literal
 
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr
@@ -30,10 +31,14 @@ class LoopKind(StrEnum):
     VECTORIZED = "vectorized"
     UNROLLED = "unrolled"
     PIPELINED = "pipelined"
+    TENSORIZED = "tensorized"
 
 
 Annotation = tuple[str, int | float | str | bool]
 """A key and a value; a tuple of them is sorted by key."""
+
+INTRINSIC = "intrinsic"
+"""The key of the annotation that names the instruction of a tensorized nest; it stands at the outermost of its loops."""
 
 
 ALIGN, OFFSET = "align", "offset"
@@ -102,10 +107,56 @@ Stmt = For | Block
 
 
 @dataclass(frozen=True, slots=True)
+class Axis:
+    """An index of an instruction, and how many values it has."""
+
+    name: str
+    kind: IterKind
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`(i, j) -> (lane: i % 8, reg: j)`: where the registers of an instruction hold each element of an operand."""
+
+    name: str
+    params: tuple[str, ...]
+    places: tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """The code of an instruction for one kind of target, where that has all features of `requires`."""
+
+    target: str
+    requires: tuple[str, ...]
+    kind: Literal["asm", "call"]
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Intrinsic:
+    """An instruction: `store` is what it does at each point of its axes, and `lowerings` how targets are told to.
+
+    The operands are buffers of fixed shapes, each with the name of its layout for a scope ("global": row-major). Every
+    subscript in `store` is an axis, the stored operand has all spatial ones, and no axis stands twice in one access.
+    """
+
+    name: str
+    operands: tuple[Buffer, ...]
+    axes: tuple[Axis, ...]
+    store: Store
+    layouts: tuple[Layout, ...] = ()
+    lowerings: tuple[Lowering, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A function over buffers. `params` are the arguments in order: inputs, then outputs (those that blocks write).
 
-    `buffers` are intermediates; `dims` are the open dimensions that shapes, extents and subscripts mention.
+    `buffers` are intermediates; `dims` are the open dimensions that shapes, extents and subscripts mention. `intrinsics`
+    are the instructions that a schedule may use. Those that no loop names are no part of what the program is: they are
+    neither printed nor compared.
     """
 
     name: str
@@ -114,6 +165,7 @@ class Program:
     body: tuple[Stmt, ...]
     dims: tuple[Dim, ...] = ()
     annotations: tuple[Annotation, ...] = ()
+    intrinsics: tuple[Intrinsic, ...] = field(default=(), compare=False, repr=False)
 
     def buffer(self, name: str) -> Buffer:
         """The buffer of that name; KeyError when there is none."""
@@ -164,6 +216,18 @@ def find_loop(program: Program, var: str) -> tuple[tuple[For, ...], For]:
         if isinstance(s, For) and s.var == var:
             return around, s
     raise KeyError(var)
+
+
+def intrinsic_of(program: Program, loop: For) -> Intrinsic | None:
+    """The instruction that a tensorized loop names; None for other loops, and for those inside such a nest."""
+    name = dict(loop.annotations).get(INTRINSIC) if loop.kind is LoopKind.TENSORIZED else None
+    return next((i for i in program.intrinsics if i.name == name), None)
+
+
+def used_intrinsics(program: Program) -> tuple[Intrinsic, ...]:
+    """The instructions that loops of the program name, in the order of the text."""
+    found = (intrinsic_of(program, s) for _, s in walk(program.body) if isinstance(s, For))
+    return tuple({i.name: i for i in found if i is not None}.values())
 
 
 def replace_stmt(program: Program, name: str, new: tuple[Stmt, ...]) -> Program:

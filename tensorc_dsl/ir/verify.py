@@ -23,7 +23,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, Store, walk
+from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, Store, intrinsic_of, walk
 from tensorc_dsl.ir.reductions import is_whole_update, reducer_name
 
 Scope = set[str | Dim]
@@ -61,6 +61,9 @@ def verify(program: Program) -> None:
                 raise ProgramError(
                     f"loop {name} is pipelined, but has no stage and place in the order for each statement"
                 )
+            inside = bool(around) and around[-1].kind is LoopKind.TENSORIZED
+            if s.kind is LoopKind.TENSORIZED and not inside and intrinsic_of(program, s) is None:
+                raise ProgramError(f"loop {name} is tensorized, but names no intrinsic that there is")
         else:
             _block(s, around, scope, program)
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
+from tensorc_dsl.affine.instruction import Tile
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr, Load, loads
 from tensorc_dsl.ir.print import format_expr, format_store
-from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.program import Intrinsic, LoopKind, Store
 
 Space = Literal["stack", "shared", "worker"]
 
@@ -64,7 +65,16 @@ class Alloc:
     body: tuple[Flat, ...]
 
 
-Flat = Loop | Parallel | If | Alloc | Store
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """An instruction on tiles of buffers; where the target lacks it, `body`, which computes the same."""
+
+    intrinsic: Intrinsic
+    tiles: tuple[Tile, ...]
+    body: tuple[Flat, ...]
+
+
+Flat = Loop | Parallel | If | Alloc | Instruction | Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +124,7 @@ _WORDS = {
     LoopKind.PARALLEL: "parallel for",
     LoopKind.VECTORIZED: "vectorized for",
     LoopKind.UNROLLED: "unrolled for",
+    LoopKind.TENSORIZED: "tensorized for",
 }
 
 
@@ -132,10 +143,18 @@ def _lines(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}if {format_expr(cond)} {{"
             case Alloc(name=name, dtype=dtype, size=size, space=space):
                 yield f'{pad}with {name}: {dtype}[{format_expr(size)}] in "{space}" {{'
+            case Instruction(intrinsic=intrinsic, tiles=tiles):
+                yield f"{pad}{intrinsic.name}({', '.join(map(_tile, tiles))}) or {{"
             case _:
                 assert_never(s)
         yield from _lines(s.body, pad + "    ")
         yield f"{pad}}}"
+
+
+def _tile(t: Tile) -> str:
+    """`B[k * 64; 4, 1]`: where the tile begins, and the distances of the elements along its dimensions."""
+    steps = ", ".join(format_expr(e) for step in t.steps for e in step)
+    return f"{t.buffer}[{', '.join(map(format_expr, t.origin))}; {steps}]"
 
 
 def format_shape(shape: tuple[Expr, ...]) -> str:

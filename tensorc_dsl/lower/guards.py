@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.ir.expr import Expr, conjunction, free_vars
-from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Store
+from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, Store
 
 
 def hoist_guards(body: tuple[Flat, ...]) -> tuple[Flat, ...]:
@@ -36,7 +36,7 @@ def _hoist(s: Flat) -> tuple[Flat, ...]:
         return (If(s.cond, inner),)
     if len(inner) != 1 or not isinstance(inner[0], If) or isinstance(s, Alloc):
         return (replace(s, body=inner),)
-    own = {s.var} if isinstance(s, Loop) else set(s.vars)
+    own = {s.var} if isinstance(s, Loop) else set(s.vars) if isinstance(s, Parallel) else set[str]()
     conds = conjuncts(inner[0].cond)
     here = tuple(c for c in conds if not free_vars(c) & own)
     kept = tuple(c for c in conds if free_vars(c) & own)

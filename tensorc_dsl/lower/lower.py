@@ -14,6 +14,7 @@ from tensorc_dsl.lower.defuse import defuse
 from tensorc_dsl.lower.erase import erase
 from tensorc_dsl.lower.flat import Flat, Kernel, Loop, LowerError, Parallel, Param, Store, body_of
 from tensorc_dsl.lower.guards import hoist_guards
+from tensorc_dsl.lower.instructions import bind_instructions, instructions, only_proven
 from tensorc_dsl.lower.open_partition import partition_open
 from tensorc_dsl.lower.partition import partition
 from tensorc_dsl.lower.registers import keep_in_registers, limit_unrolling, unroll_small
@@ -34,7 +35,7 @@ def lower(program: Program) -> Kernel:
     Serial loops keep their order; parallel and vectorized loops promise that order does not matter. Open dimensions stay
     open: the kernel is one for all their sizes. LowerError when the shapes of its arguments would not tell a size.
     """
-    program = defuse(program)
+    program = defuse(only_proven(program))
     if program.dims:
         _require_told(program)
         program = replace(program, body=_essential(program.body, {}))
@@ -53,6 +54,7 @@ def lower(program: Program) -> Kernel:
         body = unroll_small(body, step)
     body = keep_in_registers(body)
     body = limit_unrolling(body, UNROLL_LIMIT)
+    body = bind_instructions(body, instructions(program))
     outputs = {p.name for p in program.outputs}
     params = tuple(Param(p.name, p.dtype, shape_of(p), p.name in outputs) for p in program.params)
     return Kernel(program.name, params, body, program.dims)

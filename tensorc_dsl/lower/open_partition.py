@@ -34,7 +34,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.boxes import Ranges, span
-from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, body_of
+from tensorc_dsl.lower.flat import Alloc, Flat, If, Instruction, Loop, Parallel, body_of
 from tensorc_dsl.lower.registers import REGISTER_BYTES
 
 COPIES = 8
@@ -65,7 +65,7 @@ def partition_open(body: tuple[Flat, ...], ranges: Ranges | None = None, copies:
         match s:
             case Store():
                 out.append(s)
-            case If() | Alloc():
+            case If() | Alloc() | Instruction():
                 out.append(replace(s, body=partition_open(s.body, known, copies)))
             case Loop():
                 out.extend(_loop(s, known, copies))
@@ -209,7 +209,7 @@ def _put(s: Flat, values: dict[str, Expr]) -> Flat:
             s = replace(s, cond=new(s.cond))
         case Loop():
             s = replace(s, begin=new(s.begin), end=new(s.end))
-        case Parallel() | Alloc():
+        case Parallel() | Alloc() | Instruction():
             pass  # their extents and sizes are over open dimensions only
     return replace(s, body=tuple(_put(x, values) for x in s.body))
 
@@ -283,5 +283,5 @@ def _guards(body: tuple[Flat, ...], inner: Ranges) -> Iterator[tuple[Expr, Range
             case Parallel():
                 more = {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
                 yield from _guards(s.body, {**inner, **more})
-            case Alloc():
+            case Alloc() | Instruction():
                 yield from _guards(s.body, inner)

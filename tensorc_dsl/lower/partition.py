@@ -16,7 +16,7 @@ from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Compare, Const, Expr, Logic, Var, constant, dims_in, dtype_of, free_vars, index
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.boxes import Ranges, span
-from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel
+from tensorc_dsl.lower.flat import Alloc, Flat, If, Instruction, Loop, Parallel
 
 PIECES = 12
 """How many copies of a statement all cuts together may make; further guards stay guards."""
@@ -37,7 +37,7 @@ def partition(body: tuple[Flat, ...], ranges: Ranges | None = None, copies: int 
                 else:
                     inner = partition(s.body, _narrowed(cond, known), copies)
                     out.extend((If(cond, inner),) if inner else ())
-            case Alloc():
+            case Alloc() | Instruction():
                 inner = partition(s.body, known, copies)
                 out.extend((replace(s, body=inner),) if inner else ())
             case Parallel():
@@ -185,5 +185,5 @@ def _conditions(body: tuple[Flat, ...], ranges: Ranges) -> Iterator[tuple[Expr, 
             case Parallel():
                 more = {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
                 yield from _conditions(s.body, {**ranges, **more})
-            case Alloc():
+            case Alloc() | Instruction():
                 yield from _conditions(s.body, ranges)

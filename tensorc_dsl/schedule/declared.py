@@ -1,7 +1,8 @@
 """What steps declared of a loop holds after every later step, or that step is refused.
 
 A pipeline is proved for the statements that its loop has then. A later step may add one, take one away or change what it
-reads; so the proof is made again whenever the loop is not what it was. The same goes for the roles of its statements.
+reads; so the proof is made again whenever the loop is not what it was. The same goes for the roles of its statements. So it
+is for tensorized nests (`units`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from tensorc_dsl.affine.pipeline import overtakes
 from tensorc_dsl.ir.pipelines import pipeline, roles
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, walk
 from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.units import refuse_apart
 
 NOT_KEPT = Refusal(
     "E0390",
@@ -22,7 +24,8 @@ NOT_KEPT = Refusal(
 
 
 def refuse_stale(step: str, before: Program, after: Program) -> None:
-    """Refuse a step after which the pipeline of a loop is not legal any more."""
+    """Refuse a step after which the pipeline of a loop is not legal any more, or a tensorized nest not an instruction."""
+    refuse_apart(step, before, after)
     pipelines = [s for _, s in walk(after.body) if isinstance(s, For) and s.kind is LoopKind.PIPELINED]
     if not pipelines:
         return

@@ -29,6 +29,7 @@ _RULES: dict[tuple[LoopKind, LoopKind], str] = {
     (LoopKind.PARALLEL, LoopKind.VECTORIZED): "holds no parallel loop",
     (LoopKind.PARALLEL, LoopKind.UNROLLED): "holds no parallel loop",
     (LoopKind.VECTORIZED, LoopKind.VECTORIZED): "holds no other vectorized loop",
+    (LoopKind.TENSORIZED, LoopKind.VECTORIZED): "holds no instruction",
 }
 """(inside, around) that no backend can mean, with the rule for the loop around."""
 

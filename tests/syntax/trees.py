@@ -136,7 +136,7 @@ _ANNOTATIONS = pairs(st.text(max_size=3), PLAIN)
 _STORE = node(t.StoreStmt, NAMES, many(PLAIN, 0, 2), PLAIN)
 _ITER = node(t.IterDecl, st.sampled_from(["spatial", "reduce", "scan"]), NAMES, PLAIN, PLAIN)
 _BLOCK = node(t.BlockStmt, NAMES, many(_ITER), many(PLAIN, 0, 2), many(_STORE, 0, 2), many(_STORE), _ANNOTATIONS)
-_KINDS = st.sampled_from(["serial", "parallel", "vectorized", "unrolled", "pipelined"])
+_KINDS = st.sampled_from(["serial", "parallel", "vectorized", "unrolled", "pipelined", "tensorized"])
 
 
 def _loop(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

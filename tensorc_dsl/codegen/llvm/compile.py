@@ -54,7 +54,7 @@ def compile_kernel(kernel: Kernel, target: Target, threads: int) -> Compiled:
         raise ValueError(f"a kernel needs at least one thread, not {threads}")
     symbol = f"tensorc_{''.join(c if c.isalnum() and c.isascii() else '_' for c in kernel.name)}"
     shared, worker = scratch(kernel.body, "shared"), scratch(kernel.body, "worker")
-    text = write_module(kernel, symbol, Plan(target.vector_bits, threads, shared, worker))
+    text = write_module(kernel, symbol, Plan(target.vector_bits, threads, shared, worker, target.feature_names))
     return Compiled(Machine(target).object_code(text), symbol, kernel.params, kernel.dims, threads, target, text)
 
 

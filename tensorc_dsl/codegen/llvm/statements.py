@@ -10,12 +10,13 @@ from typing import assert_never
 from tensorc_dsl.codegen.llvm.across import combined, fold_lanes
 from tensorc_dsl.codegen.llvm.body import Expressions, Piece, Scalar, Scope, any_lane, mangled
 from tensorc_dsl.codegen.llvm.function import Function
+from tensorc_dsl.codegen.llvm.instructions import code_for, write_instruction
 from tensorc_dsl.codegen.llvm.values import Value, in_memory, vector_type
 from tensorc_dsl.ir.dtypes import BOOL, U8
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, add, ceildiv, constant, dtype_of, free_vars, index, loads, mul
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.reductions import fold_of
-from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, body_of, store_loads, stores
+from tensorc_dsl.lower.flat import Alloc, Flat, If, Instruction, Loop, Parallel, body_of, store_loads, stores
 
 PARALLEL_FOR = "tensorc_parallel_for"
 """`void (ptr fn, ptr context, i64 tasks, i64 threads)`: runs `fn(context, begin, end, worker)` on parts of 0 .. tasks,
@@ -36,6 +37,8 @@ class Plan:
     threads: int
     shared_bytes: Expr
     worker_bytes: Expr
+    features: tuple[str, ...] = ()
+    """The instruction sets of the target."""
 
 
 class Statements:
@@ -71,8 +74,17 @@ class Statements:
                     self._if(s, pieces)
                 case Alloc():
                     self._alloc(s, pieces)
+                case Instruction():
+                    self._instruction(s, pieces)
                 case _:
                     assert_never(s)
+
+    def _instruction(self, s: Instruction, pieces: tuple[Piece, ...]) -> None:
+        code = None if pieces else code_for(s.intrinsic, self.plan.features)
+        if code is None:
+            self.write(s.body, pieces)
+        else:
+            write_instruction(self.f, self.expressions, s, code)
 
     # Loops
 
@@ -374,6 +386,8 @@ def _mentioned(body: tuple[Flat, ...]) -> tuple[set[str], set[str]]:
                     exprs.append(s.cond)
                 case Alloc():
                     exprs.append(s.size)
+                case Instruction():
+                    pass  # its body mentions the same
             go(body_of(s))
 
     go(body)

@@ -1,0 +1,271 @@
+"""Does a nest of loops do what an instruction does? The proof behind `tensorize`, made again when the nest is lowered.
+
+A nest matches when its one store has the form of the instruction's, operand for operand, and every operand is an affine
+tile: along each of its dimensions, and along nothing else that the nest counts, its subscripts move by fixed steps. What
+the operands of `+`, `*`, `min` and `max` are called left and right does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+from tensorc_dsl.affine.form import Ranges
+from tensorc_dsl.affine.simplify import extent_ranges, simplify
+from tensorc_dsl.ir.dtypes import INDEX
+from tensorc_dsl.ir.expr import (
+    ONE,
+    ZERO,
+    Binary,
+    Expr,
+    Load,
+    Var,
+    add,
+    children,
+    constant,
+    dtype_of,
+    free_vars,
+    loads,
+    mul,
+    rebuild,
+    sub,
+    substitute,
+    transform,
+)
+from tensorc_dsl.ir.print import format_expr, format_store
+from tensorc_dsl.ir.program import Block, Buffer, For, Intrinsic, Store
+
+_COMMUTES = ("+", "*", "min", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """An operand in memory: where its first element is, and by how much each of its dimensions moves the subscripts."""
+
+    operand: Buffer
+    buffer: str
+    origin: tuple[Expr, ...]
+    steps: tuple[tuple[Expr, ...], ...]
+    """For each dimension of the operand, the step of each subscript."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A nest that does what an instruction does. `axes` are the instruction's, with the loops that count them."""
+
+    axes: tuple[tuple[str, str], ...]
+    tiles: tuple[Tile, ...]
+
+    def tile(self, operand: str) -> Tile:
+        return next(t for t in self.tiles if t.operand.name == operand)
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Why a nest is not what an instruction does; `repair` may be empty."""
+
+    why: str
+    repair: str = ""
+
+
+def match_nest(outer: Sequence[For], nest: For, intrinsic: Intrinsic) -> Match | Mismatch:
+    """The match of a nest that stands inside the loops `outer` with an instruction, proved; or why there is none."""
+    loops, stmt = [nest], nest.body
+    while len(stmt) == 1 and isinstance(stmt[0], For):
+        loops.append(stmt[0])
+        stmt = stmt[0].body
+    if len(stmt) != 1 or not isinstance(stmt[0], Block):
+        return Mismatch(f"`{loops[-1].var}` holds {len(stmt)} statements", "one block alone can be an instruction")
+    b = stmt[0]
+    counted = {x.var for x in loops}
+    if b.init:
+        return Mismatch(
+            f"`{b.name}` initialises what it accumulates into",
+            f"take that out first: `decompose_reduction({b.name}, …)`, at a loop around `{nest.var}`",
+        )
+    if len(b.body) != 1:
+        return Mismatch(f"`{b.name}` stores {len(b.body)} values; an instruction stores one")
+    for c in b.where:
+        if counted & free_vars(c):
+            return Mismatch(
+                f"the tile is not always whole: `{b.name}` runs where `{format_expr(c)}`",
+                "pad the axis to a multiple of the tile (`pad_einsum`), or split it exactly",
+            )
+    values = {it.name: it.binding for it in b.iters}
+    s = b.body[0]
+    bound = Store(s.buffer, tuple(substitute(i, values) for i in s.indices), substitute(s.value, values))
+    extents = [(x.var, constant(x.extent)) for x in loops]
+    found = match_store(extents, bound, intrinsic, extent_ranges((*outer, *loops)))
+    if isinstance(found, Match) and (clash := _overlap(found, intrinsic)) is not None:
+        return clash
+    return found
+
+
+def match_store(
+    loops: Sequence[tuple[str, int | None]], store: Store, intrinsic: Intrinsic, ranges: Ranges
+) -> Match | Mismatch:
+    """The match of a store inside loops that run from 0 with an instruction.
+
+    That the elements of the result lie apart is not asked here: lowering makes one subscript of several, which keeps it.
+    """
+    first: Mismatch | None = None
+    pairs = list(_unify(intrinsic.store.value, store.value))
+    if not pairs:
+        return _other_form(store, intrinsic)
+    for axes in _assignments(loops, intrinsic):
+        for operands in pairs:
+            found = _tiles(axes, ((_target(intrinsic.store), _target(store)), *operands), intrinsic, loops, ranges)
+            if isinstance(found, Match):
+                return found
+            first = first or found
+    if first is not None:
+        return first
+    wanted = ", ".join(f"{a.name} in {a.extent}" for a in intrinsic.axes)
+    have = ", ".join(f"{v} in {'…' if n is None else n}" for v, n in loops)
+    return Mismatch(
+        f"its loops are {have}; {intrinsic.name} runs over {wanted}", "split its loops to these sizes first"
+    )
+
+
+def _other_form(store: Store, intrinsic: Intrinsic) -> Mismatch:
+    """The mismatch of two values; where they differ in types alone, those."""
+
+    def untyped(e: Expr) -> Expr:
+        return replace(e, dtype=INDEX) if isinstance(e, Load) else e
+
+    types = {b.name: b.dtype for b in intrinsic.operands}
+    own = {x.buffer: x.dtype for x in loads(store.value)}
+    for pairs in _unify(transform(intrinsic.store.value, untyped), transform(store.value, untyped)):
+        for wanted, found in pairs:
+            if (one := own[found.buffer]) != (other := types[wanted.buffer]):
+                return Mismatch(f"`{found.buffer}` holds {one}, `{wanted.buffer}` of {intrinsic.name} {other}")
+    value = format_expr(store.value)
+    return Mismatch(f"it stores `{value}`, {intrinsic.name} `{format_store(intrinsic.store)}`")
+
+
+def _target(s: Store) -> Load:
+    """The place that is stored to, as an access."""
+    return Load(s.buffer, s.indices, dtype_of(s.value))
+
+
+def _assignments(loops: Sequence[tuple[str, int | None]], intrinsic: Intrinsic) -> Iterator[dict[str, str]]:
+    """Ways to count the axes by loops of their extents, in the order of the loops first; an axis of 1 needs no loop."""
+    counting = [(v, n) for v, n in loops if n != 1]
+    axes = [a for a in intrinsic.axes if a.extent != 1]
+    if len(counting) != len(axes):
+        return
+    for order in permutations(counting):
+        if all(n == a.extent for a, (_, n) in zip(axes, order, strict=True)):
+            yield {a.name: v for a, (v, _) in zip(axes, order, strict=True)}
+
+
+def _unify(wanted: Expr, found: Expr) -> Iterator[tuple[tuple[Load, Load], ...]]:
+    """The ways in which two values have one form, as pairs of accesses."""
+    if isinstance(wanted, Load):
+        if isinstance(found, Load) and wanted.dtype == found.dtype:
+            yield ((wanted, found),)
+        return
+    if type(wanted) is not type(found) or _head(wanted) != _head(found):
+        return
+    yield from _unify_all(children(wanted), children(found))
+    if isinstance(wanted, Binary) and isinstance(found, Binary) and wanted.op in _COMMUTES:
+        yield from _unify_all((wanted.lhs, wanted.rhs), (found.rhs, found.lhs))
+
+
+def _unify_all(wanted: tuple[Expr, ...], found: tuple[Expr, ...]) -> Iterator[tuple[tuple[Load, Load], ...]]:
+    if not wanted:
+        yield ()
+        return
+    for first in _unify(wanted[0], found[0]):
+        for rest in _unify_all(wanted[1:], found[1:]):
+            yield (*first, *rest)
+
+
+def _head(e: Expr) -> Expr:
+    """A node without what it is made of."""
+    return rebuild(e, tuple(ZERO for _ in children(e)))
+
+
+def _tiles(
+    axes: Mapping[str, str],
+    pairs: Sequence[tuple[Load, Load]],
+    intrinsic: Intrinsic,
+    loops: Sequence[tuple[str, int | None]],
+    ranges: Ranges,
+) -> Match | Mismatch:
+    tiles: dict[str, Tile] = {}
+    for wanted, found in pairs:
+        tile = _tile(wanted, found, axes, intrinsic, loops, ranges)
+        if isinstance(tile, Mismatch):
+            return tile
+        other = tiles.setdefault(wanted.buffer, tile)
+        if other != tile:
+            return Mismatch(f"`{wanted.buffer}` of {intrinsic.name} would be two different tiles of `{found.buffer}`")
+    stored = intrinsic.store.buffer
+    for name, tile in tiles.items():
+        if name != stored and tile.buffer == tiles[stored].buffer:
+            return Mismatch(f"`{tile.buffer}` is stored to and read as `{name}` too")
+    return Match(tuple(axes.items()), tuple(tiles[b.name] for b in intrinsic.operands if b.name in tiles))
+
+
+def _tile(
+    wanted: Load,
+    found: Load,
+    axes: Mapping[str, str],
+    intrinsic: Intrinsic,
+    loops: Sequence[tuple[str, int | None]],
+    ranges: Ranges,
+) -> Tile | Mismatch:
+    """The access as a tile of the operand: affine in the loops of the operand's axes, the same for all other loops."""
+    at_first: dict[str, Expr] = {v: ZERO for v, _ in loops}
+    outer = {v: r for v, r in ranges.items() if v not in at_first}
+    dims = [axes.get(i.name) if isinstance(i, Var) else None for i in wanted.indices]
+    names = {v: name for name, v in axes.items()}
+    subscripts = [simplify(i, ranges) for i in found.indices]
+    origin = [simplify(substitute(i, at_first), outer) for i in subscripts]
+    steps: dict[str, list[Expr]] = {}
+    for v, n in loops:
+        if n == 1:
+            continue
+        second = {**at_first, v: ONE}
+        moved = [simplify(sub(substitute(i, second), o), outer) for i, o in zip(subscripts, origin, strict=True)]
+        steps[v] = moved
+        if v not in dims and any(m != ZERO for m in moved):
+            text = f"{found.buffer}[{', '.join(map(format_expr, found.indices))}]"
+            same = f"`{wanted.buffer}` of {intrinsic.name} is the same along `{names[v]}`"
+            return Mismatch(f"`{text}` changes along `{v}`; {same}")
+    for k, (i, o) in enumerate(zip(subscripts, origin, strict=True)):
+        whole = o
+        for v, moved in steps.items():
+            whole = add(whole, mul(moved[k], Var(v)))
+        if simplify(sub(i, whole), ranges) != ZERO:
+            return Mismatch(f"the subscript `{format_expr(i)}` of `{found.buffer}` does not move by fixed steps")
+    none = tuple(ZERO for _ in subscripts)
+    operand = next(b for b in intrinsic.operands if b.name == wanted.buffer)
+    along = tuple(tuple(steps[v]) if v is not None else none for v in dims)
+    return Tile(operand, found.buffer, tuple(origin), along)
+
+
+def _overlap(match: Match, intrinsic: Intrinsic) -> Mismatch | None:
+    """A mismatch unless each element of the result lies in a place of its own: its steps are those of a mixed radix."""
+    tile = match.tile(intrinsic.store.buffer)
+    for k in range(len(tile.origin)):
+        reach = 0
+        moving = sorted(
+            (abs(constant(step[k]) or 0), constant(n) or 0)
+            for step, n in zip(tile.steps, tile.operand.shape, strict=True)
+            if step[k] != ZERO
+        )
+        for step, n in moving:
+            if step <= reach:
+                return _not_apart(tile, intrinsic)
+            reach += step * (n - 1)
+    for step, n in zip(tile.steps, tile.operand.shape, strict=True):
+        if constant(n) != 1 and all(x == ZERO for x in step):
+            return _not_apart(tile, intrinsic)
+    return None
+
+
+def _not_apart(tile: Tile, intrinsic: Intrinsic) -> Mismatch:
+    return Mismatch(f"the elements of `{tile.buffer}` that {intrinsic.name} stores are not known to lie apart")

@@ -1,0 +1,334 @@
+"""Instructions: the text of an `intrinsic` item to a value, and the program that says what the instruction computes.
+
+An instruction has one effect, on fixed shapes: every subscript in it is an index, so that its operands are tiles whose
+elements lie at fixed steps, and matching it against loops is a question of affine subscripts. Which indices there are, and
+how far they run, follows from the shapes of the operands that they subscript.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import prod
+
+from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.ir.dtypes import DTYPES
+from tensorc_dsl.ir.expr import Binary, Expr, Load, Var, children, constant, fold, index, loads, transform
+from tensorc_dsl.ir.parse_expr import Scope, error
+from tensorc_dsl.ir.program import (
+    Axis,
+    Block,
+    Buffer,
+    For,
+    Intrinsic,
+    Iter,
+    IterKind,
+    Layout,
+    Lowering,
+    Program,
+    Stmt,
+    Store,
+    fresh,
+)
+from tensorc_dsl.source import Span
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import did_you_mean
+
+LARGEST = 1 << 14
+"""Elements of an operand: no instruction has more, and what is longer would only be slow to check."""
+
+TARGETS = {"llvm": ("call",), "cuda": ("asm", "call")}
+"""The kinds of targets that a lowering can be for, with the forms that its code can have there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """`<16 x i32> llvm.x86.f(<16 x i32> C, i8 3)`: LLVM's name and types; an argument is an operand or a number."""
+
+    result: str
+    function: str
+    args: tuple[tuple[str, str], ...]
+
+
+_TYPE = r"(?:i\d+|half|bfloat|float|double|<\d+ x (?:i\d+|half|bfloat|float|double)>)"
+_CALL = re.compile(rf"\s*({_TYPE})\s+(llvm\.[\w.]+)\s*\(\s*({_TYPE} \w+(?:\s*,\s*{_TYPE} \w+)*)\s*\)\s*")
+_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
+
+
+def signature_of(code: str) -> Signature | None:
+    """The call that a lowering for LLVM spells; None when it spells none. Only LLVM's own functions can be called."""
+    found = _CALL.fullmatch(code)
+    if found is None:
+        return None
+    args = (a.strip().rsplit(" ", 1) for a in found[3].split(","))
+    return Signature(found[1], found[2], tuple((type_, name) for type_, name in args))
+
+
+def bits_of(type_: str) -> int:
+    """The size of a type of a signature."""
+    count, _, element = type_.strip("<>").rpartition(" x ")
+    return int(count or 1) * (_BITS.get(element) or int(element[1:]))
+
+
+def operand_bits(b: Buffer) -> int:
+    """The size of an operand."""
+    return prod(constant(n) or 0 for n in b.shape) * b.dtype.bits
+
+
+def is_update(i: Intrinsic) -> bool:
+    """Whether the instruction reads what it stores to."""
+    return any(x.buffer == i.store.buffer for x in loads(i.store.value))
+
+
+def meaning(i: Intrinsic) -> Program:
+    """What the instruction computes, as a program over its operands; what it adds to is an argument of its own, `C_old`."""
+    used = {b.name for b in i.operands} | {a.name for a in i.axes}
+    params = [replace(b, scope="global") for b in i.operands]
+    store, init = i.store, tuple[Store, ...]()
+    if is_update(i):
+        stored = next(b for b in params if b.name == i.store.buffer)
+        old = replace(stored, name=fresh(f"{stored.name}_old", used))
+        params.append(old)
+        start = Load(old.name, store.indices, old.dtype)
+        if any(a.kind is IterKind.REDUCE for a in i.axes):
+            init = (replace(store, value=start),)
+        else:
+            value = transform(store.value, lambda e: start if isinstance(e, Load) and e.buffer == store.buffer else e)
+            store = replace(store, value=value)
+    loops = {a.name: fresh(f"{a.name}_loop", used) for a in i.axes}
+    iters = tuple(Iter(a.name, a.kind, index(a.extent), Var(loops[a.name])) for a in i.axes)
+    nest: Stmt = Block(fresh(i.name, used), iters, (store,), init)
+    for a in reversed(i.axes):
+        nest = For(loops[a.name], index(a.extent), (nest,))
+    return Program(i.name, tuple(params), (), (nest,), intrinsics=(i,))
+
+
+def intrinsic_from_tree(item: t.IntrinsicDef) -> Intrinsic:
+    """The instruction that an `intrinsic` item spells. Raises TschedError with every finding."""
+    return _Reader(item).read()
+
+
+@dataclass(slots=True)
+class _Reader:
+    item: t.IntrinsicDef
+    found: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+    def read(self) -> Intrinsic:
+        operands: dict[str, Buffer] = {}
+        for o in self.item.operands:
+            self._attempt(lambda o=o: self._operand(o, operands))
+        self._stop()
+        first, *others = self.item.effects
+        for e in others:
+            self._report("E0671", "an instruction has one effect", e.span, "the second one", "declare two instructions")
+        store, axes = self._effect(first, operands)
+        layouts = tuple(x for x in map(self._layout, self.item.layouts) if x is not None)
+        for a, b in pairwise(self.item.layouts):
+            if a.name in [x.name for x in self.item.layouts[self.item.layouts.index(b) :]]:
+                self._report("E0672", f'there are two layouts "{a.name}"', b.span, "the second one")
+        self._layouts_fit(layouts, operands)
+        lowerings = tuple(x for x in (self._lowering(x, operands, store) for x in self.item.lowerings) if x is not None)
+        self._stop()
+        return Intrinsic(self.item.name, tuple(operands.values()), axes, store, layouts, lowerings)
+
+    def _attempt(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except TschedError as e:
+            self.found.extend(e.diagnostics)
+
+    def _report(self, code: str, message: str, span: Span, label: str = "", help: str = "") -> None:
+        self.found.extend(error(code, message, span, label, help).diagnostics)
+
+    def _stop(self) -> None:
+        if self.found:
+            raise TschedError(*self.found)
+
+    # --- operands ----------------------------------------------------------------------------------------------------
+
+    def _operand(self, o: t.Operand, operands: dict[str, Buffer]) -> None:
+        if o.name in operands:
+            raise error("E0670", f"there are two operands `{o.name}`", o.span, "the second one")
+        if o.type.dtype not in DTYPES or o.type.dtype == "bool":
+            raise error("E0670", f"operand `{o.name}` holds no numbers", o.type.span, f"`{o.type.dtype}`",
+                        did_you_mean(o.type.dtype, DTYPES))  # fmt: skip
+        sizes = [e.value for e in o.type.shape if isinstance(e, t.Number) and isinstance(e.value, int) and e.value > 0]
+        if len(sizes) != len(o.type.shape) or prod(sizes) > LARGEST:
+            raise error("E0670", f"the shape of operand `{o.name}` is not fixed", o.type.span,
+                        help=f"an instruction has one size: positive numbers, up to {LARGEST} elements")  # fmt: skip
+        operands[o.name] = Buffer(o.name, DTYPES[o.type.dtype], tuple(map(index, sizes)), o.layout or "global")
+
+    # --- the effect --------------------------------------------------------------------------------------------------
+
+    def _effect(self, e: t.Effect, operands: dict[str, Buffer]) -> tuple[Store, tuple[Axis, ...]]:
+        at = Span(e.span.source, e.span.start, e.span.start + len(e.name))
+        if e.name not in operands:
+            raise error("E0671", f"there is no operand `{e.name}`", at, help=did_you_mean(e.name, operands))
+        stored = operands[e.name]
+        body, reduced = e.value, tuple[t.IndexSpec, ...]()
+        if isinstance(body, t.Reduce):
+            if not e.adds or body.reducer != "sum":
+                raise error("E0671", "an instruction accumulates sums, onto what is there", body.span,
+                            help=f"write `{e.name}[…] += sum[…] …`; a nest whose initialisation stands apart "
+                            "(`decompose_reduction`) has that form")  # fmt: skip
+            body, reduced = body.body, body.indices
+        names = [x.name for x in (*e.indices, *reduced)]
+        for x in (*e.indices, *reduced):
+            if names.count(x.name) > 1:
+                raise error("E0671", f"the index `{x.name}` stands here twice", x.span)
+            if x.extent is not None:
+                raise error("E0671", f"`{x.name}` has a range already", x.extent.span,
+                            help="indices run over the dimensions of the operands")  # fmt: skip
+            if x.name in operands:
+                raise error("E0671", f"the index `{x.name}` has the name of an operand", x.span)
+        scope = Scope(operands, {}, {n: n for n in names}, {})
+        if len(e.indices) != len(stored.shape):
+            scope.subscripts(stored, tuple(t.Name(x.name, x.span) for x in e.indices), e.span)
+        value = scope.stored(body, stored)
+        target = tuple[Expr, ...](Var(x.name) for x in e.indices)
+        extents: dict[str, int] = {}
+        for b, indices in ((e.name, target), *((x.buffer, x.indices) for x in loads(value))):
+            self._extents(operands[b], indices, extents, e.span)
+        if any(x.buffer == e.name and x.indices != target for x in loads(value)):
+            raise error("E0671", f"`{e.name}` is read at another place than it is stored", e.value.span)
+        if _index_value(value):
+            raise error("E0671", "an index is used as a number", e.value.span,
+                        help="indices only say which elements take part")  # fmt: skip
+        if missing := [x for x in reduced if x.name not in extents]:
+            raise error("E0671", f"no operand has the index `{missing[0].name}`", missing[0].span)
+        if e.adds:
+            value = Binary("+", Load(e.name, target, stored.dtype), value)
+        spatial = {x.name for x in e.indices}
+        axes = tuple(Axis(n, IterKind.SPATIAL if n in spatial else IterKind.REDUCE, extents[n]) for n in names)
+        return Store(e.name, target, value), axes
+
+    def _extents(self, b: Buffer, indices: tuple[Expr, ...], extents: dict[str, int], span: Span) -> None:
+        """Note how far each index runs; every subscript is an index, none twice."""
+        plain = [i.name for i in indices if isinstance(i, Var)]
+        if len(plain) != len(indices) or len(set(plain)) != len(plain):
+            raise error("E0671", f"the subscripts of `{b.name}` are not indices, each once", span,
+                        help="an operand is a tile whose elements lie at fixed steps: `A[i, k]`")  # fmt: skip
+        for n, size in zip(plain, b.shape, strict=True):
+            extent = constant(size) or 0
+            if extents.setdefault(n, extent) != extent:
+                raise error("E0671", f"`{n}` runs over dimensions of {extents[n]} and of {extent}", span)
+
+    # --- layouts and lowerings ---------------------------------------------------------------------------------------
+
+    def _layout(self, x: t.Layout) -> Layout | None:
+        variables = Scope({}, {}, {p: p for p in x.params}, {})
+        places: list[tuple[str, Expr]] = []
+        before = len(self.found)
+        for name, e in x.places:
+            self._attempt(lambda name=name, e=e: places.append((name, variables.index(e))))
+        return Layout(x.name, x.params, tuple(places)) if len(self.found) == before else None
+
+    def _layouts_fit(self, layouts: tuple[Layout, ...], operands: dict[str, Buffer]) -> None:
+        known = {x.name: x for x in layouts}
+        for o in self.item.operands:
+            b = operands[o.name]
+            if o.layout is None:
+                continue
+            if o.layout not in known:
+                if not any(x.name == o.layout for x in self.item.layouts):
+                    self._report("E0672", f'there is no layout "{o.layout}"', o.span,
+                                 help=did_you_mean(o.layout, known))  # fmt: skip
+            elif len(known[o.layout].params) != len(b.shape):
+                count = len(known[o.layout].params)
+                self._report(
+                    "E0672", f'layout "{o.layout}" maps {count} indices; `{o.name}` has {len(b.shape)}', o.span
+                )
+            elif (twice := _collision(known[o.layout], b)) is not None:
+                (one, other), place = twice
+                self._report("E0672", f'layout "{o.layout}" puts {one} and {other} of `{o.name}` in one place', o.span,
+                             place, "every element needs a place of its own")  # fmt: skip
+
+    def _lowering(self, x: t.Lowering, operands: dict[str, Buffer], store: Store) -> Lowering | None:
+        before = len(self.found)
+        if x.target not in TARGETS:
+            self._report("E0673", f"there are no targets of kind `{x.target}`", x.span,
+                         help=did_you_mean(x.target, TARGETS))  # fmt: skip
+        elif x.kind not in TARGETS[x.target]:
+            self._report("E0673", f"`{x.kind}` is no code for {x.target}", x.span,
+                         help=f"write {' or '.join(f'`{k}`' for k in TARGETS[x.target])}")  # fmt: skip
+        elif x.target == "llvm":
+            self._call(x, operands, store)
+        return Lowering(x.target, x.requires, x.kind, x.code) if len(self.found) == before else None
+
+    def _call(self, x: t.Lowering, operands: dict[str, Buffer], store: Store) -> None:
+        call = signature_of(x.code)
+        if call is None:
+            self._report("E0673", "this is no call of a function of LLVM", x.span,
+                         help="write its type, its name and its arguments, as LLVM does: "
+                         '"<16 x i32> llvm.x86.avx512.vpdpbusd.512(<16 x i32> C, <16 x i32> A, <16 x i32> B)"')  # fmt: skip
+            return
+        for type_, name in call.args:
+            if name in operands:
+                self._size(type_, operands[name], x, repeated=True)
+            elif not re.fullmatch(r"\d+", name):
+                self._report("E0673", f"there is no operand `{name}`", x.span, help=did_you_mean(name, operands))
+        named = {name for _, name in call.args}
+        for b in dict.fromkeys(y.buffer for y in loads(store.value)):
+            if b not in named:
+                self._report(
+                    "E0673", f"the call does not take `{b}`", x.span, help="what the effect reads is an argument"
+                )
+        self._size(call.result, operands[store.buffer], x, repeated=False)
+
+    def _size(self, type_: str, b: Buffer, x: t.Lowering, repeated: bool) -> None:
+        """An argument holds its operand once, or several times over; a result holds it once."""
+        own, bits = operand_bits(b), bits_of(type_)
+        if bits != own and not (repeated and bits % own == 0):
+            self._report("E0673", f"`{b.name}` has {own} bits; {type_} has {bits}", x.span,
+                         help="a vector holds the elements of an operand in order, the last dimension fastest")  # fmt: skip
+
+
+def _index_value(e: Expr) -> bool:
+    """Whether an index takes part in a value other than as a subscript."""
+    if isinstance(e, Load):
+        return False
+    return isinstance(e, Var) or any(map(_index_value, children(e)))
+
+
+def _points(shape: tuple[Expr, ...]) -> Iterator[tuple[int, ...]]:
+    sizes = [constant(n) or 0 for n in shape]
+    for offset in range(prod(sizes)):
+        point: list[int] = []
+        for n in reversed(sizes):
+            point.append(offset % n)
+            offset //= n
+        yield tuple(reversed(point))
+
+
+def _collision(layout: Layout, b: Buffer) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], str] | None:
+    """Two elements of an operand in one place, and the place; None when each has its own."""
+    seen: dict[tuple[int | None, ...], tuple[int, ...]] = {}
+    for point in _points(b.shape):
+        values = dict(zip(layout.params, point, strict=True))
+        place = tuple(_number(e, values) for _, e in layout.places)
+        if None in place:
+            return (point, point), "a division by 0"
+        if place in seen:
+            text = ", ".join(f"{name} {n}" for (name, _), n in zip(layout.places, place, strict=True))
+            return (seen[place], point), text
+        seen[place] = point
+    return None
+
+
+def _number(e: Expr, values: dict[str, int]) -> int | None:
+    """The value of an index expression; None where it divides by 0, or is no arithmetic."""
+
+    def known(x: Expr) -> Expr:
+        match x:
+            case Var(name=name):
+                return index(values[name])
+            case Binary(op=op, lhs=a, rhs=b):
+                left, right = constant(a), constant(b)
+                n = None if left is None or right is None else fold(op, left, right)
+                return x if n is None else index(n)
+            case _:
+                return x
+
+    return constant(transform(e, known))

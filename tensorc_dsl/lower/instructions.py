@@ -1,0 +1,86 @@
+"""Tensorized nests become instructions. The mark on a loop is a wish: what it says is proved again, here and at the end.
+
+Until the end the nest stays a nest, of a kind that no pass touches, so that whatever moves buffers or subscripts moves its
+subscripts too; the tiles of the instruction are read off when everything has its place. Where a pass has made something
+else of it, it runs as loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tensorc_dsl.affine.form import Ranges
+from tensorc_dsl.affine.instruction import Match, match_nest, match_store
+from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.program import For, Intrinsic, LoopKind, Program, Stmt, Store, intrinsic_of, walk
+from tensorc_dsl.lower.boxes import span
+from tensorc_dsl.lower.flat import Flat, Instruction, Loop, Parallel, body_of
+
+
+def only_proven(program: Program) -> Program:
+    """The program with every tensorized nest that does not do what its instruction does as a nest of serial loops."""
+
+    def go(body: tuple[Stmt, ...], around: tuple[For, ...], inside: bool) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        for s in body:
+            if isinstance(s, For):
+                named = intrinsic_of(program, s)
+                proven = inside or (named is not None and isinstance(match_nest(around, s, named), Match))
+                kind = LoopKind.SERIAL if s.kind is LoopKind.TENSORIZED and not proven else s.kind
+                s = replace(s, kind=kind, body=go(s.body, (*around, s), proven))
+            out.append(s)
+        return tuple(out)
+
+    return replace(program, body=go(program.body, (), False)) if program.intrinsics else program
+
+
+def instructions(program: Program) -> Mapping[str, Intrinsic]:
+    """The instructions of tensorized nests by the outermost loop that is still there when loops of one are gone."""
+    out: dict[str, Intrinsic] = {}
+    for _, s in walk(program.body):
+        if isinstance(s, For) and (named := intrinsic_of(program, s)) is not None:
+            nest = [s, *(x for _, x in walk(s.body) if isinstance(x, For))]
+            first = next((x for x in nest if constant(x.extent) != 1), s)
+            out[first.var] = named
+    return out
+
+
+def bind_instructions(
+    body: tuple[Flat, ...], named: Mapping[str, Intrinsic], ranges: Ranges | None = None
+) -> tuple[Flat, ...]:
+    """Every tensorized nest as an instruction, or as serial loops; subscripts have one entry by now."""
+    out: list[Flat] = []
+    known: Ranges = ranges or {}
+    for s in body:
+        if isinstance(s, Store):
+            out.append(s)
+            continue
+        inner: Ranges = known
+        if isinstance(s, Loop):
+            inner = {**known, s.var: (constant(s.begin) or 0, span(s.end)[1])}
+        elif isinstance(s, Parallel):
+            inner = {**known, **{v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}}
+        below = bind_instructions(body_of(s), named, inner)
+        if isinstance(s, Loop) and s.kind is LoopKind.TENSORIZED:
+            serial = replace(s, kind=LoopKind.SERIAL, body=below)
+            intrinsic = named.get(s.var)
+            match = None if intrinsic is None else _match(s, intrinsic, known)
+            out.append(Instruction(intrinsic, match.tiles, (serial,)) if intrinsic and match else serial)
+        else:
+            out.append(replace(s, body=below))
+    return tuple(out)
+
+
+def _match(s: Loop, intrinsic: Intrinsic, outer: Ranges) -> Match | None:
+    loops: list[tuple[str, int | None]] = []
+    ranges = dict(outer)
+    stmt: Flat = s
+    while isinstance(stmt, Loop):
+        if constant(stmt.begin) != 0 or len(stmt.body) != 1:
+            return None
+        loops.append((stmt.var, constant(stmt.end)))
+        ranges[stmt.var] = span(stmt.end)
+        stmt = stmt.body[0]
+    found = match_store(loops, stmt, intrinsic, ranges) if isinstance(stmt, Store) else None
+    return found if isinstance(found, Match) else None

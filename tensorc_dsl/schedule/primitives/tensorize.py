@@ -1,0 +1,60 @@
+"""`tensorize`: let one instruction do the work of a nest of loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensorc_dsl.affine.instruction import Mismatch, match_nest
+from tensorc_dsl.ir.program import INTRINSIC, For, LoopKind, Program, Stmt, replace_stmt
+from tensorc_dsl.schedule.kinds import CLASH, refuse_clash
+from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
+from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.rewrite import loops_below
+from tensorc_dsl.schedule.units import APART
+
+NO_INTRINSIC = Refusal(
+    "E0680",
+    "there is no instruction `{intrinsic}`",
+    help="{known}",
+)
+NO_MATCH = Refusal(
+    "E0681",
+    "the nest of `{loop}` is not {intrinsic}: {why}",
+    help="{repair}",
+)
+
+
+@primitive(NO_LOOP, NOT_SERIAL, CLASH, NO_INTRINSIC, NO_MATCH, APART)
+def tensorize(program: Program, loop: LoopRef, intrinsic: str) -> Rewrite[LoopRef]:
+    """The loop and all below it are one instruction: they compute what it computes, and no step takes them apart.
+
+    for i in 16, k in 4: s  ->  tensorized for i in 16 @("intrinsic", "vnni_dot_16x4"): tensorized for k in 4: s
+
+    The nest is proved to do what the `intrinsic` says: loops of its extents around one block, whose store has the same
+    form, whose types are the same, and whose operands are tiles that move by fixed steps. A target that has what the
+    instruction requires runs it; every other target runs the loops.
+    In TVM: `tensorize`; in Exo: `replace`.  Cases: tests/primitives/tensorize.md
+    """
+    around, target = the_loop(program, loop)
+    named = next((i for i in program.intrinsics if i.name == intrinsic), None)
+    if named is None:
+        names = ", ".join(i.name for i in program.intrinsics)
+        known = f"those known here are: {names}" if names else "import one: `use std.intrinsics.x86`"
+        raise NO_INTRINSIC(program, target.var, intrinsic=intrinsic, known=known)
+    for x in (target, *loops_below(target)):
+        require_serial(program, x, "tensorize")
+    refuse_clash(program, around, target, LoopKind.TENSORIZED)
+    found = match_nest(around, target, named)
+    if isinstance(found, Mismatch):
+        raise NO_MATCH(program, target.var, loop=target.var, intrinsic=named.name, why=found.why, repair=found.repair)
+    whole = _tensorized((target,))[0]
+    assert isinstance(whole, For)
+    marked = replace(whole, annotations=tuple(sorted((*target.annotations, (INTRINSIC, named.name)))))
+    return Rewrite(replace_stmt(program, target.var, (marked,)), LoopRef(target.var))
+
+
+def _tensorized(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    return tuple(
+        replace(s, kind=LoopKind.TENSORIZED, body=_tensorized(s.body)) if isinstance(s, For) else s for s in stmts
+    )

@@ -1,0 +1,38 @@
+"""Tensorized nests stay whole: after every step each still does what its instruction does.
+
+The loops of such a nest have a kind, so steps over loops refuse them as they refuse parallel ones. What is left are steps
+that reach inside otherwise: a block that moves in, a producer that is inlined, an operand that gets another layout. They
+are welcome as long as the proof of `tensorize` still holds.
+"""
+
+from __future__ import annotations
+
+from tensorc_dsl.affine.instruction import Mismatch, match_nest
+from tensorc_dsl.ir.program import For, Intrinsic, Program, intrinsic_of, walk
+from tensorc_dsl.schedule.refusal import Refusal
+
+APART = Refusal(
+    "E0684",
+    "`{step}` would take the nest of `{loop}` apart, which is one {intrinsic}: {why}",
+    help="do this step before `tensorize({loop}, …)`",
+)
+
+
+def _units(program: Program) -> dict[str, tuple[tuple[For, ...], For, Intrinsic]]:
+    """The outermost loops of tensorized nests by name, with the loops around them and their instructions."""
+    if not program.intrinsics:
+        return {}
+    loops = ((around, s, intrinsic_of(program, s)) for around, s in walk(program.body) if isinstance(s, For))
+    return {s.var: (around, s, i) for around, s, i in loops if i is not None}
+
+
+def refuse_apart(step: str, before: Program, after: Program) -> None:
+    """Refuse a step after which a tensorized nest is gone, or no longer does what its instruction does."""
+    units = _units(after)
+    for var, (_, old, intrinsic) in _units(before).items():
+        around, new, own = units.get(var, ((), old, None))
+        if own is None or own.name != intrinsic.name:
+            raise APART(before, var, step=step, loop=var, intrinsic=intrinsic.name, why="it would be gone")
+        found = None if new == old else match_nest(around, new, own)
+        if isinstance(found, Mismatch):
+            raise APART(before, var, step=step, loop=var, intrinsic=intrinsic.name, why=found.why)
