@@ -79,6 +79,10 @@ reference: $(VENV)/.dev ## Make the generated parts of docs/reference from the d
 soak: $(VENV)/.dev ## Random schedules of the examples against the reference (SEED=0 COUNT=300)
 	$(BIN)/python -m bench.soak --seed $(SEED) --count $(COUNT)
 
+.PHONY: schedules
+schedules: $(VENV)/.dev ## Random steps of every primitive on small programs, each result proved and run (SEED=0 COUNT=300)
+	$(BIN)/python -m bench.schedules --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
+
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000 JOBS=2)
 	$(BIN)/python -m bench.fuzz --seed $(SEED) --count $(INPUTS) --jobs $(JOBS)

@@ -11,13 +11,13 @@ import random
 import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
+from bench.random_steps import random_schedule
 from tensorc_dsl.check.compute import check
 from tensorc_dsl.diagnostic import render
 from tests.compute.native import everywhere
 from tests.compute.random_computes import random_compute
 from tests.compute.texts import build, parsed
 from tests.open.random_open import check_everywhere
-from tests.schedule.random_steps import random_schedule
 
 COUNT = int(os.environ.get("COMPUTE_FUZZ", "150"))
 GROUP = 10
@@ -40,5 +40,5 @@ def test_random_computes_under_random_schedules(group: int) -> None:
         try:
             check_everywhere(original, program, [{}], seed, orders=True)
         except AssertionError as e:
-            e.add_note("\n".join([text, str(sizes), *history]))
+            e.add_note("\n".join([text, str(sizes), *map(str, history)]))
             raise

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bench.random_steps import random_schedule
 from tensorc_dsl.check.compute_bindings import Bound, OpenRange
 from tensorc_dsl.codegen.llvm.compile import Compiled
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
@@ -26,7 +27,6 @@ from tensorc_dsl.measure.guarded import Guarded, frozen, poison
 from tensorc_dsl.runtime.kernel import NativeKernel, load
 from tests.codegen.native import compiled
 from tests.compute.texts import build, made, std
-from tests.schedule.random_steps import random_schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,6 @@ def check(name: str, seed: int, steps: int = 14) -> list[str]:
     try:
         check_everywhere(original, program, random_sizes(original, rng, 3), seed, rng.random() < 0.5)
     except AssertionError as e:
-        e.add_note("\n".join([*history, format_program(program), format_kernel(lower(program))]))
+        e.add_note("\n".join([*map(str, history), format_program(program), format_kernel(lower(program))]))
         raise
-    return history
+    return [*map(str, history)]

@@ -99,5 +99,6 @@ def _cut(lower: Expr, extent: Expr, size: Expr) -> tuple[Expr, Expr]:
     first, n, most = constant(lower), constant(extent), constant(size)
     if first is None or n is None or most is None:
         return lower, extent
-    low, high = max(first, 0), min(first + n, most)
-    return index(low), index(max(high - low, 1))
+    # An access that never runs may name a box outside; one element then keeps its place in the copy, if there is one.
+    low, high = min(max(first, 0), max(most - 1, 0)), min(first + n, most)
+    return index(low), index(max(high - low, min(most, 1)))

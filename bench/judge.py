@@ -1,0 +1,138 @@
+"""Whether a scheduled program is right: everything that must hold of one, asked in the order of what it costs."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tensorc_dsl.codegen.llvm.compile import compile_kernel
+from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
+from tensorc_dsl.ir.evaluate import evaluate, shape_of
+from tensorc_dsl.ir.inputs import make_inputs
+from tensorc_dsl.ir.interpret import InterpretError, Order, interpret
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.tolerance import tolerance
+from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.lower.lower import lower
+from tensorc_dsl.measure.check import compare
+from tensorc_dsl.measure.guarded import Guarded, frozen, poison
+from tensorc_dsl.measure.host import host_target
+from tensorc_dsl.runtime.kernel import load
+from tensorc_dsl.source import Source
+
+ORDERS: tuple[Order, ...] = ("forward", "reversed", "shuffled")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`kind` is "" for a program that is right, else what it breaks."""
+
+    kind: str = ""
+    fault: str = ""
+
+
+@dataclass(slots=True)
+class Judge:
+    """Knows what a program computes, and holds scheduled ones against it."""
+
+    original: Program
+    seed: int = 0
+    inputs: Mapping[str, Array] = field(init=False)
+    expected: Mapping[str, Array] = field(init=False)
+    allowed: Mapping[str, Array] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.inputs = make_inputs(self.original, self.seed)
+        self.expected = evaluate(self.original, dict(self.inputs))
+        self.allowed = tolerance(self.original, self.expected, self.inputs)
+
+    def judge(self, scheduled: Program, native: bool = False) -> Verdict:
+        """The first thing that is wrong with it. What is raised is a fault too: no program may bring us down."""
+        checks: list[tuple[str, Callable[[Program], str]]] = [
+            ("form", self._form), ("text", self._text), ("result", self.differs),
+        ]  # fmt: skip
+        if native:
+            checks.append(("machine code", self._native))
+        for kind, check in checks:
+            try:
+                fault = check(scheduled)
+            except Exception:
+                fault = traceback.format_exc()
+            if fault:
+                return Verdict(kind, fault)
+        return Verdict()
+
+    def _form(self, scheduled: Program) -> str:
+        verify(scheduled)
+        return ""
+
+    def _text(self, scheduled: Program) -> str:
+        text = format_program(scheduled)
+        return (
+            "" if parse_program(Source("printed", text)) == scheduled else f"it reads back as something else:\n{text}"
+        )
+
+    def differs(self, scheduled: Program) -> str:
+        """How what the interpreter computes, in any order of loops that run at once, is not what it should be."""
+        for order in ORDERS:
+            try:
+                found = interpret(scheduled, self.inputs, order)
+            except InterpretError as e:
+                return f"{order}: {e}"
+            if fault := self._compared(found):
+                return f"{order}: {fault}"
+        return ""
+
+    def _compared(self, found: Mapping[str, Array]) -> str:
+        if found.keys() != self.expected.keys():
+            return f"it has results {', '.join(found)}"
+        for name, want in self.expected.items():
+            if fault := compare(name, np.asarray(found[name]), want, self.allowed[name]).fault:
+                return fault
+        return ""
+
+    def _native(self, scheduled: Program) -> str:
+        return isolated(lambda: self._run(scheduled))
+
+    def _run(self, scheduled: Program) -> str:
+        """The kernel's results, in memory that ends at unreadable pages."""
+        compiled = compile_kernel(lower(scheduled), host_target(2), 2)
+        outs = {
+            q.name: Guarded(shape_of(scheduled.buffer(q.name)), stored_dtype(q.dtype))
+            for q in compiled.params
+            if q.output
+        }
+        for out in outs.values():
+            poison(out.array)
+        ins = {n: frozen(np.ascontiguousarray(a)) for n, a in self.inputs.items()}
+        load(compiled)(*(outs[q.name].array if q.output else ins[q.name] for q in compiled.params))
+        for name, out in outs.items():
+            if where := out.trespassed():
+                return f"{name}: written {where} it"
+        return self._compared({n: widen(o.array, scheduled.buffer(n).dtype) for n, o in outs.items()})
+
+
+def isolated(what: Callable[[], str]) -> str:
+    """What it returns or raises, from a child process: a kernel that crashes takes the child with it."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        try:
+            text = what()
+        except BaseException:
+            text = traceback.format_exc()
+        with os.fdopen(writing, "w") as pipe:
+            pipe.write(text)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return text if status == 0 else f"the kernel ended with status {status}"
