@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tensorc_dsl.affine.validate import Invalid, Unproved, Valid, validate
 from tensorc_dsl.codegen.llvm.compile import compile_kernel
+from tensorc_dsl.diagnostic import render
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
 from tensorc_dsl.ir.evaluate import evaluate, shape_of
 from tensorc_dsl.ir.inputs import make_inputs
@@ -31,10 +33,11 @@ ORDERS: tuple[Order, ...] = ("forward", "reversed", "shuffled")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`kind` is "" for a program that is right, else what it breaks."""
+    """`kind` is "" for a program that is right, else what it breaks; `unproved` is why validation could not tell."""
 
     kind: str = ""
     fault: str = ""
+    unproved: str = ""
 
 
 @dataclass(slots=True)
@@ -54,8 +57,9 @@ class Judge:
 
     def judge(self, scheduled: Program, native: bool = False) -> Verdict:
         """The first thing that is wrong with it. What is raised is a fault too: no program may bring us down."""
+        unproved = ""
         checks: list[tuple[str, Callable[[Program], str]]] = [
-            ("form", self._form), ("text", self._text), ("result", self.differs),
+            ("form", self._form), ("text", self._text), ("result", self.differs), ("proof", self._proof),
         ]  # fmt: skip
         if native:
             checks.append(("machine code", self._native))
@@ -64,9 +68,11 @@ class Judge:
                 fault = check(scheduled)
             except Exception:
                 fault = traceback.format_exc()
-            if fault:
+            if fault.startswith(_UNPROVED):
+                unproved = fault.removeprefix(_UNPROVED)
+            elif fault:
                 return Verdict(kind, fault)
-        return Verdict()
+        return Verdict(unproved=unproved)
 
     def _form(self, scheduled: Program) -> str:
         verify(scheduled)
@@ -97,6 +103,15 @@ class Judge:
                 return fault
         return ""
 
+    def _proof(self, scheduled: Program) -> str:
+        match validate(self.original, scheduled):
+            case Valid():
+                return ""
+            case Invalid(diagnostic=d):
+                return render(d)
+            case Unproved(diagnostic=d):
+                return f"{_UNPROVED}{d.message}"
+
     def _native(self, scheduled: Program) -> str:
         return isolated(lambda: self._run(scheduled))
 
@@ -116,6 +131,9 @@ class Judge:
             if where := out.trespassed():
                 return f"{name}: written {where} it"
         return self._compared({n: widen(o.array, scheduled.buffer(n).dtype) for n, o in outs.items()})
+
+
+_UNPROVED = "unproved: "
 
 
 def isolated(what: Callable[[], str]) -> str:

@@ -2,8 +2,8 @@
 
 A schedule is a sequence of steps of random primitives with random arguments that are right in kind. A step is refused, with
 a refusal that its primitive declares, or the program after it is right: well formed, the same when printed and read
-again, and equal to the reference in every order of the loops that run at once. Every NATIVE-th is compiled and run. What
-is wrong is made as short as can be and written to build/schedules/.
+again, equal to the reference in every order of the loops that run at once, and proved so by `affine.validate`. Every
+NATIVE-th is compiled and run. What is wrong is made as short as can be and written to build/schedules/.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class Tally:
     natives: int = 0
     accepted: Counter[str] = field(default_factory=Counter[str])
     refused: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    unproved: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """Why a proof was not found, and the number of the schedule."""
     failures: list[Failure] = field(default_factory=list[Failure])
 
     def add(self, other: Tally) -> None:
@@ -77,6 +79,7 @@ class Tally:
         self.natives += other.natives
         self.accepted += other.accepted
         self.refused += other.refused
+        self.unproved += other.unproved
         self.failures += other.failures
 
 
@@ -122,6 +125,8 @@ def schedule(seed: int, number: int, tally: Tally, compute: str | None = None, n
             break
     verdict = Judge(original, number).judge(program, native)
     tally.natives += native
+    if verdict.unproved:
+        tally.unproved.append((verdict.unproved, number))
     if verdict.kind:
         tally.failures.append(Failure(number, task, original, tuple(steps), verdict.kind, verdict.fault))
 
@@ -223,9 +228,12 @@ def report(tally: Tally) -> str:
         why = ", ".join(f"{code} {n}" for code, n in sorted(codes.items(), key=lambda c: -c[1]))
         never = "  never accepted" if not accepted else ""
         lines.append(f"{name:<24}{accepted + refused:>8}{accepted:>10}  {why}{never}")
+    for why, n in Counter(why for why, _ in tally.unproved).most_common():
+        numbers = [str(number) for reason, number in tally.unproved if reason == why]
+        lines.append(f"{n} × {why}; schedule {', '.join(numbers[:8])}")
     lines.append(
         f"{tally.schedules} schedules, {sum(tally.accepted.values())} accepted steps, {tally.natives} run as machine code,"
-        f" {len(tally.failures)} wrong"
+        f" {len(tally.unproved)} unproved, {len(tally.failures)} wrong"
     )
     return "\n".join(lines)
 

@@ -118,13 +118,15 @@ class _Question:
         equal = _union([p.signature for p in ours]).apply_range(_union([p.signature for p in theirs]).reverse())
         together = first.range_product(second).intersect_range(equal.wrap())
         self._complete(first, second, together, ours, theirs)
-        if operator(self.kind) not in IDEMPOTENT and not _one_to_one(first, second, equal):
-            # Equal terms may be matched in any way that uses each once.
+        # Equal terms may be matched in any way that uses each once, or in any way at all where each may come any number of
+        # times. Where signatures leave open what is equal, equal iterators tell.
+        free = operator(self.kind) in IDEMPOTENT
+        if not (free and "…" not in text) and not _one_to_one(first, second, equal):
             named = self._named(ours, theirs)
             if named is None or not _covered(first, second, equal.intersect(named)):
-                raise self._too_often(first, together, ours, theirs)
+                raise self._ambiguous() if free else self._too_often(first, together, ours, theirs)
             equal = equal.intersect(named)
-            if not _one_to_one(first, second, equal):
+            if not free and not _one_to_one(first, second, equal):
                 raise self._too_often(first, together, ours, theirs)
             together = first.range_product(second).intersect_range(equal.wrap())
         if "…" in text:
@@ -163,11 +165,14 @@ class _Question:
                 found.append(one.apply_range(other.reverse()))
         return _union(found)
 
+    def _ambiguous(self) -> Exception:
+        return Undecided("equal terms of a reduction cannot be told apart, so they are not matched one to one")
+
     def _too_often(self, first: isl.Map, together: isl.Map, ours: list[_Part], theirs: list[_Part]) -> Exception:
         equal = _union([p.signature for p in ours])
         told_apart = first.apply_range(equal).range_product(first).intersect_range(equal.reverse().wrap())
         if not told_apart.uncurry().is_single_valued():
-            return Undecided("equal terms of a reduction cannot be told apart, so they are not matched one to one")
+            return self._ambiguous()
         by_ours = together.uncurry()
         again = by_ours.subtract(by_ours.lexmin()).curry().range_factor_range()
         return self._unmatched("a term comes more than once: one", again, theirs, self.b)

@@ -74,7 +74,7 @@ def _greatest(t: DType) -> float | int:
 def terms_of(node: Node, kind: str, values: Values, domain: isl.Set) -> Terms:
     """The node's value at `domain` as a reduction of that kind; a value that is none is its own only term."""
     out = Terms()
-    same = domain.identity()
+    same = domain.coalesce().identity()  # it grew case by case, and its square is asked for
     _collect(Term(node, same, same, None), kind, values, out)
     return out
 

@@ -17,7 +17,7 @@ from tensorc_dsl.affine.validate_facts import at, element, element_at, example, 
 from tensorc_dsl.affine.validate_flow import Flow, Total
 from tensorc_dsl.diagnostic import Problem
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
-from tensorc_dsl.ir.expr import Binary, BinaryOp, Call, Const, Expr, Load, Not, Select, children, dtype_of, loads
+from tensorc_dsl.ir.expr import Binary, BinaryOp, Call, Cast, Const, Expr, Load, Not, Select, children, dtype_of, loads
 
 UNWRITTEN = Problem(
     "E0803", "{what} reads {element}, which nothing has written{sizes}",
@@ -232,6 +232,9 @@ def _joined(e: Expr, cases: tuple[Case, ...], subscripts: isl.Map) -> Case:
             folded = _exactly(op, a, b)
             if folded is not None:
                 return Case(label(folded), subscripts, (folded,))
+        case Cast(dtype=t), (Case(constants=(Const(value=value),)),) if t != BOOL and value in (0, 1):
+            same = Const(float(value) if t.is_float else int(value), t)  # no type rounds them
+            return Case(label(same), subscripts, (same,))
         case _:
             pass
     known = tuple(k for c in cases for k in c.constants) if isinstance(e, Call) and e.function == PAIR else ()

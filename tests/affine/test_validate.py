@@ -130,3 +130,54 @@ def test_broken_product(name: str) -> None:
 def test_tiled_product() -> None:
     assert compared(MATMUL, TILED) == Valid()
     assert compared(TILED, TILED) == Valid()
+
+
+ATTENTION = """
+program attention(Q: f32[2, 3], K: f32[4, 3], O: f32[2]) {
+    buffer S: f32[2, 4]
+    buffer m: f32[2]
+    for i in 2, j in 4, d in 3 {
+        block S {
+            spatial vi in 2 = i; spatial vj in 4 = j; reduce vd in 3 = d
+            init { S[vi, vj] = 0.0 }
+            S[vi, vj] = S[vi, vj] + Q[vi, vd] * K[vj, vd]
+        }
+    }
+    for i_1 in 2, j_1 in 4 {
+        block m {
+            spatial vi in 2 = i_1; reduce vj in 4 = j_1
+            init { m[vi] = -inf }
+            m[vi] = max(m[vi], S[vi, vj])
+        }
+    }
+    for i_2 in 2 { block O { spatial vi in 2 = i_2; O[vi] = exp(m[vi]) } }
+}
+"""
+
+
+def test_terms_of_a_maximum_that_are_reductions_are_matched_by_their_iterators() -> None:
+    assert compared(ATTENTION, ATTENTION) == Valid()
+
+
+def test_zeros_stay_neutral_when_their_type_changes() -> None:
+    product = """
+program p(A: u8[5], B: i8[5], C: i32[1]) {{
+    {padding}
+    for k in {n} {{
+        block C {{
+            spatial v in 1 = 0; reduce vk in {n} = k
+            init {{ C[v] = 0 }}
+            C[v] = C[v] + i32({a}) * i32({b})
+        }}
+    }}
+}}
+"""
+    pads = """
+    buffer P: u8[6]
+    buffer Q: i8[6]
+    for i in 6 { block P { spatial v in 6 = i; P[v] = A[v] if v < 5 else 0 } }
+    for j in 6 { block Q { spatial v in 6 = j; Q[v] = B[v] if v < 5 else 0 } }
+    """
+    plain = product.format(padding="", n=5, a="A[vk]", b="B[vk]")
+    padded = product.format(padding=pads, n=6, a="P[vk]", b="Q[vk]")
+    assert compared(plain, padded) == Valid()

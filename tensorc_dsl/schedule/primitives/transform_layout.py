@@ -35,6 +35,7 @@ from tensorc_dsl.ir.program import (
     blocks,
     used_names,
 )
+from tensorc_dsl.ir.reductions import is_whole_update
 from tensorc_dsl.schedule.motion import (
     NO_BUFFER,
     is_param,
@@ -108,7 +109,11 @@ def transform_layout(
         result = replace_at(program, nest, (stmt,))
     for b in blocks(program):
         if b.name != done and (old.name in own_buffers(b) or read_indices(b, old.name)):
-            result = replace_at(result, b.name, (_placed(b, old.name, layout),))
+            placed = _placed(b, old.name, layout)
+            if is_whole_update(b) and not is_whole_update(placed):
+                text, reason = _text(layout), f"`{b.name}` updates it together with another buffer, at the same indices"
+                raise WRONG_MAP(program, b.name, buffer=old.name, layout=text, rank=len(extents), reason=reason)
+            result = replace_at(result, b.name, (placed,))
     return Rewrite(replace_buffer(result, old.name, (new,)), None)
 
 
