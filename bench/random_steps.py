@@ -377,6 +377,7 @@ HINTS: dict[str, Callable[[Site], typing.Any]] = {
     "factors": _factors,
     "fuse.loops": _neighbours,
     "fuse_reduction_epilogue.block": _reduction,
+    "intrinsic": lambda s: s.rng.choice([i.name for i in s.program.intrinsics] or ["none"]),
     "key": lambda s: s.rng.choice(["note", "other"]),
     "merge.first": _followed,
     "merge.second": _follower,
