@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
+from typing import assert_never
 
-from tensorc_dsl.ir.expr import Binary, Const, Dim, Expr, Var, index
+from tensorc_dsl.ir.expr import Binary, CompareOp, Const, Dim, Expr, Var, index
 
 Atom = str | Expr
 Interval = tuple[int | None, int | None]
@@ -141,3 +142,25 @@ def to_expr(form: Linear) -> Expr:
     if constant:
         out = Binary("+" if constant > 0 else "-", out, index(abs(constant)))
     return out
+
+
+def decide(op: CompareOp, low: int | None, high: int | None) -> bool | None:
+    """`d op 0` for a difference d in [low, high]."""
+    match op:
+        case "<":
+            return True if high is not None and high < 0 else False if low is not None and low >= 0 else None
+        case "<=":
+            return True if high is not None and high <= 0 else False if low is not None and low > 0 else None
+        case ">":
+            return True if low is not None and low > 0 else False if high is not None and high <= 0 else None
+        case ">=":
+            return True if low is not None and low >= 0 else False if high is not None and high < 0 else None
+        case "==":
+            if low == 0 and high == 0:
+                return True
+            return False if (low is not None and low > 0) or (high is not None and high < 0) else None
+        case "!=":
+            equal = decide("==", low, high)
+            return None if equal is None else not equal
+        case _:
+            assert_never(op)

@@ -5,20 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.coverage import Digit, digit, missing_digits
+from tensorc_dsl.affine.coverage import Digit, digit, is_last, missing_digits
 from tensorc_dsl.affine.form import Context, Ranges
 from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.sets import NotAffine, mapping
-from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, add, floordiv, floormod, index, mul
+from tensorc_dsl.affine.simplify import simplify
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Binary,
+    Compare,
+    Expr,
+    Var,
+    add,
+    floordiv,
+    floormod,
+    free_vars,
+    index,
+    mul,
+    substitute,
+    xor,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a digit of an old index stands in the new ones: `(results[result] / weight) % digit.size`."""
+    """Where a digit of an old index stands in the new ones: `xor((results[result] / weight) % size, mask)`."""
 
     result: int
     weight: int
+    size: int
     digit: Digit
+    mask: Expr
+    """Over the old indices, 0 where nothing is mixed in."""
     top: bool
     """It is the last one of its result, so that nothing stands above it to be taken off by `%`."""
 
@@ -32,8 +50,9 @@ def is_injective(params: Sequence[str], results: Sequence[Expr], extents: Sequen
         for p, n in zip(params, extents, strict=True)
         for c in (Compare("<=", ZERO, Var(p)), Compare("<", Var(p), index(n)))
     ]
+    ranges = {p: (0, n - 1) for p, n in zip(params, extents, strict=True)}
     try:
-        return mapping(params, results, within).is_injective()
+        return mapping(params, [simplify(r, ranges) for r in results], within).is_injective()
     except NotAffine:
         return False
 
@@ -48,16 +67,24 @@ def inverse(
     places = _places(params, results, extents, exact=True)
     if places is None:
         return None
-    out: list[Expr] = []
-    for p in params:
+    out: dict[str, Expr] = {}
+    while len(out) < len(params):
+        ready = next((p for p in params if p not in out and _masks(places, p) <= out.keys()), None)
+        if ready is None:
+            return None
         total: Expr = ZERO
-        for place in sorted((x for x in places if x.digit.var == p), key=lambda x: -x.digit.unit):
+        for place in sorted((x for x in places if x.digit.var == ready), key=lambda x: -x.digit.unit):
             value = floordiv(new[place.result], index(place.weight))
             if not place.top:
-                value = floormod(value, index(place.digit.size))
-            total = add(total, mul(value, index(place.digit.unit)))
-        out.append(total)
-    return tuple(out)
+                value = floormod(value, index(place.size))
+            total = add(total, mul(xor(value, substitute(place.mask, out)), index(place.digit.unit)))
+        out[ready] = total
+    return tuple(out[p] for p in params)
+
+
+def _masks(places: Sequence[_Place], param: str) -> frozenset[str]:
+    """The indices that must be known to take `param` from its places."""
+    return frozenset[str]().union(*(free_vars(x.mask) for x in places if x.digit.var == param))
 
 
 def _places(params: Sequence[str], results: Sequence[Expr], extents: Sequence[int], exact: bool) -> list[_Place] | None:
@@ -67,19 +94,37 @@ def _places(params: Sequence[str], results: Sequence[Expr], extents: Sequence[in
     """
     ranges: Ranges = {p: (0, n - 1) for p, n in zip(params, extents, strict=True)}
     context = Context(ranges)
+    forms = [linear(r, context) for r in results]
+    plain = [d for f in forms for atom in f.terms if (d := digit(atom, context, rounded=True)) is not None]
     out: list[_Place] = []
-    for r, result in enumerate(results):
-        form = linear(result, context)
+    for r, form in enumerate(forms):
         if form.constant:
             return None
         reach = 1
         terms = sorted(form.terms.items(), key=lambda t: t[1])
         for n, (atom, weight) in enumerate(terms):
-            d = digit(atom, context, rounded=True)
+            d, mask = digit(atom, context, rounded=True), ZERO
+            size = 0 if d is None else d.size
+            if exact and isinstance(atom, Binary) and atom.op == "xor":
+                d, mask = _mixed(atom, plain, context) or (None, ZERO)
+                size = (context.atom_range(atom)[1] or 0) + 1
+                if d is not None and size > d.size and not is_last(d, context):
+                    return None
             if d is None or weight < reach or (exact and weight != reach):
                 return None
-            out.append(_Place(r, weight, d, n == len(terms) - 1))
-            reach = weight * d.size
+            out.append(_Place(r, weight, size, d, mask, n == len(terms) - 1))
+            reach = weight * size
     digits = [x.digit for x in out]
     complete = all(n == 1 or missing_digits(digits, p, n) is False for p, n in zip(params, extents, strict=True))
     return out if complete else None
+
+
+def _mixed(e: Binary, plain: Sequence[Digit], context: Context) -> tuple[Digit, Expr] | None:
+    """The operand of an `xor` that is a digit and stands nowhere alone, and the other one."""
+    for x, mask in ((e.lhs, e.rhs), (e.rhs, e.lhs)):
+        d = digit(x.name if isinstance(x, Var) else x, context, rounded=True)
+        if d is not None and not any(
+            d.var == p.var and d.unit < p.unit * p.size and p.unit < d.unit * d.size for p in plain
+        ):
+            return d, mask
+    return None

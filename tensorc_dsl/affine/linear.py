@@ -12,9 +12,9 @@ positive constant c rest on three facts, n being c*q + r:
 from __future__ import annotations
 
 from math import gcd
-from typing import Literal, assert_never
+from typing import Literal
 
-from tensorc_dsl.affine.form import OPEN, Atom, Context, Interval, Linear, expr_of, order_key, to_expr
+from tensorc_dsl.affine.form import OPEN, Atom, Context, Interval, Linear, decide, expr_of, order_key, to_expr
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import Binary, Compare, CompareOp, Const, Dim, Expr, Logic, Not, Select, Var, dtype_of, index
 
@@ -47,6 +47,8 @@ def linear(e: Expr, context: Context) -> Linear:
             return divide(n, c.constant, context) if op == "/" else modulo(n, c.constant, context)
         case Binary(op="min" | "max" as op, lhs=a, rhs=b):
             return _extreme(op, linear(a, context), linear(b, context), context)
+        case Binary(op="xor", lhs=a, rhs=b):
+            return recombine(_xor(linear(a, context), linear(b, context), context), context)
         case Select(cond=c, then=a, other=b):
             known = truth(c, context)
             if known is not None:
@@ -126,6 +128,46 @@ def _extreme(op: Literal["min", "max"], a: Linear, b: Linear, context: Context) 
             None if a1 is None or b1 is None else max(a1, b1),
         )
     return context.atom(Binary(op, to_expr(a), to_expr(b)), interval)
+
+
+def _xor(a: Linear, b: Linear, context: Context) -> Linear:
+    """Bits that no bit of the other operand meets stand outside; what is left is an atom of two numbers of k bits."""
+    if not a.terms and not b.terms:
+        return Linear({}, a.constant ^ b.constant)
+    ends = [(high, x) for x in (a, b) for low, high in (context.range_of(x),) if low is not None and low >= 0]
+    least, small = min(((high, x) for high, x in ends if high is not None), key=lambda t: t[0], default=(0, None))
+    if small is None:
+        text = sorted((to_expr(a), to_expr(b)), key=order_key)
+        return context.atom(Binary("xor", text[0], text[1]), (0, None) if len(ends) == 2 else OPEN)
+    size = 1 << least.bit_length()
+    other = b if small is a else a
+    above, other = divide(other, size, context).times(size), modulo(other, size, context)
+    if other == small:
+        return above
+    if Linear({}, 0) in (small, other):
+        return above.plus(other).plus(small)
+    if (low := max(_twos(small), _twos(other))) > 1:
+        rest = small if _twos(other) == low else other
+        upper = _xor(divide(small, low, context), divide(other, low, context), context)
+        return above.plus(upper.times(low)).plus(modulo(rest, low, context))
+    x, y = to_expr(small), to_expr(other)
+    if not (_shows(x, size) or _shows(y, size)):
+        x = Binary("%", x, index(size))
+    text = sorted((x, y), key=order_key)
+    return above.plus(context.atom(Binary("xor", text[0], text[1]), (0, size - 1)))
+
+
+def _shows(e: Expr, size: int) -> bool:
+    """Whether it is read off the text, without the ranges of variables, that an expression is from 0 up to `size - 1`."""
+    context = Context({})
+    low, high = context.range_of(linear(e, context))
+    return low is not None and low >= 0 and high is not None and high < size
+
+
+def _twos(n: Linear) -> int:
+    """The largest power of 2 that divides a form other than 0."""
+    common = gcd(n.content(), n.constant)
+    return common & -common
 
 
 def _choice(cond: Expr, a: Linear, b: Linear, context: Context) -> Linear:
@@ -263,28 +305,6 @@ def less(d: Linear, context: Context) -> Linear:
         if parts is not None and parts[0]:
             return Linear(parts[0], parts[2])
     return d
-
-
-def decide(op: CompareOp, low: int | None, high: int | None) -> bool | None:
-    """`d op 0` for a difference d in [low, high]."""
-    match op:
-        case "<":
-            return True if high is not None and high < 0 else False if low is not None and low >= 0 else None
-        case "<=":
-            return True if high is not None and high <= 0 else False if low is not None and low > 0 else None
-        case ">":
-            return True if low is not None and low > 0 else False if high is not None and high <= 0 else None
-        case ">=":
-            return True if low is not None and low >= 0 else False if high is not None and high < 0 else None
-        case "==":
-            if low == 0 and high == 0:
-                return True
-            return False if (low is not None and low > 0) or (high is not None and high < 0) else None
-        case "!=":
-            equal = decide("==", low, high)
-            return None if equal is None else not equal
-        case _:
-            assert_never(op)
 
 
 def truth(cond: Expr, context: Context) -> bool | None:

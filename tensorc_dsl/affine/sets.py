@@ -2,7 +2,8 @@
 
 An expression is *affine* here when it is built from variables, integer constants, `+ - min max`, products with a
 constant and floor division and modulo by a positive constant; a condition when it compares such expressions and joins
-comparisons with `and`, `or`, `not`. Whatever else occurs raises `NotAffine`; callers then refuse, or reckon with all
+comparisons with `and`, `or`, `not`; `xor` is affine where one operand shows that it has few bits, as `i % 8` does and
+`simplify` makes it do. Whatever else occurs raises `NotAffine`; callers then refuse, or reckon with all
 that could happen. Names that are not loop variables or iterators in scope become parameters of the set, open dimensions
 with their ranges.
 """
@@ -14,7 +15,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
+from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify, simplify_where
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -63,6 +64,9 @@ _KEYWORDS = frozenset(
     )
 )
 
+_MAX_BITS = 12
+"""Of the smaller operand of an `xor`: each bit costs isl two divisions."""
+
 
 class NotAffine(Exception):
     """The expression has no exact counterpart as an integer set; `expr` is the part that has none."""
@@ -96,12 +100,26 @@ def affine_text(e: Expr) -> str:
             if divisor is None or divisor <= 0:
                 raise NotAffine(e)
             return f"floor({affine_text(a)} / {divisor})" if op == "/" else f"({affine_text(a)} mod {divisor})"
-        case Binary(op=op, lhs=a, rhs=b):  # min and max
+        case Binary(op="min" | "max" as op, lhs=a, rhs=b):
             return f"{op}({affine_text(a)}, {affine_text(b)})"
+        case Binary(lhs=a, rhs=b):  # xor
+            return _xor_text(e, a, b)
         case Const() | Compare() | Logic() | Not() | Select() | Cast() | Call() | Load():
             raise NotAffine(e)
         case _:
             assert_never(e)
+
+
+def _xor_text(e: Expr, a: Expr, b: Expr) -> str:
+    """Bit by bit as far as the smaller operand reaches; above it the other one stands as it is."""
+    for small, other in ((a, b), (b, a)):
+        low, high = bounds(small, {})
+        if low is not None and low >= 0 and high is not None and high < 1 << _MAX_BITS:
+            x, y, bits = affine_text(small), affine_text(other), [1 << k for k in range(high.bit_length())]
+            size = 1 << high.bit_length()
+            each = (f"{n}*((floor({x} / {n}) + floor({y} / {n})) mod 2)" for n in bits)
+            return f"({' + '.join((f'{size}*floor({y} / {size})', *each))})"
+    raise NotAffine(e)
 
 
 def condition_text(c: Expr) -> str:

@@ -61,6 +61,10 @@ FUNCTIONS: dict[str, Signature] = {
     ),
     "min": _function("The smallest of the numbers, or of a list of them.", Rule.NUMBER, *_SMALLEST, rest=_FURTHER),
     "max": _function("The largest of the numbers, or of a list of them.", Rule.NUMBER, *_SMALLEST, rest=_FURTHER),
+    "xor": _function(
+        "The bits that are set in one of two ints, not in both; also in index maps.",
+        INT, Parameter("a", (INT,)), Parameter("b", (INT,)),
+    ),
     "sum": _function("The sum of a list of numbers; of an empty one, 0.", Rule.NUMBER, Parameter("list", _NUMBERS)),
     "product": _function(
         "The product of a list of numbers; of an empty one, 1.", Rule.NUMBER, Parameter("list", _NUMBERS)

@@ -26,12 +26,14 @@ def _compute(op: str, a: int | float, b: int | float) -> int | float:
             return a % b
         case "min":
             return min(a, b)
+        case "xor" if isinstance(a, int) and isinstance(b, int):
+            return a ^ b
         case _:
             return max(a, b)
 
 
 def binary(op: str, lhs: Value, rhs: Value, span: Span) -> Value:
-    """`lhs op rhs`, also `min` and `max`. Raises TschedError."""
+    """`lhs op rhs`, also `min`, `max` and, of ints, `xor`. Raises TschedError."""
     a, b = bare(lhs), bare(rhs)
     if op == "+" and isinstance(a, tuple) and isinstance(b, tuple):
         return a + b
@@ -57,13 +59,14 @@ def _combine(op: str, lhs: Value, rhs: Value, value: int | float | str, span: Sp
     if not isinstance(lhs, Drawn) and not isinstance(rhs, Drawn):
         return value
 
+    call = op in ("min", "max", "xor")
+
     def side(v: Value) -> str:
         if isinstance(v, Drawn):
-            return v.code if v.tight or op in ("min", "max") else f"({v.code})"
+            return v.code if v.tight or call else f"({v.code})"
         assert isinstance(v, bool | int | float | str)
         return literal(v)
 
-    call = op in ("min", "max")
     code = f"{op}({side(lhs)}, {side(rhs)})" if call else f"{side(lhs)} {op} {side(rhs)}"
     if len(code) > MAX_FORMULA:
         raise fail(TOO_LONG, span, what="a formula over draws", count=len(code), parts="characters", most=MAX_FORMULA)

@@ -63,6 +63,7 @@ class Builtins:
             "range": self._range,
             "min": lambda args, _, at: self._fold("min", args, at),
             "max": lambda args, _, at: self._fold("max", args, at),
+            "xor": self._xor,
             "sum": lambda args, _, at: self._over_list("+", 0, args, at),
             "product": lambda args, _, at: self._over_list("*", 1, args, at),
             "reversed": self._reversed,
@@ -127,6 +128,12 @@ class Builtins:
 
     def _concat(self, args: list[Value], _program: Program, _at: tree.CallExpr) -> Value:
         return tuple(v for a in args for v in _list(a))
+
+    def _xor(self, args: list[Value], _program: Program, at: tree.CallExpr) -> Value:
+        self._only(args, 2, 2)
+        for a in args:
+            _int(a)
+        return binary("xor", args[0], args[1], at.span)
 
     def _log2(self, args: list[Value], _program: Program, _at: tree.CallExpr) -> Value:
         (value,) = self._only(args, 1, 1)

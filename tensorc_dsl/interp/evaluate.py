@@ -186,6 +186,9 @@ def _lambda(e: tree.Lambda, env: Env) -> Value:
                     raise fail(NO_RESULT, x.span, text=f"{left_code} {op} {right_code}", reason="division by zero")
                 wrap = [f"({c})" if " " in c else c for c in (left_code, right_code)]
                 return _INDEX[op](left, right), f"{wrap[0]} {op} {wrap[1]}"
+            case tree.CallExpr(function=tree.Name(id="xor"), args=(a, b), kwargs=()):
+                (left, left_code), (right, right_code) = go(a), go(b)
+                return ir.xor(left, right), f"xor({left_code}, {right_code})"
             case tree.Name(id=name) if name in env and (value := as_int(env[name])) is not None:
                 source = env[name]
                 if isinstance(source, Drawn):

@@ -40,7 +40,7 @@ NO_INDEX = Problem(
 )
 BAD_BOUND = Problem("E0526", "a slice goes from an int to an int; this is {found}")
 NO_ELEMENT = Problem("E0527", "there is no element {position}: the list has {count}")
-INDEX_MAP = Problem("E0528", "an index map is made of its parameters, integers and + - * / %")
+INDEX_MAP = Problem("E0528", "an index map is made of its parameters, integers, + - * / % and xor")
 TOO_LONG = Problem("E0529", "{what} of {count} {parts}; {most} are allowed")
 NESTED_LIST = Problem("E0529", "a list of lists that is more than {most} levels deep")
 FUNCTION_ARGUMENTS = Problem("E0530", "`{name}` does not take {found}", help="{usage}")

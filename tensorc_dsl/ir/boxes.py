@@ -98,6 +98,10 @@ def form(e: Expr, box: Box) -> Form | None:
                     if x_high <= y_low:
                         return x if op == "min" else y
                     return (y if op == "min" else x) if y_high <= x_low else None
+                case "xor":
+                    if any(x.factors) or any(y.factors):
+                        return None
+                    return Form(x.factors, x.constant ^ y.constant)
         case _:
             return None
 

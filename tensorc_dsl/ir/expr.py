@@ -12,7 +12,7 @@ from typing import Literal, assert_never
 
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 
-BinaryOp = Literal["+", "-", "*", "/", "%", "min", "max"]
+BinaryOp = Literal["+", "-", "*", "/", "%", "min", "max", "xor"]
 CompareOp = Literal["<", "<=", ">", ">=", "==", "!="]
 LogicOp = Literal["and", "or"]
 
@@ -46,7 +46,7 @@ class Dim:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Arithmetic on two operands of one type. On integers `/` and `%` floor (Python's `//` and `%`)."""
+    """Arithmetic on two operands of one type. `/` and `%` floor on integers (Python's `//` and `%`); `xor` is of integers."""
 
     op: BinaryOp
     lhs: Expr
@@ -253,6 +253,8 @@ def fold(op: BinaryOp, a: int, b: int) -> int | None:
             return min(a, b)
         case "max":
             return max(a, b)
+        case "xor":
+            return a ^ b
         case _:
             assert_never(op)
 
@@ -264,9 +266,9 @@ def _binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
         folded = fold(op, x, y)
         if folded is not None:
             return index(folded)
-    if (op == "+" and x == 0) or (op == "*" and x == 1):
+    if (op in ("+", "xor") and x == 0) or (op == "*" and x == 1):
         return b
-    if (op in ("+", "-") and y == 0) or (op in ("*", "/") and y == 1):
+    if (op in ("+", "-", "xor") and y == 0) or (op in ("*", "/") and y == 1):
         return a
     if (op == "*" and (x == 0 or y == 0)) or (op == "%" and y == 1):
         return ZERO
@@ -291,6 +293,11 @@ def floordiv(a: Expr, b: Expr) -> Expr:
 
 def floormod(a: Expr, b: Expr) -> Expr:
     return _binary("%", a, b)
+
+
+def xor(a: Expr, b: Expr) -> Expr:
+    """The bits that are set in one of the two, in two's complement of any length."""
+    return _binary("xor", a, b)
 
 
 def ceildiv(a: Expr, b: Expr) -> Expr:

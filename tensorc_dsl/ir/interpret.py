@@ -244,6 +244,8 @@ class _Writer:
     def _binary(self, op: str, a: str, b: str, t: DType) -> str:
         if op in ("min", "max"):
             return f"{op}_float({a}, {b})" if t.is_float else f"{op}({a}, {b})"
+        if op == "xor":
+            return f"({a} ^ {b})"
         if t.is_float:
             return f"divide({a}, {b})" if op == "/" else f"modulo({a}, {b})" if op == "%" else f"({a} {op} {b})"
         text = f"({a} {'//' if op == '/' else op} {b})"

@@ -162,6 +162,8 @@ class Scope:
         x, y = self._pair(a, b, want, f"the operands of `{op}`", span)
         if ir.dtype_of(x) == BOOL:
             raise error("E0204", f"`{op}` takes numbers; these are bool", span)
+        if op == "xor" and ir.dtype_of(x).is_float:
+            raise error("E0204", f"`xor` takes integers; these are {ir.dtype_of(x)}", span)
         return ir.Binary(op, x, y)
 
     def _comparison(self, ops: tuple[ir.CompareOp, ...], operands: tuple[t.Expr, ...]) -> ir.Expr:
@@ -177,13 +179,13 @@ class Scope:
         name = e.function.id if isinstance(e.function, t.Name) else ""
         if name in CASTS:
             return self._cast(e, CASTS[name])
-        wanted = 2 if name in ("min", "max") else ir.MATH_FUNCTIONS.get(name)
+        wanted = 2 if name in ("min", "max", "xor") else ir.MATH_FUNCTIONS.get(name)
         if wanted is None:
-            known = (*ir.MATH_FUNCTIONS, *DTYPES, "min", "max")
+            known = (*ir.MATH_FUNCTIONS, *DTYPES, "min", "max", "xor")
             raise error("E0206", f"there is no function `{e.function.span.text}`", e.function.span,
                         help=did_you_mean(name, known))  # fmt: skip
         _count(e, name, wanted)
-        if name == "min" or name == "max":
+        if name == "min" or name == "max" or name == "xor":
             return self._arithmetic(name, e.args[0], e.args[1], want, e.span)
         kind = next((d for a in e.args if (d := self._infer(a))), None) or want
         args = tuple(self._value(a, kind) for a in e.args)

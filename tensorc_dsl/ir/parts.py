@@ -182,7 +182,7 @@ def _ordered(e: Expr) -> Expr:
 
     def order(x: Expr) -> Expr:
         match x:
-            case Binary(op="+" | "*" | "min" | "max") | Logic() | Compare(op="==" | "!="):
+            case Binary(op="+" | "*" | "min" | "max" | "xor") | Logic() | Compare(op="==" | "!="):
                 return rebuild(x, tuple(sorted(children(x), key=repr)))
             case _:
                 return x

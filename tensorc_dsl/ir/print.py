@@ -65,7 +65,7 @@ def _expr(e: Expr) -> tuple[str, int]:
             return _number(value)
         case Var(name=name) | Dim(name=name):
             return name, _ATOM
-        case Binary(op="min" | "max" as op, lhs=a, rhs=b):
+        case Binary(op="min" | "max" | "xor" as op, lhs=a, rhs=b):
             return f"{op}({format_expr(a)}, {format_expr(b)})", _ATOM
         case Binary(op=op, lhs=a, rhs=b):
             level = _ADD if op in "+-" else _MUL

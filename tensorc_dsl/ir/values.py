@@ -56,6 +56,7 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
 
 _ARITHMETIC: dict[BinaryOp, Callable[[Array, Array], Array]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "%": np.mod, "min": np.minimum, "max": np.maximum,
+    "xor": np.bitwise_xor,
 }  # fmt: skip
 
 _COMPARE: dict[str, Callable[[Array, Array], Array]] = {

@@ -7,11 +7,13 @@ from collections import Counter
 
 import pytest
 
+from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.coverage import full_domain, instances_within, partition, repeating_loop
 from tensorc_dsl.affine.layout import inverse, is_injective
+from tensorc_dsl.affine.sets import NotAffine, mapping
 from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.dtypes import F32
-from tensorc_dsl.ir.expr import Compare, Const, Expr, Var, add, constant, floordiv, floormod, index, mul
+from tensorc_dsl.ir.expr import Compare, Const, Expr, Var, add, constant, floordiv, floormod, index, mul, xor
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Store
 from tests.affine.test_regions import linear, points, value
 
@@ -139,3 +141,54 @@ def test_inverse_of_a_layout(seed: int) -> None:
         assert ((x < extents[0]) and (y < extents[1])) == (tuple(p.values()) in image)
         if tuple(p.values()) in image:
             assert tuple(value(r, {"a": x, "b": y}) for r in results) == tuple(p.values())
+
+
+I, J = Var("i"), Var("j")
+SWIZZLE = add(mul(xor(floordiv(J, index(4)), floormod(I, index(4))), index(4)), floormod(J, index(4)))
+
+
+@pytest.mark.parametrize(
+    ("results", "extents", "backwards"),
+    [
+        ((I, SWIZZLE), (6, 32), True),
+        ((I, SWIZZLE), (5, 11), True),
+        ((I, SWIZZLE), (3, 18), True),
+        ((I, SWIZZLE), (3, 7), False),
+        ((I, xor(I, J)), (9, 7), False),
+        ((I, xor(I, J)), (8, 7), True),
+        ((xor(I, floordiv(J, index(4))), J), (8, 32), True),
+        ((xor(I, J), xor(J, I)), (4, 4), False),
+        ((xor(I, J), xor(I, floormod(J, index(4)))), (8, 8), False),
+        ((xor(I, J), floordiv(J, index(2))), (8, 8), False),
+    ],
+)
+def test_a_swizzle_is_told_from_a_map_that_loses_elements(
+    results: tuple[Expr, ...], extents: tuple[int, int], backwards: bool
+) -> None:
+    elements = [{"i": i, "j": j} for i in range(extents[0]) for j in range(extents[1])]
+    places = {(at["i"], at["j"]): tuple(value(r, at) for r in results) for at in elements}
+    assert is_injective(("i", "j"), results, extents) == (len(set(places.values())) == len(places))
+    back = inverse(("i", "j"), results, extents, (Var("a"), Var("b")))
+    assert (back is not None) == backwards
+    held = {place: element for element, place in places.items()}
+    for a in range(1 + max(a for a, _ in held) if back else 0):
+        for b in range(1 + max(b for _, b in held)):
+            i, j = (value(e, {"a": a, "b": b}) for e in back or ())
+            assert held.get((a, b), (i, j)) == (i, j)
+            assert ((a, b) in held) == (i < extents[0] and j < extents[1])
+
+
+@pytest.mark.parametrize("other", [I, mul(I, index(-3)), add(I, index(-20))])
+@pytest.mark.parametrize("small", [floormod(J, index(16)), floormod(J, index(4)), mul(floormod(I, index(3)), index(2))])
+def test_isl_reckons_with_xor_bit_by_bit(small: Expr, other: Expr) -> None:
+    within = [
+        c for v, n in (("i", 20), ("j", 11)) for c in (Compare("<=", index(0), Var(v)), Compare("<", Var(v), index(n)))
+    ]
+    values = {value(xor(other, small), {"i": i, "j": j}) for i in range(20) for j in range(11)}
+    found = mapping(("i", "j"), (xor(other, small),), within).range()
+    assert found.is_equal(isl.Set("{ " + "; ".join(f"[{v}]" for v in values) + " }"))
+
+
+def test_xor_of_numbers_without_bounds_is_not_affine() -> None:
+    with pytest.raises(NotAffine):
+        mapping(("i", "j"), (xor(I, J),), ())

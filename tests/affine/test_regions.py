@@ -27,7 +27,7 @@ def value(e: Expr, at: dict[str, int]) -> int:
             x, y = value(a, at), value(b, at)
             return {
                 "+": lambda: x + y, "-": lambda: x - y, "*": lambda: x * y, "/": lambda: x // y, "%": lambda: x % y,
-                "min": lambda: min(x, y), "max": lambda: max(x, y),
+                "min": lambda: min(x, y), "max": lambda: max(x, y), "xor": lambda: x ^ y,
             }[op]()  # fmt: skip
         case _:
             n = constant(e)

@@ -42,6 +42,8 @@ def value(e: Expr, env: dict[str, int]) -> int:
                     return min(x, y)
                 case "max":
                     return max(x, y)
+                case "xor":
+                    return x ^ y
         case Compare(op=op, lhs=a, rhs=b):
             x, y = value(a, env), value(b, env)
             return {"<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y, "==": x == y, "!=": x != y}[op]
@@ -66,7 +68,7 @@ leaves = st.one_of(st.sampled_from([I, J, K]), st.sampled_from([I, J, K]), numbe
 
 def grow(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     return st.one_of(
-        st.builds(build, st.sampled_from(["+", "-", "min", "max"]), inner, inner),
+        st.builds(build, st.sampled_from(["+", "-", "min", "max", "xor"]), inner, inner),
         st.builds(build, st.just("*"), inner, st.one_of(numbers, st.just(I))),
         st.builds(build, st.sampled_from(["/", "%"]), inner, positive),
         st.builds(Select, st.builds(Compare, st.sampled_from(["<", "=="]), inner, inner), inner, inner),

@@ -10,6 +10,8 @@ from scipy import special
 
 from tensorc_dsl.ir.arrays import narrow, stored_dtype, widen
 from tensorc_dsl.ir.dtypes import DTYPES, DType
+from tensorc_dsl.ir.evaluate import evaluate
+from tensorc_dsl.ir.interpret import interpret
 from tests.codegen.native import program, run
 
 NUMBERS = [t for t in DTYPES.values() if t.name != "bool"]
@@ -62,6 +64,16 @@ def test_integer_division_floors_and_never_traps(kind: str, t: DType) -> None:
         for op, want in (("/", a // b), ("%", a % b)):
             text = elementwise(f"A[v] {op} B[v]", kind, {"A": str(t), "B": str(t), "C": str(t)})
             np.testing.assert_array_equal(run(program(text), {"A": a, "B": b})["C"], want)
+
+
+@pytest.mark.parametrize("kind", ["serial", "vectorized"])
+@pytest.mark.parametrize("t", [t for t in NUMBERS if t.is_integer], ids=str)
+def test_xor(kind: str, t: DType) -> None:
+    a, b = some(t, 1), some(t, 2)
+    p = program(elementwise("xor(A[v], B[v])", kind, {"A": str(t), "B": str(t), "C": str(t)}))
+    np.testing.assert_array_equal(run(p, {"A": a, "B": b})["C"], a ^ b)
+    np.testing.assert_array_equal(interpret(p, {"A": a, "B": b})["C"], a ^ b)
+    np.testing.assert_array_equal(evaluate(p, {"A": a, "B": b})["C"], a ^ b)
 
 
 @pytest.mark.parametrize("kind", ["serial", "vectorized"])

@@ -88,6 +88,7 @@ ANSWERS = {
         "len([1][:9]) + len([1][9:]) + len([1][:-1])": 1,
         "reversed([1, 2])[0] + max([1, 5, 2]) - min(3, 1)": 6,
         "log2(8)": 3.0,
+        "xor(12, 10)": 6,
         "interleave(\"SRS\", [[C.loops[0], C.loops[1]], [C.loops[2]]])[1].name": "k",
     },
     "chain": {

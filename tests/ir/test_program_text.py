@@ -222,6 +222,8 @@ def test_literals_take_the_type_they_meet(store: str, value: Expr) -> None:
         ("C[vi] = A", "E0201", "`A` is a buffer"),
         ("C[vi] = foo(1)", "E0206", "no function `foo`"),
         ("C[vi] = exp(1, 2)", "E0206", "takes 1 argument; given: 2"),
+        ("C[vi] = xor(C[vi], A[vi])", "E0204", "`xor` takes integers; these are f32"),
+        ("C[vi] = xor(C[vi] > 1, A[vi] > 1)", "E0204", "`xor` takes numbers; these are bool"),
         ("N[vi] = i32(exp(N[vi]))", "E0204", "takes floats"),
         ("C[vi] = 1 if vi else 2", "E0204", "a condition is needed"),
         ('C[vi] = "x"', "E0207", "cannot stand in a program"),

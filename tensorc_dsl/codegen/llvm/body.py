@@ -105,7 +105,7 @@ class Expressions:
         return terms, constant
 
     def _atom(self, e: Expr) -> Scalar:
-        if isinstance(e, Binary) and e.op in ("/", "%", "*", "min", "max"):
+        if isinstance(e, Binary) and e.op in ("/", "%", "*", "min", "max", "xor"):
             a, b = self.index(e.lhs), self.index(e.rhs)
             if isinstance(a, int) and isinstance(b, int):
                 folded = linear(Binary(e.op, Const(a, INDEX), Const(b, INDEX)), Context({}))

@@ -24,6 +24,8 @@ def binary(f: Function, op: BinaryOp, a: Value, b: Value) -> Value:
             return f.intrinsic("minimum" if op == "min" else "maximum", t, (a, b), flags="nsz ")
         cond = compare(f, "<" if op == "min" else ">", a, b)
         return select(f, cond, a, b)
+    if op == "xor":
+        return f.value(t, f"xor {a.type} {a.ref}, {b.ref}", a.lanes)
     if t.is_float:
         match op:
             case "+" | "-" | "*" | "/":

@@ -92,6 +92,8 @@ def transform_layout(
 
     The new shape is the box of all places; what it has more than the old one is padding, which nothing reads. With
     `reorder_block` the block that fills the buffer runs in the order of the new layout, and fills the padding with 0.
+    `xor` in a layout swizzles: with `(i, j) -> (i, xor(j / 8, i % 8) * 8 + j % 8)` the elements of a column lie in
+    different banks of a memory.
     In TVM: `transform_layout`, with `transform_block_layout`; in Exo: `rearrange_dim`, `divide_dim`.
     Cases: tests/primitives/transform_layout.md
     """
