@@ -30,6 +30,7 @@ from tensorc_dsl.ir.parts import NotApart, constant_value, parts_of
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store, fresh, used_names
 from tensorc_dsl.ir.reductions import ArgFold, identity
+from tensorc_dsl.schedule.copies import NOT_FILLED, require_defined
 from tensorc_dsl.schedule.motion import fills, own_buffers, read_indices, writers
 from tensorc_dsl.schedule.nests import copy_nest, map_accesses, nest_over, replace_at
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
@@ -56,7 +57,7 @@ NOT_KEPT = Refusal(
 )
 
 
-@primitive(NO_BLOCK, NO_FACTORS, NOT_PLAIN, NOT_KEPT)
+@primitive(NO_BLOCK, NO_FACTORS, NOT_PLAIN, NOT_KEPT, NOT_FILLED)
 def pad_einsum(program: Program, block: BlockRef, padding: tuple[int, ...]) -> Rewrite[None]:
     """The extent of each iterator is the next multiple of its number in `padding`.
 
@@ -103,7 +104,11 @@ def pad_einsum(program: Program, block: BlockRef, padding: tuple[int, ...]) -> R
     for x in reversed(around):
         nest = replace(x, extent=extents[x.var], body=(nest,))
     result = replace_at(program, around[0].var, (*before, nest, *behind))
-    return Rewrite(replace(result, buffers=(*result.buffers, *buffers)), None)
+    result = replace(result, buffers=(*result.buffers, *buffers))
+    for name, padded in zip(shapes, buffers, strict=True):
+        if name not in own_buffers(b) and writers(program, name):
+            require_defined(result, program, name, padded.name)
+    return Rewrite(result, None)
 
 
 def _extents(program: Program, b: Block, padding: tuple[int, ...]) -> dict[str, Expr]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.reductions import is_whole_update
 from tensorc_dsl.schedule.motion import NO_BUFFER, own_buffers, the_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, Rewrite, primitive
 from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, require_read
+from tensorc_dsl.schedule.primitives.cache_write import SEVERAL
 from tensorc_dsl.schedule.reindexed import (
     DIFFERENT,
     NOT_ALONE,
@@ -19,7 +21,7 @@ from tensorc_dsl.schedule.reindexed import (
 )
 
 
-@primitive(NO_BLOCK, NO_BUFFER, NOT_READ, DIFFERENT, NOT_FILLED, NOT_ALONE, NOT_WHOLE)
+@primitive(NO_BLOCK, NO_BUFFER, NOT_READ, SEVERAL, DIFFERENT, NOT_FILLED, NOT_ALONE, NOT_WHOLE)
 def reindex(program: Program, block: BlockRef, buffer: BufferRef) -> Rewrite[BlockRef]:
     """The block uses `<buffer>_reindex[v…]`, `v…` being its iterators, instead of the buffer at other subscripts.
 
@@ -32,6 +34,8 @@ def reindex(program: Program, block: BlockRef, buffer: BufferRef) -> Rewrite[Blo
     """
     user = the_block(program, block)[1]
     old = the_buffer(program, buffer)
+    if is_whole_update(user) and len(own_buffers(user)) > 1 and old.name in own_buffers(user):
+        raise SEVERAL(program, user.name, block=user.name)  # the parts of a pair have one place
     change = reindexed_write if old.name in own_buffers(user) else reindexed_read
     if change is reindexed_read:
         require_read(program, user, old)
