@@ -30,6 +30,7 @@ from tensorc_dsl.ir.parts import NotApart, constant_value, parts_of
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store, fresh, used_names
 from tensorc_dsl.ir.reductions import ArgFold, identity
+from tensorc_dsl.schedule.accumulation import spatial
 from tensorc_dsl.schedule.copies import NOT_FILLED, require_defined
 from tensorc_dsl.schedule.motion import fills, own_buffers, read_indices, writers
 from tensorc_dsl.schedule.nests import copy_nest, map_accesses, nest_over, replace_at
@@ -75,6 +76,10 @@ def pad_einsum(program: Program, block: BlockRef, padding: tuple[int, ...]) -> R
         return Rewrite(program, None)
     _check_nest(program, around, b)
     shapes = _shapes(program, b, new)
+    for it in spatial(b):
+        if it.name in new and any(Var(it.name) not in st.indices for st in b.body):
+            reason = f"`{it.name}` is no subscript of what it writes"
+            raise _not_plain(program, b, reason, "pad the other iterators only, with 1 for this one")
     _check_steps(program, b, new)
     for name in sorted(own_buffers(b) & shapes.keys()):
         others = [w.name for _, w in writers(program, name) if w.name != b.name]
