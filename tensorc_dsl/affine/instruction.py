@@ -110,12 +110,14 @@ def match_store(
     That the elements of the result lie apart is not asked here: lowering makes one subscript of several, which keeps it.
     """
     first: Mismatch | None = None
-    pairs = list(_unify(intrinsic.store.value, store.value))
+    pairs = list(unify(intrinsic.store.value, store.value))
     if not pairs:
         return _other_form(store, intrinsic)
     for axes in _assignments(loops, intrinsic):
         for operands in pairs:
-            found = _tiles(axes, ((_target(intrinsic.store), _target(store)), *operands), intrinsic, loops, ranges)
+            found = _tiles(
+                axes, ((stored_place(intrinsic.store), stored_place(store)), *operands), intrinsic, loops, ranges
+            )
             if isinstance(found, Match):
                 return found
             first = first or found
@@ -136,7 +138,7 @@ def _other_form(store: Store, intrinsic: Intrinsic) -> Mismatch:
 
     types = {b.name: b.dtype for b in intrinsic.operands}
     own = {x.buffer: x.dtype for x in loads(store.value)}
-    for pairs in _unify(transform(intrinsic.store.value, untyped), transform(store.value, untyped)):
+    for pairs in unify(transform(intrinsic.store.value, untyped), transform(store.value, untyped)):
         for wanted, found in pairs:
             if (one := own[found.buffer]) != (other := types[wanted.buffer]):
                 return Mismatch(f"`{found.buffer}` holds {one}, `{wanted.buffer}` of {intrinsic.name} {other}")
@@ -144,7 +146,7 @@ def _other_form(store: Store, intrinsic: Intrinsic) -> Mismatch:
     return Mismatch(f"it stores `{value}`, {intrinsic.name} `{format_store(intrinsic.store)}`")
 
 
-def _target(s: Store) -> Load:
+def stored_place(s: Store) -> Load:
     """The place that is stored to, as an access."""
     return Load(s.buffer, s.indices, dtype_of(s.value))
 
@@ -160,7 +162,7 @@ def _assignments(loops: Sequence[tuple[str, int | None]], intrinsic: Intrinsic) 
             yield {a.name: v for a, (v, _) in zip(axes, order, strict=True)}
 
 
-def _unify(wanted: Expr, found: Expr) -> Iterator[tuple[tuple[Load, Load], ...]]:
+def unify(wanted: Expr, found: Expr) -> Iterator[tuple[tuple[Load, Load], ...]]:
     """The ways in which two values have one form, as pairs of accesses."""
     if isinstance(wanted, Load):
         if isinstance(found, Load) and wanted.dtype == found.dtype:
@@ -177,7 +179,7 @@ def _unify_all(wanted: tuple[Expr, ...], found: tuple[Expr, ...]) -> Iterator[tu
     if not wanted:
         yield ()
         return
-    for first in _unify(wanted[0], found[0]):
+    for first in unify(wanted[0], found[0]):
         for rest in _unify_all(wanted[1:], found[1:]):
             yield (*first, *rest)
 

@@ -1,4 +1,4 @@
-"""Tensorized nests stay whole: after every step each still does what its instruction does.
+"""Instructions by name, and tensorized nests, which stay whole: after every step each still does what its instruction does.
 
 The loops of such a nest have a kind, so steps over loops refuse them as they refuse parallel ones. What is left are steps
 that reach inside otherwise: a block that moves in, a producer that is inlined, an operand that gets another layout. They
@@ -11,11 +11,26 @@ from tensorc_dsl.affine.instruction import Mismatch, match_nest
 from tensorc_dsl.ir.program import For, Intrinsic, Program, intrinsic_of, walk
 from tensorc_dsl.schedule.refusal import Refusal
 
+NO_INTRINSIC = Refusal(
+    "E0680",
+    "there is no instruction `{intrinsic}`",
+    help="{known}",
+)
 APART = Refusal(
     "E0684",
     "`{step}` would take the nest of `{loop}` apart, which is one {intrinsic}: {why}",
     help="do this step before `tensorize({loop}, …)`",
 )
+
+
+def the_intrinsic(program: Program, name: str, focus: str) -> Intrinsic:
+    """The instruction of that name, for a step or a question at a loop or a block; refused when there is none."""
+    for i in program.intrinsics:
+        if i.name == name:
+            return i
+    names = ", ".join(i.name for i in program.intrinsics)
+    known = f"those known here are: {names}" if names else "import one: `use std.intrinsics.x86`"
+    raise NO_INTRINSIC(program, focus, intrinsic=name, known=known)
 
 
 def _units(program: Program) -> dict[str, tuple[tuple[For, ...], For, Intrinsic]]:

@@ -13,6 +13,7 @@ from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.codegen.llvm.compile import compile_kernel, scratch, write_module
 from tensorc_dsl.codegen.llvm.instructions import code_for
 from tensorc_dsl.codegen.llvm.statements import Plan
+from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.evaluate import evaluate, shape_of
@@ -201,3 +202,51 @@ def test_aarch64() -> None:
     arm = llvm.Target.from_triple("aarch64-unknown-linux-gnu")
     assembly = arm.create_target_machine(features="+dotprod", opt=3).emit_assembly(module)
     assert "sdot\tv" in assembly
+
+
+BY_MODULE = """
+use std.cpu.{{tensorize_block}}
+use std.intrinsics.x86.{{vnni_dot_16x4}}
+
+intrinsic mma
+    desc (A: f32[4, 8], B: f32[8, 16], C: f32[4, 16]) {{
+        C[i, j] += sum[k] A[i, k] * B[k, j]
+    }}
+
+compute product(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {{ C[i, j] = sum[k] A[i, k] * B[k, j] }}
+compute bytes(A: u8[M, K], B: i8[K, N]) -> C: i32[M, N] {{ C[i, j] = sum[k] i32(A[i, k]) * i32(B[k, j]) }}
+compute batched(A: f32[R, M, K], B: f32[R, K, N]) -> C: f32[R, M, N] {{
+    C[r, i, j] = sum[k] A[r, i, k] * B[r, k, j]
+}}
+
+schedule s for {compute} {{ tensorize_block(C, {instruction}) }}
+
+task t = {compute}({sizes})
+"""
+
+
+@pytest.mark.parametrize(
+    ("compute", "instruction", "sizes", "drawn"),
+    [
+        ("product", "mma", "M=8, N=32, K=16", {"i=vi, j=vj, k=vk", "i=vj, j=vi, k=vk"}),
+        ("product", "mma", "M=5, N=17, K=9", {"i=vi, j=vj, k=vk", "i=vj, j=vi, k=vk"}),
+        ("batched", "mma", "R=3, M=6, N=20, K=11", {"i=vi, j=vj, k=vk", "i=vj, j=vi, k=vk"}),
+        ("bytes", "vnni_dot_16x4", "M=5, N=33, K=10", {"i=vj, k=vk"}),
+    ],
+)
+def test_a_module_applies_every_mapping(compute: str, instruction: str, sizes: str, drawn: set[str]) -> None:
+    text = BY_MODULE.format(compute=compute, instruction=instruction, sizes=sizes)
+    space = task_space(load_source(Source("t.tsched", text)), "t", HOST)
+    found: dict[str, Program] = {}
+    for n in range(12):
+        trace = space.sample(np.random.Generator(np.random.Philox(n)))
+        (mapping,) = (m for m in drawn if f':= "{m}"' in trace.text)
+        found[mapping] = trace.program
+    assert found.keys() == drawn
+    for p in found.values():
+        assert calls(lower(p).body) == 1
+        inputs = make_inputs(p, 0)
+        check(p, inputs, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            interpret(p, inputs)["C"], evaluate(space.program, inputs)["C"], rtol=1e-6, atol=1e-6
+        )

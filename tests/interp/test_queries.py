@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.query import query
@@ -110,8 +111,57 @@ def test_answers(compute: str, question: str) -> None:
     assert dict(trace.program.annotations) == {"answer": ANSWERS[compute][question]}
 
 
+MAPPED = {
+    'C.tensorizable("mma")': True,
+    'C.tensorizable("dot")': False,
+    'C.tensor_mappings("mma") == ["i=vi, j=vj, k=vk", "i=vj, j=vi, k=vk"]': True,
+    'len(C.tensor_mappings("dot"))': 0,
+    'C.tensor_tile("mma", "i=vi, j=vj, k=vk") == [4, 16, 8]': True,
+    'C.tensor_tile("mma", C.tensor_mappings("mma")[1]) == [16, 4, 8]': True,
+    "C.tensorizable(mma)": True,
+}
+INSTRUCTIONS = """
+intrinsic mma desc (A: f32[4, 8], B: f32[8, 16], C: f32[4, 16]) { C[i, j] += sum[k] A[i, k] * B[k, j] }
+intrinsic dot desc (A: u8[4], B: i8[16, 4], C: i32[16]) { C[i] += sum[k] i32(A[k]) * i32(B[i, k]) }
+program none(A: f32[1]) { block b { A[0] = 0.0 } }
+"""
+
+
+def with_instructions(*lines: str) -> Space:
+    s = schedule(*lines)
+    return replace(s, program=replace(s.program, intrinsics=parse_program(Source("i", INSTRUCTIONS)).intrinsics))
+
+
+@pytest.mark.parametrize("question", MAPPED)
+def test_mappings_onto_instructions(question: str) -> None:
+    trace = with_instructions(f'annotate(root, "answer", {question})').sample(rng())
+    assert dict(trace.program.annotations) == {"answer": MAPPED[question]}
+
+
+def test_a_mapping_is_drawn_and_a_trace_can_say_it() -> None:
+    s = with_instructions('let m ~ sample_categorical(C.tensor_mappings("mma"))', 'annotate(root, "m", m)')
+    traces = [s.sample(rng(n)) for n in range(16)]
+    assert {dict(t.program.annotations)["m"] for t in traces} == {"i=vi, j=vj, k=vk", "i=vj, j=vi, k=vk"}
+
+
+@pytest.mark.parametrize(
+    ("question", "code", "help"),
+    [
+        ('C.tensorizable("mmma")', "E0680", "those known here are: mma, dot"),
+        ('C.tensor_tile("mma", "i=vi")', "E0685", "those that do are: i=vi, j=vj, k=vk; i=vj, j=vi, k=vk"),
+        ('C.tensor_tile("dot", "i=vi")', "E0685", "none does: ask `C.tensorizable(…)` first"),
+    ],
+)
+def test_what_is_no_mapping(question: str, code: str, help: str) -> None:
+    with pytest.raises(ScheduleRefusal) as refusal:
+        with_instructions(f"let x = {question}").sample(rng())
+    assert refusal.value.refusal.code == code
+    assert refusal.value.help == help
+    assert refusal.value.span is not None
+
+
 def test_every_query_is_asked_here() -> None:
-    asked = " ".join(q for table in ANSWERS.values() for q in table)
+    asked = " ".join(q for table in (*ANSWERS.values(), MAPPED) for q in table)
     for table in QUERIES.values():
         for name in table:
             assert f".{name}" in asked, name

@@ -11,13 +11,8 @@ from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the
 from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal
 from tensorc_dsl.schedule.rewrite import loops_below
-from tensorc_dsl.schedule.units import APART
+from tensorc_dsl.schedule.units import APART, NO_INTRINSIC, the_intrinsic
 
-NO_INTRINSIC = Refusal(
-    "E0680",
-    "there is no instruction `{intrinsic}`",
-    help="{known}",
-)
 NO_MATCH = Refusal(
     "E0681",
     "the nest of `{loop}` is not {intrinsic}: {why}",
@@ -37,11 +32,7 @@ def tensorize(program: Program, loop: LoopRef, intrinsic: str) -> Rewrite[LoopRe
     In TVM: `tensorize`; in Exo: `replace`.  Cases: tests/primitives/tensorize.md
     """
     around, target = the_loop(program, loop)
-    named = next((i for i in program.intrinsics if i.name == intrinsic), None)
-    if named is None:
-        names = ", ".join(i.name for i in program.intrinsics)
-        known = f"those known here are: {names}" if names else "import one: `use std.intrinsics.x86`"
-        raise NO_INTRINSIC(program, target.var, intrinsic=intrinsic, known=known)
+    named = the_intrinsic(program, intrinsic, target.var)
     for x in (target, *loops_below(target)):
         require_serial(program, x, "tensorize")
     refuse_clash(program, around, target, LoopKind.TENSORIZED)

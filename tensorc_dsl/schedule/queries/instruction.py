@@ -1,0 +1,66 @@
+"""Questions about a block and an instruction: `b.tensorizable("dot")`, `b.tensor_mappings("dot")`."""
+
+from __future__ import annotations
+
+from tensorc_dsl.affine.mappings import mappings
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.places import the_block
+from tensorc_dsl.schedule.primitive import BlockRef
+from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.units import the_intrinsic
+
+NO_MAPPING = Refusal(
+    "E0685",
+    "`{mapping}` does not map `{block}` onto {intrinsic}",
+    help="{known}",
+    at="mapping",
+)
+SEVERAL = Refusal(
+    "E0686",
+    "in `{mapping}` several iterators play `{axis}`",
+    help="make them one iterator first, by `transform_block_layout({block}, …)`",
+    at="mapping",
+)
+
+
+@query
+def tensorizable(program: Program, block: BlockRef, intrinsic: str) -> bool:
+    """Whether some iterators of it can play the axes of an instruction, perhaps after padding."""
+    b = the_block(program, block)[1]
+    return any(True for _ in mappings(b, the_intrinsic(program, intrinsic, b.name)))
+
+
+@query
+def tensor_mappings(program: Program, block: BlockRef, intrinsic: str) -> tuple[str, ...]:
+    """All mappings of its iterators onto the axes of an instruction, as `"i=vn*vh*vw, j=vco, k=vci"`.
+
+    An iterator can play an axis of its kind that the same operands have. Several play one axis together, as one index
+    that counts them in their order; those in no mapping stay loops around the instruction. Where factors can change
+    places there are mappings for both ways. The first leaves the fewest loops outside.
+    """
+    b = the_block(program, block)[1]
+    return tuple(map(str, mappings(b, the_intrinsic(program, intrinsic, b.name))))
+
+
+@query
+def tensor_tile(program: Program, block: BlockRef, intrinsic: str, mapping: str) -> tuple[int, ...]:
+    """How many values of each of its iterators one instruction takes under a mapping, 1 for those that play no axis.
+
+    To these multiples it is padded, and by these factors its loops are split. Refused where several play one axis.
+    """
+    b = the_block(program, block)[1]
+    named = the_intrinsic(program, intrinsic, b.name)
+    found = {str(m): m for m in mappings(b, named)}
+    if mapping not in found:
+        known = (
+            "those that do are: " + "; ".join(found) if found else f"none does: ask `{b.name}.tensorizable(…)` first"
+        )
+        raise NO_MAPPING(program, b.name, mapping=mapping, block=b.name, intrinsic=named.name, known=known)
+    sizes: dict[str, int] = {}
+    for axis, iters in found[mapping].axes:
+        player, *others = iters
+        if others:
+            raise SEVERAL(program, b.name, mapping=mapping, axis=axis.name, block=b.name)
+        sizes[player] = axis.extent
+    return tuple(sizes.get(it.name, 1) for it in b.iters)
