@@ -11,7 +11,7 @@ by an integer set, exactly where all subscripts and conditions are affine. What 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -195,6 +195,22 @@ def broken(program: Program, order: Sequence[str]) -> Dependence | None:
                     asked = [*((x, 0) for x in level), (u, sign), (w, -sign)]
                     if conflict(a, b, depth, asked):
                         return Dependence(a.buffer, a.block.name, b.block.name, u, False)
+    return None
+
+
+def runs_ahead(program: Program, var: str, first: Collection[str]) -> Dependence | None:
+    """A dependence of a block below the loop `var` on one of `first` that runs in a later iteration, if there is one.
+
+    The blocks `first` stand before the others. None means that the loop can be two, the blocks of `first` all done before
+    the others begin, and that two such loops can be this one.
+    """
+    outer, loop = find_loop(program, var)
+    depth = len(outer)
+    for a, b in pairs(accesses(outer, (loop,), written((loop,)))):
+        if a.block.name in first and b.block.name not in first:
+            near = distances(a, b, depth)
+            if near is not None and _allows(near[depth], -1) and conflict(a, b, depth, [(var, -1)]):
+                return Dependence(a.buffer, a.block.name, b.block.name, var, False)
     return None
 
 

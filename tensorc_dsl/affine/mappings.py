@@ -14,14 +14,14 @@ from itertools import combinations, product
 
 from tensorc_dsl.affine.instruction import stored_place, unify
 from tensorc_dsl.ir.expr import Load, constant, free_vars
-from tensorc_dsl.ir.program import Axis, Block, Intrinsic
+from tensorc_dsl.ir.program import Block, Intrinsic, TileAxis
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
     """For each axis of more than one value, in the instruction's order, the iterators that play it, in the block's."""
 
-    axes: tuple[tuple[Axis, tuple[str, ...]], ...]
+    axes: tuple[tuple[TileAxis, tuple[str, ...]], ...]
 
     def __str__(self) -> str:
         """`i=vn*vh*vw, j=vco, k=vci`."""
@@ -60,7 +60,7 @@ def _operands(b: Block, intrinsic: Intrinsic) -> Iterator[Pairs]:
             yield pairs
 
 
-def _players(b: Block, axis: Axis, pairs: Pairs) -> list[tuple[str, ...]]:
+def _players(b: Block, axis: TileAxis, pairs: Pairs) -> list[tuple[str, ...]]:
     """The sets of iterators that can play an axis, the largest first; none of them runs under a condition."""
     cut = {v for c in b.where for v in free_vars(c)}
     signature = [any(axis.name in free_vars(i) for i in wanted.indices) for wanted, _ in pairs]

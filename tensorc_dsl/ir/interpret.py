@@ -36,7 +36,7 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, LoopKind, Program, Stmt, Store, walk
+from tensorc_dsl.ir.program import AT_ONCE, Block, Buffer, For, IterKind, Program, Stmt, Store, walk
 
 Order = Literal["forward", "reversed", "shuffled"]
 
@@ -48,8 +48,8 @@ class InterpretError(Exception):
 def interpret(program: Program, inputs: Mapping[str, Array], order: Order = "forward") -> dict[str, Array]:
     """The outputs by name, in float64, int64 or bool. Raises InterpretError.
 
-    `order` is that of the iterations of parallel and vectorized loops, the only ones whose order is free: what depends on
-    it is a race. "shuffled" is the same shuffle in every run.
+    `order` is that of the iterations of parallel, vectorized and bound loops, the only ones whose order is free: what
+    depends on it is a race. "shuffled" is the same shuffle in every run.
     """
     memory: dict[str, list[Any]] = {name: a.reshape(-1).tolist() for name, a in bind_inputs(program, inputs).items()}
     for b in (*program.params, *program.buffers):
@@ -161,8 +161,8 @@ class _Writer:
         if function is not None:
             self._line(depth, f"def {function}():")
             depth += 1
-        free = s.kind in (LoopKind.PARALLEL, LoopKind.VECTORIZED)
-        self._line(depth, f"for {self._variable(s.var)} in {'order' if free else 'range'}({self._expr(s.extent)}):")
+        order = "order" if s.kind in AT_ONCE else "range"
+        self._line(depth, f"for {self._variable(s.var)} in {order}({self._expr(s.extent)}):")
         self._reset(s.var, depth + 1)
         self._body(s.body, depth + 1)
         if function is not None:

@@ -18,7 +18,6 @@ from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.expr import Binary, Expr, Load, Var, children, constant, fold, index, loads, transform
 from tensorc_dsl.ir.parse_expr import Scope, error
 from tensorc_dsl.ir.program import (
-    Axis,
     Block,
     Buffer,
     For,
@@ -30,6 +29,7 @@ from tensorc_dsl.ir.program import (
     Program,
     Stmt,
     Store,
+    TileAxis,
     fresh,
 )
 from tensorc_dsl.source import Span
@@ -162,7 +162,7 @@ class _Reader:
 
     # --- the effect --------------------------------------------------------------------------------------------------
 
-    def _effect(self, e: t.Effect, operands: dict[str, Buffer]) -> tuple[Store, tuple[Axis, ...]]:
+    def _effect(self, e: t.Effect, operands: dict[str, Buffer]) -> tuple[Store, tuple[TileAxis, ...]]:
         at = Span(e.span.source, e.span.start, e.span.start + len(e.name))
         if e.name not in operands:
             raise error("E0671", f"there is no operand `{e.name}`", at, help=did_you_mean(e.name, operands))
@@ -201,7 +201,7 @@ class _Reader:
         if e.adds:
             value = Binary("+", Load(e.name, target, stored.dtype), value)
         spatial = {x.name for x in e.indices}
-        axes = tuple(Axis(n, IterKind.SPATIAL if n in spatial else IterKind.REDUCE, extents[n]) for n in names)
+        axes = tuple(TileAxis(n, IterKind.SPATIAL if n in spatial else IterKind.REDUCE, extents[n]) for n in names)
         return Store(e.name, target, value), axes
 
     def _extents(self, b: Buffer, indices: tuple[Expr, ...], extents: dict[str, int], span: Span) -> None:

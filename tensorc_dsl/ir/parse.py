@@ -16,6 +16,7 @@ from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse_expr import Scope, error, literal_value
 from tensorc_dsl.ir.program import (
     Annotation,
+    Axis,
     Block,
     Buffer,
     For,
@@ -155,6 +156,7 @@ class _Reader:
 
     def loop(self, s: t.LoopStmt, around: Mapping[str, str]) -> Stmt | None:
         annotations = self.attempt(lambda: _annotations(s.annotations))
+        axis = None if s.axis is None else self.attempt(lambda: _axis(s))
         if len(s.loops) > 1 and (s.kind != "serial" or s.annotations):
             self.found.extend(
                 error("E0211", "only plain loops share a header", s.loops[1].span, "a loop of its own is needed",
@@ -173,7 +175,7 @@ class _Reader:
         nest: For | None = None
         for name, extent in reversed(made):
             inner = body if nest is None else (nest,)
-            nest = For(name, extent or ir.ONE, inner, LoopKind(s.kind), annotations or ())
+            nest = For(name, extent or ir.ONE, inner, LoopKind(s.kind), annotations or (), axis)
         return nest
 
     def loop_name(self, h: t.LoopHeader, around: Mapping[str, str]) -> str:
@@ -241,6 +243,15 @@ def _no_loops(names: Iterable[str]) -> dict[str, str]:
 def _store(s: t.StoreStmt, scope: Scope) -> Store:
     buffer = scope.buffer(s.buffer, Span(s.span.source, s.span.start, s.span.start + len(s.buffer)))
     return Store(buffer.name, scope.subscripts(buffer, s.indices, s.span), scope.stored(s.value, buffer))
+
+
+def _axis(s: t.LoopStmt) -> Axis:
+    try:
+        return Axis(s.axis or "")
+    except ValueError:
+        names = [str(a) for a in Axis]
+        raise error("E0210", f'there is no axis "{s.axis}"', s.span, "a loop is bound to one that a GPU has",
+                    did_you_mean(s.axis or "", names) or f"the axes are {', '.join(names)}") from None  # fmt: skip
 
 
 def _annotations(items: tuple[tuple[str, t.Expr], ...]) -> tuple[Annotation, ...]:

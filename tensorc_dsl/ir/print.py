@@ -40,15 +40,6 @@ from tensorc_dsl.syntax.format_expr import quoted
 # Binding strength of what is printed, loosest first; a child looser than its place gets parentheses.
 _SELECT, _OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _NEGATE, _ATOM = range(9)
 
-_LOOP_WORDS = {
-    LoopKind.SERIAL: "for",
-    LoopKind.PARALLEL: "parallel for",
-    LoopKind.VECTORIZED: "vectorized for",
-    LoopKind.UNROLLED: "unrolled for",
-    LoopKind.PIPELINED: "pipelined for",
-    LoopKind.TENSORIZED: "tensorized for",
-}
-
 
 def _number(value: int | float | bool) -> tuple[str, int]:
     if isinstance(value, bool):
@@ -166,7 +157,8 @@ def _stmt(s: Stmt, pad: str) -> list[str]:
         loops.append(body[0])
         body = body[0].body
     heads = ", ".join(f"{loop.var} in {_at(loop.extent, _ADD)}" for loop in loops)
-    lines = [f"{pad}{_LOOP_WORDS[s.kind]} {heads}{_annotations(s.annotations)} {{"]
+    how = "" if s.kind is LoopKind.SERIAL else f"{s.kind} " if s.axis is None else f"{s.kind}({quoted(s.axis)}) "
+    lines = [f"{pad}{how}for {heads}{_annotations(s.annotations)} {{"]
     for child in body:
         lines += _stmt(child, inner)
     return [*lines, f"{pad}}}"]

@@ -32,6 +32,43 @@ class LoopKind(StrEnum):
     UNROLLED = "unrolled"
     PIPELINED = "pipelined"
     TENSORIZED = "tensorized"
+    BOUND = "bound"
+
+
+AT_ONCE = (LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.BOUND)
+"""The kinds of loops whose iterations have no order."""
+
+
+class Axis(StrEnum):
+    """What the iterations of a bound loop are spread over, outermost level first.
+
+    A kernel runs on a grid of clusters of blocks; without clusters a block is one. A block has threads: counted in up to
+    three dimensions, or as warpgroups of warps of lanes. `cluster` counts the blocks in a cluster, and then `block` counts
+    the clusters; `warp` counts the warps in a warpgroup where it stands inside one, otherwise in the block.
+    """
+
+    BLOCK_X = "block.x"
+    BLOCK_Y = "block.y"
+    BLOCK_Z = "block.z"
+    CLUSTER_X = "cluster.x"
+    CLUSTER_Y = "cluster.y"
+    CLUSTER_Z = "cluster.z"
+    WARPGROUP = "warpgroup"
+    WARP = "warp"
+    LANE = "lane"
+    THREAD_X = "thread.x"
+    THREAD_Y = "thread.y"
+    THREAD_Z = "thread.z"
+
+    @property
+    def level(self) -> str:
+        """The axis without its dimension: "block", "warp", …"""
+        return self.value.split(".")[0]
+
+    @property
+    def counts_threads(self) -> bool:
+        """Whether the iterations are threads, or groups of them, of one block."""
+        return self.level not in ("block", "cluster")
 
 
 Annotation = tuple[str, int | float | str | bool]
@@ -94,20 +131,21 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """`for var in extent`: var runs over 0 .. extent-1."""
+    """`for var in extent`: var runs over 0 .. extent-1. A bound loop, and no other, has an axis."""
 
     var: str
     extent: Expr
     body: tuple[Stmt, ...]
     kind: LoopKind = LoopKind.SERIAL
     annotations: tuple[Annotation, ...] = ()
+    axis: Axis | None = None
 
 
 Stmt = For | Block
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class TileAxis:
     """An index of an instruction, and how many values it has."""
 
     name: str
@@ -144,7 +182,7 @@ class Intrinsic:
 
     name: str
     operands: tuple[Buffer, ...]
-    axes: tuple[Axis, ...]
+    axes: tuple[TileAxis, ...]
     store: Store
     layouts: tuple[Layout, ...] = ()
     lowerings: tuple[Lowering, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -23,7 +24,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, Store, intrinsic_of, walk
+from tensorc_dsl.ir.program import AT_ONCE, Block, For, IterKind, LoopKind, Program, Store, intrinsic_of, walk
 from tensorc_dsl.ir.reductions import is_whole_update, reducer_name
 
 Scope = set[str | Dim]
@@ -56,6 +57,8 @@ def verify(program: Program) -> None:
                 raise ProgramError(f"loop {name} has no body")
             if s.var in buffers:
                 raise ProgramError(f"loop {name} has the name of a buffer")
+            if (s.kind is LoopKind.BOUND) != (s.axis is not None):
+                raise ProgramError(f"loop {name} is {s.kind}, its axis is {s.axis}")
             _index(s.extent, dims, f"extent of loop {name}")
             if s.kind is LoopKind.PIPELINED and pipeline(s) is None:
                 raise ProgramError(
@@ -66,6 +69,8 @@ def verify(program: Program) -> None:
                 raise ProgramError(f"loop {name} is tensorized, but names no intrinsic that there is")
         else:
             _block(s, around, scope, program)
+    if problem := axis_problem(program):
+        raise ProgramError(f"loop {problem.loop} cannot be bound as it is: {problem.reason}")
 
 
 def _dims(program: Program, buffers: Collection[str]) -> Scope:
@@ -92,7 +97,7 @@ def _block(b: Block, around: tuple[For, ...], scope: Scope, program: Program) ->
         if it.name in scope:
             raise ProgramError(f"{where}: iterator {it.name} has the name of a loop around it")
         if it.kind is not IterKind.SPATIAL:
-            racing = [loop.var for loop in around if loop.kind in (LoopKind.PARALLEL, LoopKind.VECTORIZED)]
+            racing = [loop.var for loop in around if loop.kind in AT_ONCE]
             if clash := free_vars(it.binding) & set(racing):
                 raise ProgramError(f"{where}: {it.kind} iterator {it.name} runs over parallel loop {min(clash)}")
     for c in b.where:

@@ -57,8 +57,8 @@ def _stmts(body: tuple[Stmt, ...], ranges: Ranges, done: frozenset[str]) -> tupl
 
 
 def _kind(loop: For) -> LoopKind:
-    """How a CPU runs the loop: a pipeline one iteration after the other, as it is written."""
-    return LoopKind.SERIAL if loop.kind is LoopKind.PIPELINED else loop.kind
+    """How a processor runs the loop: a pipeline as it is written, and of the axes of a GPU it has none: one by one."""
+    return LoopKind.SERIAL if loop.kind in (LoopKind.PIPELINED, LoopKind.BOUND) else loop.kind
 
 
 def _guard(conds: tuple[Expr, ...], body: tuple[Flat, ...]) -> tuple[Flat, ...]:
@@ -102,6 +102,8 @@ def _separable(path: tuple[For, ...], b: Block, ranges: Ranges) -> bool:
     reduction = _reduction_vars(b, ranges)
     if reduction is None or path[0].var not in reduction or not all(_runs(x) for x in path if x.var in reduction):
         return False
+    if not reduction <= {x.var for x in path}:
+        return False  # a loop further out runs it too, and comes here again
     for it in b.iters:
         if it.kind is not IterKind.REDUCE and free_vars(simplify(it.binding, ranges)) & reduction:
             return False

@@ -53,7 +53,8 @@ class Place:
         return at if files else None
 
     def _holds(self, path: Path) -> bool:
-        return path.resolve().is_relative_to(self.folder.resolve())
+        # `Path.resolve` fails on links that lead in a circle; to those this answers that they stay.
+        return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.folder))
 
     def _require_inside(self, path: Path) -> None:
         if not self._holds(path):
@@ -71,7 +72,7 @@ class Place:
         parent = self.folder.joinpath(*path[len(self.name) : -1])
         if len(path) <= len(self.name) or not os.path.isdir(parent) or not self._holds(parent):
             return []
-        return [p.stem for p in parent.glob("*") if p.suffix == SUFFIX or files_in(p)]
+        return [p.stem for p in parent.glob("*") if self._holds(p) and (p.suffix == SUFFIX or files_in(p))]
 
 
 def files_in(folder: Path) -> tuple[Path, ...]:

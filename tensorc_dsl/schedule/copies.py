@@ -17,7 +17,7 @@ from tensorc_dsl.affine.regions import Access, Region, inner_ranges, required_re
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, loads, substitute
-from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store, find_block, walk
+from tensorc_dsl.ir.program import AT_ONCE, Block, Buffer, For, Iter, IterKind, Program, Stmt, Store, find_block, walk
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import own_buffers, require_no_vector, shared_loops
 from tensorc_dsl.schedule.nests import map_accesses, nest_over, replace_at, stmt_name
@@ -138,11 +138,11 @@ def require_defined(result: Program, program: Program, buffer: str, copy: str) -
 
 
 def require_order(result: Program, program: Program, site: Site) -> None:
-    """Refuse a site inside a vectorized loop, and one inside a parallel loop whose iterations then depend on each other."""
+    """Refuse a site inside a vectorized loop, and one that makes iterations that run at once depend on each other."""
     if site.loops:
         require_no_vector(program, site.loops, site.loops[-1].var)
     for x in site.loops:
-        if x.kind is LoopKind.PARALLEL and (dependence := carried(result, x.var)):
+        if x.kind in AT_ONCE and (dependence := carried(result, x.var)):
             repair = 'give the copy a scope that is private to an iteration, as "local" is'
             raise RACE(program, x.var, loop=x.var, dependence=dependence, repair=repair)
 

@@ -1,18 +1,21 @@
 """What steps declared of a loop holds after every later step, or that step is refused.
 
 A pipeline is proved for the statements that its loop has then. A later step may add one, take one away or change what it
-reads; so the proof is made again whenever the loop is not what it was. The same goes for the roles of its statements. So it
-is for tensorized nests (`units`).
+reads; so the proof is made again whenever the loop is not what it was. The same goes for the roles of its statements, and
+for tensorized nests (`units`). A loop bound to an axis goes with all others of its kernel, so each step is asked for the
+whole program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorc_dsl.affine.accesses import touched, written
+from tensorc_dsl.affine.accesses import home, touched, written
 from tensorc_dsl.affine.pipeline import overtakes
+from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.pipelines import pipeline, roles
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, walk
+from tensorc_dsl.schedule.races import refuse_races
 from tensorc_dsl.schedule.refusal import Refusal
 from tensorc_dsl.schedule.units import refuse_apart
 
@@ -21,11 +24,36 @@ NOT_KEPT = Refusal(
     "after `{step}` the pipeline of `{loop}` would not hold: {why}",
     help="make a loop a pipeline when its statements are final",
 )
+MISBOUND = Refusal(
+    "E0612",
+    'after `{step}` the loop `{loop}` could not be bound to "{axis}": {reason}',
+    help="bind loops when they are where they shall be",
+)
+SHARED = Refusal(
+    "E0611",
+    'after `{step}` all uses of `{buffer}` are inside `{loop}`, bound to "{axis}": its threads share what each would fill',
+    help='fill `{buffer}` outside of `{loop}`, in a loop of its own, or give it the scope "local"',
+)
 
 
 def refuse_stale(step: str, before: Program, after: Program) -> None:
-    """Refuse a step after which the pipeline of a loop is not legal any more, or a tensorized nest not an instruction."""
+    """Refuse a step after which a loop could not be bound any more as it is, its pipeline is not legal, or a tensorized
+    nest is no instruction, or iterations that run at once would meet.
+
+    Nor may a shared buffer be filled by each thread for itself: there is one for all threads of a block.
+    """
     refuse_apart(step, before, after)
+    refuse_races(step, before, after)
+    if problem := axis_problem(after):
+        focus = [x for x in (problem.loop, problem.other) if x is not None]
+        facts = {"loop": problem.loop, "axis": problem.axis, "reason": problem.reason}
+        raise MISBOUND(before, *focus, step=step, **facts)
+    for buffer in after.buffers:
+        if buffer.scope.split(".")[0] != "shared":
+            continue
+        for x in home(after, buffer) or ():
+            if x.axis is not None and x.axis.counts_threads:
+                raise SHARED(before, x.var, buffer.name, step=step, buffer=buffer.name, loop=x.var, axis=x.axis)
     pipelines = [s for _, s in walk(after.body) if isinstance(s, For) and s.kind is LoopKind.PIPELINED]
     if not pipelines:
         return

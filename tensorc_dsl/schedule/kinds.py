@@ -1,4 +1,4 @@
-"""What `parallel` and `vectorize` share: the proof that iterations can run at once."""
+"""What `parallel`, `vectorize` and `bind` share: the proof that iterations can run at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.ir.expr import free_vars
-from tensorc_dsl.ir.program import For, IterKind, LoopKind, Program, replace_stmt
+from tensorc_dsl.ir.program import Axis, For, IterKind, LoopKind, Program, replace_stmt
 from tensorc_dsl.schedule.primitive import LoopRef, Rewrite
 from tensorc_dsl.schedule.refusal import Refusal
 from tensorc_dsl.schedule.rewrite import blocks_below, loops_below, without_single
@@ -23,13 +23,16 @@ CLASH = Refusal(
     help="a {other_kind} loop {rule}",
     at="loop",
 )
-
 _RULES: dict[tuple[LoopKind, LoopKind], str] = {
     (LoopKind.PARALLEL, LoopKind.PARALLEL): "holds no other parallel loop",
     (LoopKind.PARALLEL, LoopKind.VECTORIZED): "holds no parallel loop",
     (LoopKind.PARALLEL, LoopKind.UNROLLED): "holds no parallel loop",
+    (LoopKind.PARALLEL, LoopKind.BOUND): "holds no parallel loop",
     (LoopKind.VECTORIZED, LoopKind.VECTORIZED): "holds no other vectorized loop",
     (LoopKind.TENSORIZED, LoopKind.VECTORIZED): "holds no instruction",
+    (LoopKind.BOUND, LoopKind.PARALLEL): "holds no bound loop",
+    (LoopKind.BOUND, LoopKind.VECTORIZED): "holds no bound loop",
+    (LoopKind.BOUND, LoopKind.UNROLLED): "holds no bound loop",
 }
 """(inside, around) that no backend can mean, with the rule for the loop around."""
 
@@ -67,10 +70,12 @@ def refuse_race(program: Program, loop: For) -> None:
                 raise RACE(program, loop.var, b.name, loop=loop.var, dependence=what, repair=repair)
 
 
-def at_once(program: Program, around: tuple[For, ...], loop: For, kind: LoopKind) -> Rewrite[LoopRef]:
+def at_once(
+    program: Program, around: tuple[For, ...], loop: For, kind: LoopKind, axis: Axis | None = None
+) -> Rewrite[LoopRef]:
     """The program with the loop of that kind, after the proofs that this changes nothing it computes."""
     refuse_clash(program, around, loop, kind)
     single = without_single(loop, around)
     if single is loop:
         refuse_race(program, loop)
-    return Rewrite(replace_stmt(program, loop.var, (replace(single, kind=kind),)), LoopRef(loop.var))
+    return Rewrite(replace_stmt(program, loop.var, (replace(single, kind=kind, axis=axis),)), LoopRef(loop.var))

@@ -34,6 +34,14 @@ def _of(parts: Parts, *kinds: type) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Axis:
+    """`bound("block.x")`, before a loop."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Annotation:
     """`@("key", value)`."""
 
@@ -280,12 +288,17 @@ class FileBuilder(ExprBuilder):
     iterator_kind = lowering_kind = loop_kind
 
     @rule
+    def bound(self, span: Span, parts: Parts) -> Axis:
+        return Axis(self.text(parts[0]), span)
+
+    @rule
     def loop(self, span: Span, parts: Parts) -> t.LoopStmt:
-        kind, *rest = parts
+        how, *rest = parts
+        axis = how.name if isinstance(how, Axis) else None
+        kind = "bound" if axis is not None else how.id if isinstance(how, Word) else "serial"
         return t.LoopStmt(
-            kind.id if kind else "serial", _of(rest, t.LoopHeader), _annotations(rest),
-            _of(rest, t.LoopStmt, t.BlockStmt), span,
-        )  # fmt: skip
+            kind, axis, _of(rest, t.LoopHeader), _annotations(rest), _of(rest, t.LoopStmt, t.BlockStmt), span
+        )
 
     @rule
     def header(self, span: Span, parts: Parts) -> t.LoopHeader:

@@ -22,7 +22,7 @@ _LEVELS = {"PLUS": 0, "MINUS": 0, "STAR": 1, "SLASH": 1, "PERCENT": 1, "OR": 2, 
 """Operators of one level make one chain, which is broken before each of them or nowhere."""
 _FLUSH = _CHAINS | {"conditional"}
 _LISTS = frozenset(("arguments", "params", "tensor_params", "attributes", "bindings", "index_specs"))
-_NO_LAST_COMMA = frozenset(("weight", "scan", "reducer", "annotation"))
+_NO_LAST_COMMA = frozenset(("weight", "scan", "reducer", "annotation", "bound"))
 
 Nodes = Sequence[Node]
 

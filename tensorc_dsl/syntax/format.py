@@ -142,10 +142,10 @@ def _program(p: t.ProgramDef) -> str:
 def _program_stmt(s: t.ProgramStmt, pad: str) -> list[str]:
     inner = pad + INDENT
     match s:
-        case t.LoopStmt(kind=kind, loops=loops, annotations=annotations, body=body):
-            word = "for" if kind == "serial" else f"{kind} for"
+        case t.LoopStmt(kind=kind, axis=axis, loops=loops, annotations=annotations, body=body):
+            how = "" if kind == "serial" else f"{kind} " if axis is None else f"{kind}({quoted(axis)}) "
             headers = ", ".join(f"{h.name} in {sum_level(h.extent)}" for h in loops)
-            lines = [f"{pad}{word} {headers}{_annotations(annotations)} {{"]
+            lines = [f"{pad}{how}for {headers}{_annotations(annotations)} {{"]
             for child in body:
                 lines += _program_stmt(child, inner)
         case t.BlockStmt(name=name, iters=iters, where=where, init=init, body=body, annotations=annotations):

@@ -11,7 +11,7 @@ from tensorc_dsl.syntax.words import Token, Words
 
 REDUCERS = ("sum", "prod", "min", "max", "any", "all", "argmin", "argmax")
 
-LOOP_KINDS = frozenset("PARALLEL VECTORIZED UNROLLED PIPELINED TENSORIZED".split())
+LOOP_KINDS = frozenset("PARALLEL VECTORIZED UNROLLED PIPELINED TENSORIZED BOUND".split())
 """What may stand before the `for` of a program."""
 
 SOFT_WORDS = LOOP_KINDS | frozenset(

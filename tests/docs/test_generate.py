@@ -48,7 +48,7 @@ def test_a_rewrite_in_a_docstring_is_a_fence() -> None:
 
 def test_signatures_are_written_as_the_language_has_them() -> None:
     split = PRIMITIVES["split"].signature
-    assert parameters(split) == "loop: Loop, factors: [int or _], *, partial: bool = false"
+    assert parameters(split) == "loop: Loop, factors: [int or _], *, partial: bool or str = false"
     assert parameters(PRIMITIVES["reorder"].signature) == "*loops: Loop"
 
     def optional(limit: int | None = None, word: str = "a") -> None: ...

@@ -112,6 +112,7 @@ HOSTILE = {
     "use folder_out": "E0232",
     "use folder_out.x": "E0232",
     "use folder_out.y": "E0232",
+    "use nowhere": "E0232",
     "use lib": "drawn",
     'schedule s for matmul { open("/etc/passwd") }': "E0223",
     'schedule s for matmul { __import__("os") }': "E0223",

@@ -41,6 +41,8 @@ ANSWERS = {
         "C.loops[0].extent": 32,
         "C.loops[2].kind": "R",
         "C.loops[1].mode": "serial",
+        "C.loops[1].axis": "",
+        "len(C.loops[1].after)": 0,
         "C.loops[1].depth": 1,
         "C.loops[0].is_serial": True,
         "C.loops[0].is_open": False,

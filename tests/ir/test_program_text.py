@@ -29,7 +29,20 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
-from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store, used_names
+from tensorc_dsl.ir.program import (
+    Axis,
+    Block,
+    Buffer,
+    For,
+    Iter,
+    IterKind,
+    LoopKind,
+    Program,
+    Stmt,
+    Store,
+    used_names,
+    walk,
+)
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.source import Source
 
@@ -151,6 +164,11 @@ def programs(draw: st.DrawFn) -> Program:
         var = f"loop_{n}"
         body = tuple(stmt((*around, var), depth - 1) for _ in range(draw(st.integers(1, 2))))
         kind = draw(st.sampled_from([LoopKind.SERIAL, LoopKind.SERIAL, LoopKind.UNROLLED]))
+        free = not around and all(
+            it.kind is IterKind.SPATIAL for _, b in walk(body) if isinstance(b, Block) for it in b.iters
+        )
+        if free and draw(st.booleans()):
+            return For(var, draw(indices((), 1)), body, LoopKind.BOUND, draw(ANNOTATIONS), Axis.BLOCK_X)
         return For(var, draw(indices((), 1)), body, kind, draw(ANNOTATIONS))
 
     body = tuple(stmt((), 3) for _ in range(draw(st.integers(0, 2))))

@@ -14,11 +14,11 @@ from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, find_loop
 from tensorc_dsl.ir.verify import ProgramError, verify
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
+from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, apply
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.rewrite import replace_variables
 from tensorc_dsl.source import Source
-from tests.programs import elementwise, random_inputs
+from tests.programs import elementwise, matmul, random_inputs
 
 SIZE = 9
 
@@ -102,3 +102,15 @@ def test_a_pipelined_loop_says_the_stage_of_each_statement() -> None:
     loop = replace(program.body[0], kind=LoopKind.PIPELINED)
     with pytest.raises(ProgramError, match="no stage"):
         verify(replace(program, body=(loop,)))
+
+
+@pytest.mark.parametrize("kind", ["parallel", "vectorize"])
+def test_a_later_step_does_not_take_a_private_buffer_out_of_iterations_that_run_at_once(kind: str) -> None:
+    """Found by random schedules: the copy of the copy would stand outside of `i`, for all its lanes."""
+    p = apply(matmul(3, 1, 7), "read_at", LoopRef("j"), BlockRef("C"), BufferRef("B"), "local").program
+    p = apply(p, kind, LoopRef("i")).program
+    with pytest.raises(ScheduleRefusal) as refused:
+        apply(p, "cache_write", BlockRef("B_local"), "local")
+    assert refused.value.refusal.code == "E0351"
+    outside = apply(p, "cache_write", BlockRef("C"), "local").program  # each lane writes elements of its own
+    verify(outside)

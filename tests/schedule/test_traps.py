@@ -9,21 +9,21 @@ import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from tensorc_dsl.ir.dtypes import F32
-from tensorc_dsl.ir.expr import Dim, Var, index
+from tensorc_dsl.ir.expr import Compare, Dim, Select, Var, add, conjunction, index
 from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, blocks, find_block
+from tensorc_dsl.ir.program import Axis, Block, Buffer, For, IterKind, Program, blocks, find_block
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
+from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, apply
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tests.programs import conv2d, load, matmul, random_inputs, softmax, stage, v
+from tests.programs import buffer, conv2d, load, matmul, random_inputs, softmax, stage, v
 
 
 def steps(program: Program, *calls: tuple[object, ...], partial: bool = True) -> Program:
-    """The program after `(name, first argument, rest …)` each; strings are loops."""
+    """The program after `(name, first argument, rest …)` each; strings are loops, axes of a GPU or a scope."""
     for name, *args in calls:
         kwargs = {"partial": partial} if name == "split" else {}
-        refs = [LoopRef(a) if isinstance(a, str) else a for a in args]
+        refs = [LoopRef(a) if isinstance(a, str) and a not in (*Axis, "shared") else a for a in args]
         program = apply(program, str(name), *refs, **kwargs).program
     return program
 
@@ -40,6 +40,24 @@ def assert_same(before: Program, after: Program) -> None:
 
 def conditions(program: Program, block: str) -> list[str]:
     return [format_expr(c) for c in find_block(program, block)[1].where]
+
+
+@pytest.mark.parametrize("offset", [-2, -1, 0, 1, 2])
+def test_trap_03_merged_loops_keep_their_dependences(offset: int) -> None:
+    """The second loop reads what the first wrote `offset` iterations later: only earlier ones are done by then."""
+    inside = conjunction((Compare("<=", index(0), add(v("i"), index(offset))),
+                          Compare("<", add(v("i"), index(offset)), index(7))))  # fmt: skip
+    assert inside is not None
+    first = stage("T", {"i": 7}, load("A", v("i")))
+    near = Select(inside, load("T", add(v("i"), index(offset))), load("A", v("i")))
+    second = stage("C", {"i": 7}, near, taken=("i",))
+    before = Program("pair", (buffer("A", 7), buffer("C", 7)), (buffer("T", 7),), (first, second))
+    if offset > 0:
+        with pytest.raises(ScheduleRefusal) as refused:
+            steps(before, ("merge", "i", "i_1"))
+        assert refused.value.refusal.code == "E0604"
+    else:
+        assert_same(before, steps(before, ("merge", "i", "i_1")))
 
 
 @pytest.mark.parametrize("extent", [1, 2, 5, 7, 10, 13])
@@ -118,6 +136,35 @@ def test_trap_07_nor_a_reduction_of_which_each_iteration_has_its_own_element() -
     stmt = replace(around[0], body=(replace(around[1], body=(replace(block, iters=diagonal),)),))
     with pytest.raises(ScheduleRefusal, match="takes its reduce iterator `vk` from it"):
         steps(replace(program, body=(stmt,)), ("parallel", "i"))
+
+
+def test_trap_15_an_axis_has_one_size_in_a_kernel() -> None:
+    row = steps(
+        softmax(4, 6), ("merge", "i", "i_1"), ("merge", "i", "i_2"), ("merge", "i", "i_3"), ("bind", "i", "block.x")
+    )
+    tiled = steps(row, ("split", "j_1", (None, 4)), ("bind", "j_1_1", "thread.x"))
+    with pytest.raises(ScheduleRefusal) as refused:
+        steps(tiled, ("bind", "j_3", "thread.x"))
+    assert refused.value.refusal.code == "E0610"
+    assert_same(softmax(4, 6), steps(tiled, ("split", "j_3", (None, 4)), ("bind", "j_3_1", "thread.x")))
+
+
+@pytest.mark.parametrize("step", [("split", "unit", (None, 2)), ("decompose_reduction", BlockRef("C"), "unit")])
+def test_trap_15_nor_does_a_later_step_start_a_grid_twice(step: tuple[object, ...]) -> None:
+    bound = steps(matmul(4, 3, 5), ("add_unit_loop", "i"), ("add_unit_loop", "unit"), ("bind", "i", "block.x"))
+    with pytest.raises(ScheduleRefusal) as refused:
+        steps(bound, step)
+    assert refused.value.refusal.code == "E0612"
+
+
+def test_trap_10_threads_share_what_is_shared() -> None:
+    before = matmul(4, 6, 5)
+    copied = steps(before, ("bind", "i", "block.x"), ("cache_read", BlockRef("C"), BufferRef("A"), "shared"))
+    outside = steps(copied, ("compute_at", BlockRef("A_shared"), "i"), ("bind", "j", "thread.x"))
+    assert_same(before, outside)
+    with pytest.raises(ScheduleRefusal) as refused:
+        steps(outside, ("compute_at", BlockRef("A_shared"), "j"))
+    assert refused.value.refusal.code == "E0611"
 
 
 def test_trap_22_an_open_extent_can_run_in_parallel() -> None:

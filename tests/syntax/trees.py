@@ -24,7 +24,7 @@ SPAN = Span(Source("generated", ""), 0, 0)
 
 NAMES = st.sampled_from(
     "a b x1 Long_name _y i f32 sum max scan init step block reduce program use compute task when with parallel "
-    "reducer intrinsic target identity desc layout lower requires asm call".split()
+    "reducer intrinsic target identity bound desc layout lower requires asm call".split()
 )
 NUMBERS = st.one_of(
     st.integers(0, 2**63 - 1),
@@ -140,7 +140,9 @@ _KINDS = st.sampled_from(["serial", "parallel", "vectorized", "unrolled", "pipel
 
 
 def _loop(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return node(t.LoopStmt, _KINDS, many(node(t.LoopHeader, NAMES, PLAIN), 1), _ANNOTATIONS, many(inner))
+    parts = (many(node(t.LoopHeader, NAMES, PLAIN), 1), _ANNOTATIONS, many(inner))
+    bound = node(t.LoopStmt, st.just("bound"), st.sampled_from(["block.x", "lane", ""]), *parts)
+    return st.one_of(node(t.LoopStmt, _KINDS, st.none(), *parts), bound)
 
 
 _PROGRAM_STMT = st.one_of(_BLOCK, _loop(st.one_of(_BLOCK, _loop(_BLOCK))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.ir.program import Annotation, Program, replace_stmt
+from tensorc_dsl.ir.program import Annotation, Block, Program, replace_stmt
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
@@ -22,6 +22,12 @@ NO_KEY = Refusal(
     help='name what the value is for, e.g. "unroll.max_step"',
     at="key",
 )
+
+
+def refuse_reserved(program: Program, block: Block, key: str) -> None:
+    """Refuse to change what the block computes by way of an annotation."""
+    if key == REDUCER:
+        raise RESERVED(program, block.name, key=key, block=block.name)
 
 
 @primitive(NO_LOOP, NO_BLOCK, NO_KEY, RESERVED)
@@ -47,8 +53,7 @@ def annotate(
             return Rewrite(replace_stmt(program, loop.var, (replace(loop, annotations=put(loop.annotations)),)), None)
         case BlockRef():
             b = the_block(program, target)[1]
-            if key == REDUCER:
-                raise RESERVED(program, b.name, key=key, block=b.name)
+            refuse_reserved(program, b, key)
             return Rewrite(replace_stmt(program, b.name, (replace(b, annotations=put(b.annotations)),)), None)
         case None:
             return Rewrite(replace(program, annotations=put(program.annotations)), None)

@@ -77,7 +77,7 @@ def decompose_reduction(program: Program, block: BlockRef, loop: LoopRef) -> Rew
     kept = [x for x in inner if x.var not in counting and constant(x.extent) != 1]
     first.update((x.var, ZERO) for x in inner if constant(x.extent) == 1)
     renamed: dict[str, Expr] = {**first, **{x.var: Var(fresh(f"{x.var}_init", used)) for x in kept}}
-    nest = [For(_name(renamed[x.var]), substitute(x.extent, renamed), (), x.kind) for x in kept]
+    nest = [For(_name(renamed[x.var]), substitute(x.extent, renamed), (), x.kind, axis=x.axis) for x in kept]
     ranges = extent_ranges((*outer, *nest))
     init = Block(
         fresh(f"{target.name}_init", used),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorc_dsl.affine.dependence import broken
-from tensorc_dsl.ir.program import LoopKind, Program, Stmt, replace_stmt
+from tensorc_dsl.ir.program import AT_ONCE, Program, Stmt, replace_stmt
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, not_serial, the_loop
 from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal
@@ -60,7 +60,7 @@ def reorder(program: Program, *loops: LoopRef) -> Rewrite[None]:
     top = min(path.index(name) for name in names)
     nest = [*around[top:], inmost]
     for loop in nest:
-        if loop.kind in (LoopKind.PARALLEL, LoopKind.VECTORIZED):
+        if loop.kind in AT_ONCE:
             raise not_serial(program, loop, "reorder")
         if loop is not inmost and len(loop.body) > 1:
             raise NOT_PERFECT(program, loop.var, loop=loop.var, count=len(loop.body))

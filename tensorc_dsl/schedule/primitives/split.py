@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from tensorc_dsl.affine.simplify import TRUE, bounds, extent_ranges, is_multiple, simplify
-from tensorc_dsl.ir.expr import Compare, Expr, Var, add, ceildiv, constant, floordiv, index, mul
+from tensorc_dsl.ir.expr import Compare, Expr, Var, add, ceildiv, constant, floordiv, floormod, index, mul, sub
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import For, Program, Stmt, fresh, replace_stmt, used_names
+from tensorc_dsl.ir.program import Buffer, For, Program, Stmt, fresh, replace_stmt, used_names
+from tensorc_dsl.schedule.cut import Part, cut
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
 from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal
@@ -32,22 +34,39 @@ TOO_FEW = Refusal(
     help="use larger factors, or `_` for one of them",
     at="factors",
 )
+NO_TILE = Refusal(
+    "E0600",
+    "{factors} make {product} iterations, and `{loop}` {count}, so there is no whole tile to cut off",
+    help="use smaller factors, or `split({loop}, {factors}, partial=true)` to guard the last tile",
+)
+NO_WAY = Refusal(
+    "E0601",
+    'the last tile of `{loop}` cannot be "{partial}"',
+    help='it is guarded with `partial=true`, or cut off into a loop of its own with `partial="cut"`',
+)
 
 
-@primitive(NO_LOOP, NOT_SERIAL, BAD_FACTORS, NOT_EXACT, TOO_FEW)
+@primitive(NO_LOOP, NOT_SERIAL, BAD_FACTORS, NOT_EXACT, TOO_FEW, NO_TILE, NO_WAY)
 def split(
-    program: Program, loop: LoopRef, factors: tuple[int | None, ...], *, partial: bool = False
+    program: Program, loop: LoopRef, factors: tuple[int | None, ...], *, partial: bool | str = False
 ) -> Rewrite[tuple[LoopRef, ...]]:
     """A nest of loops, outermost first, runs the iterations of the loop in the same order.
 
     for i in e: s  ->  for i_0 in e/n: for i_1 in n: s[i := i_0*n + i_1]
 
     The factors are the extents of the new loops; `_` stands for what the others leave. They must make exactly `e`
-    iterations, unless `partial`: then they may make more, and every block below runs only where `i_0*n + i_1 < e`.
+    iterations. With `partial=true` they may make more, and every block below runs only where `i_0*n + i_1 < e`. With
+    `partial="cut"` they may make fewer, and the rest runs in a loop `i_tail` behind the nest, over copies `C_tail` of the
+    blocks `C` below; `i_0.after[0]` is that loop, where there is one.
+
+    for i in e: s  ->  for i_0 in e/n: for i_1 in n: s[i := i_0*n + i_1];  for i_tail in e%n: s'[i := e/n*n + i_tail]
+
     In Halide and TVM: `split`; in Exo: `divide_loop`.  Cases: tests/primitives/split.md
     """
     around, target = the_loop(program, loop)
     require_serial(program, target, "split")
+    if isinstance(partial, str) and partial != "cut":
+        raise NO_WAY(program, target.var, loop=target.var, partial=partial)
     text = f"[{', '.join('_' if f is None else str(f) for f in factors)}]"
     if why := _problem(factors):
         raise BAD_FACTORS(program, target.var, factors=text, why=why)
@@ -60,6 +79,22 @@ def split(
         may = "does" if constant(target.extent) is not None else "may"
         why = f"{product} {may} not divide {extent}" if is_open else f"{product}, not {extent}"
         raise NOT_EXACT(program, target.var, factors=text, extent=extent, loop=target.var, divide=divide, why=why)
+    tail: tuple[For, ...] = ()
+    buffers: tuple[Buffer, ...] = ()
+    used = used_names(program)
+    names = [fresh(f"{target.var}_{n}", used) for n in range(len(factors))]
+    if not exact and partial == "cut":
+        least = bounds(target.extent, ranges)[0] or 0
+        # With `_` an open extent has as many tiles as there are, perhaps none.
+        if least < product and not (is_open and constant(target.extent) is None):
+            count = f"may have only {least}" if constant(target.extent) is None else f"has {least}"
+            raise NO_TILE(program, target.var, factors=text, product=product, count=count, loop=target.var)
+        size = index(product)
+        whole = simplify(mul(floordiv(target.extent, size), size), ranges) if is_open else size
+        rest = floormod(target.extent, size) if is_open else sub(target.extent, size)
+        part = Part(fresh(f"{target.var}_tail", used), whole, simplify(rest, ranges), "_tail")
+        tail, buffers = cut(program, around, target, (part,), used)
+        target, exact = replace(target, extent=whole), True
     if not exact and not is_open:
         most = bounds(target.extent, ranges)[1]
         if most is None or most > product:
@@ -67,8 +102,6 @@ def split(
             raise TOO_FEW(program, target.var, factors=text, product=product, extent=extent, loop=target.var)
     whole = floordiv(target.extent, index(product)) if exact else ceildiv(target.extent, index(product))
     rest = simplify(whole, ranges)
-    used = used_names(program)
-    names = [fresh(f"{target.var}_{n}", used) for n in range(len(factors))]
     nest = [For(v, rest if f is None else index(f), ()) for v, f in zip(names, factors, strict=True)]
     position: Expr = Var(names[0])
     for inner in nest[1:]:
@@ -79,7 +112,8 @@ def split(
     stmts: tuple[Stmt, ...] = replace_variables(target.body, {target.var: position}, inside, checks)
     for n, inner in reversed(list(enumerate(nest))):
         stmts = (For(inner.var, inner.extent, stmts, annotations=() if n else target.annotations),)
-    return Rewrite(replace_stmt(program, target.var, stmts), tuple(LoopRef(v) for v in names))
+    out = replace_stmt(replace(program, buffers=(*program.buffers, *buffers)), target.var, (*stmts, *tail))
+    return Rewrite(out, tuple(LoopRef(v) for v in names))
 
 
 def _problem(factors: tuple[int | None, ...]) -> str:

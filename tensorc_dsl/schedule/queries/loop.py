@@ -60,13 +60,19 @@ def kind(program: Program, loop: LoopRef) -> str:
 
 @query
 def mode(program: Program, loop: LoopRef) -> str:
-    """How it runs: "serial", "parallel", "vectorized", "unrolled" or "pipelined"."""
+    """How it runs: "serial", "parallel", "vectorized", "unrolled", "pipelined" or "bound"."""
     return str(the_loop(program, loop)[1].kind)
 
 
 @query
+def axis(program: Program, loop: LoopRef) -> str:
+    """What it is bound to: "block.x"; the empty string where it is not bound."""
+    return the_loop(program, loop)[1].axis or ""
+
+
+@query
 def is_serial(program: Program, loop: LoopRef) -> bool:
-    """Whether it runs in order: not in parallel, as a vector, unrolled or as a pipeline."""
+    """Whether it runs in order: not in parallel, as a vector, unrolled, as a pipeline or bound."""
     return the_loop(program, loop)[1].kind is LoopKind.SERIAL
 
 
@@ -74,6 +80,14 @@ def is_serial(program: Program, loop: LoopRef) -> bool:
 def depth(program: Program, loop: LoopRef) -> int:
     """How many loops are around it."""
     return len(the_loop(program, loop)[0])
+
+
+@query
+def after(program: Program, loop: LoopRef) -> tuple[LoopRef, ...]:
+    """The loops that stand behind it inside the same loop, in the order of the text; behind a loop that was cut, its tail."""
+    around, found = the_loop(program, loop)
+    body = around[-1].body if around else program.body
+    return tuple(LoopRef(s.var) for s in body[body.index(found) + 1 :] if isinstance(s, For))
 
 
 @query

@@ -32,9 +32,13 @@ class LoopHeader:
 
 @dataclass(frozen=True, slots=True)
 class LoopStmt:
-    """`for i in 64, j in 64 { … }`; kind is written before: `parallel for i in 8 { … }`; `@("key", value)` after it."""
+    """`for i in 64, j in 64 { … }`; kind is written before: `parallel for i in 8 { … }`; `@("key", value)` after it.
+
+    `axis` is what a bound loop is bound to: `bound("block.x") for i in 8 { … }`.
+    """
 
     kind: str
+    axis: str | None
     loops: tuple[LoopHeader, ...]
     annotations: tuple[tuple[str, Expr], ...]
     body: tuple[ProgramStmt, ...]

@@ -1,0 +1,81 @@
+"""Cutting the range of a loop: sibling loops run its parts one after another, each over a copy of the statements below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tensorc_dsl.affine.accesses import home
+from tensorc_dsl.affine.simplify import extent_ranges, prove
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, add, conjunction
+from tensorc_dsl.ir.program import Buffer, For, IterKind, Program, Stmt, fresh
+from tensorc_dsl.schedule.nests import map_accesses
+from tensorc_dsl.schedule.rewrite import replace_variables
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The iterations `begin .. begin + extent - 1` of a loop, to run in a loop `name`.
+
+    What is copied for it is called as before with `suffix` appended; with None it is no copy, but the statements themselves.
+    """
+
+    name: str
+    begin: Expr
+    extent: Expr
+    suffix: str | None
+
+
+def cut(
+    program: Program, around: tuple[For, ...], loop: For, parts: Sequence[Part], used: set[str]
+) -> tuple[tuple[For, ...], tuple[Buffer, ...]]:
+    """A loop for each part, and the buffers that a copy has for its own: those of which each iteration has its own.
+
+    Loops and blocks of a copy get names that are not in `used`, and are added to it.
+    """
+    own = [b for b in program.buffers if any(x.var == loop.var for x in home(program, b) or ())]
+    loops: list[For] = []
+    buffers: list[Buffer] = []
+    for part in parts:
+        body, values = loop.body, {loop.var: add(part.begin, Var(part.name))}
+        if part.suffix is not None:
+            copies = {b.name: replace(b, name=fresh(b.name + part.suffix, used)) for b in own}
+            buffers += copies.values()
+            body = _copied(body, part.suffix, {b: copy.name for b, copy in copies.items()}, used, values)
+        head = For(part.name, part.extent, (), annotations=loop.annotations)
+        inside = (*around, head)
+        body = _without_dead_init(replace_variables(body, values, inside), inside)
+        loops.append(replace(head, body=body))
+    return tuple(loops), tuple(buffers)
+
+
+def _copied(
+    stmts: tuple[Stmt, ...], suffix: str, buffers: Mapping[str, str], used: set[str], values: dict[str, Expr]
+) -> tuple[Stmt, ...]:
+    """The statements with new names for loops, blocks and `buffers`; `values` learns what the old loops are called now."""
+    out: list[Stmt] = []
+    for s in stmts:
+        if isinstance(s, For):
+            name = fresh(s.var + suffix, used)
+            values[s.var] = Var(name)
+            out.append(replace(s, var=name, body=_copied(s.body, suffix, buffers, used, values)))
+        else:
+            # A block that is called as the buffer it writes goes on like that.
+            b = replace(s, name=buffers.get(s.name) or fresh(s.name + suffix, used))
+            for old, new in buffers.items():
+                b = map_accesses(b, old, lambda indices, new=new: (new, indices))
+            out.append(b)
+    return tuple(out)
+
+
+def _without_dead_init(stmts: tuple[Stmt, ...], around: tuple[For, ...]) -> tuple[Stmt, ...]:
+    """The statements, those blocks without `init` that never run the first step of their reduction."""
+    out: list[Stmt] = []
+    for s in stmts:
+        if isinstance(s, For):
+            out.append(replace(s, body=_without_dead_init(s.body, (*around, s))))
+            continue
+        first = conjunction(tuple(Compare("==", it.binding, ZERO) for it in s.iters if it.kind is IterKind.REDUCE))
+        dead = first is not None and prove(first, extent_ranges(around)) is False
+        out.append(replace(s, init=()) if dead else s)
+    return tuple(out)

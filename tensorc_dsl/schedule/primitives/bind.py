@@ -1,0 +1,40 @@
+"""`bind`: spread the iterations of a loop over an axis of a GPU."""
+
+from __future__ import annotations
+
+from tensorc_dsl.ir.axes import axis_problem
+from tensorc_dsl.ir.program import Axis, LoopKind, Program
+from tensorc_dsl.schedule.kinds import CLASH, RACE, at_once
+from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
+from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+
+NO_AXIS = Refusal("E0609", 'there is no axis "{axis}"', help="the axes are {axes}")
+NOT_THERE = Refusal("E0610", '`{loop}` cannot be bound to "{axis}": {reason}', help="{repair}")
+
+
+@primitive(NO_LOOP, NOT_SERIAL, NO_AXIS, CLASH, RACE, NOT_THERE)
+def bind(program: Program, loop: LoopRef, axis: str) -> Rewrite[LoopRef]:
+    """Each iteration of the loop runs on its own index of the axis: "block.x", "warp", "lane", "thread.x", …
+
+    for i in e: s  ->  bound("axis") for i in e: s
+
+    No iteration depends on another one, not even by accumulating into the same element: a reduction along threads needs
+    partial results first. A statement at the top of a program is a kernel, and in a kernel an axis has one size. On a
+    processor without such axes the iterations run one after another.
+    In TVM: `bind`; in Halide: `gpu_blocks`, `gpu_threads`, `gpu_lanes`.  Cases: tests/primitives/bind.md
+    """
+    around, target = the_loop(program, loop)
+    require_no_kind(program, target, "bind")
+    try:
+        to = Axis(axis)
+    except ValueError:
+        raise NO_AXIS(program, target.var, axis=axis, axes=", ".join(f'"{a}"' for a in Axis)) from None
+    bound = at_once(program, around, target, LoopKind.BOUND, to)
+    problem = axis_problem(bound.program)
+    if problem is not None:
+        # It may be said of a loop below: what is wrong is between the two all the same.
+        focus = dict.fromkeys(x for x in (target.var, problem.loop, problem.other) if x is not None)
+        facts = {"loop": problem.loop, "axis": problem.axis, "reason": problem.reason, "repair": problem.repair}
+        raise NOT_THERE(program, *focus, **facts)
+    return bound

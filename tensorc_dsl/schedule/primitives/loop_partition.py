@@ -1,0 +1,55 @@
+"""`loop_partition`: cut the range of a loop into loops that run one after another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify
+from tensorc_dsl.ir.expr import index, sub
+from tensorc_dsl.ir.program import Program, fresh, replace_stmt, used_names
+from tensorc_dsl.schedule.cut import Part, cut
+from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
+from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+
+BAD_POINTS = Refusal(
+    "E0605",
+    "{points} do not cut `{loop}`: {why}",
+    help="give rising iteration numbers, each the first of a part but the first",
+)
+
+
+@primitive(NO_LOOP, NOT_SERIAL, BAD_POINTS)
+def loop_partition(program: Program, loop: LoopRef, points: tuple[int, ...]) -> Rewrite[tuple[LoopRef, ...]]:
+    """Loops beside each other run the iterations up to the first point, from there to the next one, and so on.
+
+    for i in e: s  ->  for i_0 in p: s[i := i_0];  for i_1 in e - p: s'[i := p + i_1]
+
+    The first part has the statements themselves; the others copies, `C_1`, `C_2`, … of a block `C`, with copies of the
+    buffers of which each iteration has its own. So each part can be scheduled apart: the border of an image, or the last
+    tile. A part that begins a reduction initialises it, the others go on.
+    In TVM: `loop_partition`; in Exo: `cut_loop`.  Cases: tests/primitives/loop_partition.md
+    """
+    around, target = the_loop(program, loop)
+    require_serial(program, target, "cut")
+    least = bounds(target.extent, extent_ranges(around))[0] or 0
+    why = ""
+    if not points:
+        why = "there are none"
+    elif points[0] < 1 or any(a >= b for a, b in pairwise(points)):
+        why = "they do not rise from 1 on"
+    elif points[-1] >= least:
+        why = f"it has {least} iterations" if index(least) == target.extent else f"it may have only {least} iterations"
+    if why:
+        text = f"[{', '.join(map(str, points))}]"
+        raise BAD_POINTS(program, target.var, points=text, loop=target.var, why=why)
+    used = used_names(program)
+    edges = [index(0), *map(index, points), target.extent]
+    parts = [
+        Part(fresh(f"{target.var}_{n}", used), begin, simplify(sub(end, begin), {}), f"_{n}" if n else None)
+        for n, (begin, end) in enumerate(pairwise(edges))
+    ]
+    loops, buffers = cut(program, around, target, parts, used)
+    out = replace_stmt(replace(program, buffers=(*program.buffers, *buffers)), target.var, loops)
+    return Rewrite(out, tuple(LoopRef(x.var) for x in loops))

@@ -1,0 +1,75 @@
+"""`merge`: make one loop of two that stand beside each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tensorc_dsl.affine.accesses import home
+from tensorc_dsl.affine.dependence import runs_ahead
+from tensorc_dsl.affine.private import is_private
+from tensorc_dsl.affine.simplify import extent_ranges, simplify
+from tensorc_dsl.ir.expr import ZERO, Var, sub
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Program, replace_stmt
+from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
+from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.rewrite import blocks_below, replace_variables
+
+NOT_BESIDE = Refusal(
+    "E0602",
+    "`{second}` does not follow directly on `{first}`",
+    help="merge two loops of which the second stands right behind the first, inside the same loop",
+)
+UNEQUAL = Refusal(
+    "E0603",
+    "`{first}` has {one} iterations, `{second}` has {other}",
+    help="cut the longer one with `loop_partition` first",
+)
+OVERTAKES = Refusal(
+    "E0604",
+    "an iteration of `{second}` needs later ones of `{first}`: {dependence}",
+    help="keep the loops apart, or move `{block}` with `compute_at`, which runs again what is needed twice",
+)
+NOT_PRIVATE = Refusal(
+    "E0606",
+    "each iteration of the merged loop would have a `{buffer}` of its own, and may read what another one wrote",
+    help='keep the loops apart, or give `{buffer}` the scope "global"',
+)
+
+
+@primitive(NO_LOOP, NOT_SERIAL, NOT_BESIDE, UNEQUAL, OVERTAKES, NOT_PRIVATE)
+def merge(program: Program, first: LoopRef, second: LoopRef) -> Rewrite[LoopRef]:
+    """The first loop runs the iterations of the second one too, each behind its own of the same number.
+
+    for i in e: s;  for j in e: t  ->  for i in e: (s; t[j := i])
+
+    No iteration of the second loop may touch what a later one of the first writes, nor write what a later one touches.
+    In TVM: `merge`; in Exo: `fuse`; in Halide: `compute_with`.  Cases: tests/primitives/merge.md
+    """
+    around, one = the_loop(program, first)
+    other = the_loop(program, second)[1]
+    body = around[-1].body if around else program.body
+    at = body.index(one)
+    if body[at + 1 : at + 2] != (other,):
+        raise NOT_BESIDE(program, one.var, other.var, first=one.var, second=other.var)
+    for loop in (one, other):
+        require_serial(program, loop, "merge")
+    facts: dict[str, object] = {"first": one.var, "second": other.var}
+    if simplify(sub(one.extent, other.extent), extent_ranges(around)) != ZERO:
+        sizes = {"one": format_expr(one.extent), "other": format_expr(other.extent)}
+        raise UNEQUAL(program, one.var, other.var, **sizes, **facts)
+    moved = replace_variables(other.body, {other.var: Var(one.var)}, (*around, one))
+    annotations = tuple(sorted({**dict(other.annotations), **dict(one.annotations)}.items()))
+    merged = replace(one, body=(*one.body, *moved), annotations=annotations)
+    out = replace_stmt(replace_stmt(program, other.var, ()), one.var, (merged,))
+    dependence = runs_ahead(out, one.var, [b.name for b in blocks_below(one)])
+    if dependence is not None:
+        focus = (one.var, other.var, dependence.first, dependence.second)
+        raise OVERTAKES(program, *focus, dependence=dependence, block=dependence.first, **facts)
+    for buffer in out.buffers:
+        outside = all(x.var not in (one.var, other.var) for x in home(program, buffer) or ())
+        inside = any(x.var == one.var for x in home(out, buffer) or ())
+        if outside and inside and not is_private(out, buffer.name, one.var):
+            raise NOT_PRIVATE(program, one.var, other.var, buffer.name, buffer=buffer.name)
+    return Rewrite(out, LoopRef(one.var))

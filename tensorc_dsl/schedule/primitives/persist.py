@@ -1,0 +1,34 @@
+"""`persist`: let a fixed number of blocks of a GPU take the iterations of a loop in turn."""
+
+from __future__ import annotations
+
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.nests import with_annotations
+from tensorc_dsl.schedule.places import NO_LOOP, the_loop
+from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.refusal import Refusal
+
+PERSISTENT = "persistent"
+
+NOT_A_GRID = Refusal(
+    "E0398",
+    "`{loop}` is {kind}: only the iterations of a loop over blocks can be taken in turn",
+    help='bind `{loop}` to "block.x", "block.y" or "block.z" first',
+    at="loop",
+)
+
+
+@primitive(NO_LOOP, NOT_A_GRID)
+def persist(program: Program, loop: LoopRef) -> Rewrite[LoopRef]:
+    """A backend may start as many blocks as the GPU runs at once, each of which takes iterations of the loop in turn.
+
+    bound("block.x") for i in e: s  ->  bound("block.x") for i in e @("persistent", true): s
+
+    That a loop is bound proves that its iterations run in any order, so any number of blocks computes the same.
+    Known as persistent threads (Gupta et al., InPar 2012).  Cases: tests/primitives/persist.md
+    """
+    target = the_loop(program, loop)[1]
+    if target.axis is None or target.axis.level != "block":
+        kind = target.kind if target.axis is None else f'bound to "{target.axis}"'
+        raise NOT_A_GRID(program, target.var, loop=target.var, kind=kind)
+    return Rewrite(with_annotations(program, target, {PERSISTENT: True}), LoopRef(target.var))

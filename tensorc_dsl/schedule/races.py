@@ -1,0 +1,39 @@
+"""Iterations that run at once stay apart when a later step moves the buffers they had for themselves.
+
+A loop is proved free of races when it is made parallel, with each iteration's private buffers left out. A later step can
+take such a buffer, or a new one for its contents, out of the loop: then all iterations meet in it. So the proof is made
+again for each loop that a buffer has left, and for each buffer that is new.
+"""
+
+from __future__ import annotations
+
+from tensorc_dsl.affine.accesses import home, written
+from tensorc_dsl.affine.dependence import carried
+from tensorc_dsl.ir.program import AT_ONCE, For, Program, walk
+from tensorc_dsl.schedule.refusal import Refusal
+
+MEET = Refusal(
+    "E0351",
+    "after `{step}` the iterations of `{loop}`, which is {kind}, would meet: {dependence}",
+    help="use `{step}` before `{loop}` is made {kind}",
+)
+
+
+def refuse_races(step: str, before: Program, after: Program) -> None:
+    """Refuse a step after which a buffer that iterations running at once write is theirs together."""
+    at_once = [s for _, s in walk(after.body) if isinstance(s, For) and s.kind in AT_ONCE]
+    if not at_once:
+        return
+    old = _private(before)
+    shared = {name: loops for name, loops in _private(after).items() if name not in old or old[name] - loops}
+    for loop in at_once:
+        here = written((loop,))
+        if any(name in here and loop.var not in loops for name, loops in shared.items()):
+            dependence = carried(after, loop.var)
+            if dependence is not None:
+                raise MEET(before, loop.var, step=step, loop=loop.var, kind=loop.kind, dependence=dependence)
+
+
+def _private(program: Program) -> dict[str, frozenset[str]]:
+    """For each intermediate buffer the loops whose iterations have it for themselves."""
+    return {b.name: frozenset(x.var for x in home(program, b) or ()) for b in program.buffers}
