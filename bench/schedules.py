@@ -9,6 +9,7 @@ NATIVE-th is compiled and run. What is wrong is made as short as can be and writ
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import random
 import sys
@@ -16,6 +17,8 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -29,21 +32,22 @@ from tensorc_dsl.interp.record import Recorder
 from tensorc_dsl.interp.values import OpenFactor, ProgramRef, Value
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule import declared
+from tensorc_dsl.schedule.declared import STALE
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.source import Span
 
 OUT = Path("build/schedules")
+BATCH = 20
+"""Schedules that a process is given at a time."""
 NATIVE = 10
 STEPS = (1, 9)
 """Accepted steps of a schedule."""
+ENDLESS = 300
+"""Seconds after which a schedule stops the run: nothing about it takes so long."""
 TRIES = 5
 """Steps that are tried for each that is wanted."""
-
-ALWAYS = tuple(value for value in vars(declared).values() if isinstance(value, Refusal))
-"""What every step is refused with that breaks what an earlier one declared."""
 
 
 class Internal(Exception):
@@ -88,7 +92,7 @@ def applied(program: Program, step: Step) -> Program:
     try:
         return step.apply(program).program
     except ScheduleRefusal as e:
-        if e.refusal not in (*PRIMITIVES[step.name].refusals, *ALWAYS):
+        if e.refusal not in (*PRIMITIVES[step.name].refusals, *STALE):
             raise Internal(f"{step.name} does not declare {e.refusal.code}") from e
         try:
             render(refusal_diagnostic(e))
@@ -209,14 +213,26 @@ def run(batch: Batch) -> Tally:
     """The schedules of these numbers; failures as short as can be."""
     tally = Tally()
     for n in batch.numbers:
+        faulthandler.dump_traceback_later(ENDLESS, exit=True)
         schedule(batch.seed, n, tally, native=n % NATIVE == 0)
+    faulthandler.cancel_dump_traceback_later()
     tally.failures = [smallest(f) for f in tally.failures]
     return tally
 
 
-def batches(seed: int, start: int, count: int, size: int = 20) -> Iterator[Batch]:
-    for at in range(start, start + count, size):
-        yield Batch(seed, range(at, min(at + size, start + count)))
+def _batches(seed: int, start: int, count: int) -> Iterator[Batch]:
+    for at in range(start, start + count, BATCH):
+        yield Batch(seed, range(at, min(at + BATCH, start + count)))
+
+
+def _tell(tally: Tally, seed: int) -> None:
+    """Write each failure to its file, and say so."""
+    for failure in tally.failures:
+        OUT.mkdir(parents=True, exist_ok=True)
+        file = OUT / f"{seed}-{failure.number}.tsched"
+        file.write_text(written(failure), encoding="utf-8")
+        lines = failure.fault.strip().splitlines()
+        print(f"{file}: {failure.kind}: {lines[-1 if failure.kind == 'step' else 0]}", flush=True)
 
 
 def report(tally: Tally) -> str:
@@ -246,18 +262,16 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     total, began = Tally(), time.monotonic()
-    with get_context("spawn").Pool(arguments.jobs, maxtasksperchild=50) as pool:
-        for tally in pool.imap_unordered(run, batches(arguments.seed, arguments.start, arguments.count)):
-            for failure in tally.failures:
-                OUT.mkdir(parents=True, exist_ok=True)
-                file = OUT / f"{arguments.seed}-{failure.number}.tsched"
-                file.write_text(written(failure), encoding="utf-8")
-                last = (
-                    failure.fault.strip().splitlines()[-1] if failure.kind == "step" else failure.fault.splitlines()[0]
-                )
-                print(f"{file}: {failure.kind}: {last}", flush=True)
+    with ProcessPoolExecutor(arguments.jobs, get_context("spawn"), max_tasks_per_child=50) as pool:
+        batches = {pool.submit(run, b): b for b in _batches(arguments.seed, arguments.start, arguments.count)}
+        for done in as_completed(batches):
+            try:
+                _tell(tally := done.result(), arguments.seed)
+            except BrokenProcessPool:
+                lost = [str(b.numbers) for f, b in batches.items() if f.done() and f.exception()]
+                sys.exit(f"a schedule ends never, or its process: in {', '.join(lost[: 2 * arguments.jobs + 1])}")
             total.add(tally)
-            if total.schedules % 1000 < len(range(20)):
+            if total.schedules % 1000 < BATCH:
                 print(f"{total.schedules} schedules, {time.monotonic() - began:.0f} s", flush=True)
     print(report(total))
     sys.exit(1 if total.failures else 0)

@@ -16,6 +16,7 @@ from tensorc_dsl.affine.validate_code import Code, Statement, label
 from tensorc_dsl.affine.validate_facts import Refuted, Undecided, at, example, refuted, written_by
 from tensorc_dsl.affine.validate_flow import Total
 from tensorc_dsl.affine.validate_match import match
+from tensorc_dsl.affine.validate_plain import require_simple
 from tensorc_dsl.affine.validate_terms import operator, terms_of
 from tensorc_dsl.affine.validate_values import At, Node, Values, is_index, key, place
 from tensorc_dsl.diagnostic import Problem
@@ -84,6 +85,7 @@ class Comparison:
         """Those of the pairs that have not been asked for before; None where there are none."""
         if o.pairs.is_empty():
             return None
+        require_simple(o.pairs)
         k = key(o.a), key(o.b)
         known = self._known.get(k)
         if known is None:

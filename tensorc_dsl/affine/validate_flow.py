@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.validate_code import Code, Statement
+from tensorc_dsl.affine.validate_plain import plain
 from tensorc_dsl.ir.expr import Expr, Load
 
 
@@ -125,7 +126,7 @@ class Flow:
                 both = m.range_product(n).intersect_range(self.code.before(w, v).wrap())
                 m = m.subtract_domain(both.domain())
             if not m.is_empty():
-                out.append((w, m.coalesce()))
+                out.append((w, plain(m.coalesce())))
         return tuple(out)
 
     def _not_before(self, update: Statement, reader: Statement) -> isl.Map:

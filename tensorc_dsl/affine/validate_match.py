@@ -14,6 +14,7 @@ from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.sets import mapping
 from tensorc_dsl.affine.validate_code import Statement
 from tensorc_dsl.affine.validate_facts import Undecided, at, example, point, refuted, written_by
+from tensorc_dsl.affine.validate_plain import require_simple
 from tensorc_dsl.affine.validate_terms import IDEMPOTENT, Term, Terms, is_neutral, operator
 from tensorc_dsl.affine.validate_values import Node, Values, place
 from tensorc_dsl.diagnostic import Problem
@@ -115,6 +116,7 @@ class _Question:
             raise self._unmatched("a term is missing", first, ours, self.a)
         if first is None:
             raise self._unmatched("there is a term too many", second, theirs, self.b)
+        require_simple(first, second, *(p.signature for p in (*ours, *theirs)))
         equal = _union([p.signature for p in ours]).apply_range(_union([p.signature for p in theirs]).reverse())
         together = first.range_product(second).intersect_range(equal.wrap())
         self._complete(first, second, together, ours, theirs)

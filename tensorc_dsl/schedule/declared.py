@@ -15,9 +15,9 @@ from tensorc_dsl.affine.pipeline import overtakes
 from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.pipelines import pipeline, roles
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, walk
-from tensorc_dsl.schedule.races import refuse_races
+from tensorc_dsl.schedule.races import MEET, refuse_races
 from tensorc_dsl.schedule.refusal import Refusal
-from tensorc_dsl.schedule.units import refuse_apart
+from tensorc_dsl.schedule.units import APART, refuse_apart
 
 NOT_KEPT = Refusal(
     "E0390",
@@ -34,6 +34,8 @@ SHARED = Refusal(
     'after `{step}` all uses of `{buffer}` are inside `{loop}`, bound to "{axis}": its threads share what each would fill',
     help='fill `{buffer}` outside of `{loop}`, in a loop of its own, or give it the scope "local"',
 )
+STALE = (NOT_KEPT, MISBOUND, SHARED, MEET, APART)
+"""What any step can be refused with that breaks what an earlier one declared."""
 
 
 def refuse_stale(step: str, before: Program, after: Program) -> None:

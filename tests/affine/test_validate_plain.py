@@ -1,0 +1,83 @@
+"""Maps without needless divisions: equal to what they were, and refused where too many are left."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import islpy as isl
+import pytest
+
+from tensorc_dsl.affine import validate_plain
+from tensorc_dsl.affine.validate import Unproved, Valid, validate
+from tensorc_dsl.affine.validate_plain import divisions, plain
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.source import Source
+
+LAYOUT = "{{ [i, j] -> [2*floor(i/2) + j, i mod 2] : 0 <= i < {n} and 0 <= j < 2 }}"
+
+
+def through(layout: isl.Map) -> isl.Map:
+    """From what reads an element to what has written it; `lexmax` would make that plain too, at a price."""
+    return layout.apply_range(layout.reverse())
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 64])
+def test_a_copy_through_a_layout_is_a_copy(n: int) -> None:
+    m = through(isl.Map(LAYOUT.format(n=n)))
+    assert plain(m).is_equal(m)
+    assert divisions(plain(m)) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ [i] -> [floor(i/3), i mod 3] : 0 <= i < 7 }",  # what divides stays
+        "{ [i] -> [j] : 3*floor(i/3) <= j <= i and 2*floor(j/2) >= i - 1 and 0 <= i < 9 }",  # several results
+        "{ [i, j] -> [i, j] : exists (e, f: i = 2e and j = 3f) and 0 <= i, j < 20 }",  # a domain with holes
+        "{ [i] -> [i] : exists (e, f: i = 4e and i = 6f) and 0 <= i < 100; [i] -> [i + 1] : i = 3 }",  # two pieces
+        "[M] -> { [i, j] -> [i, j] : exists (e, f: 2e <= i <= 2e + 1 and 3f <= j < 3f + 2) and 0 <= i, j < M }",
+        "{ [i] -> [i] : false }",
+    ],
+)
+def test_the_map_is_the_same(text: str) -> None:
+    m = isl.Map(text)
+    assert plain(m).is_equal(m)
+    assert divisions(plain(m)) <= divisions(m)
+
+
+COPIES = """
+program p(A: f32[{n}, 2], B: f32[{n}, 2]) {{
+{buffers}
+{blocks}
+}}
+"""
+
+
+def copies(n: int, times: int) -> str:
+    """A to B through that many buffers, each of another layout that mixes the digits of both subscripts."""
+    at = ["A[vi, vj]"]
+    at += [
+        f"T{k}[vi / 2 * 2 + vj, vi % 2]" if k % 2 else f"T{k}[vj, vi / 4, (vi % 4 + vj * 2) % 4]" for k in range(times)
+    ]
+    at.append("B[vi, vj]")
+    half, quarter = (n + 1) // 2 * 2, (n + 3) // 4
+    buffers = [f"buffer T{k}: f32[{half}, 2]" if k % 2 else f"buffer T{k}: f32[2, {quarter}, 4]" for k in range(times)]
+    blocks = [
+        f"for i{k} in {n}, j{k} in 2 {{ block C{k} {{ spatial vi in {n} = i{k}; spatial vj in 2 = j{k}\n{b} = {a} }} }}"
+        for k, (a, b) in enumerate(pairwise(at))
+    ]
+    return COPIES.format(n=n, buffers="\n".join(buffers), blocks="\n".join(blocks))
+
+
+@pytest.mark.parametrize("n", [5, 16, 37])
+def test_a_chain_of_copies_through_layouts_is_proved(n: int) -> None:
+    plain_copy = parse_program(Source("p", copies(n, 0)))
+    assert isinstance(validate(plain_copy, parse_program(Source("p", copies(n, 6)))), Valid)
+
+
+def test_what_is_too_intricate_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validate_plain, "INTRICATE", -1)
+    program = parse_program(Source("p", copies(5, 1)))
+    report = validate(program, program)
+    assert isinstance(report, Unproved)
+    assert "too many divisions" in report.diagnostic.message
