@@ -262,7 +262,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     total, began = Tally(), time.monotonic()
-    with ProcessPoolExecutor(arguments.jobs, get_context("spawn"), max_tasks_per_child=50) as pool:
+    with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
         batches = {pool.submit(run, b): b for b in _batches(arguments.seed, arguments.start, arguments.count)}
         for done in as_completed(batches):
             try:

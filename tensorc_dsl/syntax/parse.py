@@ -25,11 +25,8 @@ MAX_FINDINGS = 100
 
 _LOCK = Lock()  # the builder holds the source of the parse that is going on
 
-_ITEM = re.compile(
-    r"(?:^///.*\n(?:[ \t]*\n)*)*"
-    r"^(?:compute|reducer|intrinsic|target|module|space|schedule|task|use|program)\b",
-    re.MULTILINE,
-)
+_ITEM = re.compile(r"^(?:compute|reducer|intrinsic|target|module|space|schedule|task|use|program)\b", re.MULTILINE)
+_LINE = re.compile(r"^.*\n", re.MULTILINE)
 
 
 @cache
@@ -99,9 +96,24 @@ def parse(source: Source) -> tree.File:
         return _parse(source, 0, size)
     except TschedError:
         # Once more, item by item, so that one mistake does not hide the next.
-        starts = [m.start() for m in _ITEM.finditer(source.text)]
+        starts = _starts(source.text)
         parts = zip([0, *starts], [*starts, size], strict=True)
         raise TschedError(*(_findings(source, parts) or _findings(source, [(0, size)]))) from None
+
+
+def _starts(text: str) -> list[int]:
+    """Where items start, with the descriptions above them. Lines are looked at once, however many descriptions there are."""
+    starts: list[int] = []
+    begin: int | None = None  # of the description that goes on
+    for line in _LINE.finditer(text + "\n"):
+        if _ITEM.match(text, line.start()):
+            starts.append(line.start() if begin is None else begin)
+            begin = None
+        elif text.startswith("///", line.start()):
+            begin = line.start() if begin is None else begin
+        elif line[0].strip(" \t\n"):
+            begin = None
+    return starts
 
 
 def _findings(source: Source, parts: Iterable[tuple[int, int]]) -> list[Diagnostic]:

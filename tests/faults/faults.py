@@ -331,4 +331,47 @@ program part(X: f32[5], Y: f32[3]) {
         SHIFTED,
         'set_scope(T, "local")',
     ),
+    Fault(
+        "loop_partition begins each part one late",
+        P + "loop_partition.Part",
+        lambda real: (
+            lambda name, begin, extent, suffix: real(name, add(begin, ONE) if suffix else begin, extent, suffix)
+        ),
+        CHAIN,
+        "loop_partition(i, [2])",
+    ),
+    Fault(
+        "loop_partition forgets where sums start",
+        "tensorc_dsl.schedule.cut.prove",
+        lambda _: lambda *_: False,
+        MATMUL,
+        "reorder(k, i)\nloop_partition(k, [2])",
+    ),
+    Fault(
+        "merge makes no dependence test",
+        P + "merge.runs_ahead",
+        _never,
+        """
+program back(A: f32[5], B: f32[5]) {
+    buffer T: f32[5]
+    for i in 5 { block T { spatial v in 5 = i; T[v] = A[v] * 2.0 } }
+    for k in 5 { block B { spatial v in 5 = k; B[v] = T[4 - v] + 1.0 } }
+}
+""",
+        "merge(i, k)",
+    ),
+    Fault(
+        "skew loses the last steps",
+        P + "skew.add",
+        lambda real: lambda a, b: real(a, index(n - 1)) if (n := constant(b)) else real(a, b),
+        CHAIN,
+        "skew(i, j)",
+    ),
+    Fault(
+        "nobody asks whether lanes share a private copy",
+        "tensorc_dsl.schedule.declared.refuse_races",
+        _never,
+        MATMUL,
+        'read_at(j, C, B, "local")\nparallel(i)\ncache_write(B_local, "local")',
+    ),
 )

@@ -233,6 +233,15 @@ def test_every_item_is_reported() -> None:
     ]
 
 
+def test_descriptions_without_items_are_looked_at_once() -> None:
+    """Each line once: a search from every line to the last one would take hours here."""
+    (d,) = findings("/// lost\n\n" * 200_000 + "task a = b(\n")
+    assert (d.code, d.span and d.span.text) == ("E0101", "(")
+    (d,) = findings("/// lost\n\n" * 200_000 + ")\n")
+    assert d.span is not None
+    assert d.span.text == ")"
+
+
 def test_so_many_are_reported() -> None:
     found = findings("task a = (\n" * (MAX_FINDINGS + 1))
     assert len(found) == MAX_FINDINGS
