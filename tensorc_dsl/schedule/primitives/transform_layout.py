@@ -7,7 +7,6 @@ from dataclasses import replace
 from tensorc_dsl.affine.coverage import full_domain
 from tensorc_dsl.affine.layout import inverse, is_injective
 from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify, simplify_where
-from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ZERO,
     Compare,
@@ -79,11 +78,17 @@ NOT_FREE = Refusal(
     help="change the layout before scheduling `{block}`, or pass `reorder_block=false` to keep its loops",
     at="buffer",
 )
+NO_FILL = Refusal(
+    "E0638",
+    "cannot fill the padding of `{buffer}` with {value}: {reason}",
+    help="leave out `pad_value`, unless a later step shall read the padding",
+    at="pad_value",
+)
 
 
-@primitive(NO_BUFFER, PARAMETER, OPEN_SHAPE, WRONG_MAP, NOT_INJECTIVE, NOT_FREE)
+@primitive(NO_BUFFER, PARAMETER, OPEN_SHAPE, WRONG_MAP, NOT_INJECTIVE, NOT_FREE, NO_FILL)
 def transform_layout(
-    program: Program, buffer: BufferRef, layout: IndexMap, *, reorder_block: bool = True
+    program: Program, buffer: BufferRef, layout: IndexMap, *, reorder_block: bool = True, pad_value: float = 0
 ) -> Rewrite[None]:
     """Element `[i, j]` of the buffer is stored at `layout(i, j)`; all accesses follow.
 
@@ -91,7 +96,8 @@ def transform_layout(
     … P[k, j] …                      … P[j / 32, k, j % 32] …
 
     The new shape is the box of all places; what it has more than the old one is padding, which nothing reads. With
-    `reorder_block` the block that fills the buffer runs in the order of the new layout, and fills the padding with 0.
+    `reorder_block` the block that fills the buffer runs in the order of the new layout, and fills the padding with
+    `pad_value`; without it the padding is never written.
     `xor` in a layout swizzles: with `(i, j) -> (i, xor(j / 8, i % 8) * 8 + j % 8)` the elements of a column lie in
     different banks of a memory.
     In TVM: `transform_layout`, with `transform_block_layout`; in Exo: `rearrange_dim`, `divide_dim`.
@@ -102,12 +108,13 @@ def transform_layout(
         raise PARAMETER(program, buffer=old.name)
     extents = _extents(program, old)
     shape = _new_shape(program, old, extents, layout)
+    fill = _fill(program, old, pad_value, reorder_block)
     if not is_injective(layout.params, layout.results, extents):
         raise NOT_INJECTIVE(program, buffer=old.name, layout=_text(layout))
     new = replace(old, shape=shape, annotations=())
     result, done = program, ""
     if reorder_block:
-        nest, done, stmt = _reordered(program, old, new, extents, layout)
+        nest, done, stmt = _reordered(program, old, new, extents, layout, fill)
         result = replace_at(program, nest, (stmt,))
     for b in blocks(program):
         if b.name != done and (old.name in own_buffers(b) or read_indices(b, old.name)):
@@ -165,7 +172,7 @@ def _placed(b: Block, buffer: str, layout: IndexMap) -> Block:
 
 
 def _reordered(
-    program: Program, old: Buffer, new: Buffer, extents: tuple[int, ...], layout: IndexMap
+    program: Program, old: Buffer, new: Buffer, extents: tuple[int, ...], layout: IndexMap, fill: Const
 ) -> tuple[str, str, Stmt]:
     """The outermost statement of the nest that fills the buffer, its block, and the nest in the new order."""
     found = writers(program, old.name)
@@ -199,11 +206,28 @@ def _reordered(
     kept = conjunction(simplify_where(inside, ranges))
     value = simplify(substitute(b.body[0].value, values), ranges)
     if kept is not None:
-        value = Select(kept, value, _zero(old.dtype))
+        value = Select(kept, value, fill)
     block = Block(b.name, iters, (Store(new.name, at, value),), annotations=b.annotations)
     used = used_names(replace_at(program, stmt_name(top_statement(around, b)), ()))
     return stmt_name(top_statement(around, b)), b.name, nest_over(block, [(ZERO, n) for n in new.shape], (), used)
 
 
-def _zero(dtype: DType) -> Const:
-    return Const(False if dtype.kind == "bool" else 0.0 if dtype.is_float else 0, dtype)
+def _fill(program: Program, old: Buffer, value: float, written: bool) -> Const:
+    """The value of the padding in the buffer's element type."""
+
+    def refuse(reason: str) -> Exception:
+        return NO_FILL(program, buffer=old.name, value=value, reason=reason)
+
+    t = old.dtype
+    if value and not written:
+        raise refuse("with `reorder_block=false` nothing is written there")
+    if t.is_float:
+        return Const(float(value), t)
+    if t.kind == "bool":
+        if value:
+            raise refuse("its elements are bool")
+        return Const(False, t)
+    low, high = (0, 2**t.bits - 1) if t.kind == "uint" else (-(2 ** (t.bits - 1)), 2 ** (t.bits - 1) - 1)
+    if not low <= value <= high or value != int(value):
+        raise refuse(f"its elements are {t}")
+    return Const(int(value), t)
