@@ -382,6 +382,7 @@ HINTS: dict[str, Callable[[Site], typing.Any]] = {
     "merge.first": _followed,
     "merge.second": _follower,
     "order": _order,
+    "pad_value": lambda s: s.rng.choice([0, 0, 1, 0.5, -1]),
     "padding": _padding,
     "partial": _partial,
     "points": _points,

@@ -39,6 +39,12 @@ NOT_ALONE = Refusal(
     help="use it before moving `{other}` below the loops of `{block}`, on a block that alone writes its buffer",
     at="buffer",
 )
+LATER = Refusal(
+    "E0639",
+    "`{other}` writes `{buffer}` below the loops of `{block}`, after the copy that stands before them",
+    help="use it before moving `{other}` there, or `read_at` inside the loop that both are below",
+    at="buffer",
+)
 BAD_PLACES = Refusal(
     "E0631",
     "`{layout}` gives no places for what `{block}` uses of `{buffer}`: {reason}",
@@ -116,12 +122,16 @@ def reindexed_read(
     program: Program, block: Block, buffer: Buffer, indices: tuple[Expr, ...], places: Places, scope: str, tag: str
 ) -> Rewrite[BlockRef]:
     """The block reads a copy, made before the outermost loop around it, in which an element has the place of its instance."""
+    site = site_of(program, block.name, 0)
+    for other in blocks_in(program, site):
+        if other != block.name and buffer.name in own_buffers(find_block(program, other)[1]):
+            raise LATER(program, block.name, other, block=block.name, other=other, buffer=buffer.name)
     used = used_names(program)
     name = copy_name(buffer, tag, used)
     at = tuple(p for p, _ in places)
     nest = _nest(program, block, name, Store(name, at, Load(buffer.name, indices, buffer.dtype)), used)
     result = _using(program, block, buffer.name, name, at)
-    result = insert(result, site_of(program, block.name, 0), (nest,))
+    result = insert(result, site, (nest,))
     result = with_buffer(result, Buffer(name, buffer.dtype, tuple(n for _, n in places), scope))
     if writers(program, buffer.name):
         require_defined(result, program, buffer.name, name)
@@ -186,6 +196,6 @@ def _using(program: Program, block: Block, old: str, new: str, at: tuple[Expr, .
 
 
 __all__ = [
-    "BAD_PLACES", "DIFFERENT", "NOT_ALONE", "NOT_FILLED", "NOT_WHOLE", "by_iterators", "by_map", "reindexed_read",
+    "BAD_PLACES", "DIFFERENT", "LATER", "NOT_ALONE", "NOT_FILLED", "NOT_WHOLE", "by_iterators", "by_map", "reindexed_read",
     "reindexed_write", "subscripts",
 ]  # fmt: skip

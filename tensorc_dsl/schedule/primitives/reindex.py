@@ -11,6 +11,7 @@ from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, require_read
 from tensorc_dsl.schedule.primitives.cache_write import SEVERAL
 from tensorc_dsl.schedule.reindexed import (
     DIFFERENT,
+    LATER,
     NOT_ALONE,
     NOT_FILLED,
     NOT_WHOLE,
@@ -21,7 +22,7 @@ from tensorc_dsl.schedule.reindexed import (
 )
 
 
-@primitive(NO_BLOCK, NO_BUFFER, NOT_READ, SEVERAL, DIFFERENT, NOT_FILLED, NOT_ALONE, NOT_WHOLE)
+@primitive(NO_BLOCK, NO_BUFFER, NOT_READ, SEVERAL, DIFFERENT, NOT_FILLED, LATER, NOT_ALONE, NOT_WHOLE)
 def reindex(program: Program, block: BlockRef, buffer: BufferRef) -> Rewrite[BlockRef]:
     """The block uses `<buffer>_reindex[v…]`, `v…` being its iterators, instead of the buffer at other subscripts.
 

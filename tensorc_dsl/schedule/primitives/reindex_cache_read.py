@@ -7,11 +7,11 @@ from tensorc_dsl.schedule.motion import NO_BUFFER, own_buffers, the_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, Rewrite, primitive
 from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, OWN, require_read
-from tensorc_dsl.schedule.reindexed import BAD_PLACES, DIFFERENT, NOT_FILLED, by_map, reindexed_read, subscripts
+from tensorc_dsl.schedule.reindexed import BAD_PLACES, DIFFERENT, LATER, NOT_FILLED, by_map, reindexed_read, subscripts
 from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
 
 
-@primitive(NO_BLOCK, NO_BUFFER, NO_SCOPE, NOT_READ, OWN, DIFFERENT, BAD_PLACES, NOT_FILLED)
+@primitive(NO_BLOCK, NO_BUFFER, NO_SCOPE, NOT_READ, OWN, DIFFERENT, BAD_PLACES, NOT_FILLED, LATER)
 def reindex_cache_read(
     program: Program, block: BlockRef, buffer: BufferRef, index_map: IndexMap, scope: str = "global"
 ) -> Rewrite[BlockRef]:
