@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from tensorc_dsl.check.compute import elaborate
+from tensorc_dsl.check.items import intrinsics_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.source import Source
@@ -51,6 +53,9 @@ SIZES: dict[str, tuple[str, Callable[[random.Random], Sizes]]] = {
     "matmul": ("matmul", _plain("M", "N", "K")),
     "dense": ("dense", _plain("M", "N", "K")),
     "quantized": ("quantized", _plain("M", "N", "K")),
+    "bytes": ("quantized", lambda rng: {"M": rng.choice([1, 2]), "N": 16, "K": rng.choice([4, 4, 8])}),
+    "biased": ("biased", _plain("M", "N", "K")),
+    "capped": ("capped", _plain("M", "N")),
     "strided": ("conv2d_nhwc", lambda rng: _conv(rng, stride=2)),
     "dilated": ("conv2d_nhwc", lambda rng: _conv(rng, dilation=2)),
     "padded": ("conv2d_nhwc", lambda rng: _conv(rng, pad=1)),
@@ -75,4 +80,5 @@ def random_program(rng: random.Random, name: str | None = None) -> tuple[Program
     bound = sizes(rng)
     file = computes()
     line = f"task it = {compute}({', '.join(f'{k}={v}' for k, v in bound.items())})"
-    return elaborate(file.computes[compute], bound, compute, file.library), line
+    program = elaborate(file.computes[compute], bound, compute, file.library)
+    return replace(program, intrinsics=intrinsics_of(file.intrinsics)), line

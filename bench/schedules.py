@@ -26,7 +26,7 @@ from typing import Any, cast
 
 from bench.judge import Judge, Verdict
 from bench.random_programs import computes, random_program
-from bench.random_steps import NothingToName, Step, random_step
+from bench.random_steps import NothingToName, Step, random_step, random_way
 from tensorc_dsl.diagnostic import render
 from tensorc_dsl.interp.record import Recorder
 from tensorc_dsl.interp.values import OpenFactor, ProgramRef, Value
@@ -111,21 +111,23 @@ def schedule(seed: int, number: int, tally: Tally, compute: str | None = None, n
     wanted = rng.randint(*STEPS)
     tally.schedules += 1
     for _ in range(wanted * TRIES):
-        try:
-            step = random_step(program, rng)
-        except NothingToName:
-            continue
-        try:
-            program = applied(program, step)
-        except ScheduleRefusal as e:
-            tally.refused[step.name, e.refusal.code] += 1
-            continue
-        except Internal as e:
-            tally.failures.append(Failure(number, task, original, (*steps, step), "step", str(e)))
-            return
-        tally.accepted[step.name] += 1
-        steps.append(step)
-        if len(steps) == wanted:
+        way = random_way(rng)
+        for name in way:
+            try:
+                step = random_step(program, rng, name, towards=way[-1])
+            except NothingToName:
+                continue
+            try:
+                program = applied(program, step)
+            except ScheduleRefusal as e:
+                tally.refused[step.name, e.refusal.code] += 1
+                continue
+            except Internal as e:
+                tally.failures.append(Failure(number, task, original, (*steps, step), "step", str(e)))
+                return
+            tally.accepted[step.name] += 1
+            steps.append(step)
+        if len(steps) >= wanted:
             break
     verdict = Judge(original, number).judge(program, native)
     tally.natives += native

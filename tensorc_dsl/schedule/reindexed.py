@@ -88,10 +88,11 @@ def by_map(program: Program, block: Block, buffer: Buffer, layout: IndexMap, ind
     extents = {it.name: it.extent for it in block.iters}
     ranges = iter_ranges(block)
     out: list[tuple[Expr, Expr]] = []
-    written = buffer.name in own_buffers(block)
+    init_reads = any(x.buffer == buffer.name for s in block.init for x in loads(s.value))
+    whole = init_reads or buffer.name in own_buffers(block)  # used where no step is counted
     counting = {p for p, it in zip(layout.params, block.iters, strict=True) if it.kind is not IterKind.SPATIAL}
     for result in layout.results:
-        if written and (steps := sorted(free_vars(result) & counting)):
+        if whole and (steps := sorted(free_vars(result) & counting)):
             raise refuse(f"`{steps[0]}` counts the steps for one element")
         if unknown := sorted(free_vars(result) - set(layout.params)):
             raise refuse(f"`{unknown[0]}` is not a parameter of it")

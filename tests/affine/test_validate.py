@@ -181,3 +181,30 @@ program p(A: u8[5], B: i8[5], C: i32[1]) {{
     plain = product.format(padding="", n=5, a="A[vk]", b="B[vk]")
     padded = product.format(padding=pads, n=6, a="P[vk]", b="Q[vk]")
     assert compared(plain, padded) == Valid()
+
+
+PIPELINED = """
+program p(A: f32[6], B: f32[6]) {
+    buffer S: f32[6] in "shared"
+    pipelined for i in 6 @("pipeline.order", "0, 1") @("pipeline.stages", "0, 1") {
+        block S { spatial v in 6 = i; S[v] = A[v] * 2.0 }
+        block B { spatial v in 6 = i; B[v] = S[v] + 1.0 }
+    }
+}
+"""
+
+
+def test_a_pipeline_keeps_what_its_stages_keep() -> None:
+    plain = PIPELINED.replace("pipelined for i in 6 @", "for i in 6 @")
+    assert compared(plain, PIPELINED) == Valid()
+    same_stage = PIPELINED.replace('stages", "0, 1"', 'stages", "0, 0"')
+    assert compared(plain, same_stage) == Valid()
+
+
+@pytest.mark.parametrize(("stages", "order"), [("1, 0", "0, 1"), ("1, 0", "1, 0"), ("0, 0", "1, 0"), ("2, 0", "0, 1")])
+def test_a_pipeline_whose_stages_are_swapped_is_refuted(stages: str, order: str) -> None:
+    plain = PIPELINED.replace("pipelined for i in 6 @", "for i in 6 @")
+    wrong = PIPELINED.replace('stages", "0, 1"', f'stages", "{stages}"').replace('order", "0, 1"', f'order", "{order}"')
+    report = compared(plain, wrong)
+    assert isinstance(report, Invalid)
+    assert "E0802]: the scheduled program, the pipeline of `i` lets the later" in render(report.diagnostic)

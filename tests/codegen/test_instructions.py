@@ -8,6 +8,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+from tensorc_dsl.affine.validate import Valid, validate
 from tensorc_dsl.check.items import intrinsics_of
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.codegen.llvm.compile import compile_kernel, scratch, write_module
@@ -250,3 +251,4 @@ def test_a_module_applies_every_mapping(compute: str, instruction: str, sizes: s
         np.testing.assert_allclose(
             interpret(p, inputs)["C"], evaluate(space.program, inputs)["C"], rtol=1e-6, atol=1e-6
         )
+        assert validate(space.program, p) == Valid()

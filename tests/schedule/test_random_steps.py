@@ -6,10 +6,12 @@ import random
 
 import pytest
 
+from bench.random_hints import HINTS, LEADS, TOWARDS
 from bench.random_programs import SIZES, random_program
-from bench.random_steps import NothingToName, random_step
+from bench.random_steps import NothingToName, random_step, random_way
 from bench.schedules import Batch, report, run, written
 from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
 
 
 @pytest.mark.parametrize("batch", range(4))
@@ -30,6 +32,30 @@ def test_there_are_arguments_for_every_primitive(name: str) -> None:
         PRIMITIVES[name].signature.bind(*step.args, **dict(step.kwargs))
         made += 1
     assert made
+
+
+@pytest.mark.parametrize("name", sorted(PRIMITIVES))
+def test_every_primitive_is_reached(name: str) -> None:
+    rng = random.Random(name)
+    for _ in range(200):
+        program = random_program(rng)[0]
+        for each in random_way(rng, name):
+            try:
+                program = random_step(program, rng, each, towards=name).apply(program).program
+            except (NothingToName, ScheduleRefusal):
+                continue
+            if each == name:
+                return
+    pytest.fail("nothing accepts it: `random_hints` needs a better argument, or a way there")
+
+
+def test_hints_are_for_what_there_is() -> None:
+    calls = [*HINTS, *(key.partition("<")[2] for key in TOWARDS)]
+    for step, _, parameter in (call.rpartition(".") for call in calls):
+        found = PRIMITIVES.values() if not step else [PRIMITIVES[step]]
+        assert any(parameter in p.signature.parameters for p in found), f"{step}.{parameter}"
+    for towards, ways in LEADS.items():
+        assert {towards, *(step for way in ways for step in way)} <= PRIMITIVES.keys()
 
 
 def test_a_number_names_a_schedule() -> None:

@@ -1,0 +1,408 @@
+"""Arguments that their kind alone says too little about: for a parameter by its name, what is likely to be accepted.
+
+Wrong arguments stay possible: now and then each choice is one among all.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from itertools import pairwise
+
+from bench.random_site import NothingToName, Site, any_block, any_loop
+from tensorc_dsl.affine.accesses import touched
+from tensorc_dsl.affine.instruction import Match, match_nest
+from tensorc_dsl.ir.expr import Binary, Logic, Select, constant, free_vars, loads
+from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, walk
+from tensorc_dsl.schedule.motion import own_buffers, read_indices
+from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.primitives import PRIMITIVES
+
+# --- loops ------------------------------------------------------------------------------------------------------------
+
+
+def _factors(site: Site) -> tuple[int | None, ...]:
+    loop = site.loop()
+    extent = (loop and constant(loop.extent)) or 1
+    divisors = [n for n in range(1, extent + 1) if extent % n == 0]
+    found: list[int | None] = [site.rng.choice([*divisors, 2, 3]) for _ in range(site.rng.choice([1, 1, 2]))]
+    found.insert(site.rng.randrange(len(found) + 1), None)
+    if site.rng.random() < 0.1:
+        found[found.index(None)] = site.rng.choice([1, 2, 3])
+    return tuple(found)
+
+
+def _partial(site: Site) -> bool | str:
+    """`split` knows a second way where its signature says so."""
+    kinds = typing.get_args(PRIMITIVES[site.primitive].signature.parameters["partial"].annotation)
+    return site.rng.choice([True, True, False, *(["cut"] if str in kinds else [])])
+
+
+def _path(site: Site) -> tuple[For, ...]:
+    paths = [around for around, _ in site.nests if around]
+    if not paths:
+        raise NothingToName
+    return site.rng.choice(paths)
+
+
+def _neighbours(site: Site) -> tuple[LoopRef, ...]:
+    path = _path(site)
+    at = site.rng.randrange(len(path))
+    return tuple(LoopRef(x.var) for x in path[at : at + site.rng.choice([2, 2, 3])])
+
+
+def _some(site: Site) -> tuple[LoopRef, ...]:
+    path = _path(site)
+    return tuple(LoopRef(x.var) for x in site.rng.sample(path, site.rng.randint(1, len(path))))
+
+
+def _bodies(site: Site) -> list[tuple[object, ...]]:
+    return [site.program.body, *(x.body for x in site.loops)]
+
+
+def _followed(site: Site) -> LoopRef:
+    """A loop behind which there stands another one."""
+    pairs = [(a, b) for body in _bodies(site) for a, b in pairwise(body)]
+    return site.mostly_loop([a for a, b in pairs if isinstance(a, For) and isinstance(b, For)])
+
+
+def _follower(site: Site) -> LoopRef:
+    first = site.loop()
+    return site.mostly_loop(
+        [b for body in _bodies(site) for a, b in pairwise(body) if a is first and isinstance(b, For)]
+    )
+
+
+def _inside(site: Site) -> LoopRef:
+    outer = site.loop()
+    return site.mostly_loop([x for x in outer.body if isinstance(x, For)] if outer else [])
+
+
+def _points(site: Site) -> tuple[int, ...]:
+    loop = site.loop()
+    extent = (loop and constant(loop.extent)) or 2
+    return tuple(sorted(site.rng.sample(range(extent + 1), min(extent, site.rng.choice([1, 1, 2])))))
+
+
+def _many(site: Site) -> LoopRef:
+    """A loop with several statements."""
+    return site.likely_loop([x for x in site.loops if len(x.body) > 1 and x.kind is LoopKind.SERIAL])
+
+
+def _piped(site: Site) -> LoopRef:
+    """A pipeline of several statements."""
+    return site.likely_loop([x for x in site.loops if x.kind is LoopKind.PIPELINED and len(x.body) > 1])
+
+
+def _grid(site: Site) -> LoopRef:
+    """A loop over the blocks of a GPU."""
+    return site.likely_loop([x for x in site.loops if x.axis is not None and x.axis.level == "block"])
+
+
+def _shortest(site: Site) -> LoopRef:
+    """A loop around one block and nothing else."""
+    return site.mostly_loop([around[-1] for around, _ in site.nests if around and len(around[-1].body) == 1])
+
+
+def _instructions(site: Site, around: tuple[For, ...], loop: For) -> list[str]:
+    """The instructions that do what the nest of a loop does."""
+    return [i.name for i in site.program.intrinsics if isinstance(match_nest(around, loop, i), Match)]
+
+
+def _tile(site: Site) -> LoopRef:
+    nests = [(around, s) for around, s in walk(site.program.body) if isinstance(s, For)]
+    return site.likely_loop([x for around, x in nests if _instructions(site, around, x)])
+
+
+def _instruction(site: Site) -> str:
+    every = [i.name for i in site.program.intrinsics] or ["none"]
+    found = next((n for n in walk(site.program.body) if n[1] is site.loop()), None)
+    good = _instructions(site, found[0], found[1]) if found and isinstance(found[1], For) else []
+    return site.mostly(good, every)
+
+
+# --- pipelines --------------------------------------------------------------------------------------------------------
+
+
+def _stages(site: Site) -> tuple[int, ...]:
+    """A stage for each statement; mostly such that the first is 0 and none goes back."""
+    loop = site.loop()
+    count = len(loop.body) if loop else 1
+    stages = [site.rng.choice([0, 0, 1, 2]) for _ in range(count)]
+    if site.rng.random() < 0.85:
+        least = min(stages)
+        stages = sorted(s - least for s in stages)
+    return tuple(stages)
+
+
+def _order(site: Site) -> tuple[int, ...]:
+    places = list(range(len(site.chosen["stages"])))
+    if site.rng.random() < 0.5:
+        site.rng.shuffle(places)
+    return tuple(places)
+
+
+def _roles(site: Site) -> tuple[str, ...]:
+    loop = site.loop()
+    count = len(loop.body) if loop else 2
+    roles = [site.rng.choice(["producer", "consumer"]) for _ in range(count)]
+    if count > 1 and site.rng.random() < 0.85:
+        roles[0], roles[-1] = "producer", "consumer"
+    return tuple(roles)
+
+
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+
+def _iterators(site: Site) -> tuple[str, ...]:
+    nest = site.nest()
+    names = [it.name for it in nest[1].iters] if nest else ["i"]
+    return tuple(site.rng.sample(names, len(names)))
+
+
+def _padding(site: Site) -> tuple[int, ...]:
+    nest = site.nest()
+    return tuple(site.rng.choice([1, 2, 3, 4]) for _ in nest[1].iters) if nest else (1,)
+
+
+def _producers(site: Site) -> list[Block]:
+    """The blocks whose result another one reads."""
+    read = {x.buffer for b in site.blocks for s in b.body for x in loads(s.value) if x.buffer != s.buffer}
+    return [b for b in site.blocks if b.body[0].buffer in read]
+
+
+def _producer(site: Site) -> BlockRef:
+    return BlockRef(site.mostly(_producers(site), site.blocks).name)
+
+
+def _consumer(site: Site) -> BlockRef:
+    """A block that reads what another one writes."""
+    made = {b.body[0].buffer for b in site.blocks}
+    return site.likely_block([b for b in site.blocks if (touched(b) - own_buffers(b)) & made])
+
+
+def _readers(site: Site) -> list[Block]:
+    """The blocks that read what the chosen one writes."""
+    nest = site.nest()
+    if nest is None:
+        return []
+    return [b for b in site.blocks if b is not nest[1] and read_indices(b, nest[1].body[0].buffer)]
+
+
+def _place_of(site: Site) -> LoopRef:
+    """A loop around a block that reads what the chosen block writes, or writes what it reads."""
+    nest = site.nest()
+    if nest is None:
+        raise NothingToName
+    block = nest[1]
+    return site.mostly_loop(
+        [x for around, b in site.nests if b is not block and touched(b) & touched(block) for x in around]
+    )
+
+
+def _place_behind(site: Site) -> LoopRef:
+    """A loop around a block that writes what the chosen block reads."""
+    nest = site.nest()
+    if nest is None:
+        raise NothingToName
+    block = nest[1]
+    made = [around for around, b in site.nests if b is not block and own_buffers(b) & touched(block)]
+    return site.likely_loop([x for around in made for x in around])
+
+
+def _reduction(site: Site) -> BlockRef:
+    return site.likely_block([b for b in site.blocks if b.is_reduction and b.init])
+
+
+def _counting_loops(site: Site) -> list[For]:
+    """The loops that count a reduction of the chosen block, outermost first."""
+    nest = site.nest()
+    if nest is None:
+        raise NothingToName
+    around, block = nest
+    counted = {n for it in block.iters if it.kind is IterKind.REDUCE for n in free_vars(it.binding)}
+    return [x for x in around if x.var in counted]
+
+
+def _counting(site: Site) -> LoopRef:
+    return site.mostly_loop(_counting_loops(site))
+
+
+def _before_counting(site: Site) -> LoopRef:
+    """The outermost loop that counts a reduction of the chosen block, or one around it."""
+    nest, counting = site.nest(), _counting_loops(site)
+    around = nest[0] if nest else ()
+    return site.mostly_loop(around[: around.index(counting[0]) + 1] if counting else around)
+
+
+def _epilogues(site: Site, b: Block) -> list[Block]:
+    """The blocks that combine the result of a reduction by its own operation with something else."""
+    step, buffer = b.body[0].value, b.body[0].buffer
+    if not isinstance(step, Binary | Logic):
+        return []
+    found = [(e, e.body[0].value) for e in site.blocks if e is not b and read_indices(e, buffer)]
+    return [e for e, value in found if isinstance(value, Binary | Logic) and value.op == step.op]
+
+
+def _with_epilogue(site: Site) -> BlockRef:
+    return site.likely_block([b for b in site.blocks if b.is_reduction and b.init and _epilogues(site, b)])
+
+
+def _epilogue(site: Site) -> BlockRef:
+    nest = site.nest()
+    return site.likely_block(_epilogues(site, nest[1]) if nest else [])
+
+
+def _padded(site: Site) -> BlockRef:
+    """A block that stores one thing here and another there."""
+    return site.likely_block([b for b in site.blocks if isinstance(b.body[0].value, Select)])
+
+
+def _windowed(site: Site) -> BlockRef:
+    """A block that runs for the window of a loop around it: an iterator counts a loop further inside, too."""
+    return site.likely_block([b for b in site.blocks if any(len(free_vars(it.binding)) > 1 for it in b.iters)])
+
+
+def _window_loop(site: Site) -> LoopRef:
+    nest = site.nest()
+    moving = (
+        {n for it in nest[1].iters if len(free_vars(it.binding)) > 1 for n in free_vars(it.binding)} if nest else ()
+    )
+    return site.likely_loop([x for x in nest[0] if x.var in moving] if nest else [])
+
+
+def _read_by_windows(site: Site) -> BlockRef:
+    """A block of whose result another one reads several elements that lie side by side."""
+
+    def moves(reader: Block, buffer: str) -> bool:
+        found = read_indices(reader, buffer)
+        return len(found) > 1 or any(len(free_vars(i)) > 1 for indices in found for i in indices)
+
+    own = [b for b in _producers(site) if any(moves(r, b.body[0].buffer) for r in site.blocks if r is not b)]
+    return site.likely_block([b for b in own if all(x.name != b.body[0].buffer for x in site.program.params)])
+
+
+def _outer_place(site: Site) -> LoopRef:
+    """One of the two outermost loops around a reader of the chosen block."""
+    readers = _readers(site)
+    return site.likely_loop([x for around, b in site.nests if b in readers for x in around[:2]])
+
+
+# --- buffers and annotations ------------------------------------------------------------------------------------------
+
+
+def _intermediate(site: Site) -> BufferRef:
+    every = [b.name for b in (*site.program.params, *site.program.buffers)]
+    return BufferRef(site.likely([b.name for b in site.program.buffers], every))
+
+
+def _updated(site: Site) -> list[Block]:
+    """The blocks that change what they find in a buffer."""
+    return [b for b in site.blocks if not b.init and any(read_indices(b, name) for name in own_buffers(b))]
+
+
+def _own_buffer(site: Site) -> BufferRef:
+    nest = site.nest()
+    every = [b.name for b in (*site.program.params, *site.program.buffers)]
+    return BufferRef(site.mostly(sorted(own_buffers(nest[1])) if nest else [], every))
+
+
+def _noted(site: Site) -> LoopRef | BlockRef | None:
+    """What carries an annotation."""
+    found: list[LoopRef | BlockRef | None] = [LoopRef(x.var) for x in site.loops if x.annotations]
+    found += [BlockRef(b.name) for b in site.blocks if b.annotations]
+    found += [None] if site.program.annotations else []
+    return site.likely(found, [None, *(LoopRef(x.var) for x in site.loops)])
+
+
+def _key(site: Site) -> str:
+    target = site.chosen["target"]
+    name = target.name if target is not None else ""
+    notes = [x.annotations for x in site.loops if x.var == name] + [
+        b.annotations for b in site.blocks if b.name == name
+    ]
+    here = notes[0] if notes else site.program.annotations if target is None else ()
+    return site.mostly([k for k, _ in here], ["note"])
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
+HINTS: dict[str, Callable[[Site], typing.Any]] = {
+    "add_unit_loop.target": lambda s: any_block(s) if s.rng.random() < 0.5 or not s.loops else any_loop(s),
+    "annotate.value": lambda s: s.rng.choice([True, 1, 2.5, "x"]),
+    "axis": lambda s: s.rng.choice([0, 0, 1, -1, 2]),
+    "bind.axis": lambda s: s.rng.choice(["block.x", "block.y", "thread.x", "thread.y", "lane", "warp"]),
+    "asynchronous": lambda s: (s.chosen["stages"][0],),
+    "cache_inplace.block": lambda s: s.likely_block(_updated(s)),
+    "cache_inplace.buffer": _own_buffer,
+    "compute_at.block": _producer,
+    "compute_at.loop": lambda s: "root" if s.rng.random() < 0.1 else _place_of(s),
+    "compute_inline.block": _producer,
+    "decompose_padding.block": _padded,
+    "decompose_padding.loop": any_loop,
+    "decompose_reduction.block": _reduction,
+    "decompose_reduction.loop": _before_counting,
+    "distance": lambda s: s.rng.choice([1, 2, 3]),
+    "epilogue": _epilogue,
+    "factors": _factors,
+    "fuse.loops": _neighbours,
+    "fuse_reduction_epilogue.block": _with_epilogue,
+    "intrinsic": _instruction,
+    "key": lambda s: s.rng.choice(["note", "other"]),
+    "merge.first": _followed,
+    "merge.second": _follower,
+    "order": _order,
+    "pad_value": lambda s: s.rng.choice([0, 0, 1, 0.5, -1]),
+    "padding": _padding,
+    "partial": _partial,
+    "persist.loop": _grid,
+    "points": _points,
+    "registers": lambda s: tuple(s.rng.choice([24, 40, 232]) for _ in dict.fromkeys(s.chosen["roles"])),
+    "reorder.loops": _some,
+    "reorder_block_iters.order": _iterators,
+    "reverse_compute_at.block": _consumer,
+    "reverse_compute_at.loop": _place_behind,
+    "reverse_compute_inline.block": _consumer,
+    "rfactor.block": _reduction,
+    "rfactor.loop": _counting,
+    "roles": _roles,
+    "rolling_buffer.block": _windowed,
+    "rolling_buffer.loop": _window_loop,
+    "scope": lambda s: s.rng.choice(["global", "local", "local", "shared"]),
+    "set_scope.buffer": _intermediate,
+    "skew.inner": _inside,
+    "software_pipeline.loop": _many,
+    "specialize.loop": _piped,
+    "stages": _stages,
+    "storage_align.buffer": _intermediate,
+    "storage_align.factor": lambda s: s.rng.choice([1, 2, 4, 4, 8, 0]),
+    "tensorize.loop": _tile,
+    "transform_layout.buffer": _intermediate,
+    "unannotate.target": _noted,
+    "unannotate.key": _key,
+}
+"""Ways to make an argument by `primitive.parameter`, or by `parameter` for all that call it so."""
+
+LEADS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "cache_inplace": (("decompose_reduction",),),
+    "persist": (("bind",),),
+    "rolling_buffer": (("compute_at",),),
+    "software_pipeline": (("compute_at",), ("read_at",)),
+    "specialize": (("read_at", "software_pipeline"),),
+    "storage_align": (("cache_read",), ("cache_write",)),
+    "tensorize": (("decompose_reduction", "split"), ("cache_read", "split")),
+    "unannotate": (("annotate",),),
+}
+"""Steps after which a primitive may apply, where it hardly ever does before: the ways there."""
+
+TOWARDS: dict[str, Callable[[Site], typing.Any]] = {
+    "persist<bind.axis": lambda s: s.rng.choice(["block.x", "block.y", "block.z"]),
+    "rolling_buffer<compute_at.block": _read_by_windows,
+    "rolling_buffer<compute_at.loop": _outer_place,
+    "specialize<read_at.scope": lambda _: "shared",
+    "tensorize<split.factors": lambda s: (None, s.rng.choice([2, 2, 3])),
+    "tensorize<split.loop": _shortest,
+    "tensorize<split.partial": lambda s: s.rng.choice(["cut", False]),
+}
+"""Arguments of a step on the way to another primitive, by `primitive<step.parameter`; for the rest `HINTS` holds."""
