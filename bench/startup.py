@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ROOT / "examples" / "matmul.tsched"
-TEXTS = ("stdlib/cpu/modules.tsched", "stdlib/ops/*.tsched", "examples/*.tsched")
+TEXTS = ("stdlib/intrinsics/*.tsched", "stdlib/cpu/*.tsched", "stdlib/ops/*.tsched", "examples/*.tsched")
 COMMAND = "from tensorc_dsl.cli.main import main; main()"
 _KINDS = "compute|reducer|intrinsic|target|module|space|schedule|task|program"
 _ITEM = re.compile(rf"^(?:{_KINDS}) (\w+)", re.MULTILINE)

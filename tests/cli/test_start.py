@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.startup import long_text
+from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.source import Source
+
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"numpy", "scipy", "llvmlite", "islpy", "lark", "rich", "msgspec", "psutil", "sqlite3", "importlib.metadata"}
 
@@ -56,3 +60,7 @@ def test_what_is_wrong_and_what_is_tried_load_little(text: str, status: int, tmp
     assert ended == status
     allowed = {"importlib.metadata", *(["numpy"] if "reducer" in text else []), *(["scipy"] if "erf" in text else [])}
     assert not (HEAVY - allowed) & modules
+
+
+def test_the_long_file_of_the_benchmark_is_right(tmp_path: Path) -> None:
+    assert load_source(Source("long", long_text(1000))).diagnostics == ()
