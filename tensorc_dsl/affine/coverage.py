@@ -158,12 +158,18 @@ def repeating_loop(loops: Sequence[For], boxes: Boxes) -> str | None:
     return next((loop.var for loop in loops if loop.var not in mentioned and constant(loop.extent) != 1), None)
 
 
-def partition(loops: Sequence[For], boxes: Boxes) -> bool:
+def axis(d: int) -> Var:
+    """What conditions call the place of a point in dimension `d`."""
+    return Var(f"box{d}")
+
+
+def partition(loops: Sequence[For], boxes: Boxes, cuts: Sequence[Expr] = ()) -> bool:
     """Whether the boxes of all iterations of `loops` cover every point exactly once.
 
-    Points are those from 0 up to the extent to cover in each dimension; parts of a box outside do not count.
+    Points are those from 0 up to the extent to cover in each dimension; parts of a box outside do not count, nor those
+    where one of `cuts`, conditions over the loops and `axis(0)`, `axis(1)` …, does not hold.
     """
-    return _tiles(loops, boxes) or _partition_exactly(loops, boxes)
+    return (not cuts and _tiles(loops, boxes)) or _partition_exactly(loops, boxes, cuts)
 
 
 def _tiles(loops: Sequence[For], boxes: Boxes) -> bool:
@@ -191,14 +197,14 @@ def _tiles(loops: Sequence[For], boxes: Boxes) -> bool:
     return True
 
 
-def _partition_exactly(loops: Sequence[For], boxes: Boxes) -> bool:
+def _partition_exactly(loops: Sequence[For], boxes: Boxes, cuts: Sequence[Expr]) -> bool:
     names = [loop.var for loop in loops]
-    axes = [f"box{d}" for d in range(len(boxes))]
-    inside: list[Expr] = []
+    axes = [axis(d).name for d in range(len(boxes))]
+    inside = list(cuts)
     limits: list[Expr] = []
-    for axis, (lower, extent, size) in zip(axes, boxes, strict=True):
-        inside += [Compare("<=", lower, Var(axis)), Compare("<", Var(axis), add(lower, extent))]
-        limits += [Compare("<=", ZERO, Var(axis)), Compare("<", Var(axis), size)]
+    for d, (lower, extent, size) in enumerate(boxes):
+        inside += [Compare("<=", lower, axis(d)), Compare("<", axis(d), add(lower, extent))]
+        limits += [Compare("<=", ZERO, axis(d)), Compare("<", axis(d), size)]
     try:
         found = mapping([*axes, *names], [Var(n) for n in names], (*loop_conditions(loops), *inside, *limits))
         every = points(axes, limits)

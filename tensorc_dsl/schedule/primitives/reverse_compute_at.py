@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tensorc_dsl.affine.coverage import full_domain, instances_within, partition, repeating_loop
+from tensorc_dsl.affine.coverage import axis, full_domain, instances_within, partition, repeating_loop
+from tensorc_dsl.affine.cuts import cuts
 from tensorc_dsl.affine.inverse import instances_reading
 from tensorc_dsl.affine.regions import Access, Region, inner_ranges, required_region
 from tensorc_dsl.affine.sets import bindings
-from tensorc_dsl.affine.simplify import extent_ranges
+from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
 from tensorc_dsl.ir.expr import Expr, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, find_loop, used_names, walk
@@ -16,6 +18,7 @@ from tensorc_dsl.schedule.motion import (
     BEYOND,
     NOT_READY,
     VECTOR,
+    Nest,
     Place,
     own_buffers,
     positions,
@@ -26,7 +29,7 @@ from tensorc_dsl.schedule.motion import (
     unready_input,
     writers,
 )
-from tensorc_dsl.schedule.nests import nest_of, nest_over, remove_block, replace_at, stmt_name
+from tensorc_dsl.schedule.nests import guarded, nest_of, nest_over, remove_block, replace_at, stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal
@@ -66,7 +69,8 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
     for x in 32: C[x] = L[x]                 ->       for i in 8, k: L[t*8 + i] += …
                                                       for x in 8: C[t*8 + x] = L[t*8 + x]
 
-    Each instance runs once: the parts that the iterations complete are proven to be separate and to be all. In TVM:
+    Each instance runs once: the parts that the iterations complete are proven to be separate and to be all; guards of
+    partial tiles of the producer go with them where they are needed for that. In TVM:
     `reverse_compute_at`; in Halide: `compute_at` of the stage before it; in Exo: `fuse`.
     Cases: tests/primitives/reverse_compute_at.md
     """
@@ -78,11 +82,11 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
     _check_alone(program, b)
     if not full_domain(*nest):
         raise BEYOND(program, b.name, at.var, block=b.name, loop=at.var)
-    box = _completed_box(program, b, around, produced)
+    box, cut = _completed(program, b, around, produced)
 
     last = [s for s in at.body if any(x.name != b.name and own_buffers(x) & produced for x in _blocks((s,)))][-1]
     rest = remove_block(program, b.name)
-    moved = nest_over(b, box, around, used_names(rest))
+    moved = _cut(nest_over(b, box, around, used_names(rest)), cut, around)
     new = nest_of(moved, around)
 
     def same_iteration(shared: tuple[str, ...]) -> bool:
@@ -137,14 +141,19 @@ def _check_alone(program: Program, b: Block) -> None:
             raise ORDER(program, b.name, block=b.name, reason=f"it reads `{buffer}` itself")
 
 
-def _completed_box(
+def _completed(
     program: Program, b: Block, around: tuple[For, ...], produced: frozenset[str]
-) -> list[tuple[Expr, Expr]]:
-    """Per iterator of the block the values whose inputs an iteration of the innermost of `around` completes."""
+) -> tuple[list[tuple[Expr, Expr]], tuple[Expr, ...]]:
+    """Per iterator of the block the values whose inputs an iteration of the innermost of `around` completes.
+
+    They are a box, and where the boxes of several iterations overlap, the conditions that cut them to separate parts.
+    """
     loop = around[-1].var
     box: list[tuple[Expr, Expr]] | None = None
+    found_cuts: set[tuple[Expr, ...]] = set()
     for buffer in sorted(produced):
-        region = _written_region(program, buffer, around)
+        below = _writers_below(program, buffer, around)
+        region = _written_region(program, buffer, around, below)
         shape = program.buffer(buffer).shape
         repeats = repeating_loop(around, [(low, n, size) for (low, n), size in zip(region, shape, strict=True)])
         if repeats is not None:
@@ -156,26 +165,63 @@ def _completed_box(
                 reason = f"what it completes of `{buffer}` is not a box of the instances that read `{buffer}[{what}]`"
                 raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason)
             box = found
+            found_cuts.add(_shared_cuts(b, indices, around, below, buffer))
     assert box is not None  # each buffer in `produced` is read
     for it, (_, extent) in zip(b.iters, box, strict=True):
         if it.kind is not IterKind.SPATIAL and extent != it.extent:
             reason = f"one completes a part of its reduction over `{it.name}` only"
             raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason)
-    if not partition(around, [(low, n, it.extent) for (low, n), it in zip(box, b.iters, strict=True)]):
+    boxes = [(low, n, it.extent) for (low, n), it in zip(box, b.iters, strict=True)]
+    if partition(around, boxes):
+        return box, ()
+    # Each part must be what is completed of every input: with other conditions for another one it would not be.
+    cut = found_cuts.pop() if len(found_cuts) == 1 else ()
+    if not cut or not partition(around, boxes, cut):
         reason = "what two of them complete overlaps, or something is left over"
         raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason)
-    return box
+    return box, cut
 
 
-def _written_region(program: Program, buffer: str, around: tuple[For, ...]) -> Region:
+def _writers_below(program: Program, buffer: str, around: tuple[For, ...]) -> list[Nest]:
+    return [nest for nest in writers(program, buffer) if any(x.var == around[-1].var for x in nest[0])]
+
+
+def _written_region(program: Program, buffer: str, around: tuple[For, ...], below: Sequence[Nest]) -> Region:
     """The box of a buffer that the blocks below the innermost of `around` write in one of its iterations."""
     outside = {x.var for x in around}
     found: list[Access] = []
-    for loops, w in writers(program, buffer):
-        if any(x.var == around[-1].var for x in loops):
-            inner = inner_ranges(loops, outside)
-            values = bindings(w)
-            for s in (*w.init, *w.body):
-                if s.buffer == buffer:
-                    found.append((tuple(substitute(i, values) for i in s.indices), inner))
+    for loops, w in below:
+        inner = inner_ranges(loops, outside)
+        found += [(indices, inner) for indices in _stored_at(w, buffer)]
     return required_region(found, extent_ranges(around), program.buffer(buffer).shape)
+
+
+def _stored_at(w: Block, buffer: str) -> list[tuple[Expr, ...]]:
+    """The subscripts of a buffer with which a block stores into it, over the loops around the block."""
+    values = bindings(w)
+    return [tuple(substitute(i, values) for i in s.indices) for s in (*w.init, *w.body) if s.buffer == buffer]
+
+
+def _shared_cuts(
+    b: Block, indices: Sequence[Expr], around: tuple[For, ...], below: Sequence[Nest], buffer: str
+) -> tuple[Expr, ...]:
+    """Conditions on the instances of the block, in the terms of `partition`, that hold for all whose input is written."""
+    points = {it.name: axis(d) for d, it in enumerate(b.iters)}
+    element = [substitute(i, points) for i in indices]
+    outside = {x.var for x in around}
+    shared: list[Expr] | None = None
+    for loops, w in below:
+        for subscripts in _stored_at(w, buffer):
+            ranges = extent_ranges(loops)
+            found = cuts(subscripts, w.where, {x.var for x in loops} - outside, ranges, element)
+            found = simplify_where(found, extent_ranges(around))
+            shared = [c for c in found if shared is None or c in shared]
+    return tuple(shared or ())
+
+
+def _cut(nest: Stmt, cut: tuple[Expr, ...], around: tuple[For, ...]) -> Stmt:
+    """The nest of a moved block under the conditions on its iterators that it does not have yet."""
+    loops, b = nest_of(nest, around)
+    points = {axis(d).name: it.binding for d, it in enumerate(b.iters)}
+    where = simplify_where((*b.where, *(substitute(c, points) for c in cut)), extent_ranges(loops))
+    return guarded(nest, tuple(c for c in where if c not in b.where)) if cut else nest

@@ -1,0 +1,65 @@
+"""Conditions on elements against enumeration: all that are written fulfil them, and where all carry over, no other does."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import pytest
+
+from tensorc_dsl.affine.coverage import axis, partition
+from tensorc_dsl.affine.cuts import cuts
+from tensorc_dsl.affine.simplify import extent_ranges
+from tensorc_dsl.ir.expr import ZERO, Compare, CompareOp, Expr, Var, add, index, mul
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import For
+
+SIZES = {"t": 3, "a": 3, "b": 4}
+RANGES = extent_ranges(For(v, index(n), ()) for v, n in SIZES.items())
+
+
+def form(factors: dict[str, int], constant: int = 0) -> Expr:
+    out: Expr = index(constant)
+    for name, n in factors.items():
+        out = add(out, mul(Var(name), index(n)))
+    return out
+
+
+def value(e: Expr, at: dict[str, int]) -> int:
+    return eval(format_expr(e), {}, at)  # plain arithmetic reads as Python
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_what_is_written_fulfils_them(seed: int) -> None:
+    rng = random.Random(seed)
+    subscript = form({"t": rng.randint(1, 9), "a": rng.randint(1, 4), "b": rng.choice([1, 1, 2])}, rng.randint(-2, 2))
+    op: list[CompareOp] = ["<", "<=", ">", ">=", "!="]
+    where = [
+        Compare(rng.choice(op), form({v: rng.randint(-2, 4) for v in SIZES}), index(rng.randint(0, 12)))
+        for _ in range(rng.randint(1, 3))
+    ]
+    found = cuts([subscript], where, {"b"}, RANGES, [Var("e")])
+    for point in product(*(range(n) for n in SIZES.values())):
+        at = dict(zip(SIZES, point, strict=True))
+        fulfilled = all(value(c, {**at, "e": value(subscript, at)}) for c in found)
+        runs = all(value(c, at) for c in where)
+        assert fulfilled or not runs
+        if len(found) == len(where):
+            assert fulfilled == runs
+
+
+def test_a_condition_that_no_subscript_tells_is_left_out() -> None:
+    where = [Compare("<", form({"a": 1, "b": 3}), index(7))]
+    assert cuts([form({"t": 4, "b": 2})], where, {"b"}, RANGES, [Var("e")]) == ()
+    assert cuts([form({"t": 4, "a": 2, "b": 1})], where, {"a", "b"}, RANGES, [Var("e")]) == ()
+
+
+def test_parts_of_tiles_that_overlap_are_told_apart_by_their_cuts() -> None:
+    """A tile of 8 in tiles of 3: the third of them has two elements, and the next tile begins with the third."""
+    loops = [For("t", index(4), ()), For("a", index(3), ())]
+    boxes = [(form({"t": 8, "a": 3}), index(3), index(30))]
+    cut = Compare("<", add(axis(0), form({"t": -8})), index(8))
+    assert not partition(loops, boxes)
+    assert partition(loops, boxes, [cut])
+    assert not partition(loops, boxes, [Compare("<", add(axis(0), form({"t": -8})), index(7))])
+    assert not partition(loops, boxes, [Compare(">=", axis(0), ZERO)])
