@@ -42,7 +42,7 @@ OUTPUT = Refusal(
 NOT_PURE = Refusal(
     "E0354",
     "cannot compute `{block}` again at each use: {reason}",
-    help="move it before the step that made it so",
+    help="{repair}",
     at="block",
 )
 OUTSIDE = Refusal(
@@ -142,8 +142,8 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
 def pure_buffer(program: Program, b: Block) -> Buffer:
     """The buffer that a block computes as a function of other buffers: its instances may run any number of times."""
 
-    def refuse(reason: str) -> Exception:
-        return NOT_PURE(program, b.name, block=b.name, reason=reason)
+    def refuse(reason: str, repair: str = "move it before the step that made it so") -> Exception:
+        return NOT_PURE(program, b.name, block=b.name, reason=reason, repair=repair)
 
     name = own_buffer(b)
     if name is None or len({s.indices for s in (*b.init, *b.body)}) != 1:
@@ -152,9 +152,12 @@ def pure_buffer(program: Program, b: Block) -> Buffer:
         raise OUTPUT(program, b.name, block=b.name, buffer=name)
     if any(it.kind is IterKind.SCAN for it in b.iters):
         raise refuse("it is a scan, whose steps follow one another")
-    others = [w.name for _, w in writers(program, name) if w.name != b.name]
+    makers = [w for _, w in writers(program, name)]
+    others = [w.name for w in makers if w.name != b.name]
     if others:
-        raise refuse(f"`{others[0]}` writes `{name}` too")
+        reason = f"`{others[0]}` writes `{name}` too"
+        begun = [w.name for w in makers if w.is_reduction and not w.init]
+        raise refuse(reason, f"do this before `decompose_reduction({begun[0]}, …)`") if begun else refuse(reason)
     own = read_indices(b, name)
     if own and (own != (b.body[0].indices,) or not b.init):
         raise refuse(f"it reads `{name}` itself")
