@@ -1,0 +1,6 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+def convolve(in1: NDArray[Any], in2: NDArray[Any], mode: str = "full", method: str = "auto") -> NDArray[Any]: ...
+def correlate(in1: NDArray[Any], in2: NDArray[Any], mode: str = "full", method: str = "auto") -> NDArray[Any]: ...
