@@ -176,7 +176,7 @@ OPERATORS: dict[str, Operator] = {
         np.matmul,
         [*_each("G M N K", (3, 5, 7, 3), (1, 1, 11, 5)), *_each("G M N K", (2, 3, 5, 7), T="bf16", Acc="f32")],
     ),
-    "concat": Operator(lambda a, b: np.concatenate([a, b]), _each("M K N", (3, 5, 7), (1, 1, 1), (2, 1, 3))),
+    "concatenate": Operator(lambda a, b: np.concatenate([a, b]), _each("M K N", (3, 5, 7), (1, 1, 1), (2, 1, 3))),
     "conv1d_nlc": Operator(
         conv,
         [
