@@ -11,6 +11,8 @@ THREADS ?= 2
 SEED ?= 0
 COUNT ?= 300
 INPUTS ?= 10000
+SAMPLES ?= 20
+OPS ?=
 JOBS ?= 2
 
 # The first interpreter that starts and is new enough; `make PYTHON=/path/to/python3` overrides the choice.
@@ -82,6 +84,10 @@ soak: $(VENV)/.dev ## Random schedules of the examples against the reference (SE
 .PHONY: schedules
 schedules: $(VENV)/.dev ## Random steps of every primitive on small programs, each result proved and run (SEED=0 COUNT=300)
 	$(BIN)/python -m bench.schedules --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
+
+.PHONY: suite
+suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published sizes (SEED=0 SAMPLES=20 OPS=c1d,c2d_0)
+	$(BIN)/python -m bench.suite --seed $(SEED) --samples $(SAMPLES) --threads $(THREADS) --ops "$(OPS)"
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000 JOBS=2)

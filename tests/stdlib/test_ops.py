@@ -4,48 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tensorc_dsl.check.compute import elaborate
-from tensorc_dsl.check.scope import CheckedFile, load_file, load_source
-from tensorc_dsl.ir.arrays import Array, narrow
-from tensorc_dsl.ir.evaluate import evaluate, shape_of
-from tensorc_dsl.ir.program import Buffer, Program
+from tensorc_dsl.api.tasks import sample
+from tensorc_dsl.check.scope import load_file, load_source
+from tensorc_dsl.interp.space import Space
+from tensorc_dsl.ir.arrays import widen
+from tensorc_dsl.ir.evaluate import evaluate
+from tensorc_dsl.measure.host import host_target
 from tensorc_dsl.source import Source
+from tests.codegen.native import run
 from tests.compute.native import everywhere
-from tests.stdlib.references import CASES, OPERATORS, Sizes
+from tests.stdlib.cases import case, library
+from tests.stdlib.references import CASES, OPERATORS
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "stdlib" / "ops").glob("*.tsched"))
-
-
-@cache
-def library() -> CheckedFile:
-    return load_source(Source("t.tsched", "use std.ops\n"))
-
-
-def made(name: str, sizes: Sizes) -> Program:
-    file = library()
-    return elaborate(file.computes[name], sizes, name, file.library)
-
-
-def values(rng: np.random.Generator, b: Buffer) -> Array:
-    """Random values that the buffer's type holds exactly."""
-    match b.dtype.name:
-        case "f16" | "bf16":
-            return rng.integers(-64, 65, shape_of(b)) / 8
-        case "f32":
-            return rng.standard_normal(shape_of(b)).astype(np.float32).astype(np.float64)
-        case "u8":
-            return rng.integers(0, 256, shape_of(b))
-        case "i8":
-            return rng.integers(-128, 128, shape_of(b))
-        case other:
-            raise AssertionError(f"no operator takes {other}")
 
 
 def test_there_is_a_reference_for_every_operator() -> None:
@@ -54,20 +31,20 @@ def test_there_is_a_reference_for_every_operator() -> None:
 
 @pytest.mark.parametrize(("name", "number"), CASES, ids=[f"{name}-{number}" for name, number in CASES])
 def test_an_operator_is_what_its_reference_is(name: str, number: int) -> None:
-    operator = OPERATORS[name]
-    sizes = operator.sizes[number]
-    program = made(name, sizes)
-    rng = np.random.default_rng(number)
-    given = operator.prepare({b.name: values(rng, b) for b in program.inputs})
-    inputs = {b.name: narrow(given[b.name], b.dtype) for b in program.inputs}
-    numbers = {a.name for a in library().computes[name].attributes if a.type != "dtype"}
-    expected = operator.reference(*given.values(), **{k: v for k, v in sizes.items() if k in numbers})
+    c = case(name, number)
+    (output,) = c.program.outputs
+    np.testing.assert_allclose(evaluate(c.program, c.inputs)[output.name], c.expected, rtol=1e-11, atol=1e-11)
+    c.check(everywhere(c.program, c.inputs))
 
-    (output,) = program.outputs
-    np.testing.assert_allclose(evaluate(program, inputs)[output.name], expected, rtol=1e-11, atol=1e-11)
-    found = everywhere(program, inputs)[output.name]
-    largest = np.abs(expected[np.isfinite(expected)]).max()
-    np.testing.assert_allclose(found, expected, rtol=0, atol=operator.loss * largest)
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_an_operator_under_the_default_space_is_what_its_reference_is(name: str, seed: int) -> None:
+    c = case(name, -1)
+    space = Space(library().spaces["default"], name, c.program, host_target(2), library().modules)
+    scheduled = sample(space, name, seed).program
+    found = run(scheduled, c.inputs)
+    c.check({output: widen(array, scheduled.buffer(output).dtype) for output, array in found.items()})
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)

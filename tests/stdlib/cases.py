@@ -1,0 +1,67 @@
+"""The operators of `stdlib/ops` at the sizes of their references: programs, inputs, and what should come out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from tensorc_dsl.check.compute import elaborate
+from tensorc_dsl.check.scope import CheckedFile, load_source
+from tensorc_dsl.ir.arrays import Array, narrow
+from tensorc_dsl.ir.evaluate import shape_of
+from tensorc_dsl.ir.program import Buffer, Program
+from tensorc_dsl.source import Source
+from tests.stdlib.references import OPERATORS
+
+
+@cache
+def library() -> CheckedFile:
+    """All operators, and the default space."""
+    return load_source(Source("t.tsched", "use std.ops\nuse std.cpu.{default}\n"))
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operator at one size; errors of its one output may be `allowed`."""
+
+    program: Program
+    inputs: dict[str, Array]
+    expected: Array
+    allowed: float
+
+    def check(self, found: Mapping[str, Array]) -> None:
+        """Fails unless the outputs of a kernel are what the reference says."""
+        (output,) = self.program.outputs
+        np.testing.assert_allclose(found[output.name], self.expected, rtol=0, atol=self.allowed)
+
+
+def case(name: str, number: int) -> Case:
+    """That operator at that one of its sizes, with random inputs."""
+    operator, defn = OPERATORS[name], library().computes[name]
+    sizes = operator.sizes[number]
+    program = elaborate(defn, sizes, name, library().library)
+    rng = np.random.default_rng(number % len(operator.sizes))
+    given = operator.prepare({b.name: _values(rng, b) for b in program.inputs})
+    attributes = {a.name for a in defn.attributes if a.type != "dtype"}
+    expected = operator.reference(*given.values(), **{k: v for k, v in sizes.items() if k in attributes})
+    largest = np.abs(expected[np.isfinite(expected)]).max()
+    inputs = {b.name: narrow(given[b.name], b.dtype) for b in program.inputs}
+    return Case(program, inputs, expected, operator.loss * largest)
+
+
+def _values(rng: np.random.Generator, b: Buffer) -> Array:
+    """Random values that the buffer's type holds exactly."""
+    match b.dtype.name:
+        case "f16" | "bf16":
+            return rng.integers(-64, 65, shape_of(b)) / 8
+        case "f32":
+            return rng.standard_normal(shape_of(b)).astype(np.float32).astype(np.float64)
+        case "u8":
+            return rng.integers(0, 256, shape_of(b))
+        case "i8":
+            return rng.integers(-128, 128, shape_of(b))
+        case other:
+            raise AssertionError(f"no operator takes {other}")
