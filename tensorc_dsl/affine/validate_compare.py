@@ -48,6 +48,8 @@ class Comparison:
         self._grown: dict[tuple[tuple[int, int], tuple[int, int]], int] = {}
         self._kept: list[Node] = []
         self._widened = False
+        self._guess = ""
+        """Why an obligation that is not met refutes nothing, if it does not."""
 
     def prove(self, first: Obligation) -> None:
         todo = [first]
@@ -55,10 +57,8 @@ class Comparison:
             try:
                 todo += self._step(todo.pop())
             except Refuted as e:
-                if self._widened:
-                    raise Undecided(
-                        "a recurrence is not understood: its invariant was guessed, and does not hold"
-                    ) from e
+                if self._guess:
+                    raise Undecided(self._guess) from e
                 raise
 
     def _step(self, o: Obligation) -> list[Obligation]:
@@ -98,6 +98,7 @@ class Comparison:
         self._grown[k] = self._grown.get(k, 0) + 1
         if self._grown[k] >= PATIENCE and not self._widened and is_whole(o.a) and is_whole(o.b):
             self._widened = True
+            self._guess = "a recurrence is not understood: its invariant was guessed, and does not hold"
             hull = isl.Map.from_basic_map(known.union(o.pairs).affine_hull())
             new = hull.intersect_domain(place(o.a).domain).intersect_range(place(o.b).domain)
         elif self._grown[k] > 3 * PATIENCE:
@@ -133,8 +134,10 @@ class Comparison:
         alone = all(t.node is n for found, n in ((left, a), (right, b)) for t in found.found)
         if alone and len(left.found) == len(right.found) == 1:
             raise self._different(a, b, pairs)
-        rest = match(left, right, kind, pairs, self.original, self.scheduled, place(a), place(b))
-        return [Obligation(p, q, m) for p, q, m in rest]
+        rest = list(match(left, right, kind, pairs, self.original, self.scheduled, place(a), place(b)))
+        if any(m.guessed for m in rest):
+            self._guess = "equal terms of a reduction were matched by a guess, and do not all agree"
+        return [Obligation(m.a, m.b, m.pairs) for m in rest]
 
     def _different(self, a: Node, b: Node, pairs: isl.Map) -> Refuted:
         s, t = place(a), place(b)

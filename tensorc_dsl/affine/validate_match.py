@@ -1,8 +1,9 @@
 """Terms of two reductions, matched one to one.
 
 Terms are matched by their signatures: what they compute from the inputs, subscripts included. Where several terms of one
-result have one signature (a sum of ones), those with equal reduction iterators of the same names are tried. The matching
-need only be found, not be trusted: that it is one to one is checked, and what signatures leave open becomes an obligation.
+result have one signature (a sum of ones, or of values that other reductions are part of), those with one fingerprint are
+tried, then those with equal reduction iterators of the same names. The matching need only be found, not be trusted: that
+it is one to one is checked, and what signatures leave open becomes an obligation. One that names led to refutes nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ from tensorc_dsl.ir.program import IterKind
 
 TERMS = Problem("E0806", "{what} of the reduction by `{operator}` that makes {element}{sizes}")
 
-Match = tuple[Node, Node, isl.Map]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Match:
+    """Nodes that must be equal at `pairs` of instances; `guessed` where others might be matched instead."""
+
+    a: Node
+    b: Node
+    pairs: isl.Map
+    guessed: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,13 +132,16 @@ class _Question:
         # Equal terms may be matched in any way that uses each once, or in any way at all where each may come any number of
         # times. Where signatures leave open what is equal, equal iterators tell.
         free = operator(self.kind) in IDEMPOTENT
+        guessed = False
         if not (free and "…" not in text) and not _one_to_one(first, second, equal):
-            named = self._named(ours, theirs)
-            if named is None or not _covered(first, second, equal.intersect(named)):
+            for relation in (self._told, self._named):
+                finer = relation(ours, theirs)
+                if finer is not None and _covered(first, second, finer := equal.intersect(finer)):
+                    if free or _one_to_one(first, second, finer):
+                        equal, guessed = finer, relation == self._named
+                        break
+            else:
                 raise self._ambiguous() if free else self._too_often(first, together, ours, theirs)
-            equal = equal.intersect(named)
-            if not free and not _one_to_one(first, second, equal):
-                raise self._too_often(first, together, ours, theirs)
             together = first.range_product(second).intersect_range(equal.wrap())
         if "…" in text:
             points = together.range().unwrap()
@@ -137,7 +149,7 @@ class _Question:
                 for q in theirs:
                     x, y = p.point.apply_range(p.term.leaf), q.point.apply_range(q.term.leaf)
                     own = points.intersect_domain(p.path.range()).intersect_range(q.path.range())
-                    yield p.term.node, q.term.node, x.reverse().apply_range(own).apply_range(y)
+                    yield Match(p.term.node, q.term.node, x.reverse().apply_range(own).apply_range(y), guessed)
 
     def _complete(
         self, first: isl.Map, second: isl.Map, together: isl.Map, ours: list[_Part], theirs: list[_Part]
@@ -148,6 +160,21 @@ class _Question:
         rest = second.subtract(together.range_factor_range())
         if not rest.is_empty():
             raise self._unmatched("there is a term too many", rest, theirs, self.b)
+
+    def _told(self, ours: list[_Part], theirs: list[_Part]) -> isl.Map | None:
+        """Terms with one fingerprint: points of the original to points of the scheduled program."""
+        found: list[isl.Map] = []
+        for p in ours:
+            for q in theirs:
+                for x in self.a.fingerprint(p.term.node):
+                    for y in self.b.fingerprint(q.term.node):
+                        if x.text == y.text:
+                            one, other = (
+                                part.point.apply_range(part.term.leaf).apply_range(case.subscripts)
+                                for part, case in ((p, x), (q, y))
+                            )
+                            found.append(one.apply_range(other.reverse()))
+        return _union(found) if found else None
 
     def _named(self, ours: list[_Part], theirs: list[_Part]) -> isl.Map | None:
         """Terms with equal reduction iterators: points of the original to points of the scheduled program."""

@@ -7,7 +7,7 @@ inlining, layouts and guards leave no trace in what is compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
@@ -87,6 +87,8 @@ class Case:
 
 Signature = tuple[Case, ...]
 
+_OfTotal = Callable[[Total], Signature]
+
 
 class Values:
     """The nodes of one program; `which` program it is, for messages."""
@@ -98,6 +100,7 @@ class Values:
         self._inputs = {p.name for p in code.program.inputs}
         self._steps: dict[tuple[int, int], tuple[tuple[Node, isl.Map], ...] | None] = {}
         self._signatures: dict[tuple[int, int], Signature] = {}
+        self._fingerprints: dict[tuple[int, int], Signature] = {}
         self._kept: list[Node] = []
 
     def steps(self, node: Node) -> tuple[tuple[Node, isl.Map], ...] | None:
@@ -181,12 +184,38 @@ class Values:
 
     def signature(self, node: Node) -> Signature:
         """What the node computes from the inputs, as text and subscripts, case by case."""
+        return self._known(node, self._signatures, self._total_unsaid)
+
+    def fingerprint(self, node: Node) -> Signature:
+        """As `signature`, and of each reduction the least of the subscripts in its terms.
+
+        Reductions whose terms are equal in a different form may differ here, so it is for guesses only.
+        """
+        return self._known(node, self._fingerprints, self._total_by_terms)
+
+    def _known(self, node: Node, known: dict[tuple[int, int], Signature], of_total: _OfTotal) -> Signature:
         k = key(node)
-        if k not in self._signatures:
+        if k not in known:
             self._kept.append(node)
-            self._signatures[k] = self._opaque(node, "…")  # what a node that reads itself sees of itself
-            self._signatures[k] = tuple(self._merged(self._cases_of(node)))
-        return self._signatures[k]
+            known[k] = self._opaque(node, "…")  # what a node that reads itself sees of itself
+            known[k] = tuple(self._merged(self._cases_of(node, lambda n: self._known(n, known, of_total), of_total)))
+        return known[k]
+
+    def _total_unsaid(self, node: Total) -> Signature:
+        return self._opaque(node, f"…{node.kind}")
+
+    def _total_by_terms(self, node: Total) -> Signature:
+        whole = f"…{node.kind} of "
+        terms = [(At(u, u.accumulates.term), m) for u, m in node.terms if u.accumulates]
+        found = [c.at(m) for n, m in terms for c in self.fingerprint(n) if not c.constants]
+        out: list[Case] = []
+        rest = node.at.domain
+        for c in sorted(self._merged([c for c in found if not c.subscripts.is_empty()]), key=lambda c: c.text):
+            least = c.subscripts.intersect_domain(rest).lexmin()
+            rest = rest.subtract(c.subscripts.domain())
+            # Partial results of one reduction are as their terms.
+            out.append(Case(c.text if c.text.startswith(whole) else f"{whole}{c.text}", least))
+        return tuple(out)
 
     def _opaque(self, node: Node, text: str) -> Signature:
         return (Case(text, isl.Map.from_domain(place(node).domain)),)
@@ -199,12 +228,12 @@ class Values:
             by_text[c.text] = c
         yield from by_text.values()
 
-    def _cases_of(self, node: Node) -> Sequence[Case]:
+    def _cases_of(self, node: Node, known: Callable[[Node], Signature], of_total: _OfTotal) -> Sequence[Case]:
         if isinstance(node, Total):
-            return self._opaque(node, f"…{node.kind}")
+            return of_total(node)
         steps = self.steps(node)
         if steps is not None:
-            found = [c.at(m) for n, m in steps for c in self.signature(n)]
+            found = [c.at(m) for n, m in steps for c in known(n)]
             return [c for c in found if not c.subscripts.is_empty()]
         s, e = node.statement, node.expr
         if is_index(e):
@@ -215,9 +244,7 @@ class Values:
         parts: list[tuple[tuple[Case, ...], isl.Map]] = [((), nothing)]
         for child in children(e):
             pairs = [
-                ((*cases, c), m.flat_range_product(c.subscripts))
-                for cases, m in parts
-                for c in self.signature(At(s, child))
+                ((*cases, c), m.flat_range_product(c.subscripts)) for cases, m in parts for c in known(At(s, child))
             ]
             parts = [(cases, m) for cases, m in pairs if not m.is_empty()]
             if len(parts) > PIECES:

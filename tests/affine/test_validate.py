@@ -159,6 +159,38 @@ def test_terms_of_a_maximum_that_are_reductions_are_matched_by_their_iterators()
     assert compared(ATTENTION, ATTENTION) == Valid()
 
 
+SUMS = ATTENTION.replace("-inf", "0.0").replace("max(m[vi], S[vi, vj])", "m[vi] + exp(S[vi, vj])")
+
+
+def test_terms_made_of_reductions_may_come_in_any_order() -> None:
+    assert compared(SUMS, SUMS.replace("exp(S[vi, vj])", "exp(S[vi, 3 - vj])")) == Valid()
+
+
+def test_terms_made_of_reductions_are_told_apart_without_their_names() -> None:
+    """As after `transform_block_layout` and `rfactor`, here both: two partial sums, one of even terms, one of odd ones."""
+    start = SUMS.index("    for i_1 in 2")
+    parts = f"""{SUMS[:start]}
+    for i_3 in 2, h in 2, q in 2 {{
+        block p {{
+            spatial vi in 2 = i_3; spatial vh in 2 = h; reduce vq in 2 = q
+            init {{ p[vi, vh] = 0.0 }}
+            p[vi, vh] = p[vi, vh] + exp(S[vi, vq * 2 + vh])
+        }}
+    }}
+{SUMS[start:]}""".replace("buffer m: f32[2]", "buffer m: f32[2]; buffer p: f32[2, 2]")
+    for old, new in (("j_1 in 4", "h_1 in 2"), ("vj in 4 = j_1", "vh in 2 = h_1"), ("exp(S[vi, vj])", "p[vi, vh]")):
+        parts = parts.replace(old, new)
+    assert compared(SUMS, parts) == Valid()
+    assert compared(parts, SUMS) == Valid()
+
+    for old, new in (
+        ("h_1 in 2 {", "h_1 in 1 {"), ("h in 2, q in 2", "h in 2, q in 1"), ("K[vj, vd]", "K[vj, 2 - vd]"),
+        ("vq * 2 + vh", "vq + vh"), ("exp(S", "sqrt(S"),
+    ):  # fmt: skip
+        assert old in parts
+        assert compared(SUMS, parts.replace(old, new)) != Valid()
+
+
 def test_zeros_stay_neutral_when_their_type_changes() -> None:
     product = """
 program p(A: u8[5], B: i8[5], C: i32[1]) {{
