@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.expr import Call, Const, Expr, Load, Var, children, constant, free_vars
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, body_of, store_loads
+from tensorc_dsl.lower.bounds import stride
+from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, body_of, store_loads, stores
 from tensorc_dsl.lower.vectors import lanes_are_independent
 
 REGISTER_BYTES = 32 * 64
@@ -88,27 +89,39 @@ def _straight(body: tuple[Flat, ...]) -> bool:
 
 def code_size(body: tuple[Flat, ...]) -> int:
     """About how many instructions a body becomes: unrolled loops count in full, vectorized ones per 16 lanes."""
-    return _size(body, lambda s: 2 + expression_size(s.value), lanes=16)
+    return _size(body, lambda s: 2 + expression_size(s.value), lambda s: min(_PIECES, -(-_iterations(s) // 16)))
 
 
 def steps(body: tuple[Flat, ...]) -> int:
-    """Stores that run in one pass over a body when unrolled loops are written out; a vectorized loop is one pass."""
-    return _size(body, lambda _: 1, lanes=None)
+    """Stores that run in one pass over a body when unrolled loops are written out; a vectorized loop is one pass.
+
+    Where its lanes lie apart in memory it is as many as it has lanes: each is moved by itself.
+    """
+    return _size(body, lambda _: 1, lambda s: _iterations(s) if _lanes_lie_apart(s) else 1)
 
 
-def _size(body: tuple[Flat, ...], of_store: Callable[[Store], int], lanes: int | None) -> int:
+def _size(body: tuple[Flat, ...], of_store: Callable[[Store], int], of_vector: Callable[[Loop], int]) -> int:
     total = 0
     for s in body:
-        inner = of_store(s) if isinstance(s, Store) else _size(s.body, of_store, lanes)
-        if isinstance(s, Loop) and s.kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED):
-            begin, end = constant(s.begin), constant(s.end)
-            n = end - begin if begin is not None and end is not None else 1
-            if s.kind is LoopKind.UNROLLED:
-                inner *= n
-            elif lanes is not None:
-                inner *= min(_PIECES, -(-n // lanes))
+        inner = of_store(s) if isinstance(s, Store) else _size(s.body, of_store, of_vector)
+        if isinstance(s, Loop) and s.kind is LoopKind.UNROLLED:
+            inner *= _iterations(s)
+        elif isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED:
+            inner *= of_vector(s)
         total += inner
     return total
+
+
+def _iterations(s: Loop) -> int:
+    """1 where it is not known."""
+    begin, end = constant(s.begin), constant(s.end)
+    return end - begin if begin is not None and end is not None else 1
+
+
+def _lanes_lie_apart(s: Loop) -> bool:
+    """Whether an access in a vectorized loop is neither one element for all lanes nor one next to the other."""
+    accesses = [i for x in stores(s.body) for i in (*x.indices, *(j for r in store_loads(x) for j in r.indices))]
+    return any(stride(i, s.var) not in (0, 1) for i in accesses)
 
 
 def expression_size(e: Expr) -> int:

@@ -178,6 +178,34 @@ program f(X: f32[16], C: f32[16]) {
     assert "P[i + 1] + (P[i]" in text
 
 
+def test_a_loop_around_lanes_that_lie_apart_is_not_unrolled_as_if_they_were_one_step() -> None:
+    # Each of the 8 lanes of T is loaded by itself: 4 · 8 steps are more than 16. Those of C are 4 steps.
+    text = lowered("""
+program f(A: f32[8, 4], T: f32[4, 8], C: f32[4, 8]) @("unroll.max_step", 16) {
+    for i in 4 {
+        vectorized for j in 8 {
+            block T {
+                spatial vi in 4 = i
+                spatial vj in 8 = j
+                T[vi, vj] = A[vj, vi]
+            }
+        }
+    }
+    for i_1 in 4 {
+        vectorized for j_1 in 8 {
+            block C {
+                spatial vi in 4 = i_1
+                spatial vj in 8 = j_1
+                C[vi, vj] = T[vi, vj] * 2.0
+            }
+        }
+    }
+}
+""")
+    assert "    for i in 0 .. 4 {" in text
+    assert "    unrolled for i_1 in 0 .. 4 {" in text
+
+
 @pytest.mark.parametrize("scope", ["global", "local"])
 def test_sums_that_several_iterations_build_stay_outside(scope: str) -> None:
     text = lowered(f"""
