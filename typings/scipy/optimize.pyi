@@ -19,3 +19,10 @@ def minimize(
     bounds: Sequence[tuple[float, float]],
     options: Mapping[str, int | float],
 ) -> OptimizeResult: ...
+def linprog(
+    c: Sequence[float],
+    A_ub: NDArray[float64],
+    b_ub: NDArray[float64],
+    *,
+    bounds: tuple[float | None, float | None],
+) -> OptimizeResult: ...

@@ -12,9 +12,9 @@ from typing import assert_never
 
 from tensorc_dsl.affine.linear import Context, Linear, linear
 from tensorc_dsl.affine.simplify import prove
-from tensorc_dsl.codegen.llvm import maths
 from tensorc_dsl.codegen.llvm.function import Function
-from tensorc_dsl.codegen.llvm.scalars import binary, compare, convert, invert, logic, select
+from tensorc_dsl.codegen.llvm.maths.call import call
+from tensorc_dsl.codegen.llvm.scalars import any_lane, binary, compare, convert, invert, logic, select
 from tensorc_dsl.codegen.llvm.values import Value, constant_value, in_memory, vector_type
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.expr import (
@@ -195,7 +195,7 @@ class Expressions:
             case Call(function=name, args=args):
                 values = [self.value(a, at) for a in args]
                 width = max(v.lanes for v in values)
-                return maths.call(f, name, tuple(f.splat(v, width) for v in values))
+                return call(f, name, tuple(f.splat(v, width) for v in values))
             case _:
                 assert_never(e)
 
@@ -326,13 +326,6 @@ class Expressions:
         base, dtype = self.scope.buffers[buffer]
         offsets = self.f.splat(self.value(e, at), at.width)
         return self.f.op(f"getelementptr {in_memory(dtype)}, ptr {base}, {offsets.typed}")
-
-
-def any_lane(f: Function, mask: Value) -> str:
-    """An i1: whether any lane of a mask is set."""
-    name = f"llvm.vector.reduce.or.v{mask.lanes}i1"
-    f.module.declare("i1", name, (mask.type,))
-    return f.op(f"call i1 @{name}({mask.typed})")
 
 
 def mangled(t: DType, lanes: int) -> str:

@@ -96,6 +96,15 @@ def select(f: Function, cond: Value, a: Value, b: Value) -> Value:
     return f.value(a.dtype, f"select {cond.typed}, {a.typed}, {b.typed}", a.lanes)
 
 
+def any_lane(f: Function, mask: Value) -> str:
+    """An i1: whether any lane of a mask is set; the one that there is of a scalar."""
+    if not mask.lanes:
+        return mask.ref
+    name = f"llvm.vector.reduce.or.v{mask.lanes}i1"
+    f.module.declare("i1", name, (mask.type,))
+    return f.op(f"call i1 @{name}({mask.typed})")
+
+
 def bits(f: Function, v: Value, t: DType) -> Value:
     """The same bits as another type of the same width."""
     to = vector_type(element(t), v.lanes)
