@@ -22,6 +22,9 @@ SPECIAL = (
     -(2.0**-126), 2.0**-126 - 2.0**-149, 3.4028234663852886e38, -3.4028234663852886e38,
 )  # fmt: skip
 
+# The last is the float32 nearest to a multiple of pi/2 (Muller, Elementary Functions, chapter 11).
+ANGLES = (math.pi / 4, math.pi / 2, math.pi, 2.0**40, 2.0**40 - 2.0**16, 16367173 * 2.0**72)
+
 # Where results overflow, lose digits, vanish, or stop to change, and where one formula hands over to another.
 BORDERS = {
     "exp": (88.72283, 88.72284, 89.0, -87.33654, -87.33655, -103.27893, -103.97207, -103.97208, -104.0),
@@ -30,8 +33,8 @@ BORDERS = {
     "erf": (1.0, 3.9192059, 4.0),
     "sigmoid": (16.635532, 17.0, 88.72283, 103.27893, 103.97208, 104.0),
     "rsqrt": (0.25, 4.0),
-    "sin": (math.pi / 4, math.pi / 2, math.pi, 2.0**40, 2.0**40 - 2.0**16, 1.8e30),
-    "cos": (math.pi / 4, math.pi / 2, math.pi, 2.0**40, 2.0**40 - 2.0**16, 1.8e30),
+    "sin": ANGLES,
+    "cos": ANGLES,
     "pow": (),
 }  # fmt: skip
 

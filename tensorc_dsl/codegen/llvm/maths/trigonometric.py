@@ -51,7 +51,7 @@ def _reduced(x: Lanes) -> tuple[Lanes, Lanes]:
     """The f32 nearest to x - n*pi/2 with |.| <= pi/4, and an i32 that is n modulo 4.
 
     n*pi/2 is taken off in two steps (Cody and Waite). Below `_LARGE` n has at most 40 bits, and the error is some
-    2**-66; no float32 comes nearer than 2**-30 to a multiple of pi/2 there. Code for large angles runs for all lanes
+    2**-66; no float32 but 0 comes nearer than 2**-30 to a multiple of pi/2. Code for large angles runs for all lanes
     when one needs it; what it gives to the others is thrown away, so that a result does not depend on its neighbours.
     """
     angle = x.to(F64)
@@ -78,7 +78,7 @@ def _phi(f: Function, left: str, a: Lanes, right: str, b: Lanes) -> Lanes:
 
 
 def _reduced_large(angle: Lanes) -> tuple[Lanes, Lanes]:
-    """The same for multiples of 2**17 up to 2**128, in the manner of Payne and Hanek (Muller, section 11.4).
+    """The same for multiples of 2**17 up to 2**128, in the manner of Payne and Hanek (Muller, chapter 11).
 
     The digits of 1/(2 pi) whose products are whole turns are left out, or fall away with the nearest integer; the
     products of the others are exact, and what their sum rounds away is kept beside it (Knuth's two-sum).
