@@ -15,7 +15,7 @@ from tensorc_dsl.affine.pipeline import overtakes
 from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.pipelines import pipeline, roles
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, walk
-from tensorc_dsl.schedule.races import MEET, refuse_races
+from tensorc_dsl.schedule.races import MEET, private_loops, refuse_races
 from tensorc_dsl.schedule.refusal import Refusal
 from tensorc_dsl.schedule.units import APART, refuse_apart
 
@@ -60,8 +60,9 @@ def refuse_stale(step: str, before: Program, after: Program) -> None:
     if not pipelines:
         return
     known = {s.var: s for _, s in walk(before.body) if isinstance(s, For)}
+    moved = private_loops(before) != private_loops(after)  # what was each iteration's own may be one for all
     for loop in pipelines:
-        if known.get(loop.var) == loop:
+        if known.get(loop.var) == loop and not moved:
             continue
         declared = pipeline(loop)
         if declared is None:

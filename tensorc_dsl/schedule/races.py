@@ -24,8 +24,8 @@ def refuse_races(step: str, before: Program, after: Program) -> None:
     at_once = [s for _, s in walk(after.body) if isinstance(s, For) and s.kind in AT_ONCE]
     if not at_once:
         return
-    old = _private(before)
-    shared = {name: loops for name, loops in _private(after).items() if name not in old or old[name] - loops}
+    old = private_loops(before)
+    shared = {name: loops for name, loops in private_loops(after).items() if name not in old or old[name] - loops}
     for loop in at_once:
         here = written((loop,))
         if any(name in here and loop.var not in loops for name, loops in shared.items()):
@@ -34,6 +34,6 @@ def refuse_races(step: str, before: Program, after: Program) -> None:
                 raise MEET(before, loop.var, step=step, loop=loop.var, kind=loop.kind, dependence=dependence)
 
 
-def _private(program: Program) -> dict[str, frozenset[str]]:
+def private_loops(program: Program) -> dict[str, frozenset[str]]:
     """For each intermediate buffer the loops whose iterations have it for themselves."""
     return {b.name: frozenset(x.var for x in home(program, b) or ()) for b in program.buffers}

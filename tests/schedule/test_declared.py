@@ -97,6 +97,26 @@ def test_a_later_step_keeps_the_pipeline_or_is_refused() -> None:
         assert refused.value.refusal.code == "E0390"
 
 
+WINDOWS = """
+program windows(X: f32[7], Y: f32[3]) {
+    buffer Z: f32[7] in "local"
+    for i in 3 {
+        for t in 3 { block Z { spatial v in 7 = i * 2 + t; Z[v] = X[v] * X[v] } }
+        block Y { spatial v in 3 = i; Y[v] = Z[v * 2] + Z[v * 2 + 2] }
+    }
+}
+"""
+
+
+def test_a_later_step_does_not_make_one_buffer_of_those_of_the_rounds() -> None:
+    """Found by random schedules: the next round writes `Z[2]` while this one reads its own."""
+    program = parse_program(Source("windows", WINDOWS))
+    program = apply(program, "software_pipeline", LoopRef("i"), (0, 1)).program
+    with pytest.raises(ScheduleRefusal) as refused:
+        apply(program, "set_scope", BufferRef("Z"), "global")
+    assert refused.value.refusal.code == "E0390"
+
+
 def test_a_pipelined_loop_says_the_stage_of_each_statement() -> None:
     program = fused_chain()
     loop = replace(program.body[0], kind=LoopKind.PIPELINED)
