@@ -9,7 +9,8 @@ _EXP = (0.0013940645148977637, 0.008368827402591705, 0.04166640341281891, 0.1666
 
 _LOG2_E = 1.4426950408889634
 
-# ln 2 as two float32: n times the first is taken off exactly in an fma (Cody and Waite; Muller, Elementary Functions, chapter 11).
+# ln 2 as two float32: n times the first is taken off exactly in an fma (Cody and Waite; Muller, Elementary Functions,
+# chapter 11).
 LN2 = 0.693147182464599609375, -1.904654323148236017e-09
 
 # Adding 1.5 * 2**23 to a small float leaves its nearest integer in the low bits.
