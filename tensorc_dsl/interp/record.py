@@ -74,12 +74,31 @@ class Recorder:
     def _loop(self, ref: LoopRef, program: Program, span: Span) -> str:
         if ref not in self.bound:
             below = next(s for _, s in walk(find_loop(program, ref.name)[1].body) if isinstance(s, Block))
+            block = self._block(BlockRef(below.name), program, span)
             names: list[str] = []
             for loop in find_block(program, below.name)[0]:
                 known = LoopRef(loop.var) in self.bound
                 names.append("_" if known else self._bind(LoopRef(loop.var)))
-            self._line(f"let [{', '.join(names)}] = {self.bound[BlockRef(below.name)]}.loops", span)
+            self._line(f"let [{', '.join(names)}] = {block}.loops", span)
         return self.bound[ref]
+
+    def _block(self, ref: BlockRef, program: Program, span: Span) -> str:
+        """A block's name; one that no step returned, as the tail of a cut loop, is introduced by a query."""
+        if ref not in self.bound:
+            known = [x for x in find_block(program, ref.name)[0] if LoopRef(x.var) in self.bound]
+            inside = find_loop(program, known[-1].var)[1].body if known else program.body
+            all_of = self.bound[LoopRef(known[-1].var)] if known else "root"
+            found = [BlockRef(s.name) for _, s in walk(inside) if isinstance(s, Block)]
+            names = [self._bind(b) if b == ref else "_" for b in found]
+            self._line(f"let [{', '.join(names)}] = {all_of}.blocks", span)
+        return self.bound[ref]
+
+    def _buffer(self, ref: BufferRef, program: Program, span: Span) -> str:
+        """A buffer's name; one that a step made is named by a block that writes it."""
+        if ref in self.bound:
+            return self.bound[ref]
+        writers = (s for _, s in walk(program.body) if isinstance(s, Block) and any(x.buffer == ref.name for x in s.body))
+        return self._block(BlockRef(next(writers).name), program, span)
 
     def code(self, value: Value, program: Program, span: Span) -> str:
         """The value as straight-line code; may first add the query that names a loop."""
@@ -88,8 +107,10 @@ class Recorder:
                 return code
             case LoopRef():
                 return self._loop(value, program, span)
-            case BlockRef() | BufferRef():
-                return self.bound.get(value, value.name)
+            case BlockRef():
+                return self._block(value, program, span)
+            case BufferRef():
+                return self._buffer(value, program, span)
             case ProgramRef():
                 return "root"
             case OpenFactor():

@@ -2,16 +2,54 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 
-from tensorc_dsl.records.keys import program_key
+from tensorc_dsl.ir.program import Block, For, Program, walk
+from tensorc_dsl.lower.flat import LowerError, format_kernel
+from tensorc_dsl.lower.lower import MAX_STEP, lower
+from tensorc_dsl.records.keys import digest, program_key
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Trace
+
+
+_LOOP = re.compile(r" *(?:\w+ )?for (\w+) in ")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def kernel_key(program: Program) -> str:
+    """Equal for programs that become the same loops, whatever those are called, and carry the same notes.
+
+    Loops of one iteration, guards that always hold and limits of unrolling that nothing reaches are gone from lowered
+    loops, so those are what tells two candidates apart. A program that does not lower is itself: whoever measures it will
+    say why.
+    """
+    try:
+        loops = _nameless(format_kernel(lower(program)))
+    except LowerError:
+        return program_key(program)
+    noted = [program.annotations, *(s.annotations for _, s in walk(program.body) if isinstance(s, Block | For))]
+    heeded = [[n for n in notes if n[0] != MAX_STEP] for notes in noted]
+    return digest(f"{loops}\n{[n for n in heeded if n]}")
+
+
+def _nameless(kernel: str) -> str:
+    """The text of a kernel with each loop called by its depth."""
+    out: list[str] = []
+    names: dict[int, str] = {}
+    for line in kernel.splitlines():
+        indent = len(line) - len(line.lstrip())
+        names = {depth: name for depth, name in names.items() if depth < indent}
+        if found := _LOOP.match(line):
+            names[indent] = found[1]
+        known = {name: f"loop{depth}" for depth, name in names.items()}
+        out.append(_WORD.sub(lambda m: known.get(m[0], m[0]), line))  # noqa: B023
+    return "\n".join(out)
 
 
 class SpaceLike(Protocol):
@@ -29,7 +67,8 @@ class SpaceLike(Protocol):
 class Explorer:
     """Takes new traces out of a space, each program once.
 
-    Two lists of decisions can make one program, so it is the program that counts as seen. A refusal is a dead end, not
+    Two lists of decisions can make one program, and two programs the same loops, so it is the loops that count as seen.
+    A refusal is a dead end, not
     an error: it is skipped. Every request gives up after a bounded number of expansions, so an exhausted space ends a
     search.
     """
@@ -99,7 +138,7 @@ class Explorer:
             return None
 
     def _take(self, trace: Trace) -> bool:
-        key = program_key(trace.program)
+        key = kernel_key(trace.program)
         self._asked.add(_key(trace.decisions))
         if key in self._seen:
             return False

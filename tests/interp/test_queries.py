@@ -79,6 +79,7 @@ ANSWERS = {
         "\"SSRSRS\".find(\"R\")": 2,
         "\"SSRSRS\".count(\"S\")": 4,
         "\"SSR\".contains(\"SR\")": True,
+        "C.can_pad_einsum([5, 7, 1]) and not C.can_pad_einsum([1])": True,
         "C.kinds.find(\"R\")": 2,
         "C.kinds.find(\"X\")": -1,
         "C.loops.contains(C.loops[1])": True,
@@ -101,6 +102,10 @@ ANSWERS = {
         "E.loops[0].kind": "S",
         "E.writes[0].readers[0].name": "Y",
         "E.writes[0].writers[0].name": "E",
+        "E.can_inline and not Y.can_inline": True,
+        "Y.can_reverse_inline and not E.can_reverse_inline": True,
+        "Y.can_reverse_compute_at(E.loops[0])": True,
+        "E.can_reverse_compute_at(E.loops[0])": False,
     },
 }  # fmt: skip
 

@@ -60,12 +60,12 @@ def test_a_file_that_does_not_parse_is_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["std.cpu.multi_level_tiling", "std.cpu.modules.multi_level_tiling", "multi_level_tiling"]
+    "name", ["std.cpu.multi_level_tiling", "std.cpu.tiling.multi_level_tiling", "multi_level_tiling"]
 )
 def test_which(folder: Path, name: str) -> None:
     result = call("which", name)
     file, _, line = result.stdout.strip().rpartition(":")
-    assert Path(file) == stdlib_root() / "cpu" / "modules.tsched"
+    assert Path(file) == stdlib_root() / "cpu" / "tiling.tsched"
     assert Path(file).read_text().split("\n")[int(line) - 1].startswith("module multi_level_tiling(")
 
 

@@ -59,12 +59,13 @@ class ComputeLocation(Distribution):
 
 
 @draw(LoopRef | str)
-def sample_compute_location(program: Program, block: BlockRef) -> Offer:
+def sample_compute_location(program: Program, block: BlockRef, among: tuple[LoopRef, ...] | None = None) -> Offer:
     """Where `compute_at` may put the block now: a loop around all its consumers, "inline", or "root" to leave it.
 
     Only places where the step would be accepted are drawn, each equally likely: `let place ~
-    sample_compute_location(b)`, then `compute_at(b, place)`. A move goes to any other place.
-    In TVM: `sample_compute_location`.
+    sample_compute_location(b)`, then `compute_at(b, place)`. With `among`, only those loops are considered beside "root"
+    and "inline". A move goes to any other place.
+    In TVM: `sample_compute_location`, which has no `among`.
     """
     the_block(program, block)
 
@@ -72,17 +73,18 @@ def sample_compute_location(program: Program, block: BlockRef) -> Offer:
         assert isinstance(decision, str)
         return decision if decision in (ROOT, INLINE) else LoopRef(decision)
 
-    return Offer(_locations(program, block.name), value)
+    return Offer(_locations(program, block.name, among), value)
 
 
 @lru_cache(maxsize=256)
-def _locations(program: Program, block: str) -> ComputeLocation:
+def _locations(program: Program, block: str, among: tuple[LoopRef, ...] | None) -> ComputeLocation:
     found = the_block(program, BlockRef(block))[1]
     nests = [loops for buffer in sorted(own_buffers(found)) for loops, _ in readers(program, buffer, but=block)]
     around = nests[0] if nests else ()
     # The two words are taken: loops that happen to have such a name cannot be told from them.
     names = [x.var for x in around if x.var not in (ROOT, INLINE)]
-    legal = [(n, depth) for depth, n in enumerate(names, 1) if _applies(program, block, LoopRef(n))]
+    asked = [(n, d) for d, n in enumerate(names, 1) if among is None or LoopRef(n) in among]
+    legal = [(n, depth) for n, depth in asked if _applies(program, block, LoopRef(n))]
     places = [(ROOT, 0), *legal]
     if nests and _applies(program, block, INLINE):
         places.append((INLINE, len(around) + 1))

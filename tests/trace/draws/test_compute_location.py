@@ -39,6 +39,12 @@ def test_the_loops_of_the_consumer_and_the_two_words() -> None:
     assert places(chain(), "B") == ("root", "ci", "cj", "inline")
 
 
+def test_loops_may_be_named_to_choose_among() -> None:
+    found = sample_compute_location(chain(), BlockRef("B"), (LoopRef("cj"), LoopRef("elsewhere"))).distribution
+    assert isinstance(found, ComputeLocation)
+    assert (found.places, found.depths) == (("root", "cj", "inline"), (0, 2, 3))
+
+
 def test_an_output_stays_where_it_is() -> None:
     assert places(chain(), "C") == ("root",)
 

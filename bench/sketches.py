@@ -1,0 +1,159 @@
+"""Distinct samples of every sketch of a task: `python -m bench.sketches FILE TASK [--count 100] [--prove 1] [--seed 0]`.
+
+A sketch is a choice for every `either` of a space; what is left open in it are numbers. Sketches are found by turning, in
+each one that is known, each choice to its other branches, until nothing new turns up. Of every sketch `--count` programs are
+drawn that lower to different kernels; each must be well formed, and the first `--prove` of them are proved to compute what the
+task does. A step that is refused is counted by its code. Everything else that is raised is a bug: it is printed with the
+decisions, and the run exits with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tensorc_dsl.affine.validate import Valid, validate
+from tensorc_dsl.api import Task, load
+from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.search.space import kernel_key
+from tensorc_dsl.search.streams import stream
+from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.trace.draw import Branch
+from tensorc_dsl.trace.trace import Trace
+
+PROBES = 4
+"""How often a combination of branches is drawn to see which choices it leads to: some depend on the numbers."""
+
+PATIENCE = 3
+"""Draws for each program that is wanted, after which a sketch counts as having no more."""
+
+Sketch = tuple[tuple[str, Decision], ...]
+
+
+def sketch_of(trace: Trace) -> Sketch:
+    """The branches that a trace took, in order."""
+    return tuple((d.name, d.decision) for d in trace.draws if isinstance(d.distribution, Branch))
+
+
+@dataclass(slots=True)
+class Ends:
+    """What became of the draws of one sketch."""
+
+    refused: Counter[str] = field(default_factory=Counter[str])
+    programs: set[str] = field(default_factory=set[str])
+    again: int = 0
+    proved: Counter[str] = field(default_factory=Counter[str])
+    bugs: int = 0
+
+
+class Explored:
+    """The sketches of a task, as far as they are known."""
+
+    def __init__(self, task: Task, seed: int) -> None:
+        self.task = task
+        self._seed = seed
+        self._drawn = 0
+
+    def draw(self, wanted: Mapping[str, Decision], ends: Ends) -> Trace | None:
+        """A trace with these branches; None where a step is refused, or where it is a bug."""
+        self._drawn += 1
+        try:
+            trace = self.task.space.replay(wanted, stream(self._seed, self.task.name, f"sketch/{self._drawn}"))
+            verify(trace.program)
+        except ScheduleRefusal as e:
+            ends.refused[e.code] += 1
+            return None
+        except Exception:
+            ends.bugs += 1
+            print(f"{self.task.name}: a bug, with the branches {dict(wanted)} and draw {self._drawn} of seed {self._seed}")
+            traceback.print_exc()
+            return None
+        return trace
+
+    def sketches(self) -> Iterator[Sketch]:
+        """All sketches that are found, each once."""
+        known: dict[Sketch, None] = {}
+        asked: set[Sketch] = set()
+        waiting: list[Sketch] = [()]
+        while waiting:
+            prefix = waiting.pop()
+            if prefix in asked:
+                continue
+            asked.add(prefix)
+            for _ in range(PROBES):
+                trace = self.draw(dict(prefix), Ends())
+                if trace is None:
+                    continue
+                found = sketch_of(trace)
+                if found not in known:
+                    known[found] = None
+                    yield found
+                choices = [d for d in trace.draws if isinstance(d.distribution, Branch)]
+                for n, d in enumerate(choices):
+                    waiting += [(*found[:n], (d.name, m)) for m in d.distribution.moves(d.decision)]
+
+
+def examine(explored: Explored, sketch: Sketch, count: int, prove: int) -> Ends:
+    """Draw `count` different programs of a sketch, where there are so many."""
+    ends = Ends()
+    for _ in range(PATIENCE * count):
+        if len(ends.programs) == count:
+            break
+        trace = explored.draw(dict(sketch), ends)
+        if trace is None or sketch_of(trace) != sketch:
+            continue
+        key = kernel_key(trace.program)
+        ends.again += key in ends.programs
+        ends.programs.add(key)
+        if len(ends.programs) <= prove:
+            report = validate(explored.task.program, trace.program)
+            ends.proved[type(report).__name__] += 1
+            if not isinstance(report, Valid):
+                print(f"{explored.task.name}: {report}\n{trace.text}")
+    return ends
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file")
+    parser.add_argument("task", nargs="+")
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--prove", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    bugs = 0
+    file = load(options.file)
+    for name in options.task:
+        explored = Explored(file[name], options.seed)
+        begun = time.process_time()
+        total = Ends()
+        number = 0
+        for number, sketch in enumerate(explored.sketches(), 1):
+            ends = examine(explored, sketch, options.count, options.prove)
+            total.refused += ends.refused
+            total.programs |= ends.programs
+            total.again += ends.again
+            total.proved += ends.proved
+            total.bugs += ends.bugs
+            branches = " ".join(str(d) for _, d in sketch) or "-"
+            print(
+                f"  {branches:<24} {len(ends.programs)} programs, {ends.again} again, {ends.refused.total()} refused",
+                flush=True,
+            )
+        print(
+            f"{name}: {number} sketches, {len(total.programs)} programs, {total.again} drawn again, "
+            f"refused {dict(total.refused)}, proofs {dict(total.proved)}, {total.bugs} bugs, "
+            f"{time.process_time() - begun:.0f} s"
+        )
+        bugs += total.bugs + sum(n for kind, n in total.proved.items() if kind == "Invalid")
+    sys.exit(1 if bugs else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""The library's spaces on small tasks of odd sizes: no draw is refused, traces replay, kernels compute what their tasks do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.api import Task, TaskFile
+from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.ir.evaluate import evaluate
+from tensorc_dsl.ir.inputs import make_inputs
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.tolerance import tolerance
+from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.measure.host import host_target
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.search.space import neighbours
+from tensorc_dsl.search.streams import stream
+from tensorc_dsl.source import Source
+from tensorc_dsl.trace.trace import Trace
+from tests.codegen import native
+
+TASKS = """
+use std.cpu.{bf16, default, vnni}
+use std.cpu.inline
+use std.cpu.parallel
+use std.cpu.reduction
+use std.cpu.tiling
+use std.ops
+
+/// Every draw of a module at its most frequent.
+space much for llvm {
+    cut_tails(chance=100)
+    multi_level_tiling(structure="SSRSRS", cached=50, packed=50, copied=40, reordered=90)
+    auto_inline_after_tiling
+    add_parallel_rfactor
+    parallelize_vectorize_unroll
+}
+
+compute layers(X: f32[M, K], A: f32[K, H], B: f32[H, N]) -> Y: f32[M, N] {
+    let c[h in H] = f32(2)
+    let Z = matmul(X, A)
+    let R[i, j] = max(Z[i, j], c[j])
+    Y = matmul(R, B)
+}
+
+compute turned(X: f32[M, N]) -> Y: f32[N, M] {
+    let R[i, j] = exp(X[i, j])
+    Y[j, i] = R[i, j] + 1.0
+}
+
+compute bytes(A: u8[M, K], B: i8[N, K], s: f32[N]) -> C: f32[M, N] {
+    let S[i, j] = sum[k] i32(A[i, k]) * i32(B[j, k])
+    C[i, j] = f32(S[i, j]) * s[j]
+}
+
+compute byte_conv(X: u8[H, W, C], F: i8[R, S, C, K]) -> Y: i32[H - R + 1, W - S + 1, K] {
+    Y[h in H - R + 1, w in W - S + 1, k] = sum[r, s, c] i32(X[h + r, w + s, c]) * i32(F[r, s, c, k])
+}
+
+compute halves(A: bf16[M, K], B: bf16[K, N]) -> C: f32[M, N] {
+    C[i, j] = sum[k] f32(A[i, k]) * f32(B[k, j])
+}
+
+compute norm(X: f32[N]) -> Y: f32[1] {
+    Y[i in 1] = sum[k] X[k] * X[k]
+}
+
+task product = matmul(M=33, N=37, K=19) with default
+task much_product = matmul(M=33, N=37, K=19) with much
+task convolution = conv2d_nhwc(N=1, H=9, W=8, CI=5, CO=17, KH=3, KW=3, stride=2, pad=1) with default
+task layer = dense(M=17, K=13, N=40) with default
+task rows = softmax(M=13, N=35) with default
+task two = layers(M=9, K=12, H=20, N=16) with default
+task transposed = turned(M=13, N=20) with default
+task sums = cumsum(N=12, M=20) with default
+task best = argmax(M=9, N=20) with default
+task long = norm(N=100) with much
+task quantized = bytes(M=9, N=33, K=22) with vnni
+task quantized_conv = byte_conv(H=6, W=6, C=8, R=2, S=3, K=32) with vnni
+task summed = halves(M=9, N=33, K=22) with bf16
+task other = matmul(M=9, N=20, K=11) with vnni
+"""
+NAMES = [line.split()[1] for line in TASKS.splitlines() if line.startswith("task")]
+MACHINE = Target(vector_bits=512, cores=2, features="+avx2,+fma,+avx512vnni,+avx512bf16")
+"""One on which every rule applies, so that the tests see them wherever they run."""
+
+
+def task(name: str, target: Target = MACHINE) -> Task:
+    return TaskFile(load_source(Source("cpu_spaces.tsched", TASKS)), target)[name]
+
+
+def drawn(t: Task, count: int) -> list[Trace]:
+    return [t.space.sample(stream(n, t.name, "test")) for n in range(count)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_draws_apply_and_replay(name: str) -> None:
+    t = task(name)
+    for trace in drawn(t, 3):
+        verify(trace.program)
+        again = t.expand(Source("trace", trace.text))
+        assert again.text == trace.text
+        assert again.program == trace.program
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kernels_compute_what_the_task_does(name: str) -> None:
+    t = task(name, host_target(2))
+    inputs = make_inputs(t.program, 3)
+    want = evaluate(t.program, inputs)
+    allowed = tolerance(t.program, want, inputs)
+    for trace in drawn(t, 2):
+        for output, found in native.run(trace.program, inputs).items():
+            assert (np.abs(found.astype(np.float64) - want[output]) <= allowed[output]).all()
+
+
+@pytest.mark.parametrize("name", ["product", "rows", "two", "quantized"])
+def test_every_draw_moves_within_its_bounds(name: str) -> None:
+    """Traps 19 and 20: a move changes the draw that it was made for, and a repaired decision is in its draw's support."""
+    t = task(name)
+    trace = drawn(t, 1)[0]
+    movable = {d.name for d in trace.open_draws if d.distribution.size() > 1}
+    assert {n for d in neighbours(trace) for n in d if d[n] != trace.decisions[n]} == movable
+    one_each = {next(n for n in d if d[n] != trace.decisions[n]): d for d in neighbours(trace)}
+    for moved, decisions in one_each.items():
+        try:
+            other = t.space.replay(decisions, stream(0, name, moved))
+        except ScheduleRefusal:
+            continue
+        assert other.decisions[moved] == decisions[moved]
+        assert all(d.distribution.contains(d.decision) for d in other.draws)
+
+
+@pytest.mark.parametrize("name", ["quantized", "summed"])
+def test_machines_without_the_instruction_tile_as_usual(name: str) -> None:
+    plain = Target(vector_bits=256, cores=2, features="+avx2,+fma")
+    assert all("tensorize" in trace.text for trace in drawn(task(name), 3))
+    assert not any("tensorize" in trace.text for trace in drawn(task(name, plain), 3))
+
+
+def test_an_epilogue_may_be_part_of_the_tile() -> None:
+    texts = [trace.text for trace in drawn(task("layer"), 8)]
+    assert any("reverse_compute_inline(Y)" in text for text in texts)
+    assert any("reverse_compute_inline(Y)" not in text for text in texts)
