@@ -2,8 +2,8 @@
 
 A sketch is a choice for every `either` of a space; what is left open in it are numbers. Sketches are found by turning, in
 each one that is known, each choice to its other branches, until nothing new turns up. Of every sketch `--count` programs are
-drawn that lower to different kernels; each must be well formed, and the first `--prove` of them are proved to compute what the
-task does. A step that is refused is counted by its code. Everything else that is raised is a bug: it is printed with the
+drawn that lower to different kernels; each must be well formed, and the first `--prove` of them are proved to compute what
+the task does. A step that is refused is counted by its code. Everything else that is raised is a bug: it is printed with the
 decisions, and the run exits with 1.
 """
 
@@ -71,7 +71,9 @@ class Explored:
             return None
         except Exception:
             ends.bugs += 1
-            print(f"{self.task.name}: a bug, with the branches {dict(wanted)} and draw {self._drawn} of seed {self._seed}")
+            print(
+                f"{self.task.name}: a bug, with the branches {dict(wanted)} and draw {self._drawn} of seed {self._seed}"
+            )
             traceback.print_exc()
             return None
         return trace
@@ -134,7 +136,8 @@ def main() -> None:
         begun = time.process_time()
         total = Ends()
         number = 0
-        for number, sketch in enumerate(explored.sketches(), 1):
+        for sketch in explored.sketches():
+            number += 1
             ends = examine(explored, sketch, options.count, options.prove)
             total.refused += ends.refused
             total.programs |= ends.programs

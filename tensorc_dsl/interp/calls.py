@@ -11,6 +11,8 @@ from typing import Any
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp import problems
 from tensorc_dsl.interp.arguments import Bound, bind, bind_primitive, convert, describe, unfit
+from tensorc_dsl.interp.attempts import Attempt, reasons
+from tensorc_dsl.interp.attempts import shown as value_shown
 from tensorc_dsl.interp.builtins import Builtins, method
 from tensorc_dsl.interp.evaluate import Env, evaluate, truth
 from tensorc_dsl.interp.limits import MAX_LOOPS, Budget
@@ -52,6 +54,11 @@ class Calls(ABC):
         self._stack: list[str] = []
         self._steps: list[int] = []
         """How many steps each module on the stack has taken itself."""
+        self.attempts: list[Attempt] = []
+        """Each module that was asked, in order, with its reasons if `explaining`."""
+        self.explaining = False
+        self.asked: list[Attempt] = []
+        """Those of the modules on the stack."""
 
     @abstractmethod
     def run(self, body: tuple[tree.Stmt, ...], env: Env) -> None: ...
@@ -187,8 +194,15 @@ class Calls(ABC):
         scope = self._scope(module, call, subject, env)
         self._stack.append(module.name)
         self._steps.append(0)
+        on = value_shown(scope[module.params[0].name]) if module.params else ""
+        outermost = len(self._stack) == 1
+        self.asked.append(Attempt(call.span.text if outermost else module.name, on, len(self._stack) - 1))
+        self.attempts.append(self.asked[-1])
         if module.when is None or truth(evaluate(module.when, scope, self), module.when):
             self.run(module.body, scope)
+        elif self.explaining:
+            self.asked[-1].reasons = reasons(module.when, lambda e: evaluate(e, scope, self))
+        self.asked.pop()
         self._stack.pop()
         self._steps.pop()
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from tensorc_dsl.interp import problems
+from tensorc_dsl.interp.attempts import Attempt
 from tensorc_dsl.interp.builtins import elements
 from tensorc_dsl.interp.calls import Calls
 from tensorc_dsl.interp.evaluate import Env, evaluate, truth
@@ -43,6 +44,8 @@ class Expansion(Calls):
 
     def schedule(self, definition: tree.ScheduleDef) -> Trace:
         """Run a schedule: the compute's blocks and parameters are in scope by name."""
+        self.asked = [Attempt(definition.name, definition.compute, 0)]
+        self.attempts += self.asked
         env = self.given()
         for b in (*self.program.params, *self.program.buffers):
             env[b.name] = BufferRef(b.name)
@@ -166,6 +169,8 @@ class Expansion(Calls):
             raise AssertionError(f"a handler decided {decision!r} for {name}, outside {distribution}")
         value = offer.value(decision)
         draw = Draw(name, distribution, decision, pin is not None)
+        if self.asked:
+            self.asked[-1].draws.append(draw)
         return self.recorder.draw(draw, code, value, self.program, at.span)  # type: ignore[arg-type]
 
     def _ask(self, site: Site, span: Span) -> Decision:

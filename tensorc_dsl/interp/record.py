@@ -97,7 +97,9 @@ class Recorder:
         """A buffer's name; one that a step made is named by a block that writes it."""
         if ref in self.bound:
             return self.bound[ref]
-        writers = (s for _, s in walk(program.body) if isinstance(s, Block) and any(x.buffer == ref.name for x in s.body))
+        writers = (
+            s for _, s in walk(program.body) if isinstance(s, Block) and any(x.buffer == ref.name for x in s.body)
+        )
         return self._block(BlockRef(next(writers).name), program, span)
 
     def code(self, value: Value, program: Program, span: Span) -> str:

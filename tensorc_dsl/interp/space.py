@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tensorc_dsl.interp.attempts import Attempt
 from tensorc_dsl.interp.expand import Expansion
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
@@ -24,7 +25,16 @@ class Space(Model):
     modules: Mapping[str, tree.ModuleDef] = field(repr=False)
 
     def expand(self, decide: Decider) -> Trace:
-        expansion = Expansion(self.program, self.target, self.modules, decide)
+        return self._expanded(Expansion(self.program, self.target, self.modules, decide))
+
+    def explain(self, trace: Trace) -> tuple[Attempt, ...]:
+        """What became of each module in a trace of this space, in the order in which they were asked."""
+        expansion = Expansion(self.program, self.target, self.modules, lambda site: trace.decisions[site.name])
+        expansion.explaining = True
+        self._expanded(expansion)
+        return tuple(expansion.attempts)
+
+    def _expanded(self, expansion: Expansion) -> Trace:
         if isinstance(self.definition, tree.ScheduleDef):
             return expansion.schedule(self.definition)
         return expansion.space(self.definition, self.compute)

@@ -17,7 +17,6 @@ from tensorc_dsl.search.streams import stream
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Trace
 
-
 _LOOP = re.compile(r" *(?:\w+ )?for (\w+) in ")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 

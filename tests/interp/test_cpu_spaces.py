@@ -1,4 +1,4 @@
-"""The library's spaces on small tasks of odd sizes: no draw is refused, traces replay, kernels compute what their tasks do."""
+"""The library's spaces on small tasks of odd sizes: draws apply, traces replay, kernels compute what their tasks do."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tensorc_dsl.cli.handling import handled, handler_options
 from tensorc_dsl.cli.loading import load
 from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_option, threads_option
 
-Stage = Literal["ast", "ir", "trace", "lowered", "llvm", "asm"]
+Stage = Literal["ast", "ir", "space", "trace", "lowered", "llvm", "asm"]
 
 
 @click.command()
@@ -32,6 +32,7 @@ def show(
     \b
     ast      the syntax tree
     ir       the program, before it is scheduled unless --scheduled
+    space    what became of each rule, block by block: its draws, or why it does not apply
     trace    a schedule, drawn from the task's space
     lowered  the flat loops that the schedule makes
     llvm     their LLVM code
@@ -39,6 +40,8 @@ def show(
     """
     from tensorc_dsl.ir.print import format_program
     from tensorc_dsl.lower.flat import format_kernel
+    from tensorc_dsl.report.attempts import format_attempts
+    from tensorc_dsl.syntax import tree
 
     if stage == "ast":
         click.echo(_ast(file, name), nl=False)
@@ -51,6 +54,10 @@ def show(
     match stage:
         case "ir":
             text = format_program(found.program)
+        case "space":
+            kind = "schedule" if isinstance(task.space.definition, tree.ScheduleDef) else "space"
+            title = f"{kind} {task.space.definition.name} for {task.space.compute}"
+            text = format_attempts(title, task.space.explain(found))
         case "trace":
             text = found.text
         case "lowered":

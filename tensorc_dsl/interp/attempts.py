@@ -1,0 +1,74 @@
+"""What became of each rule during an expansion: applied, with its draws, or left alone, and for which reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tensorc_dsl.interp.values import ProgramRef, Value, bare, plain
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.format import format_expr
+from tensorc_dsl.trace.distribution import literal
+from tensorc_dsl.trace.draw import Draw
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A module that was asked. `depth` counts the modules around it; `reasons` are empty where it was applied.
+
+    `module` is its name or, of one that a space or schedule calls itself, the call as it is written there.
+    `draws` are its own, not those of modules that it called.
+    """
+
+    module: str
+    subject: str
+    depth: int
+    reasons: tuple[str, ...] = ()
+    draws: list[Draw] = field(default_factory=list[Draw])
+
+
+def reasons(condition: tree.Expr, ask: Callable[[tree.Expr], Value]) -> tuple[str, ...]:
+    """Why a condition is false: its parts that are, with the values that they were asked of.
+
+    Of `and` only the first false part counts, since those behind it were never asked; of `or` all do.
+    """
+    return tuple(_false(condition, ask))
+
+
+def _false(e: tree.Expr, ask: Callable[[tree.Expr], Value]) -> Iterator[str]:
+    match e:
+        case tree.LogicExpr(op="and", lhs=a, rhs=b):
+            yield from _false(b if bare(ask(a)) is True else a, ask)
+        case tree.LogicExpr(op="or", lhs=a, rhs=b):
+            yield from _false(a, ask)
+            yield from _false(b, ask)
+        case tree.NotExpr(operand=a):
+            yield f"`{format_expr(a)}` is true"
+        case tree.CompareExpr(operands=operands):
+            values = [f"`{format_expr(o)}` is {shown(ask(o))}" for o in operands if not _is_plain(o)]
+            yield f"`{format_expr(e)}` is false" + (f": {', '.join(values)}" if values else "")
+        case _:
+            yield f"`{format_expr(e)}` is false"
+
+
+def _is_plain(e: tree.Expr) -> bool:
+    return isinstance(e, tree.Number | tree.String | tree.Bool)
+
+
+def shown(value: Value) -> str:
+    """A value for people: references by their names."""
+    match plain(value):
+        case BlockRef(name=name) | LoopRef(name=name) | BufferRef(name=name):
+            return name
+        case ProgramRef():
+            return "the program"
+        case tuple() as items:
+            return f"[{', '.join(shown(v) for v in items)}]"
+        case bool() | int() | float() | str() as scalar:
+            return literal(scalar)
+        case Target(kind=kind):
+            return kind
+        case other:
+            return str(other)
