@@ -67,7 +67,7 @@ class Explored:
             trace = self.task.space.replay(wanted, stream(self._seed, self.task.name, f"sketch/{self._drawn}"))
             verify(trace.program)
         except ScheduleRefusal as e:
-            ends.refused[e.code] += 1
+            ends.refused[e.refusal.code] += 1
             return None
         except Exception:
             ends.bugs += 1

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tensorc_dsl.ir.program import Block, For, Program, walk
+from tensorc_dsl.ir.program import Program, walk
 from tensorc_dsl.lower.flat import LowerError, format_kernel
 from tensorc_dsl.lower.lower import MAX_STEP, lower
 from tensorc_dsl.records.keys import digest, program_key
@@ -32,7 +32,7 @@ def kernel_key(program: Program) -> str:
         loops = _nameless(format_kernel(lower(program)))
     except LowerError:
         return program_key(program)
-    noted = [program.annotations, *(s.annotations for _, s in walk(program.body) if isinstance(s, Block | For))]
+    noted = [program.annotations, *(s.annotations for _, s in walk(program.body))]
     heeded = [[n for n in notes if n[0] != MAX_STEP] for notes in noted]
     return digest(f"{loops}\n{[n for n in heeded if n]}")
 
