@@ -21,7 +21,8 @@ from tensorc_dsl.trace.trace import Trace
 from tests.codegen import native
 
 TASKS = """
-use std.cpu.{bf16, default, vnni}
+use std.cpu.{default}
+use std.cpu.x86
 use std.cpu.inline
 use std.cpu.parallel
 use std.cpu.reduction
