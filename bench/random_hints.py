@@ -7,149 +7,14 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable
-from itertools import pairwise
 
+from bench import random_loops as loops
 from bench.random_site import NothingToName, Site, any_block, any_loop
 from tensorc_dsl.affine.accesses import touched
-from tensorc_dsl.affine.instruction import Match, match_nest
-from tensorc_dsl.ir.expr import Binary, Logic, Select, constant, free_vars, loads
-from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, walk
+from tensorc_dsl.ir.expr import Binary, Logic, Select, free_vars, loads
+from tensorc_dsl.ir.program import Block, For, IterKind
 from tensorc_dsl.schedule.motion import own_buffers, read_indices
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
-from tensorc_dsl.schedule.primitives import PRIMITIVES
-
-# --- loops ------------------------------------------------------------------------------------------------------------
-
-
-def _factors(site: Site) -> tuple[int | None, ...]:
-    loop = site.loop()
-    extent = (loop and constant(loop.extent)) or 1
-    divisors = [n for n in range(1, extent + 1) if extent % n == 0]
-    found: list[int | None] = [site.rng.choice([*divisors, 2, 3]) for _ in range(site.rng.choice([1, 1, 2]))]
-    found.insert(site.rng.randrange(len(found) + 1), None)
-    if site.rng.random() < 0.1:
-        found[found.index(None)] = site.rng.choice([1, 2, 3])
-    return tuple(found)
-
-
-def _partial(site: Site) -> bool | str:
-    """`split` knows a second way where its signature says so."""
-    kinds = typing.get_args(PRIMITIVES[site.primitive].signature.parameters["partial"].annotation)
-    return site.rng.choice([True, True, False, *(["cut"] if str in kinds else [])])
-
-
-def _path(site: Site) -> tuple[For, ...]:
-    paths = [around for around, _ in site.nests if around]
-    if not paths:
-        raise NothingToName
-    return site.rng.choice(paths)
-
-
-def _neighbours(site: Site) -> tuple[LoopRef, ...]:
-    path = _path(site)
-    at = site.rng.randrange(len(path))
-    return tuple(LoopRef(x.var) for x in path[at : at + site.rng.choice([2, 2, 3])])
-
-
-def _some(site: Site) -> tuple[LoopRef, ...]:
-    path = _path(site)
-    return tuple(LoopRef(x.var) for x in site.rng.sample(path, site.rng.randint(1, len(path))))
-
-
-def _bodies(site: Site) -> list[tuple[object, ...]]:
-    return [site.program.body, *(x.body for x in site.loops)]
-
-
-def _followed(site: Site) -> LoopRef:
-    """A loop behind which there stands another one."""
-    pairs = [(a, b) for body in _bodies(site) for a, b in pairwise(body)]
-    return site.mostly_loop([a for a, b in pairs if isinstance(a, For) and isinstance(b, For)])
-
-
-def _follower(site: Site) -> LoopRef:
-    first = site.loop()
-    return site.mostly_loop(
-        [b for body in _bodies(site) for a, b in pairwise(body) if a is first and isinstance(b, For)]
-    )
-
-
-def _inside(site: Site) -> LoopRef:
-    outer = site.loop()
-    return site.mostly_loop([x for x in outer.body if isinstance(x, For)] if outer else [])
-
-
-def _points(site: Site) -> tuple[int, ...]:
-    loop = site.loop()
-    extent = (loop and constant(loop.extent)) or 2
-    return tuple(sorted(site.rng.sample(range(extent + 1), min(extent, site.rng.choice([1, 1, 2])))))
-
-
-def _many(site: Site) -> LoopRef:
-    """A loop with several statements."""
-    return site.likely_loop([x for x in site.loops if len(x.body) > 1 and x.kind is LoopKind.SERIAL])
-
-
-def _piped(site: Site) -> LoopRef:
-    """A pipeline of several statements."""
-    return site.likely_loop([x for x in site.loops if x.kind is LoopKind.PIPELINED and len(x.body) > 1])
-
-
-def _grid(site: Site) -> LoopRef:
-    """A loop over the blocks of a GPU."""
-    return site.likely_loop([x for x in site.loops if x.axis is not None and x.axis.level == "block"])
-
-
-def _shortest(site: Site) -> LoopRef:
-    """A loop around one block and nothing else."""
-    return site.mostly_loop([around[-1] for around, _ in site.nests if around and len(around[-1].body) == 1])
-
-
-def _instructions(site: Site, around: tuple[For, ...], loop: For) -> list[str]:
-    """The instructions that do what the nest of a loop does."""
-    return [i.name for i in site.program.intrinsics if isinstance(match_nest(around, loop, i), Match)]
-
-
-def _tile(site: Site) -> LoopRef:
-    nests = [(around, s) for around, s in walk(site.program.body) if isinstance(s, For)]
-    return site.likely_loop([x for around, x in nests if _instructions(site, around, x)])
-
-
-def _instruction(site: Site) -> str:
-    every = [i.name for i in site.program.intrinsics] or ["none"]
-    found = next((n for n in walk(site.program.body) if n[1] is site.loop()), None)
-    good = _instructions(site, found[0], found[1]) if found and isinstance(found[1], For) else []
-    return site.mostly(good, every)
-
-
-# --- pipelines --------------------------------------------------------------------------------------------------------
-
-
-def _stages(site: Site) -> tuple[int, ...]:
-    """A stage for each statement; mostly such that the first is 0 and none goes back."""
-    loop = site.loop()
-    count = len(loop.body) if loop else 1
-    stages = [site.rng.choice([0, 0, 1, 2]) for _ in range(count)]
-    if site.rng.random() < 0.85:
-        least = min(stages)
-        stages = sorted(s - least for s in stages)
-    return tuple(stages)
-
-
-def _order(site: Site) -> tuple[int, ...]:
-    places = list(range(len(site.chosen["stages"])))
-    if site.rng.random() < 0.5:
-        site.rng.shuffle(places)
-    return tuple(places)
-
-
-def _roles(site: Site) -> tuple[str, ...]:
-    loop = site.loop()
-    count = len(loop.body) if loop else 2
-    roles = [site.rng.choice(["producer", "consumer"]) for _ in range(count)]
-    if count > 1 and site.rng.random() < 0.85:
-        roles[0], roles[-1] = "producer", "consumer"
-    return tuple(roles)
-
 
 # --- blocks -----------------------------------------------------------------------------------------------------------
 
@@ -345,39 +210,39 @@ HINTS: dict[str, Callable[[Site], typing.Any]] = {
     "decompose_reduction.loop": _before_counting,
     "distance": lambda s: s.rng.choice([1, 2, 3]),
     "epilogue": _epilogue,
-    "factors": _factors,
-    "fuse.loops": _neighbours,
+    "factors": loops.factors,
+    "fuse.loops": loops.neighbours,
     "fuse_reduction_epilogue.block": _with_epilogue,
-    "intrinsic": _instruction,
+    "intrinsic": loops.instruction,
     "key": lambda s: s.rng.choice(["note", "other"]),
-    "merge.first": _followed,
-    "merge.second": _follower,
-    "order": _order,
+    "merge.first": loops.followed,
+    "merge.second": loops.follower,
+    "order": loops.order,
     "pad_value": lambda s: s.rng.choice([0, 0, 1, 0.5, -1]),
     "padding": _padding,
-    "partial": _partial,
-    "persist.loop": _grid,
-    "points": _points,
+    "partial": loops.partial,
+    "persist.loop": loops.grid,
+    "points": loops.points,
     "registers": lambda s: tuple(s.rng.choice([24, 40, 232]) for _ in dict.fromkeys(s.chosen["roles"])),
-    "reorder.loops": _some,
+    "reorder.loops": loops.some,
     "reorder_block_iters.order": _iterators,
     "reverse_compute_at.block": _consumer,
     "reverse_compute_at.loop": _place_behind,
     "reverse_compute_inline.block": _consumer,
     "rfactor.block": _reduction,
     "rfactor.loop": _counting,
-    "roles": _roles,
+    "roles": loops.roles,
     "rolling_buffer.block": _windowed,
     "rolling_buffer.loop": _window_loop,
     "scope": lambda s: s.rng.choice(["global", "local", "local", "shared"]),
     "set_scope.buffer": _intermediate,
-    "skew.inner": _inside,
-    "software_pipeline.loop": _many,
-    "specialize.loop": _piped,
-    "stages": _stages,
+    "skew.inner": loops.inside,
+    "software_pipeline.loop": loops.many,
+    "specialize.loop": loops.piped,
+    "stages": loops.stages,
     "storage_align.buffer": _intermediate,
     "storage_align.factor": lambda s: s.rng.choice([1, 2, 4, 4, 8, 0]),
-    "tensorize.loop": _tile,
+    "tensorize.loop": loops.tile,
     "transform_layout.buffer": _intermediate,
     "unannotate.target": _noted,
     "unannotate.key": _key,
@@ -391,7 +256,11 @@ LEADS: dict[str, tuple[tuple[str, ...], ...]] = {
     "software_pipeline": (("compute_at",), ("read_at",)),
     "specialize": (("read_at", "software_pipeline"),),
     "storage_align": (("cache_read",), ("cache_write",)),
-    "tensorize": (("decompose_reduction", "split"), ("cache_read", "split")),
+    "tensorize": (
+        ("decompose_reduction", "split"),
+        ("decompose_reduction", "reorder", "split"),
+        ("cache_read", "split"),
+    ),
     "unannotate": (("annotate",),),
 }
 """Steps after which a primitive may apply, where it hardly ever does before: the ways there."""
@@ -401,8 +270,9 @@ TOWARDS: dict[str, Callable[[Site], typing.Any]] = {
     "rolling_buffer<compute_at.block": _read_by_windows,
     "rolling_buffer<compute_at.loop": _outer_place,
     "specialize<read_at.scope": lambda _: "shared",
+    "tensorize<reorder.loops": loops.turned,
     "tensorize<split.factors": lambda s: (None, s.rng.choice([2, 2, 3])),
-    "tensorize<split.loop": _shortest,
+    "tensorize<split.loop": loops.shortest,
     "tensorize<split.partial": lambda s: s.rng.choice(["cut", False]),
 }
 """Arguments of a step on the way to another primitive, by `primitive<step.parameter`; for the rest `HINTS` holds."""
