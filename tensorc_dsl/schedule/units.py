@@ -8,8 +8,9 @@ are welcome as long as the proof of `tensorize` still holds.
 from __future__ import annotations
 
 from tensorc_dsl.affine.instruction import Mismatch, match_nest
-from tensorc_dsl.ir.program import For, Intrinsic, Program, intrinsic_of, walk
+from tensorc_dsl.ir.program import For, Intrinsic, LoopKind, Program, intrinsic_of, walk
 from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.rewrite import loops_below
 
 NO_INTRINSIC = Refusal(
     "E0680",
@@ -51,3 +52,7 @@ def refuse_apart(step: str, before: Program, after: Program) -> None:
         found = None if new == old else match_nest(around, new, own)
         if isinstance(found, Mismatch):
             raise APART(before, var, step=step, loop=var, intrinsic=intrinsic.name, why=found.why)
+        for x in loops_below(new):
+            if x.kind is not LoopKind.TENSORIZED:
+                why = f"`{x.var}` would stand in it, and is no loop of it"
+                raise APART(before, var, step=step, loop=var, intrinsic=intrinsic.name, why=why)

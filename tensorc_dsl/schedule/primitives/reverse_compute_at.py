@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tensorc_dsl.affine.coverage import axis, full_domain, instances_within, partition, repeating_loop
+from tensorc_dsl.affine.coverage import apart, axis, full_domain, instances_within, partition, repeating_loop
 from tensorc_dsl.affine.cuts import cuts
 from tensorc_dsl.affine.inverse import instances_reading
 from tensorc_dsl.affine.regions import Access, Region, inner_ranges, required_region
@@ -110,6 +110,8 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
     if common and private and not same_iteration(common):
         raise ORDER(program, b.name, block=b.name, reason=f"it may run in an earlier iteration of `{common[-1]}`")
 
+    _check_kept(program, nest, around, produced)
+
     now = find_loop(rest, at.var)[1]
     n = next(i for i, s in enumerate(now.body) if stmt_name(s) == stmt_name(last)) + 1
     return Rewrite(replace_at(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),)), None)
@@ -139,6 +141,18 @@ def _check_alone(program: Program, b: Block) -> None:
         own = read_indices(b, buffer)
         if own and not (b.init and own == tuple({s.indices for s in b.body})):
             raise ORDER(program, b.name, block=b.name, reason=f"it reads `{buffer}` itself")
+
+
+def _check_kept(program: Program, nest: Nest, around: tuple[For, ...], produced: frozenset[str]) -> None:
+    """Refuse to leave loops in which a producer writes an element again: below them the block reads it in between."""
+    for buffer in sorted(produced):
+        found = writers(program, buffer)
+        for loops, w in found:
+            outer = shared_loops(loops, around)
+            left = [v for v in shared_loops(loops, nest[0]) if v not in outer]
+            if left and (len(found) > 1 or not all(apart(loops, w, i, outer, left) for i in _stored_at(w, buffer))):
+                reason = f"`{w.name}` may write `{buffer}` again in a later iteration of `{left[0]}`"
+                raise ORDER(program, nest[1].name, w.name, block=nest[1].name, reason=reason)
 
 
 def _completed(
