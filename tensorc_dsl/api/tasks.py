@@ -14,7 +14,7 @@ from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.codegen.llvm.compile import Compiled, CompileError, compile_kernel
-from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
+from tensorc_dsl.diagnostic import Diagnostic, Problem, Severity, TschedError
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space, task_space
@@ -43,6 +43,12 @@ from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.trace.model import Model
 from tensorc_dsl.trace.trace import Trace
+
+NO_CODE = Problem(
+    "E0910",
+    "no code can be made for targets of kind `{kind}`, so `{task}` cannot be compiled, run or measured for this one",
+    help="look at what its space draws: `show --stage ir --scheduled`, `sample`, `verify`; or take a target of kind `llvm`",
+)
 
 TRIES = 64
 """Draws in a row that may be refused before a space counts as empty."""
@@ -122,8 +128,14 @@ class Task:
         self.target = space.target
         self.threads = space.target.cores
 
+    def require_code(self) -> None:
+        """Raises TschedError (E0910) where no code can be made for the target, so that nothing can be run or measured."""
+        if self.target.kind != "llvm":
+            raise TschedError(NO_CODE(None, kind=self.target.kind, task=self.name))
+
     def yardsticks(self) -> Yardsticks:
-        """The machine's peak and NumPy's time for the task, measured now."""
+        """The machine's peak and NumPy's time for the task, measured now. TschedError (E0910) of another's target."""
+        self.require_code()
         return measure_yardsticks(self.program, self.target, self.threads)
 
     @property
@@ -190,8 +202,10 @@ class Task:
     ) -> TuneResult:
         """Try `trials` schedules, each checked and timed in a child process and recorded in the database.
 
-        Raises WrongSchedule where one of the best of them is shown not to compute what the task does.
+        Raises WrongSchedule where one of the best of them is shown not to compute what the task does, and TschedError
+        (E0910) where no code can be made for the target.
         """
+        self.require_code()
         with ExitStack() as stack:
             database = stack.enter_context(Database.open(records))
             runner = stack.enter_context(LocalRunner(self.program, self.target, threads=self.threads))
@@ -236,6 +250,7 @@ class Task:
 
     def measure(self, trace: Trace) -> Outcome:
         """The trace's kernel, checked against the reference and timed in a child process."""
+        self.require_code()
         with closing(LocalRunner(self.program, self.target, threads=self.threads, builders=1)) as runner:
             (outcome,) = runner.measure([trace.program], None)
             return outcome
@@ -248,7 +263,8 @@ class Task:
             raise failed("cannot be lowered", str(e)) from e
 
     def compile(self, trace: Trace) -> Compiled:
-        """The schedule in machine code. Raises TschedError (E0908) where there is none."""
+        """The schedule in machine code. Raises TschedError (E0908, E0910) where there is none."""
+        self.require_code()
         try:
             return compile_kernel(self.lower(trace), self.target, self.threads)
         except CompileError as e:

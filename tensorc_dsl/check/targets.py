@@ -12,11 +12,14 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import name_span, word_span
 
-TARGET_KINDS = ("llvm",)
-"""Kinds of targets that code can be made for."""
+TARGET_KINDS = ("llvm", "cuda")
+"""Kinds of targets."""
 
 FACTS = tuple(f.name for f in fields(Target) if f.name != "kind")
 """What a target item may say; what it does not say is that of a plain machine, wherever the file is read."""
+
+_OF_GPUS = ("shared_memory", "threads", "registers")
+"""Facts that are 0 where there is no GPU."""
 
 _MOST = 1 << 48
 
@@ -58,7 +61,7 @@ def _fact(name: str, value: t.Expr) -> int | str | Diagnostic:
             return bits
         case "vector_bits", _:
             return problems.WRONG_FACT(value.span, name=name, wanted="a power of two from 64 to 8192")
-        case _, t.Number(value=int() as number) if (name == "shared_memory" or number > 0) and number < _MOST:
+        case _, t.Number(value=int() as number) if (name in _OF_GPUS or number > 0) and number < _MOST:
             return number
         case _:
             return problems.WRONG_FACT(value.span, name=name, wanted="a positive int")

@@ -21,6 +21,7 @@ from tensorc_dsl.check.kinds import (
     PROGRAM,
     STR,
     TARGET,
+    Base,
     Kind,
     ListOf,
     kind_of,
@@ -74,6 +75,11 @@ FUNCTIONS: dict[str, Signature] = {
         "The elements of all lists in one list.", Rule.FIRST, rest=Parameter("lists", (LIST,), False)
     ),
     "log2": _function("The logarithm of a positive number to the base 2.", FLOAT, Parameter("value", (FLOAT,))),
+    "within": _function(
+        "The int, if it is in a range; otherwise the schedule is refused, and `what` says what the int counts: "
+        "`within(b.threads, 1..target.threads, \"threads\")`.",
+        INT, Parameter("value", (INT,)), Parameter("range", (Base.RANGE,)), Parameter("what", (STR,)),
+    ),
     "interleave": _function(
         "The loops of `tiles` in the order that `structure` spells: its n-th S stands for level n of the tile of every "
         "spatial loop, and so for the other kinds. `kinds`, a letter for each tile, may say otherwise.",

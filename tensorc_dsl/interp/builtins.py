@@ -9,12 +9,13 @@ from tensorc_dsl.check.signatures import usage
 from tensorc_dsl.check.vocabulary import FUNCTIONS
 from tensorc_dsl.interp.arithmetic import binary
 from tensorc_dsl.interp.limits import MAX_LIST, Budget
-from tensorc_dsl.interp.problems import FUNCTION_ARGUMENTS, NO_METHOD, TOO_LONG, fail
+from tensorc_dsl.interp.problems import FUNCTION_ARGUMENTS, NO_METHOD, NOT_WITHIN, TOO_LONG, fail
 from tensorc_dsl.interp.values import Drawn, Value, as_int, bare, is_number, kind_of, plain
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.primitive import LoopRef
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.trace.declare import Interval
 
 _loop_kind = QUERIES[LoopRef]["kind"].function
 
@@ -69,6 +70,7 @@ class Builtins:
             "reversed": self._reversed,
             "concat": self._concat,
             "log2": self._log2,
+            "within": self._within,
             "interleave": self._interleave,
         }
 
@@ -141,6 +143,15 @@ class Builtins:
         if not isinstance(x, int | float) or isinstance(x, bool) or not x > 0:
             raise _Unfit
         return math.log2(x)
+
+    def _within(self, args: list[Value], program: Program, _at: tree.CallExpr) -> Value:
+        value, span, what = self._only(args, 3, 3)
+        found, legal, name = _int(value), bare(span), bare(what)
+        if not isinstance(legal, Interval) or not isinstance(name, str):
+            raise _Unfit
+        if not legal.low <= found <= legal.high:
+            raise NOT_WITHIN(program, what=name, value=found, low=legal.low, high=legal.high)
+        return value
 
     def _interleave(self, args: list[Value], program: Program, _at: tree.CallExpr) -> Value:
         """Level n of every tile of a kind at the n-th letter of the kind."""

@@ -150,7 +150,9 @@ class Calls(ABC):
         if name in PRIMITIVES:
             return self._primitive(name, call, env)
         if name in self._builtins.functions and not call.kwargs:
-            return self._builtins.call(name, [evaluate(a, env, self) for a in call.args], self.program, call)
+            args = [evaluate(a, env, self) for a in call.args]
+            with self.at(call.span):
+                return self._builtins.call(name, args, self.program, call)
         if name in self.modules:
             return self.module(self.modules[name], call, [], env)
         if name in DRAWS:

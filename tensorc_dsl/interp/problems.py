@@ -34,6 +34,7 @@ OPERANDS = Problem("E0523", "`{op}` does not take {lhs} and {rhs}")
 NO_RESULT = Problem("E0524", "`{text}` has no value: {reason}")
 TOO_MANY_BITS = Problem("E0524", "`{op}` makes a number of {bits} bits; {most} are allowed")
 NO_ATTRIBUTE = Problem("E0525", "{kind} has no `{name}`", "no such attribute")
+NOT_WITHIN = Refusal("E0548", "{what}: {value} is not within {low}..{high}", help="draw other tiles")
 NO_METHOD = Problem("E0525", "{kind} has no method `{name}` that takes this")
 NO_INDEX = Problem(
     "E0526", "{kind} is not indexed like this", help="`[n]` of a list or a string, or `[a:b]`, with ints"
@@ -81,6 +82,9 @@ SEVERAL_SPACES = Problem(
 )
 SEVERAL_SCHEDULES = Problem("E0554", "{file} has {count} for `{compute}`", help="it has {others}")
 UNKNOWN_TARGET = Problem("E0555", "`{file}` has no target `{name}`")
+WHICH_TARGET = Problem(
+    "E0558", "space `{space}` is for targets of kind `{kind}`, and the file has {count}", "for which one?", "{known}"
+)
 UNKNOWN_DRAW = Problem("E0556", "`{task}` has no draw `{name}`")
 BAD_VALUE = Problem(
     "E0557", "`{text}` is no value of a draw", help='write it as after `:=`: 8, "text", true or [4, 16]'

@@ -9,7 +9,15 @@ from tensorc_dsl.check.items import intrinsics_of, task_bindings
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.check.targets import target_of
-from tensorc_dsl.interp.problems import NO_SPACE, SEVERAL_SCHEDULES, SEVERAL_SPACES, UNKNOWN_SPACE, UNKNOWN_TARGET, fail
+from tensorc_dsl.interp.problems import (
+    NO_SPACE,
+    SEVERAL_SCHEDULES,
+    SEVERAL_SPACES,
+    UNKNOWN_SPACE,
+    UNKNOWN_TARGET,
+    WHICH_TARGET,
+    fail,
+)
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.syntax import tree
@@ -21,16 +29,30 @@ NATIVE = "native"
 def task_space(file: CheckedFile, name: str, native: Target, chosen: str | None = None) -> Space:
     """The space of a task: the one it names with `with`, else the file's schedule for its compute, else its space.
 
-    It is for the target that is `chosen` by name, else for the one that the space is written for, else for `native`.
-    Raises KeyError when the file has no such task, TschedError where there is no space to choose, or several, or no
-    such target.
+    It is for the target that is `chosen` by name, else for the one that the space is written for. Where that is a kind of
+    targets, it is `native` if that is of the kind, else the file's only target of it. Raises KeyError when the file has no
+    such task, TschedError where there is no space to choose, or several, or no such target.
     """
     task = file.tasks[name]
     program = elaborate(file.computes[task.compute], task_bindings(task), name, file.library)
     program = replace(program, intrinsics=intrinsics_of(file.intrinsics))
     definition = _definition(file, task)
-    written = definition.target if isinstance(definition, tree.SpaceDef) and definition.target in file.targets else None
-    return Space(definition, task.compute, program, _target(file, chosen or written or NATIVE, native), file.modules)
+    target = _target(file, chosen or _written(file, definition, native), native)
+    return Space(definition, task.compute, program, target, file.modules)
+
+
+def _written(file: CheckedFile, definition: tree.SpaceDef | tree.ScheduleDef, native: Target) -> str:
+    """The name of the target that a space is written for; TschedError where it may be several, or none is known."""
+    if isinstance(definition, tree.ScheduleDef) or definition.target == native.kind:
+        return NATIVE
+    if definition.target in file.targets:
+        return definition.target
+    found = [name for name, item in file.targets.items() if item.kind == definition.target]
+    if len(found) != 1:
+        known = f"say which: `--target {found[0]}`" if found else "describe one, or `use std.gpu.targets.{sm_80}`"
+        facts = {"space": definition.name, "kind": definition.target, "count": len(found) or "none"}
+        raise fail(WHICH_TARGET, definition.span, known=known, **facts)
+    return found[0]
 
 
 def _target(file: CheckedFile, name: str, native: Target) -> Target:

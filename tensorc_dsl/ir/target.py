@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Target:
     """A machine. Cache sizes in bytes, per core (`l3`: shared); `cores` is how many threads a kernel may use.
 
-    `features` is LLVM's list of instruction sets, `+avx2,-sse4a`; `shared_memory` is what the threads of a GPU's block
-    share, in bytes.
+    `features` is LLVM's list of instruction sets, `+avx2,-sse4a`. Of a GPU, `cores` are its multiprocessors, and a block
+    has at most `threads` threads, `shared_memory` bytes and `registers` registers of 32 bits.
     """
 
     kind: str = "llvm"
@@ -22,6 +22,8 @@ class Target:
     l2: int = 512 * 1024
     l3: int = 8 * 1024 * 1024
     shared_memory: int = 0
+    threads: int = 0
+    registers: int = 0
 
     @property
     def key(self) -> str:

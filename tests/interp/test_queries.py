@@ -68,7 +68,8 @@ ANSWERS = {
         "target.l1 <= target.l2 and target.l2 <= target.l3": True,
         "target.has(\"avx2\") and not target.has(\"sse4a\")": True,
         "len(target.features)": 2,
-        "target.shared_memory": 0,
+        "target.shared_memory + target.threads + target.registers": 0,
+        "C.threads * 10 + C.shared_bytes + C.registers": 10,
         "target.cpu": "generic",
         "\"SSRSRS\".rfind(\"S\")": 5,
         "\"SSRSRS\".rfind(\"S\", before=\"R\")": 1,
@@ -93,6 +94,7 @@ ANSWERS = {
         "reversed([1, 2])[0] + max([1, 5, 2]) - min(3, 1)": 6,
         "log2(8)": 3.0,
         "xor(12, 10)": 6,
+        "within(3, 3..4, \"parts\")": 3,
         "interleave(\"SRS\", [[C.loops[0], C.loops[1]], [C.loops[2]]])[1].name": "k",
     },
     "chain": {

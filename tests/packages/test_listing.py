@@ -59,14 +59,12 @@ def test_a_file_that_does_not_parse_is_named(folder: Path) -> None:
     assert "lib/link.tsched: cannot be read" in result.stderr
 
 
-@pytest.mark.parametrize(
-    "name", ["std.cpu.multi_level_tiling", "std.cpu.tiling.multi_level_tiling", "multi_level_tiling"]
-)
+@pytest.mark.parametrize("name", ["std.cpu.auto_inline", "std.cpu.inline.auto_inline", "auto_inline"])
 def test_which(folder: Path, name: str) -> None:
     result = call("which", name)
     file, _, line = result.stdout.strip().rpartition(":")
-    assert Path(file) == stdlib_root() / "cpu" / "tiling.tsched"
-    assert Path(file).read_text().split("\n")[int(line) - 1].startswith("module multi_level_tiling(")
+    assert Path(file) == stdlib_root() / "cpu" / "inline.tsched"
+    assert Path(file).read_text().split("\n")[int(line) - 1].startswith("module auto_inline(")
 
 
 def test_which_of_several_and_of_none(folder: Path) -> None:

@@ -8,13 +8,13 @@ from tensorc_dsl.schedule.query import query
 
 @query
 def kind(target: Target) -> str:
-    """The code generator: "llvm"."""
+    """The code generator: "llvm" or "cuda"."""
     return target.kind
 
 
 @query
 def cpu(target: Target) -> str:
-    """The processor, by LLVM's name for it."""
+    """The processor, by LLVM's name for it; of a GPU its architecture, "sm_80"."""
     return target.cpu
 
 
@@ -44,7 +44,7 @@ def vector_registers(target: Target) -> int:
 
 @query
 def cores(target: Target) -> int:
-    """How many threads a kernel may use."""
+    """How many threads a kernel may use; of a GPU, how many multiprocessors it has."""
     return target.cores
 
 
@@ -70,3 +70,15 @@ def l3(target: Target) -> int:
 def shared_memory(target: Target) -> int:
     """The memory that the threads of a GPU's block share, in bytes; 0 where there is none."""
     return target.shared_memory
+
+
+@query
+def threads(target: Target) -> int:
+    """The most threads that a block of a GPU can have; 0 where there is none."""
+    return target.threads
+
+
+@query
+def registers(target: Target) -> int:
+    """The registers of 32 bits that the threads of a GPU's block have together; 0 where there is none."""
+    return target.registers

@@ -1,0 +1,99 @@
+"""Questions about the kernel that a block is in, a statement at the top of the program: what a block of threads needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from tensorc_dsl.affine.accesses import accesses, home
+from tensorc_dsl.affine.regions import inner_ranges, required_region
+from tensorc_dsl.affine.simplify import extent_ranges
+from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.program import Axis, Buffer, For, Program, Stmt, walk
+from tensorc_dsl.schedule.places import the_block
+from tensorc_dsl.schedule.primitive import BlockRef
+from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.refusal import Refusal
+
+OPEN_BUFFER = Refusal(
+    "E0399",
+    "how much of `{buffer}` a block of threads needs is open: `{block}` is in the same kernel",
+    help="give `{buffer}` a size, or move its uses together below loops of known extents",
+)
+
+_WARP = 32
+"""Lanes of a warp."""
+
+_WORD = 4
+"""Bytes of a register."""
+
+
+@query
+def threads(program: Program, block: BlockRef) -> int:
+    """How many threads a block of its kernel has: of a GPU's axes those that count threads. 1 where none is bound."""
+    return _threads(x for _, x in walk((_kernel(program, block),)) if isinstance(x, For))
+
+
+@query
+def shared_bytes(program: Program, block: BlockRef) -> int:
+    """How many bytes the "shared" buffers of its kernel hold for a block of threads, together.
+
+    Refused where that is not a number.
+    """
+    found = _private(program, block, lambda scope: scope.split(".")[0] == "shared")
+    return sum(elements * b.dtype.bytes for b, elements, _ in found)
+
+
+@query
+def registers(program: Program, block: BlockRef) -> int:
+    """How many registers of 32 bits the threads of a block need for the "local" buffers and fragments of its kernel.
+
+    Subscripts count, nothing else: a compiler needs more, for addresses and what is under way. Refused where that is not
+    a number.
+    """
+    found = _private(program, block, lambda scope: scope.split(".")[0] != "shared")
+    return sum(-(-elements * b.dtype.bytes // _WORD) * _units(around) for b, elements, around in found)
+
+
+def _kernel(program: Program, block: BlockRef) -> Stmt:
+    around, b = the_block(program, block)
+    return around[0] if around else b
+
+
+def _threads(loops: Iterable[For]) -> int:
+    """Threads that the loops count: in dimensions, or by warps, of 32 lanes whether those are counted or not."""
+    sizes = {x.axis: constant(x.extent) or 1 for x in loops if x.axis is not None and x.axis.counts_threads}
+    grouped = {a: n for a, n in sizes.items() if a.level != "thread"}
+    if grouped:
+        grouped[Axis.LANE] = _WARP
+    return max(math.prod(grouped.values()), math.prod(n for a, n in sizes.items() if a.level == "thread"))
+
+
+def _units(around: Iterable[For]) -> int:
+    """How many buffers of its own a block of threads has of one that lives in an iteration of these loops.
+
+    What lives in a warp is spread over its lanes.
+    """
+    return math.prod(constant(x.extent) or 1 for x in around if x.axis is not None and x.axis.counts_threads)
+
+
+def _private(
+    program: Program, block: BlockRef, wanted: Callable[[str], bool]
+) -> list[tuple[Buffer, int, tuple[For, ...]]]:
+    """The buffers of the kernel in such scopes: the elements of one copy, and the loops in whose iterations it lives."""
+    kernel = _kernel(program, block)
+    out: list[tuple[Buffer, int, tuple[For, ...]]] = []
+    for b in program.buffers:
+        if b.scope == "global" or not wanted(b.scope):
+            continue
+        found = accesses((), (kernel,), frozenset((b.name,)))
+        if not found:
+            continue
+        around = home(program, b) or ()
+        names = {x.var for x in around}
+        at = [(x.indices, inner_ranges(x.loops, names)) for x in found]
+        sizes = [constant(n) for _, n in required_region(at, extent_ranges(around), b.shape)]
+        if any(n is None for n in sizes):
+            raise OPEN_BUFFER(program, block.name, b.name, buffer=b.name, block=block.name)
+        out.append((b, math.prod(n or 0 for n in sizes), around))
+    return out

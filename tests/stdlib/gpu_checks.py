@@ -1,0 +1,131 @@
+"""What every schedule of a space for a GPU has to pass, and the computes that are tried."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+import tensorc_dsl as td
+from tensorc_dsl.affine.accesses import accesses, home
+from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.interpret import interpret
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.print import format_expr, format_program
+from tensorc_dsl.ir.program import For, Program, walk
+from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.schedule.primitive import BlockRef
+from tensorc_dsl.schedule.queries import QUERIES
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.search.streams import stream
+from tensorc_dsl.source import Source
+from tensorc_dsl.trace.trace import Trace
+from tests.programs import proof_fault
+
+COMPUTES = """
+compute half_matmul(A: T[M, K], B: T[K, N]; T: dtype = f16) -> C: f32[M, N] {
+    C[i, j] = sum[k] f32(A[i, k]) * f32(B[k, j])
+}
+
+compute batched(A: f32[B, M, K], W: f32[B, K, N]) -> C: f32[B, M, N] {
+    C[b, i, j] = sum[k] A[b, i, k] * W[b, k, j]
+}
+
+compute layer_norm(X: f32[M, N], G: f32[N], B: f32[N]) -> Y: f32[M, N] {
+    let m[i] = sum[j] X[i, j]
+    let v[i] = sum[j] (X[i, j] - m[i] / f32(N)) * (X[i, j] - m[i] / f32(N))
+    Y[i, j] = (X[i, j] - m[i] / f32(N)) * rsqrt(v[i] / f32(N) + 1e-5) * G[j] + B[j]
+}
+
+compute total(X: f32[M, N]) -> S: f32[] {
+    S[] = sum[i, j] X[i, j]
+}
+
+compute next(X: f32[]) -> Y: f32[] {
+    Y[] = X[] + 1.0
+}
+"""
+
+
+def task(folder: Path, text: str, space: str = "default") -> Task:
+    """The task `t = text` over a space of `std.gpu`, for a GPU of compute capability 8.0."""
+    path = folder / "t.tsched"
+    items = "argmax, conv2d_nhwc, cumsum, matmul, softmax"
+    uses = f"use std.ops.{{{items}}}\nuse std.gpu.{space}.{{{space}}}\nuse std.gpu.targets.{{sm_80}}\n"
+    path.write_text(f"{uses}{COMPUTES}\ntask t = {text} with {space}\n")
+    return td.load(path)["t"]
+
+
+def traces(t: Task, count: int, seed: int = 0) -> list[Trace]:
+    """So many schedules, in at most 40 times as many draws."""
+    rng, found = stream(seed, t.name, "gpu"), list[Trace]()
+    for _ in range(40 * count):
+        try:
+            found.append(t.model.sample(rng))
+        except ScheduleRefusal:
+            continue
+        if len(found) == count:
+            return found
+    raise AssertionError(f"{len(found)} of {count} schedules")
+
+
+def check(t: Task, trace: Trace, inputs: dict[str, Array], expected: Array) -> None:
+    """The program is well formed, fits the machine, computes what it should in every order of threads, and is proved."""
+    program = trace.program
+    verify(program)
+    assert format_program(parse_program(Source("printed", format_program(program)))) == format_program(program)
+    check_axes(t, program)
+    check_threads_keep_to_themselves(program)
+    for order in ("forward", "reversed", "shuffled"):
+        (out,) = interpret(program, inputs, order).values()
+        np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-6, err_msg=trace.text)
+    assert proof_fault(t.program, program) == "", trace.text
+
+
+def check_axes(t: Task, program: Program) -> None:
+    """Every kernel is a grid of blocks, no larger than the machine's."""
+    for kernel in program.body:
+        assert isinstance(kernel, For), "a block without loops"
+        assert kernel.axis is not None and kernel.axis.level == "block", kernel.var
+    for block in (BlockRef(name) for name in (s.name for _, s in walk(program.body) if not isinstance(s, For))):
+        threads, shared, registers = (
+            QUERIES[BlockRef][name].function(program, block) for name in ("threads", "shared_bytes", "registers")
+        )
+        assert 1 <= threads <= t.target.threads
+        assert shared <= t.target.shared_memory
+        assert registers <= min(t.target.registers, 255 * threads)
+
+
+def check_threads_keep_to_themselves(program: Program) -> None:
+    """No element of a buffer that is private to threads is touched by two threads of a block.
+
+    Brute force over all iterations, with Python's own arithmetic.
+    """
+    for buffer in program.buffers:
+        if buffer.scope in ("global", "shared"):
+            continue
+        owners: dict[tuple[int, ...], tuple[int, ...]] = {}
+        inside = len(home(program, buffer) or ())
+        for x in accesses((), program.body, frozenset((buffer.name,))):
+            grid = [(v.var, constant(v.extent) or 0) for v in x.loops]
+            counting = [
+                v.var for v in x.loops[inside:]
+                if v.axis is not None and v.axis.counts_threads and constant(v.extent) != 1
+            ]  # fmt: skip
+            guard = " and ".join(f"({_python(format_expr(c))})" for c in x.guard) or "True"
+            place = f"({', '.join(_python(format_expr(i)) for i in x.indices)},)"
+            code = compile(f"({place} if {guard} else None)", "<index>", "eval")
+            outer = {v.var for v in x.loops[:inside]}
+            for values in product(*(range(1 if v in outer else n) for v, n in grid)):
+                at = dict(zip((v for v, _ in grid), values, strict=True))
+                element = eval(code, {}, at)
+                if element is not None:
+                    owner = tuple(at[v] for v in counting)
+                    assert owners.setdefault(element, owner) == owner, (buffer.name, element)
+
+
+def _python(text: str) -> str:
+    return text.replace("/", "//")
