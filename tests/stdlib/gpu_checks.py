@@ -30,6 +30,18 @@ compute half_matmul(A: T[M, K], B: T[K, N]; T: dtype = f16) -> C: f32[M, N] {
     C[i, j] = sum[k] f32(A[i, k]) * f32(B[k, j])
 }
 
+compute half_transposed(A: f16[M, K], B: f16[N, K]) -> C: f32[M, N] {
+    C[i, j] = sum[k] f32(A[i, k]) * f32(B[j, k])
+}
+
+compute half_columns(A: f16[K, M], B: f16[K, N]) -> C: f32[M, N] {
+    C[i, j] = sum[k] f32(A[k, i]) * f32(B[k, j])
+}
+
+compute half_batched(A: f16[B, M, K], W: f16[B, K, N]) -> C: f32[B, M, N] {
+    C[b, i, j] = sum[k] f32(A[b, i, k]) * f32(W[b, k, j])
+}
+
 compute batched(A: f32[B, M, K], W: f32[B, K, N]) -> C: f32[B, M, N] {
     C[b, i, j] = sum[k] A[b, i, k] * W[b, k, j]
 }
@@ -83,6 +95,7 @@ def check(t: Task, trace: Trace, inputs: dict[str, Array], expected: Array) -> N
         (out,) = interpret(program, inputs, order).values()
         np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-6, err_msg=trace.text)
     assert proof_fault(t.program, program) == "", trace.text
+    assert t.expand(Source("trace", trace.text)).text == trace.text
 
 
 def check_axes(t: Task, program: Program) -> None:

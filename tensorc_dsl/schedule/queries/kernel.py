@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from tensorc_dsl.affine.accesses import accesses, home
 from tensorc_dsl.affine.regions import inner_ranges, required_region
 from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import constant
-from tensorc_dsl.ir.program import Axis, Buffer, For, Program, Stmt, walk
+from tensorc_dsl.ir.pipelines import pipeline
+from tensorc_dsl.ir.program import ALIGN, OFFSET, Axis, Buffer, For, LoopKind, Program, Stmt, walk
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.primitive import BlockRef
 from tensorc_dsl.schedule.query import query
@@ -38,7 +39,8 @@ def threads(program: Program, block: BlockRef) -> int:
 def shared_bytes(program: Program, block: BlockRef) -> int:
     """How many bytes the "shared" buffers of its kernel hold for a block of threads, together.
 
-    Refused where that is not a number.
+    With the space between their rows, and once for each stage of a pipeline that they pass through. Refused where that
+    is not a number.
     """
     found = _private(program, block, lambda scope: scope.split(".")[0] == "shared")
     return sum(elements * b.dtype.bytes for b, elements, _ in found)
@@ -95,5 +97,20 @@ def _private(
         sizes = [constant(n) for _, n in required_region(at, extent_ranges(around), b.shape)]
         if any(n is None for n in sizes):
             raise OPEN_BUFFER(program, block.name, b.name, buffer=b.name, block=block.name)
-        out.append((b, math.prod(n or 0 for n in sizes), around))
+        out.append((b, _pitched(b, [n or 0 for n in sizes]) * _versions(around), around))
     return out
+
+
+def _pitched(b: Buffer, sizes: list[int]) -> int:
+    """The elements of a box of these sizes, with the space that `storage_align` put between its rows."""
+    notes, inner = dict(b.annotations), 1
+    for d, n in reversed(list(enumerate(sizes))):
+        factor, offset = (int(notes.get(f"{key}.{d}", least)) for key, least in ((ALIGN, 1), (OFFSET, 0)))
+        inner = n * (-(-(inner - offset) // factor) * factor + offset)
+    return inner
+
+
+def _versions(around: Sequence[For]) -> int:
+    """How many iterations of the loop in which a buffer lives are under way at one time."""
+    found = pipeline(around[-1]) if around and around[-1].kind is LoopKind.PIPELINED else None
+    return 1 if found is None else max(found[0]) + 1
