@@ -214,23 +214,26 @@ def _partition_exactly(loops: Sequence[For], boxes: Boxes, cuts: Sequence[Expr])
     return found.is_single_valued() and every.is_subset(found.domain())
 
 
-def apart(loops: Sequence[For], block: Block, indices: Sequence[Expr], outer: Sequence[str], of: Sequence[str]) -> bool:
-    """Whether no two iterations of the loops `of` touch one element, in any one iteration of the loops `outer`.
-
-    `indices` name the element over the variables of `loops`, which stand around the block and hold all others.
-    """
-    names = [loop.var for loop in loops]
-    conditions = (*loop_conditions(loops), *block.where)
-    try:
-        elements = mapping(names, [*map(Var, outer), *indices], conditions)
-        iterations = mapping(names, [Var(v) for v in of], conditions)
-    except NotAffine:
-        return False
-    return elements.reverse().apply_range(iterations).is_single_valued()
-
-
 Nest = tuple[Sequence[For], Block]
 """A block and the loops around it, outermost first."""
+
+
+def apart(accesses: Sequence[tuple[Nest, Sequence[Expr]]], outer: Sequence[str], of: Sequence[str]) -> bool:
+    """Whether no element is touched in two iterations of the loops `of`, in any one iteration of the loops `outer`.
+
+    The accesses are indices over the loops around their blocks, which are `outer` and `of` and others below them.
+    """
+    together: isl.Map | None = None
+    for (loops, block), indices in accesses:
+        names = [loop.var for loop in loops]
+        conditions = (*loop_conditions(loops), *block.where)
+        try:
+            elements = mapping(names, [*map(Var, outer), *indices], conditions)
+            found = elements.reverse().apply_range(mapping(names, list(map(Var, of)), conditions))
+        except NotAffine:
+            return False
+        together = found if together is None else together.union(found)
+    return together is None or together.is_single_valued()
 
 
 def instances_within(new: Nest, old: Nest, shared: Sequence[str] = ()) -> bool:

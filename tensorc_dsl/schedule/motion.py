@@ -2,7 +2,8 @@
 
 A block may move to a place when each buffer it reads has, there, the contents that it had where the block stood. That is
 so when every other writer stands above both places and either shares no loop with the new one (then it has run to its
-end), or the block runs only instances there that it already ran in the same iteration of the shared loops.
+end), or the block runs only instances there that it already ran in the same iteration of the shared loops; and when none of
+the loops that the block leaves, and a writer stays in, writes an element again in a later iteration.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.accesses import touched
-from tensorc_dsl.affine.coverage import full_domain
-from tensorc_dsl.ir.expr import Expr, Var, free_vars, loads
+from tensorc_dsl.affine.coverage import apart, full_domain
+from tensorc_dsl.affine.sets import bindings
+from tensorc_dsl.ir.expr import Expr, Var, free_vars, loads, substitute
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, LoopKind, Program, Stmt, find_block, walk
 from tensorc_dsl.schedule.nests import stmt_name
 from tensorc_dsl.schedule.primitive import BufferRef
@@ -151,6 +153,10 @@ class Place:
     loops: tuple[For, ...]
     before: int
 
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(x.var for x in self.loops)
+
 
 @dataclass(frozen=True, slots=True)
 class Unready:
@@ -158,6 +164,8 @@ class Unready:
 
     buffer: str
     writer: str
+    again: str | None = None
+    """The loop in which the block would no longer stand, and in which the writer may write over what it reads."""
 
 
 def unready_input(
@@ -178,4 +186,27 @@ def unready_input(
             above = at < order[block] and at < place.before
             if not above or is_carried(writer, (*common, *there)) or (there and not within(there, buffer)):
                 return Unready(buffer, writer.name)
+        if found := _overwritten(program, loops, place, buffer):
+            return found
     return None
+
+
+def _overwritten(program: Program, loops: tuple[For, ...], place: Place, buffer: str) -> Unready | None:
+    """Whether what a block below `loops` reads of a buffer is overwritten before the place, in the loops that it leaves."""
+    found: list[tuple[Nest, tuple[str, ...], tuple[str, ...]]] = []
+    for around, w in writers(program, buffer):
+        left = tuple(v for v in shared_loops(around, loops) if v not in place.names)
+        if left:
+            found.append(((around, w), shared_loops(around, place.loops), left))
+    if not found:
+        return None
+    accesses = [((around, w), indices) for (around, w), _, _ in found for indices in stored_at(w, buffer)]
+    (_, w), outer, left = found[-1]
+    same = all((x, y) == (outer, left) for _, x, y in found)
+    return None if same and apart(accesses, outer, left) else Unready(buffer, w.name, left[0])
+
+
+def stored_at(w: Block, buffer: str) -> list[tuple[Expr, ...]]:
+    """The subscripts of a buffer with which a block stores into it, over the loops around the block."""
+    values = bindings(w)
+    return [tuple(substitute(i, values) for i in s.indices) for s in (*w.init, *w.body) if s.buffer == buffer]

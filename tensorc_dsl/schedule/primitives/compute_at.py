@@ -60,6 +60,12 @@ NOT_INVERTIBLE = Refusal(
 )
 
 
+OVERWRITTEN = Refusal(
+    "E0640",
+    "`{block}` reads `{buffer}`, which `{writer}` may write over in a later iteration of `{again}`, before `{loop}`",
+    help="move `{block}` before the step that lets `{writer}` use an element again",
+    at="loop",
+)
 NO_PLACE = Refusal(
     "E0380",
     "`{place}` is no place to compute `{block}` at",
@@ -72,8 +78,8 @@ ROOT, INLINE = "root", "inline"
 
 
 @primitive(
-    NO_BLOCK, NO_LOOP, OUTPUT, NOT_PURE, NO_CONSUMER, OUTSIDE, VECTOR, NOT_INVERTIBLE, BEYOND, NOT_READY, NO_PLACE,
-    NOT_INLINABLE, PARTIAL, CHANGED,
+    NO_BLOCK, NO_LOOP, OUTPUT, NOT_PURE, NO_CONSUMER, OUTSIDE, VECTOR, NOT_INVERTIBLE, BEYOND, NOT_READY, OVERWRITTEN,
+    NO_PLACE, NOT_INLINABLE, PARTIAL, CHANGED,
 )  # fmt: skip
 def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrite[None]:
     """The block stands below `loop`, before its consumers, and computes the box of its buffer that they read there.
@@ -128,6 +134,9 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
 
     place = Place(around, positions(program)[stmt_name(child)])
     if found := unready_input(program, block.name, place, ran_there):
+        if found.again is not None:
+            facts = {"block": block.name, "buffer": found.buffer, "writer": found.writer, "again": found.again}
+            raise OVERWRITTEN(program, block.name, found.writer, loop=at.var, **facts)
         raise NOT_READY(
             program, block.name, found.writer, block=block.name, loop=at.var, buffer=found.buffer, writer=found.writer
         )

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tensorc_dsl.affine.coverage import apart, axis, full_domain, instances_within, partition, repeating_loop
+from tensorc_dsl.affine.coverage import axis, full_domain, instances_within, partition, repeating_loop
 from tensorc_dsl.affine.cuts import cuts
 from tensorc_dsl.affine.inverse import instances_reading
 from tensorc_dsl.affine.regions import Access, Region, inner_ranges, required_region
-from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
 from tensorc_dsl.ir.expr import Expr, substitute
 from tensorc_dsl.ir.print import format_expr
@@ -26,6 +25,7 @@ from tensorc_dsl.schedule.motion import (
     readers,
     require_no_vector,
     shared_loops,
+    stored_at,
     unready_input,
     writers,
 )
@@ -98,6 +98,9 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
     order = positions(program)
     place = Place(around, 1 + max(order[stmt_name(s)] for _, s in walk((last,))))
     if found := unready_input(program, b.name, place, ready):
+        if found.again is not None:
+            reason = f"`{found.writer}` may write `{found.buffer}` again in a later iteration of `{found.again}`"
+            raise ORDER(program, b.name, found.writer, block=b.name, reason=reason)
         facts = {"block": b.name, "loop": at.var, "buffer": found.buffer, "writer": found.writer}
         raise NOT_READY(program, b.name, found.writer, **facts)
     for buffer in sorted(own_buffers(b)):
@@ -109,8 +112,6 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
     private = any(program.buffer(x).scope != "global" for x in own_buffers(b))
     if common and private and not same_iteration(common):
         raise ORDER(program, b.name, block=b.name, reason=f"it may run in an earlier iteration of `{common[-1]}`")
-
-    _check_kept(program, nest, around, produced)
 
     now = find_loop(rest, at.var)[1]
     n = next(i for i, s in enumerate(now.body) if stmt_name(s) == stmt_name(last)) + 1
@@ -141,18 +142,6 @@ def _check_alone(program: Program, b: Block) -> None:
         own = read_indices(b, buffer)
         if own and not (b.init and own == tuple({s.indices for s in b.body})):
             raise ORDER(program, b.name, block=b.name, reason=f"it reads `{buffer}` itself")
-
-
-def _check_kept(program: Program, nest: Nest, around: tuple[For, ...], produced: frozenset[str]) -> None:
-    """Refuse to leave loops in which a producer writes an element again: below them the block reads it in between."""
-    for buffer in sorted(produced):
-        found = writers(program, buffer)
-        for loops, w in found:
-            outer = shared_loops(loops, around)
-            left = [v for v in shared_loops(loops, nest[0]) if v not in outer]
-            if left and (len(found) > 1 or not all(apart(loops, w, i, outer, left) for i in _stored_at(w, buffer))):
-                reason = f"`{w.name}` may write `{buffer}` again in a later iteration of `{left[0]}`"
-                raise ORDER(program, nest[1].name, w.name, block=nest[1].name, reason=reason)
 
 
 def _completed(
@@ -206,14 +195,8 @@ def _written_region(program: Program, buffer: str, around: tuple[For, ...], belo
     found: list[Access] = []
     for loops, w in below:
         inner = inner_ranges(loops, outside)
-        found += [(indices, inner) for indices in _stored_at(w, buffer)]
+        found += [(indices, inner) for indices in stored_at(w, buffer)]
     return required_region(found, extent_ranges(around), program.buffer(buffer).shape)
-
-
-def _stored_at(w: Block, buffer: str) -> list[tuple[Expr, ...]]:
-    """The subscripts of a buffer with which a block stores into it, over the loops around the block."""
-    values = bindings(w)
-    return [tuple(substitute(i, values) for i in s.indices) for s in (*w.init, *w.body) if s.buffer == buffer]
 
 
 def _shared_cuts(
@@ -225,7 +208,7 @@ def _shared_cuts(
     outside = {x.var for x in around}
     shared: list[Expr] | None = None
     for loops, w in below:
-        for subscripts in _stored_at(w, buffer):
+        for subscripts in stored_at(w, buffer):
             ranges = extent_ranges(loops)
             found = cuts(subscripts, w.where, {x.var for x in loops} - outside, ranges, element)
             found = simplify_where(found, extent_ranges(around))
