@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tensorc_dsl.affine.simplify import negate
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Select, children, free_vars, loads, substitute
@@ -56,6 +57,7 @@ def guarded_loads(e: Expr, guard: tuple[Expr, ...] = ()) -> tuple[tuple[Load, tu
             return (*own, *(x for c in children(e) for x in guarded_loads(c, guard)))
 
 
+@lru_cache(maxsize=4096)
 def touched(b: Block) -> frozenset[str]:
     """The buffers that a block reads or writes."""
     names: set[str] = set()
@@ -105,17 +107,32 @@ def home(program: Program, buffer: Buffer) -> tuple[For, ...] | None:
     """
     if buffer.scope == "global" or buffer.name in {p.name for p in program.params}:
         return None
-    common: tuple[For, ...] | None = None
+    return _common_loops(program, frozenset((buffer.name,))).get(buffer.name) or None
+
+
+def private_loops(program: Program) -> dict[str, frozenset[str]]:
+    """For each intermediate buffer the loops whose iterations have it for themselves."""
+    own = frozenset(b.name for b in program.buffers if b.scope != "global")
+    homes = _common_loops(program, own) if own else {}
+    return {b.name: frozenset(x.var for x in homes.get(b.name, ())) for b in program.buffers}
+
+
+def _common_loops(program: Program, buffers: frozenset[str]) -> dict[str, tuple[For, ...]]:
+    """For each of the buffers that a block touches the loops around all blocks that do, outermost first."""
+    common: dict[str, tuple[For, ...]] = {}
     for around, s in walk(program.body):
-        if isinstance(s, Block) and buffer.name in touched(s):
-            if common is None:
-                common = around
-            else:
+        if not isinstance(s, Block):
+            continue
+        for name in touched(s) & buffers:
+            old = common.get(name)
+            if old is None:
+                common[name] = around
+            elif old:
                 same = 0
-                while same < min(len(common), len(around)) and common[same].var == around[same].var:
+                while same < min(len(old), len(around)) and old[same].var == around[same].var:
                     same += 1
-                common = common[:same]
-    return common or None
+                common[name] = old[:same]
+    return common
 
 
 def mentions(e: Expr, names: Collection[str]) -> bool:

@@ -319,16 +319,11 @@ def _collision(layout: Layout, b: Buffer) -> tuple[tuple[tuple[int, ...], tuple[
 
 def _number(e: Expr, values: dict[str, int]) -> int | None:
     """The value of an index expression; None where it divides by 0, or is no arithmetic."""
-
-    def known(x: Expr) -> Expr:
-        match x:
-            case Var(name=name):
-                return index(values[name])
-            case Binary(op=op, lhs=a, rhs=b):
-                left, right = constant(a), constant(b)
-                n = None if left is None or right is None else fold(op, left, right)
-                return x if n is None else index(n)
-            case _:
-                return x
-
-    return constant(transform(e, known))
+    match e:
+        case Var(name=name):
+            return values[name]
+        case Binary(op=op, lhs=a, rhs=b):
+            left, right = _number(a, values), _number(b, values)
+            return None if left is None or right is None else fold(op, left, right)
+        case _:
+            return constant(e)

@@ -225,14 +225,15 @@ class Program:
 
 def walk(stmts: tuple[Stmt, ...]) -> Iterator[tuple[tuple[For, ...], Stmt]]:
     """Every statement in text order, with the loops around it, outermost first."""
-
-    def go(body: tuple[Stmt, ...], around: tuple[For, ...]) -> Iterator[tuple[tuple[For, ...], Stmt]]:
-        for s in body:
-            yield around, s
-            if isinstance(s, For):
-                yield from go(s.body, (*around, s))
-
-    return go(stmts, ())
+    # No generators in each other: a statement below many loops would pass through all of them.
+    todo: list[tuple[tuple[For, ...], Stmt]] = [((), s) for s in reversed(stmts)]
+    while todo:
+        pair = todo.pop()
+        yield pair
+        around, s = pair
+        if isinstance(s, For):
+            inside = (*around, s)
+            todo.extend([(inside, x) for x in reversed(s.body)])
 
 
 def blocks(program: Program) -> tuple[Block, ...]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorc_dsl.affine.accesses import home, touched, written
+from tensorc_dsl.affine.accesses import home, private_loops, touched, written
 from tensorc_dsl.affine.pipeline import overtakes
 from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.pipelines import pipeline, roles
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, walk
-from tensorc_dsl.schedule.races import MEET, private_loops, refuse_races
+from tensorc_dsl.schedule.races import MEET, refuse_races
 from tensorc_dsl.schedule.refusal import Refusal
 from tensorc_dsl.schedule.units import APART, refuse_apart
 

@@ -7,7 +7,7 @@ again for each loop that a buffer has left, and for each buffer that is new.
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.accesses import home, written
+from tensorc_dsl.affine.accesses import private_loops, written
 from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.ir.program import AT_ONCE, For, Program, walk
 from tensorc_dsl.schedule.refusal import Refusal
@@ -32,8 +32,3 @@ def refuse_races(step: str, before: Program, after: Program) -> None:
             dependence = carried(after, loop.var)
             if dependence is not None:
                 raise MEET(before, loop.var, step=step, loop=loop.var, kind=loop.kind, dependence=dependence)
-
-
-def private_loops(program: Program) -> dict[str, frozenset[str]]:
-    """For each intermediate buffer the loops whose iterations have it for themselves."""
-    return {b.name: frozenset(x.var for x in home(program, b) or ()) for b in program.buffers}
