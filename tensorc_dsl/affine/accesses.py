@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import lru_cache
 
 from tensorc_dsl.affine.simplify import negate
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Select, children, free_vars, loads, substitute
+from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, walk
 from tensorc_dsl.ir.reductions import is_fold, is_whole_update
 
@@ -57,7 +57,7 @@ def guarded_loads(e: Expr, guard: tuple[Expr, ...] = ()) -> tuple[tuple[Load, tu
             return (*own, *(x for c in children(e) for x in guarded_loads(c, guard)))
 
 
-@lru_cache(maxsize=4096)
+@by_identity(4096)
 def touched(b: Block) -> frozenset[str]:
     """The buffers that a block reads or writes."""
     names: set[str] = set()
@@ -110,6 +110,7 @@ def home(program: Program, buffer: Buffer) -> tuple[For, ...] | None:
     return _common_loops(program, frozenset((buffer.name,))).get(buffer.name) or None
 
 
+@by_identity(8)
 def private_loops(program: Program) -> dict[str, frozenset[str]]:
     """For each intermediate buffer the loops whose iterations have it for themselves."""
     own = frozenset(b.name for b in program.buffers if b.scope != "global")

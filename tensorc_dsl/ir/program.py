@@ -10,13 +10,14 @@ block in which every condition of `where` (over loop variables) holds; the bindi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr
+from tensorc_dsl.ir.memo import by_identity
 
 
 class IterKind(StrEnum):
@@ -223,17 +224,19 @@ class Program:
         return tuple(p for p in self.params if p not in outs)
 
 
-def walk(stmts: tuple[Stmt, ...]) -> Iterator[tuple[tuple[For, ...], Stmt]]:
+@by_identity(64)
+def walk(stmts: tuple[Stmt, ...]) -> Sequence[tuple[tuple[For, ...], Stmt]]:
     """Every statement in text order, with the loops around it, outermost first."""
-    # No generators in each other: a statement below many loops would pass through all of them.
-    todo: list[tuple[tuple[For, ...], Stmt]] = [((), s) for s in reversed(stmts)]
-    while todo:
-        pair = todo.pop()
-        yield pair
-        around, s = pair
-        if isinstance(s, For):
-            inside = (*around, s)
-            todo.extend([(inside, x) for x in reversed(s.body)])
+    found: list[tuple[tuple[For, ...], Stmt]] = []
+
+    def go(body: tuple[Stmt, ...], around: tuple[For, ...]) -> None:
+        for s in body:
+            found.append((around, s))
+            if isinstance(s, For):
+                go(s.body, (*around, s))
+
+    go(stmts, ())
+    return found
 
 
 def blocks(program: Program) -> tuple[Block, ...]:
