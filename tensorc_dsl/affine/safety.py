@@ -33,6 +33,7 @@ from tensorc_dsl.ir.expr import (
     substitute,
     transform,
 )
+from tensorc_dsl.ir.memo import by_identity
 
 MAX_OPERATIONS = 2_000_000
 """About a second of isl's time; a question that takes longer counts as unproven."""
@@ -63,10 +64,16 @@ def ranges_of(extents: Mapping[str, Expr]) -> dict[str, Interval]:
     """
     out: dict[str, Interval] = {}
     for name, extent in extents.items():
-        n = constant(extent)
-        high = bounds(extent, {})[1] if n is None else n
+        high = _most(extent)
         out[name] = (0, None if high is None else max(high - 1, 0))
     return out
+
+
+@by_identity(4096)
+def _most(extent: Expr) -> int | None:
+    """The largest value of an extent. A compute asks it of the same few extents, access by access."""
+    n = constant(extent)
+    return bounds(extent, {})[1] if n is None else n
 
 
 def check_access(

@@ -199,6 +199,8 @@ class ValueBuilder:
 
     def _index(self, e: tree.Expr) -> ir.Expr:
         """A subscript, or an index expression that a comparison or a cast takes: simplified under the ranges in scope."""
+        if isinstance(e, tree.Name) and e.id in self.scope:
+            return ir.Var(e.id)
         names: Extents = {**self.env.sizes, **{n: ir.Var(n) for n in self.scope}}
         for i in inside(e):
             if isinstance(i, tree.Name) and i.id in self.buffers and i.id not in names:

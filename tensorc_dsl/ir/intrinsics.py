@@ -8,9 +8,9 @@ how far they run, follows from the shapes of the operands that they subscript.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from math import prod
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
@@ -292,22 +292,20 @@ def _index_value(e: Expr) -> bool:
     return isinstance(e, Var) or any(map(_index_value, children(e)))
 
 
-def _points(shape: tuple[Expr, ...]) -> Iterator[tuple[int, ...]]:
-    sizes = [constant(n) or 0 for n in shape]
-    for offset in range(prod(sizes)):
-        point: list[int] = []
-        for n in reversed(sizes):
-            point.append(offset % n)
-            offset //= n
-        yield tuple(reversed(point))
+def _points(shape: tuple[Expr, ...]) -> list[tuple[int, ...]]:
+    return list(product(*(range(constant(n) or 0) for n in shape)))
 
 
 def _collision(layout: Layout, b: Buffer) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], str] | None:
     """Two elements of an operand in one place, and the place; None when each has its own."""
+    points = _points(b.shape)
+    values = dict(zip(layout.params, zip(*points, strict=True), strict=True))
+    columns = [_column(e, values, len(points)) for _, e in layout.places]
+    places = list(zip(*columns, strict=True))
+    if len(set(places)) == len(points) and not any(None in column for column in columns):
+        return None
     seen: dict[tuple[int | None, ...], tuple[int, ...]] = {}
-    for point in _points(b.shape):
-        values = dict(zip(layout.params, point, strict=True))
-        place = tuple(_number(e, values) for _, e in layout.places)
+    for point, place in zip(points, places, strict=True):
         if None in place:
             return (point, point), "a division by 0"
         if place in seen:
@@ -317,13 +315,13 @@ def _collision(layout: Layout, b: Buffer) -> tuple[tuple[tuple[int, ...], tuple[
     return None
 
 
-def _number(e: Expr, values: dict[str, int]) -> int | None:
-    """The value of an index expression; None where it divides by 0, or is no arithmetic."""
+def _column(e: Expr, values: dict[str, tuple[int, ...]], count: int) -> Sequence[int | None]:
+    """The values of an index expression at each point; None where it divides by 0, or is no arithmetic."""
     match e:
         case Var(name=name):
             return values[name]
         case Binary(op=op, lhs=a, rhs=b):
-            left, right = _number(a, values), _number(b, values)
-            return None if left is None or right is None else fold(op, left, right)
+            pairs = zip(_column(a, values, count), _column(b, values, count), strict=True)
+            return [None if x is None or y is None else fold(op, x, y) for x, y in pairs]
         case _:
-            return constant(e)
+            return [constant(e)] * count
