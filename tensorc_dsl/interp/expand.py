@@ -20,6 +20,7 @@ from tensorc_dsl.interp.values import ProgramRef, Value, bare, kind_of, plain
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.scopes import require_kernels_apart
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import Offer
@@ -51,7 +52,7 @@ class Expansion(Calls):
             env[b.name] = BufferRef(b.name)
         env |= {s.name: BlockRef(s.name) for _, s in walk(self.program.body) if isinstance(s, Block)}
         self.run(definition.body, env)
-        return self._trace(definition.name, definition.compute)
+        return self._trace(definition.name, definition.compute, definition.span)
 
     def space(self, definition: tree.SpaceDef, compute: str) -> Trace:
         """Apply each rule in order, to each block it takes (consumers first) or once to the program."""
@@ -70,9 +71,12 @@ class Expansion(Calls):
                         self.module(module, call, [BlockRef(block)], env)
             else:
                 self.module(module, call, [ProgramRef()] if kind == "Program" else [], env)
-        return self._trace(definition.name, compute)
+        return self._trace(definition.name, compute, definition.span)
 
-    def _trace(self, name: str, compute: str) -> Trace:
+    def _trace(self, name: str, compute: str, span: Span) -> Trace:
+        if self.target.kind == "cuda":
+            with self.at(span):
+                require_kernels_apart(self.program)
         return Trace(name, compute, tuple(self.recorder.lines), tuple(self.recorder.draws), self.program)
 
     # --- statements --------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from tensorc_dsl.ir.pipelines import pipeline, roles
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, walk
 from tensorc_dsl.schedule.races import MEET, refuse_races
 from tensorc_dsl.schedule.refusal import Refusal
-from tensorc_dsl.schedule.units import APART, refuse_apart
+from tensorc_dsl.schedule.units import APART, FRAGMENT, refuse_apart
 
 NOT_KEPT = Refusal(
     "E0390",
@@ -34,7 +34,7 @@ SHARED = Refusal(
     'after `{step}` all uses of `{buffer}` are inside `{loop}`, bound to "{axis}": its threads share what each would fill',
     help='fill `{buffer}` outside of `{loop}`, in a loop of its own, or give it the scope "local"',
 )
-STALE = (NOT_KEPT, MISBOUND, SHARED, MEET, APART)
+STALE = (NOT_KEPT, MISBOUND, SHARED, MEET, APART, FRAGMENT)
 """What any step can be refused with that breaks what an earlier one declared."""
 
 

@@ -2,14 +2,16 @@
 
 "global" is memory that all iterations share. A buffer of any other scope is private to an iteration of the innermost loop
 around all its uses: "local" to a thread, "shared" and "shared.dyn" to the threads of a GPU block, and `family.part`
-("mma.a", "wmma.accumulator") to the registers of a warp as an instruction wants them. On a CPU they are all local.
+("mma.a", "wmma.accumulator") to the registers of a warp as an instruction wants them. On a CPU they are all local. On a GPU
+a statement at the top of a program is a kernel, and only global memory outlives it.
 """
 
 from __future__ import annotations
 
 import re
 
-from tensorc_dsl.ir.program import Buffer, Program, fresh
+from tensorc_dsl.affine.accesses import touched
+from tensorc_dsl.ir.program import Block, Buffer, Program, fresh, walk
 from tensorc_dsl.schedule.refusal import Refusal
 
 NO_SCOPE = Refusal(
@@ -17,6 +19,11 @@ NO_SCOPE = Refusal(
     'there is no scope "{scope}"',
     help='write "global", "local", "shared", "shared.dyn", or a fragment as "mma.a"',
     at="scope",
+)
+OUTLIVES = Refusal(
+    "E0641",
+    '`{buffer}` is in "{scope}", which ends with a kernel; the blocks `{first}` and `{second}` use it in two kernels',
+    help="move the one into the kernel of the other (`compute_at`), or leave `{buffer}` in global memory",
 )
 
 _PLAIN = frozenset(("global", "local", "shared"))
@@ -32,3 +39,19 @@ def require_scope(program: Program, scope: str) -> None:
 def copy_name(buffer: Buffer, scope: str, used: set[str]) -> str:
     """What to call a copy of a buffer in a scope; the choice is added to `used`."""
     return fresh(f"{buffer.name}_{scope.replace('.', '_')}", used)
+
+
+def require_kernels_apart(program: Program) -> None:
+    """Refuse a finished program for a GPU where a buffer that is not global is used in two kernels.
+
+    A step on the way may leave it so: a copy is made first and moved to where it is read later.
+    """
+    users: dict[str, tuple[int, str]] = {}
+    scopes = {b.name: b.scope for b in program.buffers if b.scope != "global"}
+    for kernel, stmt in enumerate(program.body):
+        for b in (s for _, s in walk((stmt,)) if isinstance(s, Block)):
+            for name in sorted(touched(b) & scopes.keys()):
+                place, first = users.setdefault(name, (kernel, b.name))
+                if place != kernel:
+                    facts = {"first": first, "second": b.name, "buffer": name, "scope": scopes[name]}
+                    raise OUTLIVES(program, *dict.fromkeys((first, b.name, name)), **facts)

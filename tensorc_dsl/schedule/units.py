@@ -2,12 +2,14 @@
 
 The loops of such a nest have a kind, so steps over loops refuse them as they refuse parallel ones. What is left are steps
 that reach inside otherwise: a block that moves in, a producer that is inlined, an operand that gets another layout. They
-are welcome as long as the proof of `tensorize` still holds.
+are welcome as long as the proof of `tensorize` still holds. So does what instructions say of each other: where the elements
+of a fragment lie.
 """
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.instruction import Mismatch, match_nest
+from tensorc_dsl.affine.fragments import Unit, disagreement, misplaced
+from tensorc_dsl.affine.instruction import Match, match_nest
 from tensorc_dsl.ir.program import For, Intrinsic, LoopKind, Program, intrinsic_of, walk
 from tensorc_dsl.schedule.refusal import Refusal
 from tensorc_dsl.schedule.rewrite import loops_below
@@ -34,8 +36,19 @@ def the_intrinsic(program: Program, name: str, focus: str) -> Intrinsic:
     raise NO_INTRINSIC(program, focus, intrinsic=name, known=known)
 
 
-def _units(program: Program) -> dict[str, tuple[tuple[For, ...], For, Intrinsic]]:
-    """The outermost loops of tensorized nests by name, with the loops around them and their instructions."""
+FRAGMENT = Refusal(
+    "E0682",
+    "after `{step}`, {one} and {other} do not agree on the fragment `{buffer}`: {why}",
+    help="let both take the same dimension of `{buffer}` for their rows: of loops that run equally often, the outer one "
+    "plays the first axis of the instruction",
+)
+
+Nest = tuple[tuple[For, ...], For, Intrinsic]
+"""The outermost loop of a tensorized nest, between the loops around it and the instruction that it is."""
+
+
+def _nests(program: Program) -> dict[str, Nest]:
+    """The tensorized nests by the names of their outermost loops."""
     if not program.intrinsics:
         return {}
     loops = ((around, s, intrinsic_of(program, s)) for around, s in walk(program.body) if isinstance(s, For))
@@ -43,16 +56,41 @@ def _units(program: Program) -> dict[str, tuple[tuple[For, ...], For, Intrinsic]
 
 
 def refuse_apart(step: str, before: Program, after: Program) -> None:
-    """Refuse a step after which a tensorized nest is gone, or no longer does what its instruction does."""
-    units = _units(after)
-    for var, (_, old, intrinsic) in _units(before).items():
-        around, new, own = units.get(var, ((), old, None))
+    """Refuse a step after which a tensorized nest is gone, or no longer does what its instruction does, or instructions
+    do not find in a fragment what others left there."""
+    nests, olds = _nests(after), _nests(before)
+    for var, (_, old, intrinsic) in olds.items():
+        around, new, own = nests.get(var, ((), old, None))
+        facts = {"step": step, "loop": var, "intrinsic": intrinsic.name}
         if own is None or own.name != intrinsic.name:
-            raise APART(before, var, step=step, loop=var, intrinsic=intrinsic.name, why="it would be gone")
-        found = None if new == old else match_nest(around, new, own)
-        if isinstance(found, Mismatch):
-            raise APART(before, var, step=step, loop=var, intrinsic=intrinsic.name, why=found.why)
+            raise APART(before, var, **facts, why="it would be gone")
+        if new == old and before.buffers == after.buffers:
+            continue
+        found = match_nest(around, new, own)
+        clash = misplaced(after, own, found) if isinstance(found, Match) else found
+        if clash is not None:
+            raise APART(before, var, **facts, why=clash.why)
         for x in loops_below(new):
             if x.kind is not LoopKind.TENSORIZED:
-                why = f"`{x.var}` would stand in it, and is no loop of it"
-                raise APART(before, var, step=step, loop=var, intrinsic=intrinsic.name, why=why)
+                raise APART(before, var, **facts, why=f"`{x.var}` would stand in it, and is no loop of it")
+    _refuse_disagreement(step, olds, after, nests)
+
+
+def _refuse_disagreement(step: str, olds: dict[str, Nest], after: Program, nests: dict[str, Nest]) -> None:
+    """Refuse a step after which instructions that share a fragment do not agree where its elements are."""
+    sharing = [n for n in nests.values() if n[2].layouts]
+    if [_standing(n) for n in sharing] == [_standing(n) for n in olds.values() if n[2].layouts]:
+        return
+    found = ((n, match_nest(*n)) for n in sharing)
+    problem = disagreement(after, [Unit(n[0], n[1].var, n[2], m) for n, m in found if isinstance(m, Match)])
+    if problem is not None:
+        one, other = (u.intrinsic.name for u in (problem.one, problem.other))
+        facts = {"step": step, "one": one, "other": other, "buffer": problem.buffer, "why": problem.why}
+        focus = dict.fromkeys((problem.one.loop, problem.other.loop, problem.buffer))
+        raise FRAGMENT(after, *focus, **facts)
+
+
+def _standing(nest: Nest) -> object:
+    """What the places of elements can depend on."""
+    around, loop, _ = nest
+    return tuple((x.var, x.extent) for x in around), loop

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.affine.instruction import Mismatch, match_nest
+from tensorc_dsl.affine.fragments import misplaced
+from tensorc_dsl.affine.instruction import Match, match_nest
 from tensorc_dsl.ir.program import INTRINSIC, For, LoopKind, Program, Stmt, replace_stmt
 from tensorc_dsl.schedule.kinds import CLASH, refuse_clash
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
 from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal
 from tensorc_dsl.schedule.rewrite import loops_below
-from tensorc_dsl.schedule.units import APART, NO_INTRINSIC, the_intrinsic
+from tensorc_dsl.schedule.units import APART, FRAGMENT, NO_INTRINSIC, the_intrinsic
 
 NO_MATCH = Refusal(
     "E0681",
@@ -20,15 +21,17 @@ NO_MATCH = Refusal(
 )
 
 
-@primitive(NO_LOOP, NOT_SERIAL, CLASH, NO_INTRINSIC, NO_MATCH, APART)
+@primitive(NO_LOOP, NOT_SERIAL, CLASH, NO_INTRINSIC, NO_MATCH, FRAGMENT, APART)
 def tensorize(program: Program, loop: LoopRef, intrinsic: str) -> Rewrite[LoopRef]:
     """The loop and all below it are one instruction: they compute what it computes, and no step takes them apart.
 
     for i in 16, k in 4: s  ->  tensorized for i in 16 @("intrinsic", "vnni_dot_16x4"): tensorized for k in 4: s
 
     The nest is proved to do what the `intrinsic` says: loops of its extents around one block, whose store has the same
-    form, whose types are the same, and whose operands are tiles that move by fixed steps. A target that has what the
-    instruction requires runs it; every other target runs the loops.
+    form, whose types are the same, and whose operands are tiles that move by fixed steps. An operand `in "mma.a"` is a
+    buffer of that scope, and all instructions on it are proved to have each element at one place: by their layouts, what
+    one writes is what another reads. A target that has what the instruction requires runs it; every other target runs
+    the loops.
     In TVM: `tensorize`; in Exo: `replace`.  Cases: tests/primitives/tensorize.md
     """
     around, target = the_loop(program, loop)
@@ -36,8 +39,9 @@ def tensorize(program: Program, loop: LoopRef, intrinsic: str) -> Rewrite[LoopRe
     for x in (target, *loops_below(target)):
         require_serial(program, x, "tensorize")
     refuse_clash(program, around, target, LoopKind.TENSORIZED)
-    found = match_nest(around, target, named)
-    if isinstance(found, Mismatch):
+    match = match_nest(around, target, named)
+    found = misplaced(program, named, match) if isinstance(match, Match) else match
+    if found is not None:
         raise NO_MATCH(program, target.var, loop=target.var, intrinsic=named.name, why=found.why, repair=found.repair)
     whole = _tensorized((target,))[0]
     assert isinstance(whole, For)

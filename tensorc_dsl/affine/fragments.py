@@ -1,0 +1,160 @@
+"""Do instructions find what others left in a fragment? The proof behind operands `in "mma.a"`.
+
+A fragment is spread over the lanes of a warp, and where an element lies is a matter of the instruction: the layout that it
+declares for the operand, at the tile of the buffer that the operand is there. Each instruction on a buffer so gives a
+relation from elements to places: the first element of the tile, and what the layout says. All of them together must be
+one injective function: then an element that one instruction writes is, at that place, the element that another reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations_with_replacement
+
+from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.accesses import home
+from tensorc_dsl.affine.instruction import Match, Mismatch, Tile
+from tensorc_dsl.affine.sets import NotAffine, loop_conditions, mapping
+from tensorc_dsl.affine.simplify import extent_ranges, simplify
+from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, add, constant, floormod, free_vars, index, mul, substitute
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import For, Intrinsic, Layout, Program, fresh
+
+_MEMORY = frozenset(("global", "shared", "shared.dyn", "local"))
+"""Scopes whose elements have addresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The nest of `loop`, which is one instruction, inside the loops `around`."""
+
+    around: tuple[For, ...]
+    loop: str
+    intrinsic: Intrinsic
+    match: Match
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Two instructions, perhaps one twice, that do not agree on a buffer, and why."""
+
+    buffer: str
+    one: Unit
+    other: Unit
+    why: str
+
+
+def misplaced(program: Program, intrinsic: Intrinsic, match: Match) -> Mismatch | None:
+    """A mismatch unless each operand is where the instruction wants it: in a fragment of that scope, or in memory."""
+    for tile in match.tiles:
+        scope, wanted = program.buffer(tile.buffer).scope, tile.operand.scope
+        if scope != wanted and not (wanted == "global" and scope in _MEMORY):
+            where = "in memory" if wanted == "global" else f'in "{wanted}"'
+            why = f'`{tile.operand.name}` of {intrinsic.name} is {where}; `{tile.buffer}` is in "{scope}"'
+            return Mismatch(why, f"put it {where} (`set_scope`), or a copy (`read_at`, `cache_read`, `cache_write`)")
+    return None
+
+
+def disagreement(program: Program, units: Iterable[Unit]) -> Disagreement | None:
+    """The first buffer on whose places in a fragment not all instructions are proved to agree; None if they do."""
+    seen: dict[str, list[tuple[Unit, _Use]]] = {}
+    for u in units:
+        for tile in u.match.tiles:
+            layout = next((x for x in u.intrinsic.layouts if x.name == tile.operand.scope), None)
+            if layout is not None:
+                use = _Use(tuple((x.var, x.extent) for x in u.around), tile, layout)
+                seen.setdefault(tile.buffer, []).append((u, use))
+    for name, uses in seen.items():
+        own = tuple(x.var for x in home(program, program.buffer(name)) or ())
+        grids = {_grid(x) for _, x in uses}
+        if len(grids) == 1 and None not in grids:
+            # All tiles are cells of one grid, where each cell is like the first one.
+            own, uses = (), [(u, _first_cell(x)) for u, x in uses]
+        for (one, a), (other, b) in combinations_with_replacement(uses, 2):
+            why = _difference(own, name, a, b)
+            if why is not None:
+                return Disagreement(name, one, other, why)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A tile as a place in a fragment, inside loops (variable, extent)."""
+
+    around: tuple[tuple[str, Expr], ...]
+    tile: Tile
+    layout: Layout
+
+
+def _grid(use: _Use) -> tuple[int, ...] | None:
+    """The sizes of the cells of which each tile is one, whole; None where that is not so, or not seen."""
+    tile, cell = use.tile, [1] * len(use.tile.origin)
+    ranges = extent_ranges(For(v, n, ()) for v, n in use.around)
+    for steps, n in zip(tile.steps, tile.operand.shape, strict=True):
+        moved = [k for k, step in enumerate(steps) if step != ZERO]
+        if len(moved) != 1 or steps[moved[0]] != ONE or cell[moved[0]] != 1:
+            return None
+        cell[moved[0]] = constant(n) or 0
+    off = (simplify(floormod(o, index(n)), ranges) for o, n in zip(tile.origin, cell, strict=True))
+    return tuple(cell) if all(e == ZERO for e in off) else None
+
+
+def _first_cell(use: _Use) -> _Use:
+    return _Use((), replace(use.tile, buffer="", origin=(ZERO,) * len(use.tile.origin)), use.layout)
+
+
+@lru_cache(maxsize=1024)
+def _difference(own: tuple[str, ...], name: str, a: _Use, b: _Use) -> str | None:
+    """Where the two part, in words; None when together they are an injective function. `own` are the loops around both."""
+    counted = [", ".join(sorted(n for n, _ in x.layout.places)) for x in (a, b)]
+    if counted[0] != counted[1]:
+        return f"the one counts {counted[0]}, the other {counted[1]}"
+    try:
+        first, second = _places(own, a), _places(own, b)
+    except NotAffine as e:
+        return f"`{format_expr(e.expr)}` is not affine"
+    apart = first.subtract(second).domain().intersect(second.domain())
+    if not apart.is_empty():
+        element = isl.Set.from_basic_set(apart.sample())
+        text = f"{name}[{', '.join(map(str, _values(element)[len(own) :]))}]"
+        here, there = (_shown(p, element, len(own) + len(a.tile.origin), counted[0]) for p in (first, second))
+        return f"the one has `{text}` at {here}, the other at {there}"
+    both = first.union(second)
+    if not both.is_single_valued():
+        return f"an element of `{name}` is at several places"
+    if not both.is_injective():
+        return f"several elements of `{name}` are at one place"
+    return None
+
+
+def _places(own: Sequence[str], use: _Use) -> isl.Map:
+    """`{ [own, element] -> [own, first element of its tile, place] }`: where one instruction has each element."""
+    tile, names = use.tile, {v for v, _ in use.around}
+    dims = [fresh(p, names) for p in use.layout.params]
+    at = dict[str, Expr](zip(use.layout.params, map(Var, dims), strict=True))
+    element: list[Expr] = list(tile.origin)
+    for d, steps in zip(dims, tile.steps, strict=True):
+        element = [add(e, mul(step, Var(d))) for e, step in zip(element, steps, strict=True)]
+    used = frozenset(own).union(*map(free_vars, tile.origin))
+    loops = [For(v, n, ()) for v, n in use.around if v in used]
+    loops += [For(d, n, ()) for d, n in zip(dims, tile.operand.shape, strict=True)]
+    place = [substitute(e, at) for _, e in sorted(use.layout.places, key=lambda p: p[0])]
+    variables, within = [x.var for x in loops], loop_conditions(loops)
+    home = [Var(v) for v in own]
+    elements = mapping(variables, [*home, *element], within)
+    return elements.reverse().apply_range(mapping(variables, [*home, *tile.origin, *place]))
+
+
+def _values(points: isl.Set) -> list[int]:
+    """The coordinates of a set of one point."""
+    point = points.sample_point()
+    count = points.dim(isl.dim_type.set)
+    return [point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(count)]
+
+
+def _shown(places: isl.Map, element: isl.Set, first: int, names: str) -> str:
+    """`lane 4, reg 1`: where an element is."""
+    numbers = _values(places.intersect_domain(element).range())[first:]
+    return ", ".join(f"{name} {n}" for name, n in zip(names.split(", "), numbers, strict=True))
