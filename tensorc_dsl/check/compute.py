@@ -33,8 +33,10 @@ from tensorc_dsl.check.compute_values import Access
 from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.parse import annotations_of
 from tensorc_dsl.ir.print import format_buffer, format_expr
-from tensorc_dsl.ir.program import Buffer, Program, fresh
+from tensorc_dsl.ir.program import Annotation, Buffer, Program, fresh
+from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 
@@ -208,6 +210,7 @@ class _Elaboration:
         output = self._output(s)
         if output is not None and len(output.shape) != len(s.indices):
             raise Invalid(problems.RANK(s.span, name=s.name, rank=len(output.shape), count=len(s.indices)))
+        annotations = _annotations(s)
         if self.prefix:
             s = renamed(s, frozenset(d.name for d in self.env.open) - set(self.env.names()))
         s = replace(s, value=self._without_calls(s.value))
@@ -216,6 +219,7 @@ class _Elaboration:
         ranges = infer_ranges(s, output.shape if output else None, self.known, self.env)
         builder = StageBuilder(self.env, self.known, ranges, self.parts.used, self.defined, self.prefix)
         computed = builder.stage(s, self._name(s, output), output.dtype if output else None)
+        computed = replace(computed, annotations=annotations)
         made = (*builder.lifted, computed)
         for c in made:
             self._steps(c, s.span)
@@ -362,6 +366,17 @@ class _Elaboration:
         body = tuple(nest(c, used, p.best) for c in p.stages)
         params = tuple(self.params[x.name] for x in (*self.defn.inputs, *self.defn.outputs))
         return Program(name, params, tuple(p.lets.values()), body, self.env.open)
+
+
+def _annotations(s: tree.Stage) -> tuple[Annotation, ...]:
+    """The annotations of a stage. Raises Invalid."""
+    try:
+        found = annotations_of(s.annotations)
+    except TschedError as e:
+        raise Invalid(*e.diagnostics) from None
+    if REDUCER in dict(found):
+        raise Invalid(problems.RESERVED(dict(s.annotations)[REDUCER].span, key=REDUCER, stage=s.name))
+    return found
 
 
 def _buffer(name: str, dtype: DType, shape: tuple[ir.Expr, ...], at: Span) -> Buffer:

@@ -23,7 +23,7 @@ def nest(c: Computed, used: set[str], best: Mapping[str, Buffer]) -> Stmt:
     """
     if c.reducer is not None and any(ir.constant(size) == 0 for size in c.reduce.values()):
         # A block without instances never runs its `init`: what is left of an empty reduction is its identity.
-        c = Computed(c.name, c.spatial, {}, None, _nothing(c), ())
+        c = Computed(c.name, c.spatial, {}, None, _nothing(c), (), annotations=c.annotations)
     order = sorted(c.spatial, key=lambda n: n != c.scan)
     loops = {n: fresh(n, used) for n in (*order, *c.reduce)}
     avoid = set(used)
@@ -33,7 +33,8 @@ def nest(c: Computed, used: set[str], best: Mapping[str, Buffer]) -> Stmt:
     iters = tuple(Iter(names[n], kinds.get(n, IterKind.REDUCE), sizes[n], ir.Var(loops[n])) for n in loops)
     target = tuple(ir.Var(names[n]) for n in c.spatial)
     value = ir.substitute(c.value, {n: ir.Var(v) for n, v in names.items()})
-    body, init, annotations = _stores(c, target, value, names, best)
+    body, init, reducer = _stores(c, target, value, names, best)
+    annotations = tuple(sorted((*c.annotations, *reducer), key=lambda a: a[0]))
     out: Stmt = Block(c.name, iters, body, init, annotations=annotations)
     for n in reversed(loops):
         out = For(loops[n], sizes[n], (out,))
@@ -57,7 +58,7 @@ def _stores(
     names: Mapping[str, str],
     best: Mapping[str, Buffer],
 ) -> tuple[tuple[Store, ...], tuple[Store, ...], tuple[Annotation, ...]]:
-    """The stores of a block, those of its `init`, and its annotations."""
+    """The stores of a block, those of its `init`, and the annotation that names its reducer."""
     old = ir.Load(c.name, target, c.dtype)
     match c.reducer:
         case None:

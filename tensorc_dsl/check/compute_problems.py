@@ -186,3 +186,8 @@ RECURSIVE = Problem("E0424", "compute `{name}` calls itself: {chain}", help="com
 TOO_MANY_STAGES = Problem(
     "E0425", "this is more than {most} stages", help="call fewer computes, or write several tasks"
 )
+RESERVED = Problem(
+    "E0428",
+    'stage `{stage}` cannot carry the annotation "{key}": it says how a block combines values',
+    help="choose another key; how values are combined is said by the reduction",
+)

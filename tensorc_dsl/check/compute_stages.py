@@ -20,7 +20,7 @@ from tensorc_dsl.check.compute_reducers import REDUCERS, ArgReducer, Reducer, ar
 from tensorc_dsl.check.compute_values import Access, Extents, ValueBuilder
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import INDEX, DType
-from tensorc_dsl.ir.program import Buffer, fresh
+from tensorc_dsl.ir.program import Annotation, Buffer, fresh
 from tensorc_dsl.syntax import tree
 
 
@@ -38,6 +38,8 @@ class Computed:
     value: ir.Expr
     accesses: tuple[Access, ...]
     scan: str | None = None
+    annotations: tuple[Annotation, ...] = ()
+    """Notes for schedules, on the block."""
 
     @property
     def dtype(self) -> DType:

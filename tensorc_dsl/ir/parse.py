@@ -80,7 +80,7 @@ class _Reader:
         params = [self.buffer(p.name, p.type, "global", (), p.span) for p in d.params]
         buffers = [self.buffer(b.name, b.type, b.scope or "global", b.annotations, b.span) for b in d.buffers]
         body = self.stmts(d.body, {})
-        annotations = self.attempt(lambda: _annotations(d.annotations))
+        annotations = self.attempt(lambda: annotations_of(d.annotations))
         if self.found:
             raise TschedError(*self.found)
         program = Program(
@@ -137,7 +137,7 @@ class _Reader:
                 raise error("E0208", f"there is no type `{type_.dtype}`", type_.span,
                             help=did_you_mean(type_.dtype, DTYPES))  # fmt: skip
             shape = tuple(self.scope({}).index(e) for e in type_.shape)
-            return Buffer(name, DTYPES[type_.dtype], shape, scope, _annotations(annotations))
+            return Buffer(name, DTYPES[type_.dtype], shape, scope, annotations_of(annotations))
 
         made = self.attempt(make)
         if made is not None:
@@ -155,7 +155,7 @@ class _Reader:
         return tuple(out)
 
     def loop(self, s: t.LoopStmt, around: Mapping[str, str]) -> Stmt | None:
-        annotations = self.attempt(lambda: _annotations(s.annotations))
+        annotations = self.attempt(lambda: annotations_of(s.annotations))
         axis = None if s.axis is None else self.attempt(lambda: _axis(s))
         if len(s.loops) > 1 and (s.kind != "serial" or s.annotations):
             self.found.extend(
@@ -217,7 +217,7 @@ class _Reader:
         inside, at_init = self.scope({n: n for n in iters}, loops), self.scope(spatial, {**loops, **reduce})
         init = [self.attempt(lambda x=x: _store(x, at_init)) for x in s.init]
         body = [self.attempt(lambda x=x: _store(x, inside)) for x in s.body]
-        annotations = self.attempt(lambda: _annotations(s.annotations))
+        annotations = self.attempt(lambda: annotations_of(s.annotations))
         if not s.body:
             self.found.extend(error("E0210", f"block `{s.name}` stores nothing", s.span).diagnostics)
         if len(self.found) > before:
@@ -254,7 +254,8 @@ def _axis(s: t.LoopStmt) -> Axis:
                     did_you_mean(s.axis or "", names) or f"the axes are {', '.join(names)}") from None  # fmt: skip
 
 
-def _annotations(items: tuple[tuple[str, t.Expr], ...]) -> tuple[Annotation, ...]:
+def annotations_of(items: tuple[tuple[str, t.Expr], ...]) -> tuple[Annotation, ...]:
+    """The annotations that a text gives, by key. Raises TschedError (E0202, E0209)."""
     values: dict[str, int | float | str | bool] = {}
     for key, e in items:
         if key in values:

@@ -107,13 +107,17 @@ class FileBuilder(ExprBuilder):
     def dim(self, span: Span, parts: Parts) -> Seq[Any]:
         return Seq((parts[0].id, parts[1]), span)
 
+    def _stage(self, span: Span, parts: Parts, is_let: bool) -> t.Stage:
+        name, indices, *annotations, value = parts
+        return t.Stage(name.id, items(indices), value, _annotations(annotations), is_let, span)
+
     @rule
     def let_stage(self, span: Span, parts: Parts) -> t.Stage:
-        return t.Stage(parts[0].id, items(parts[1]), parts[2], True, span)
+        return self._stage(span, parts, True)
 
     @rule
     def output_stage(self, span: Span, parts: Parts) -> t.Stage:
-        return t.Stage(parts[0].id, items(parts[1]), parts[2], False, span)
+        return self._stage(span, parts, False)
 
     def _call_stage(self, span: Span, parts: Parts, is_let: bool) -> t.StageCall:
         name, value = parts

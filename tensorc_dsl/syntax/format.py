@@ -95,8 +95,8 @@ def _compute(c: t.ComputeDef) -> str:
 def _stage(s: t.Stage | t.StageCall) -> str:
     let = "let " if s.is_let else ""
     match s:
-        case t.Stage(name=name, indices=indices, value=value):
-            return f"{let}{name}[{index_specs(indices)}] = {expr(value, INDENT)}"
+        case t.Stage(name=name, indices=indices, value=value, annotations=notes):
+            return f"{let}{name}[{index_specs(indices)}]{_annotations(notes)} = {expr(value, INDENT)}"
         case t.StageCall(name=name, compute=compute, args=args, kwargs=kwargs):
             return f"{let}{name} = {postfix_level(t.Name(compute, s.span))}({arguments(args, kwargs, INDENT)})"
         case _:

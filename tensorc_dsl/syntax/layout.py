@@ -193,8 +193,8 @@ def _header(words: Words, i: int, match: dict[int, int]) -> str:
     follows = kinds[after] if after < len(kinds) else ""
     if kinds[i] == "SCAN":
         return "SCAN_OF" if follows == "INIT" else ""
-    # `let sum[i] = …` defines a stage of that name.
-    return "REDUCE_OF" if words.texts[i] in _REDUCERS and follows not in ("EQUAL", "ADDS") else ""
+    # `let sum[i] = …` and `let sum[i] @("key", 1) = …` define a stage of that name.
+    return "REDUCE_OF" if words.texts[i] in _REDUCERS and follows not in ("EQUAL", "ADDS", "AT") else ""
 
 
 def _is_program(kinds: list[str], i: int) -> bool:

@@ -158,3 +158,13 @@ def test_an_output_can_be_read_by_a_later_stage() -> None:
 def test_scalar_parameters() -> None:
     text = "compute f(A: f32[M], alpha: f32[]) -> C: f32[M] { C[i] = A[i] * alpha }"
     assert body(text, M=2) == ["C[vi] = A[vi] * alpha[]"]
+
+
+def test_annotations_of_a_stage_stand_on_its_block() -> None:
+    value = "argmax[j] X[i, j] + (sum[k] X[i, k])"
+    inner = f'compute rows(X: f32[M, N]) -> Y: i64[M] {{ Y[i] @("b", true) @("a", 1) = {value} }}'
+    outer = 'compute f(X: f32[M, N]) -> Z: i64[M] { let W = rows(X)\n Z[i] @("c", "x") = W[i] + W[i] }'
+    text = format_program(build(f"{inner}\n{outer}", M=2, N=3))
+    assert 'block W @("a", 1) @("b", true) @("reducer", "argmax") {' in text
+    assert 'block Z @("c", "x") {' in text
+    assert text.count("@(") == 4  # the sum inside is a stage of its own, without them

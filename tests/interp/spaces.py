@@ -17,7 +17,7 @@ compute matmul(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
 }
 
 compute chain(A: f32[M, N]) -> Y: f32[M, N] {
-    let E[i, j] = exp(A[i, j])
+    let E[i, j] @("rule", 1) = exp(A[i, j])
     Y[i, j] = E[i, j] + 1.0
 }
 """

@@ -106,6 +106,8 @@ ANSWERS = {
         "E.writes[0].writers[0].name": "E",
         "E.can_inline and not Y.can_inline": True,
         "Y.can_reverse_inline and not E.can_reverse_inline": True,
+        "E.annotated(\"rule\", 1) and not E.annotated(\"rule\", true)": True,
+        "E.annotated(\"rule\", \"1\") or E.annotated(\"other\", 1) or Y.annotated(\"rule\", 1)": False,
         "Y.can_reverse_compute_at(E.loops[0])": True,
         "E.can_reverse_compute_at(E.loops[0])": False,
     },

@@ -37,6 +37,13 @@ def name(program: Program, block: BlockRef) -> str:
     return the_block(program, block)[1].name
 
 
+@query
+def annotated(program: Program, block: BlockRef, key: str, value: int | float | str | bool) -> bool:
+    """Whether it carries an annotation with this value: of its stage, `@("key", value)`, or of `annotate`."""
+    found = dict(the_block(program, block)[1].annotations)
+    return key in found and found[key] == value and isinstance(found[key], bool) == isinstance(value, bool)
+
+
 # --- loops and iterators ---------------------------------------------------------------------------------------------
 
 

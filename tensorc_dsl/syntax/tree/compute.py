@@ -13,11 +13,12 @@ from tensorc_dsl.syntax.tree.span import span_field
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`let P[n, h in H + 2*pad] = e` (an intermediate, `is_let`) or `Y[i, j] = e` (an output)."""
+    """`let P[n, h in H + 2*pad] @("key", value) = e` (an intermediate, `is_let`) or `Y[i, j] = e` (an output)."""
 
     name: str
     indices: tuple[IndexSpec, ...]
     value: Expr
+    annotations: tuple[tuple[str, Expr], ...]
     is_let: bool
     span: Span = span_field()
 
