@@ -9,6 +9,7 @@ from tensorc_dsl.api import Task, TaskFile
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.evaluate import evaluate
 from tensorc_dsl.ir.inputs import make_inputs
+from tensorc_dsl.ir.program import Block, LoopKind, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.tolerance import tolerance
 from tensorc_dsl.ir.verify import verify
@@ -81,6 +82,7 @@ task quantized = bytes(M=9, N=33, K=22) with vnni
 task quantized_conv = byte_conv(H=6, W=6, C=8, R=2, S=3, K=32) with vnni
 task summed = halves(M=9, N=33, K=22) with bf16
 task other = matmul(M=9, N=20, K=11) with vnni
+task transforms = conv2d_winograd_2x2_nhwc(N=1, H=5, W=4, CI=3, CO=5, pad=1) with default
 """
 NAMES = [line.split()[1] for line in TASKS.splitlines() if line.startswith("task")]
 MACHINE = Target(vector_bits=512, cores=2, features="+avx2,+fma,+avx512vnni,+avx512bf16")
@@ -144,3 +146,15 @@ def test_an_epilogue_may_be_part_of_the_tile() -> None:
     texts = [trace.text for trace in drawn(task("layer"), 8)]
     assert any("reverse_compute_inline(Y)" in text for text in texts)
     assert any("reverse_compute_inline(Y)" not in text for text in texts)
+
+
+def test_the_matrices_of_a_winograd_convolution_are_numbers_in_its_transforms() -> None:
+    t = task("transforms")
+    made = {"first", "last", "x", "inner", "In", "Out"}
+    assert made <= {b.name for b in t.program.buffers}
+    for trace in drawn(t, 4):
+        assert made.isdisjoint(b.name for b in trace.program.buffers)
+        nests = {s.name: around for around, s in walk(trace.program.body) if isinstance(s, Block)}
+        for name in ("Y_V", "Y_R"):
+            # The axes of the matrices, then those of the sums: with them a factor is known where code is made.
+            assert all(loop.kind is LoopKind.UNROLLED for loop in nests[name][-5:-1])
