@@ -13,6 +13,8 @@ COUNT ?= 300
 INPUTS ?= 10000
 SAMPLES ?= 20
 OPS ?=
+SIZES ?=
+PEERS ?=
 JOBS ?= 2
 
 # The first interpreter that starts and is new enough; `make PYTHON=/path/to/python3` overrides the choice.
@@ -47,6 +49,11 @@ $(VENV)/.dev: pyproject.toml hatch_build.py constraints.txt | $(BIN)/python
 	@echo "Installing tensorc-dsl and the development tools into $(VENV)"
 	@$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/.core
+
+$(VENV)/.bench: pyproject.toml hatch_build.py constraints.txt | $(BIN)/python
+	@echo "Installing tensorc-dsl, the development tools and the libraries to measure beside into $(VENV)"
+	@$(PIP) --editable '.[dev,bench]'
+	@touch $@ $(VENV)/.dev $(VENV)/.core
 
 .PHONY: venv
 venv: $(VENV)/.dev ## Make .venv with the package and the development tools
@@ -94,8 +101,9 @@ fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 I
 	$(BIN)/python -m bench.fuzz --seed $(SEED) --count $(INPUTS) --jobs $(JOBS)
 
 .PHONY: bench
-bench: $(VENV)/.dev ## Tune each example and set it beside NumPy and the peak, in one run
-	$(BIN)/python -m bench.peers --trials $(TRIALS) --seed $(SEED) --threads $(THREADS)
+bench: $(VENV)/.bench ## Operators tuned, beside other libraries (OPS=gemm SIZES=512 PEERS=torch TRIALS=64)
+	$(BIN)/python -m bench --ops "$(OPS)" --sizes "$(SIZES)" --peers "$(PEERS)" --trials $(TRIALS) --seed $(SEED) \
+		--threads $(THREADS) --records $(OUT)/bench/records.sqlite
 
 .PHONY: clean
 clean: ## Remove what was built, and .venv

@@ -7,7 +7,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.lower.lower import lower
 from tensorc_dsl.measure.child import serve
-from tensorc_dsl.measure.messages import Build, Built, Failed, Reply, Request
+from tensorc_dsl.measure.messages import Build, Built, Failed, Reply, Request, requests
 from tensorc_dsl.source import Source
 
 
@@ -27,4 +27,4 @@ def build(request: Request) -> Reply:
 
 
 if __name__ == "__main__":
-    serve(build)
+    serve(requests, build)

@@ -9,34 +9,39 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
 
 from tensorc_dsl.measure import messages
-from tensorc_dsl.measure.messages import Bug, Ready, Reply, Request
+from tensorc_dsl.measure.messages import Bug, Ready
 
 _PR_SET_PDEATHSIG = 1
 
+Question = TypeVar("Question")
 
-def serve(answer: Callable[[Request], Reply]) -> None:
-    """Answer the parent's requests with `answer` until its pipe closes; then end the process.
+
+def serve(requests: msgspec.msgpack.Decoder[Question], answer: Callable[[Question], msgspec.Struct]) -> None:
+    """Answer the parent's requests, read by `requests`, with `answer` until its pipe closes; then end the process.
 
     An exception out of `answer` is reported as a bug and ends the process too: its state is not to be trusted.
     """
     _die_with(int(sys.argv[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # The pipes move away from 0 and 1, so that nothing that prints can spoil a frame.
-    requests, replies = os.dup(0), os.dup(1)
+    source, sink = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(2, 1)
     os.close(null)
-    _write(replies, Ready())
-    while (frame := _read(requests)) is not None:
+    _write(sink, Ready())
+    while (frame := _read(source)) is not None:
         try:
-            reply = answer(messages.requests.decode(frame))
+            reply = answer(requests.decode(frame))
         except Exception:
-            _write(replies, Bug(traceback.format_exc()))
+            _write(sink, Bug(traceback.format_exc()))
             os._exit(1)
-        _write(replies, reply)
+        _write(sink, reply)
     os._exit(0)
 
 
@@ -64,7 +69,7 @@ def _exactly(fd: int, count: int) -> bytes | None:
     return bytes(out)
 
 
-def _write(fd: int, message: Reply) -> None:
+def _write(fd: int, message: msgspec.Struct) -> None:
     data = memoryview(messages.encode(message))
     while data:
         data = data[os.write(fd, data) :]

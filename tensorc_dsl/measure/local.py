@@ -13,7 +13,7 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.limits import require_memory, too_slow
-from tensorc_dsl.measure.messages import Build, Built, Failed, Prepare, Ran, Ready, Reply, Run
+from tensorc_dsl.measure.messages import Build, Built, Failed, Prepare, Ran, Ready, Reply, Run, replies
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.measure.timing import seconds_of
 from tensorc_dsl.measure.worker import Worker, WorkerCrash, WorkerTimeout, wait_any
@@ -65,8 +65,8 @@ class LocalRunner:
         self._build_seconds = build_seconds
         self._run_seconds = run_seconds
         # One thread for libraries in the builders; the runner has what the kernels may use.
-        self._builders = [Worker("tensorc_dsl.measure.builder", _threads(1)) for _ in range(builders)]
-        self._runner = Worker("tensorc_dsl.measure.runner", _threads(threads))
+        self._builders = [Worker("tensorc_dsl.measure.builder", replies, _threads(1)) for _ in range(builders)]
+        self._runner = Worker("tensorc_dsl.measure.runner", replies, _threads(threads))
         self._prepared = 0
 
     def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
@@ -101,7 +101,7 @@ class LocalRunner:
     def _build_all(self, texts: list[str]) -> list[_Build]:
         done: dict[int, _Build] = {}
         todo = list(range(len(texts)))[::-1]
-        busy: dict[Worker, tuple[int, float]] = {}
+        busy: dict[Worker[Reply], tuple[int, float]] = {}
         while todo or busy:
             for w in self._builders:
                 if todo and w not in busy:
@@ -131,7 +131,7 @@ class LocalRunner:
         return [done[n] for n in range(len(texts))]
 
     @staticmethod
-    def _hear(builder: Worker) -> Built | Outcome | None:
+    def _hear(builder: Worker[Reply]) -> Built | Outcome | None:
         try:
             reply = builder.poll()
         except WorkerCrash as e:

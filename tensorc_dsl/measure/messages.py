@@ -80,7 +80,7 @@ class Bug(msgspec.Struct, tag=True, frozen=True):
 Reply = Ready | Built | Failed | Ran | Bug
 
 
-def encode(message: Request | Reply) -> bytes:
+def encode(message: msgspec.Struct) -> bytes:
     """The message as one frame."""
     body = msgspec.msgpack.encode(message)
     return len(body).to_bytes(8, "little") + body

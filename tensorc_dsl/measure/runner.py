@@ -21,7 +21,7 @@ from tensorc_dsl.lower.flat import Param
 from tensorc_dsl.measure.check import Verdict, compare
 from tensorc_dsl.measure.child import serve
 from tensorc_dsl.measure.guarded import Guarded, frozen, poison
-from tensorc_dsl.measure.messages import Failed, Prepare, Ran, Ready, Reply, Request, Run
+from tensorc_dsl.measure.messages import Failed, Prepare, Ran, Ready, Reply, Request, Run, requests
 from tensorc_dsl.measure.sizes import describe, sizing
 from tensorc_dsl.measure.timing import ENOUGH_SECONDS, take_times, weighted_times
 from tensorc_dsl.runtime.arrays import aligned_empty
@@ -166,7 +166,7 @@ def main() -> None:
             case _:
                 raise TypeError(f"a runner does not {type(request).__name__}")
 
-    serve(answer)
+    serve(requests, answer)
 
 
 if __name__ == "__main__":

@@ -16,17 +16,19 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Generic, TypeVar, cast
 
 import msgspec
 
 from tensorc_dsl.measure import messages
-from tensorc_dsl.measure.messages import Bug, Reply, Request
+from tensorc_dsl.measure.messages import Bug
 
 START_SECONDS = 60.0
 """A child that has not reported for duty after this long will not; starting one takes well under a second."""
 
 _STDERR_TAIL = 2000
+
+Answer = TypeVar("Answer")
 
 
 class WorkerCrash(Exception):
@@ -41,11 +43,17 @@ class WorkerBug(Exception):
     """An unexpected exception in the child: a mistake in the compiler or here, not in the candidate."""
 
 
-class Worker:
-    """One child process at a time, running `python -m <module>`; it answers each request with one reply."""
+class Worker(Generic[Answer]):
+    """One child process at a time, running `python -m <module>`; it answers each request with one reply.
 
-    def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
+    `replies` reads what it may say, `Ready` and `Bug` among that.
+    """
+
+    def __init__(
+        self, module: str, replies: msgspec.msgpack.Decoder[Answer], environment: Mapping[str, str] | None = None
+    ) -> None:
         self._module = module
+        self._replies = replies
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: BinaryIO | None = None
@@ -106,13 +114,13 @@ class Worker:
             raise WorkerBug(f"`{self._module}` starts with {type(reply).__name__}")
         self._greeted = True
 
-    def ask(self, request: Request, seconds: float) -> Reply:
+    def ask(self, request: msgspec.Struct, seconds: float) -> Answer:
         """The child's reply. Raises WorkerCrash, WorkerTimeout (the child is gone after either) or WorkerBug."""
         self.ready()
         self.send(request, seconds)
         return self.receive(seconds)
 
-    def send(self, request: Request, seconds: float) -> None:
+    def send(self, request: msgspec.Struct, seconds: float) -> None:
         """The request is in the pipe afterwards."""
         data = memoryview(messages.encode(request))
         deadline = time.monotonic() + seconds
@@ -125,7 +133,7 @@ class Worker:
             except BrokenPipeError:
                 raise self._crash() from None
 
-    def receive(self, seconds: float) -> Reply:
+    def receive(self, seconds: float) -> Answer:
         """The next reply, within that many seconds."""
         deadline = time.monotonic() + seconds
         while (reply := self.poll()) is None:
@@ -139,7 +147,7 @@ class Worker:
                 self.kill()
                 raise WorkerTimeout
 
-    def poll(self) -> Reply | None:
+    def poll(self) -> Answer | None:
         """The next reply if all of it is there; never waits."""
         ended = self._fill()
         body = self._take_frame()
@@ -148,7 +156,7 @@ class Worker:
                 raise self._crash()
             return None
         try:
-            reply = messages.replies.decode(body)
+            reply = self._replies.decode(body)
         except msgspec.DecodeError:
             raise self._crash("it sent nonsense") from None
         if isinstance(reply, Bug):
@@ -224,9 +232,9 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def wait_any(workers: Sequence[Worker], seconds: float) -> list[Worker]:
+def wait_any(workers: Sequence[Worker[Answer]], seconds: float) -> list[Worker[Answer]]:
     """Those of the workers that have something to say, after at most that many seconds."""
     with selectors.DefaultSelector() as selector:
         for w in workers:
             selector.register(w.fileno(), selectors.EVENT_READ, w)
-        return [cast(Worker, key.data) for key, _ in selector.select(max(0.0, seconds))]
+        return [cast("Worker[Answer]", key.data) for key, _ in selector.select(max(0.0, seconds))]

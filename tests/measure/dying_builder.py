@@ -8,7 +8,7 @@ import time
 
 from tensorc_dsl.measure.builder import build
 from tensorc_dsl.measure.child import serve
-from tensorc_dsl.measure.messages import Build, Reply, Request
+from tensorc_dsl.measure.messages import Build, Reply, Request, requests
 
 
 def answer(request: Request) -> Reply:
@@ -23,4 +23,4 @@ def answer(request: Request) -> Reply:
 
 
 if __name__ == "__main__":
-    serve(answer)
+    serve(requests, answer)

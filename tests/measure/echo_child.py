@@ -8,7 +8,7 @@ import sys
 import time
 
 from tensorc_dsl.measure.child import serve
-from tensorc_dsl.measure.messages import Build, Built, Reply, Request
+from tensorc_dsl.measure.messages import Build, Built, Reply, Request, requests
 
 
 def answer(request: Request) -> Reply:
@@ -42,4 +42,4 @@ def answer(request: Request) -> Reply:
 
 
 if __name__ == "__main__":
-    serve(answer)
+    serve(requests, answer)

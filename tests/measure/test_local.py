@@ -13,7 +13,7 @@ from tensorc_dsl.ir.expr import Dim, floordiv, index
 from tensorc_dsl.ir.program import For, LoopKind, Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.local import LocalRunner
-from tensorc_dsl.measure.messages import Built
+from tensorc_dsl.measure.messages import Built, replies
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.measure.worker import Worker, WorkerBug
 from tests.measure.faults import kernel, task
@@ -120,7 +120,7 @@ def test_compilers_that_crash_or_hang_cost_their_candidate_only(monkeypatch: pyt
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     good = task()
     with LocalRunner(good, Target(), threads=1, build_seconds=3.0) as r:
-        r._builders = [Worker("dying_builder"), Worker("dying_builder")]
+        r._builders = [Worker("dying_builder", replies), Worker("dying_builder", replies)]
         names = ["crash", "add_one", "hang", "crash", "add_one", "hang", "add_one"]
         outcomes = list(r.measure([replace(good, name=n) for n in names], None))
         wanted = {"crash": Status.COMPILE_ERROR, "hang": Status.TIMEOUT, "add_one": Status.OK}

@@ -14,15 +14,15 @@ import psutil
 import pytest
 
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure.messages import Build, Built
+from tensorc_dsl.measure.messages import Build, Built, Reply, replies
 from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout, wait_any
 
 HERE = Path(__file__).parent
 
 
 @pytest.fixture
-def worker() -> Iterator[Worker]:
-    w = Worker("echo_child")
+def worker() -> Iterator[Worker[Reply]]:
+    w = Worker("echo_child", replies)
     yield w
     w.kill()
 
@@ -49,7 +49,7 @@ def gone(pid: int, seconds: float = 5.0) -> bool:
     return False
 
 
-def test_one_process_answers_many_requests(worker: Worker) -> None:
+def test_one_process_answers_many_requests(worker: Worker[Reply]) -> None:
     pids = {worker.ask(say("pid"), 5) for _ in range(3)}
     assert len(pids) == 1
     big = "x" * 3_000_000  # many times a pipe's buffer, both ways
@@ -57,7 +57,7 @@ def test_one_process_answers_many_requests(worker: Worker) -> None:
     assert worker.generation == 1
 
 
-def test_what_a_child_prints_spoils_nothing(worker: Worker) -> None:
+def test_what_a_child_prints_spoils_nothing(worker: Worker[Reply]) -> None:
     assert worker.ask(say("print"), 5) == Built(b"print", "echo")
     assert worker.ask(say("hello"), 5) == Built(b"hello", "echo")
 
@@ -73,7 +73,7 @@ def test_what_a_child_prints_spoils_nothing(worker: Worker) -> None:
         ("huge", "nonsense"),
     ],
 )
-def test_a_crash_is_noticed_and_the_next_child_works(worker: Worker, request_: str, message: str) -> None:
+def test_a_crash_is_noticed_and_the_next_child_works(worker: Worker[Reply], request_: str, message: str) -> None:
     with pytest.raises(WorkerCrash, match=message):
         worker.ask(say(request_), 5)
     assert worker.pid is None
@@ -81,7 +81,7 @@ def test_a_crash_is_noticed_and_the_next_child_works(worker: Worker, request_: s
     assert worker.generation == 2
 
 
-def test_a_hang_is_killed_with_all_its_processes(worker: Worker) -> None:
+def test_a_hang_is_killed_with_all_its_processes(worker: Worker[Reply]) -> None:
     worker.ready()
     pid = worker.pid
     assert pid is not None
@@ -95,7 +95,7 @@ def test_a_hang_is_killed_with_all_its_processes(worker: Worker) -> None:
     assert worker.ask(say("hello"), 5) == Built(b"hello", "echo")
 
 
-def test_a_child_killed_between_requests_is_replaced(worker: Worker) -> None:
+def test_a_child_killed_between_requests_is_replaced(worker: Worker[Reply]) -> None:
     worker.ready()
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
@@ -103,20 +103,20 @@ def test_a_child_killed_between_requests_is_replaced(worker: Worker) -> None:
     assert worker.ask(say("hello"), 5) == Built(b"hello", "echo")
 
 
-def test_an_exception_in_the_child_is_a_bug_here(worker: Worker) -> None:
+def test_an_exception_in_the_child_is_a_bug_here(worker: Worker[Reply]) -> None:
     with pytest.raises(WorkerBug, match="a mistake of ours"):
         worker.ask(say("bug"), 5)
 
 
 def test_a_module_that_does_not_start_is_a_bug() -> None:
-    worker = Worker("no_such_module")
+    worker = Worker("no_such_module", replies)
     with pytest.raises(WorkerBug, match="no_such_module"):
         worker.ready()
     worker.kill()
 
 
-def test_two_workers_at_once(worker: Worker) -> None:
-    other = Worker("echo_child")
+def test_two_workers_at_once(worker: Worker[Reply]) -> None:
+    other = Worker("echo_child", replies)
     try:
         worker.start()
         other.start()
@@ -134,9 +134,9 @@ def test_two_workers_at_once(worker: Worker) -> None:
 PARENT = """
 import sys
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure.messages import Build
+from tensorc_dsl.measure.messages import Build, replies
 from tensorc_dsl.measure.worker import Worker
-w = Worker("echo_child")
+w = Worker("echo_child", replies)
 w.ready()
 print(w.pid, flush=True)
 w.ask(Build("hang", Target(), 1), 1000)

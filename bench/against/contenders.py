@@ -1,0 +1,66 @@
+"""Who takes part: ours, and the libraries that are installed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """`module` prepares jobs; `packages` are what it needs, by the names under which they are distributed."""
+
+    name: str
+    module: str
+    packages: tuple[str, ...]
+
+    @property
+    def absence(self) -> str:
+        """Which packages are not installed; "" where all are there."""
+        return ", ".join(p for p in self.packages if not _version(p))
+
+    @property
+    def version(self) -> str:
+        return _version(self.packages[0])
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+_PEERS = "bench.against.peers"
+
+OURS = Contender("ours", f"{_PEERS}.ours", ("tensorc-dsl",))
+
+PEERS = {
+    c.name: c
+    for c in (
+        Contender("numpy", f"{_PEERS}.numpy", ("numpy", "scipy")),
+        Contender("onnxruntime", f"{_PEERS}.onnxruntime", ("onnxruntime", "onnx")),
+        Contender("openvino", f"{_PEERS}.openvino", ("openvino", "onnx")),
+        Contender("torch", f"{_PEERS}.torch", ("torch",)),
+        Contender("jax", f"{_PEERS}.jax", ("jax",)),
+        Contender("numba", f"{_PEERS}.numba", ("numba",)),
+    )
+}
+
+QUICK_PEERS = list(PEERS)
+"""Those that need no search."""
+
+
+def named(names: Sequence[str]) -> list[Contender]:
+    """Those peers, in that order. ValueError where there is none of a name."""
+    for name in names:
+        if name not in PEERS:
+            raise ValueError(f"there is no peer {name}; there are {', '.join(PEERS)}")
+    return [PEERS[n] for n in dict.fromkeys(names)]
+
+
+def environment(threads: int) -> dict[str, str]:
+    """What tells the libraries how many threads to use, before they load."""
+    names = ("OMP", "OPENBLAS", "MKL", "NUMBA", "TVM")
+    return {f"{name}_NUM_THREADS": str(threads) for name in names}

@@ -1,0 +1,134 @@
+"""The standard library's operators, tuned, beside other libraries on the same machine.
+
+    python -m bench --ops gemm,c2d --sizes 512,56x64x64k3 --peers onnxruntime,numpy --trials 64 --json
+
+Without --ops and --sizes all that there are are measured, without --peers beside all but those that tune too. What is
+measured, and how, is told in docs/bench.md. The status is 1 where ours has no right result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+import tensorc_dsl
+from bench.against.contenders import OURS, PEERS, QUICK_PEERS, Contender, named
+from bench.against.problem import FILES, WEIGHTS, Problem, chosen, split
+from bench.against.references import expected
+from bench.against.roof import Roof
+from bench.against.table import Report, Row, Table, remarks, row
+from bench.against.turns import Bench, Case, Settings
+from tensorc_dsl.check.items import task_bindings
+from tensorc_dsl.ir.inputs import make_inputs
+
+
+def task_files(threads: int) -> dict[str, tensorc_dsl.TaskFile]:
+    """By the name of a task its file; only tasks whose compute others can be set beside."""
+    out: dict[str, tensorc_dsl.TaskFile] = {}
+    for path in FILES:
+        file = tensorc_dsl.load(path, threads=threads)
+        before = {split(name)[0] for name in out}
+        for name, item in file.checked.tasks.items():
+            if item.compute in WEIGHTS and split(name)[0] not in before:
+                out[name] = file
+    return out
+
+
+def problem_of(file: tensorc_dsl.TaskFile, task: tensorc_dsl.Task) -> Problem:
+    item = file.checked.tasks[task.name]
+    bindings = {k: v for k, v in task_bindings(item).items() if isinstance(v, int | float | str)}
+    types = {b.name: b.dtype.name for b in task.program.inputs}
+    return Problem(file.checked.source.name, task.name, item.compute, bindings, types)
+
+
+def case_of(problem: Problem, task: tensorc_dsl.Task, seed: int, folder: Path) -> Case:
+    """The case; its inputs lie in the folder."""
+    inputs = make_inputs(task.program, seed)
+    for name, array in inputs.items():
+        np.save(folder / f"{name}.npy", array)
+    return Case(problem, folder, *expected(problem, inputs))
+
+
+def measured(bench: Bench, file: tensorc_dsl.TaskFile, name: str, seed: int, roof: Roof) -> Row:
+    task = file[name]
+    problem = problem_of(file, task)
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = bench.measure(case_of(problem, task, seed, Path(folder)))
+    return row(problem.op, problem.size, outcomes, OURS.name, roof.seconds(task))
+
+
+def compare(
+    names: Sequence[str],
+    files: dict[str, tensorc_dsl.TaskFile],
+    peers: Sequence[Contender],
+    settings: Settings,
+    as_json: bool,
+) -> list[Row]:
+    """The rows of the tasks. The table is printed as it grows; to standard error where JSON goes to standard output."""
+    there = [c for c in peers if not c.absence]
+    absent = {c.name: c.absence for c in peers if c.absence}
+    out = sys.stderr if as_json else sys.stdout
+    roof, rows = Roof(settings.threads), list[Row]()
+    machine = files[names[0]].native.cpu
+    table = Table([split(n) for n in names], OURS.name, [c.name for c in there])
+    print(
+        f"{machine}, {settings.threads} threads; " + ", ".join(f"{c.name} {c.version}" for c in (OURS, *there)),
+        file=out,
+    )
+    for name, what in absent.items():
+        print(f"absent: {name} (not installed: {what})", file=out)
+    print(f"\n{table.head}", file=out, flush=True)
+    with Bench(OURS, there, settings) as bench:
+        for name in names:
+            rows.append(measured(bench, files[name], name, settings.seed, roof))
+            print(table.line(rows[-1]), file=out, flush=True)
+    for remark in remarks(rows):
+        print(remark, file=out)
+    if as_json:
+        report = Report(tuple(rows), {c.name: c.version for c in there}, absent, machine, settings.threads)
+        print(msgspec.json.encode(report).decode())
+    return rows
+
+
+def listed(text: str) -> list[str]:
+    return [part for part in text.split(",") if part]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ops", type=listed, default=[], help="operators, with commas between them")
+    parser.add_argument("--sizes", type=listed, default=[], help="sizes, as in the names of the tasks")
+    parser.add_argument("--peers", type=listed, default=[], help=f"of {', '.join(PEERS)}")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--trials", type=int, default=64, help="of each search")
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs and of the searches")
+    parser.add_argument("--rounds", type=int, default=11, help="turns of each")
+    parser.add_argument(
+        "--records",
+        type=Path,
+        default=Path("build/bench/records.sqlite"),
+        help="where searches are recorded; what has a record is not tuned again",
+    )
+    parser.add_argument("--json", action="store_true", help="JSON on standard output, the table on standard error")
+    arguments = parser.parse_args(argv)
+    settings = Settings(
+        arguments.threads, arguments.trials, arguments.seed, arguments.rounds, arguments.records.absolute()
+    )
+    # The processes of the libraries inherit it: some ask the system how many threads to use.
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: settings.threads])
+    files = task_files(settings.threads)
+    try:
+        names = chosen(list(files), arguments.ops, arguments.sizes)
+        peers = named(arguments.peers or QUICK_PEERS)
+    except ValueError as e:
+        parser.error(str(e))
+    rows = compare(names, files, peers, settings, arguments.json)
+    sys.exit(0 if all(r.ours_seconds for r in rows) else 1)

@@ -1,0 +1,49 @@
+"""What the harness and a library's process say to each other, in the frames of `tensorc_dsl.measure.messages`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bench.against.problem import Problem
+from tensorc_dsl.measure.messages import Bug, Ready
+
+
+class Prepare(msgspec.Struct, tag=True, frozen=True):
+    """Be ready to run the problem on the inputs in `folder`; what a first run computes goes there too."""
+
+    module: str
+    problem: Problem
+    folder: str
+    threads: int
+    trials: int
+    seed: int
+    records: str
+
+
+class Turn(msgspec.Struct, tag=True, frozen=True):
+    """Run for about so many seconds."""
+
+    seconds: float
+
+
+class Prepared(msgspec.Struct, tag=True, frozen=True):
+    """The result lies in the folder. `note` is for the reader of the table."""
+
+    note: str
+
+
+class NotOffered(msgspec.Struct, tag=True, frozen=True):
+    """The library has no such operator."""
+
+
+class Times(msgspec.Struct, tag=True, frozen=True):
+    """Seconds of one call, of each batch of calls."""
+
+    seconds: tuple[float, ...]
+
+
+requests = msgspec.msgpack.Decoder(Prepare | Turn)
+replies = msgspec.msgpack.Decoder(Ready | Bug | Prepared | NotOffered | Times)
+Reply = Ready | Bug | Prepared | NotOffered | Times
+
+RESULT = "result.npy"

@@ -1,0 +1,29 @@
+"""tensorc-dsl: the best schedule on record, or a search, as a user of the Python interface has it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+
+import tensorc_dsl
+from bench.against.problem import Job, Ready
+
+
+def prepare(job: Job) -> Ready:
+    task = tensorc_dsl.load(job.problem.file, threads=job.threads)[job.problem.task]
+    kernel, note = _recorded(task, job), "recorded"
+    if kernel is None:
+        kernel, note = task.tune(job.trials, seed=job.seed, records=job.records), f"{job.trials} trials"
+    inputs = tuple(job.inputs.values())
+    output = kernel(*inputs)
+    assert isinstance(output, np.ndarray)
+    return Ready(lambda: kernel(*inputs, output), lambda: output, note)
+
+
+def _recorded(task: tensorc_dsl.Task, job: Job) -> tensorc_dsl.Kernel | None:
+    # A schedule of an older version may not fit any more; then there is nothing on record.
+    with suppress(tensorc_dsl.TschedError):
+        found = task.recorded(job.records)
+        return None if found is None else task.replay(found)
+    return None

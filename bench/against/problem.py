@@ -1,0 +1,121 @@
+"""What is measured: the tasks of the operator files, as jobs that every library can be given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+FILES = (Path(__file__).with_name("operators.tsched"), Path(__file__).parent.with_name("suite.tsched"))
+"""An operator that two files have is that of the first."""
+
+CONVOLUTIONS = ("conv1d_nlc", "conv2d_nhwc", "conv3d_ndhwc", "depthwise_conv2d_nhwc")
+"""Computes that differ in the number of dimensions and in groups only."""
+
+WEIGHTS = {
+    "matmul": ("B",),
+    "matmul_u8i8": ("B",),
+    "dense_gelu": ("W", "b"),
+    **dict.fromkeys(CONVOLUTIONS, ("F",)),
+    "conv2d_transpose_nhwc": ("F",),
+    "conv2d_bn_relu_nhwc": ("F", "bias", "scale", "offset"),
+    "layer_norm": ("gain", "shift"),
+    "norm_bmn": (),
+    "softmax": (),
+    "batch_matmul": (),
+    "transpose_batch_matmul": (),
+    "attention": (),
+    "transpose": (),
+    "add": (),
+    "copy": (),
+}
+"""The computes that are set beside others, with those inputs that a network would hold fixed."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A task of a file: `compute` with its sizes and attributes bound. `types` are those of the inputs, by name."""
+
+    file: str
+    task: str
+    compute: str
+    bindings: dict[str, int | float | str]
+    types: dict[str, str]
+
+    @property
+    def op(self) -> str:
+        return split(self.task)[0]
+
+    @property
+    def size(self) -> str:
+        return split(self.task)[1]
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        return WEIGHTS[self.compute]
+
+    def attribute(self, name: str, default: int) -> int:
+        """A number that the task binds; the default of the library's computes where it does not."""
+        return int(self.bindings.get(name, default))
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A problem with its inputs, which are 64-byte aligned; bf16 as bit patterns in uint16.
+
+    `trials` and `records` are for those that tune.
+    """
+
+    problem: Problem
+    inputs: dict[str, Array]
+    threads: int
+    trials: int
+    seed: int
+    records: Path
+
+    def take(self, *names: str) -> tuple[Array, ...]:
+        return tuple(self.inputs[n] for n in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a library has made of a job: `run` computes once, `result` is what the last run computed, in the task's layout."""
+
+    run: Callable[[], object]
+    result: Callable[[], Array]
+    note: str = ""
+
+
+def split(task: str) -> tuple[str, str]:
+    """The operator and the size that the name of a task says."""
+    op, _, size = task.rpartition("_")
+    return op, size
+
+
+def chosen(tasks: Sequence[str], ops: Sequence[str], sizes: Sequence[str]) -> list[str]:
+    """The tasks of those operators and sizes; where none are named, of all.
+
+    ValueError names what there is, where nothing goes by one of the names.
+    """
+    pairs = [split(t) for t in tasks]
+    for names, known, what in ((ops, [o for o, _ in pairs], "operator"), (sizes, [s for _, s in pairs], "size")):
+        for name in names:
+            if name not in known:
+                raise ValueError(f"there is no {what} {name}; there are {', '.join(dict.fromkeys(known))}")
+    found = [
+        t for t, (op, size) in zip(tasks, pairs, strict=True) if (not ops or op in ops) and (not sizes or size in sizes)
+    ]
+    if not found:
+        raise ValueError(f"none of {', '.join(ops)} has a size among {', '.join(sizes)}")
+    return found
+
+
+def as_float32(bits: Array) -> NDArray[np.float32]:
+    """The values of bf16 bit patterns."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)

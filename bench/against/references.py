@@ -1,0 +1,119 @@
+"""What each operator should give, in float64 from NumPy and SciPy: fast enough for the sizes that are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import product
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from scipy import special
+
+from bench.against.problem import CONVOLUTIONS, Array, Problem, as_float32
+
+TOLERANCE = 1e-5
+"""Errors may be this share of the largest result: sums of float32 in any order, and Winograd's convolutions."""
+
+LOOSE = {"bf16": 1e-2}
+"""For inputs of that type, since some libraries have only results of that type."""
+
+Arrays = Mapping[str, Array]
+
+
+def expected(problem: Problem, inputs: Arrays) -> tuple[Array, float]:
+    """The result in float64 (or int64), and the error that is allowed anywhere."""
+    wide = {name: widened(a, problem.types[name]) for name, a in inputs.items()}
+    found = REFERENCES[problem.compute](wide, problem)
+    if found.dtype.kind in "iu":
+        return found, 0.0
+    share = max(LOOSE.get(t, TOLERANCE) for t in problem.types.values())
+    return found, share * float(np.abs(found).max(initial=0.0))
+
+
+def widened(a: Array, kind: str) -> Array:
+    """An input as float64 or int64."""
+    if kind == "bf16":
+        return as_float32(a).astype(np.float64)
+    return a.astype(np.float64 if a.dtype.kind == "f" else np.int64)
+
+
+def _conv(a: Arrays, p: Problem) -> Array:
+    """A convolution in any number of dimensions, one slab of outputs along the first of them at a time."""
+    x, f = a["X"], a["F"]
+    if p.compute.startswith("depthwise"):
+        f = f[..., None, :]
+    rank = x.ndim - 2
+    stride, dilation = p.attribute("stride", 1), p.attribute("dilation", 1)
+    groups = x.shape[-1] // f.shape[-2]
+    x = np.pad(x, [(0, 0), *[(p.attribute("pad", 0),) * 2] * rank, (0, 0)])
+    reach = tuple(dilation * (k - 1) + 1 for k in f.shape[:rank])
+    axes = tuple(range(1, rank + 1))
+    # Windows lie along further axes at the end: N, positions, channels, window.
+    windows = sliding_window_view(x, reach, axes)
+    windows = windows[(slice(None), *[slice(None, None, stride)] * rank, ..., *[slice(None, None, dilation)] * rank)]
+    shape: tuple[int, ...] = (*windows.shape[: rank + 1], f.shape[-1])
+    out = np.empty(shape)
+    width, deep = f.shape[-2], f.shape[-1] // groups
+    for n, row, g in product(range(shape[0]), range(shape[1]), range(groups)):
+        slab = np.moveaxis(windows[n, row, ..., g * width : (g + 1) * width, *[slice(None)] * rank], rank - 1, -1)
+        columns = slice(g * deep, (g + 1) * deep)
+        weight = f[..., columns].reshape(-1, deep)
+        out[n, row, ..., columns] = (slab.reshape(-1, weight.shape[0]) @ weight).reshape(*shape[2:-1], deep)
+    return out
+
+
+def _conv_bn_relu(a: Arrays, p: Problem) -> Array:
+    return np.maximum((_conv(a, p) + a["bias"]) * a["scale"] + a["offset"], 0)
+
+
+def _conv_transpose(a: Arrays, p: Problem) -> Array:
+    """Each input element adds its multiple of the weight to the output."""
+    x, f = a["X"], a["F"]
+    stride, pad = p.attribute("stride", 1), p.attribute("pad", 0)
+    n, h, w, _ = x.shape
+    kh, kw, _, co = f.shape
+    full = np.zeros((n, (h - 1) * stride + kh, (w - 1) * stride + kw, co))
+    for k, l in product(range(kh), range(kw)):
+        full[:, k : k + (h - 1) * stride + 1 : stride, l : l + (w - 1) * stride + 1 : stride] += x @ f[k, l]
+    return full[:, pad : full.shape[1] - pad, pad : full.shape[2] - pad]
+
+
+def _product(a: Arrays, _: Problem) -> Array:
+    # In float64 a product of bytes is exact, and a call of BLAS.
+    found = a["A"].astype(np.float64) @ a["B"].astype(np.float64)
+    return found.astype(a["A"].dtype)
+
+
+def _dense_gelu(a: Arrays, _: Problem) -> Array:
+    z = a["X"] @ a["W"] + a["b"]
+    return z * special.ndtr(z)
+
+
+def _layer_norm(a: Arrays, _: Problem) -> Array:
+    x = a["X"]
+    return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * a["gain"] + a["shift"]
+
+
+def _attention(a: Arrays, _: Problem) -> Array:
+    scores = a["Q"] @ a["K"].swapaxes(-1, -2) / np.sqrt(a["Q"].shape[-1])
+    return special.softmax(scores, -1) @ a["V"]
+
+
+REFERENCES: dict[str, Callable[[Arrays, Problem], Array]] = {
+    "matmul": _product,
+    "matmul_u8i8": _product,
+    "batch_matmul": _product,
+    "transpose_batch_matmul": lambda a, _: np.einsum("bihd,bjhd->bhij", a["Q"], a["K"], optimize=True),
+    "dense_gelu": _dense_gelu,
+    **dict.fromkeys(CONVOLUTIONS, _conv),
+    "conv2d_transpose_nhwc": _conv_transpose,
+    "conv2d_bn_relu_nhwc": _conv_bn_relu,
+    "norm_bmn": lambda a, _: np.linalg.norm(a["A"], axis=(1, 2)),
+    "softmax": lambda a, _: special.softmax(a["X"], 1),
+    "layer_norm": _layer_norm,
+    "attention": _attention,
+    "transpose": lambda a, _: a["X"].T,
+    "add": lambda a, _: a["A"] + a["B"],
+    "copy": lambda a, _: a["X"],
+}
+"""By the name of the compute."""

@@ -1,0 +1,169 @@
+"""Ours and the peers by turns, each in a process of its own, so that what else the machine does falls on all alike.
+
+Who is not in turn is stopped (SIGSTOP): the pools of many libraries spin for a while after a call, on the cores of the one
+in turn.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from bench.against import messages
+from bench.against.contenders import Contender, environment
+from bench.against.messages import NotOffered, Prepare, Prepared, Reply, Times, Turn
+from bench.against.problem import Array, Problem
+from tensorc_dsl.measure.timing import seconds_of
+from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout
+
+TURN_SECONDS = 0.05
+"""How long a turn is."""
+
+PREPARE_SECONDS = 3600.0
+"""How long building or tuning may take."""
+
+RUN_SECONDS = 300.0
+"""How long a turn may take: as long as the slowest call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Seconds of one call: the median over the rounds, and the quartiles on either side of it.
+
+    A round counts with the lower quartile of its turn, as a candidate of a search does.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    threads: int
+    trials: int
+    seed: int
+    rounds: int
+    records: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A problem, the folder with its inputs, and what it should give, within `tolerance` anywhere."""
+
+    problem: Problem
+    folder: Path
+    expected: Array
+    tolerance: float
+
+
+Outcome = Reading | str
+"""Times, or why there are none."""
+
+NOT_OFFERED = "not offered"
+
+
+class Bench:
+    """The processes of ours and of the peers. Use it in a `with`: they are gone afterwards."""
+
+    def __init__(self, ours: Contender, peers: Sequence[Contender], settings: Settings) -> None:
+        self._settings = settings
+        self._ours = ours
+        self._peers = list(peers)
+        told = environment(settings.threads)
+        self._workers = {c: Worker("bench.against.worker", messages.replies, told) for c in (ours, *peers)}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        for w in self._workers.values():
+            w.kill()
+
+    def measure(self, case: Case) -> dict[str, Outcome]:
+        """What each took, by name. A library that fails says how, and is started again for the next case."""
+        failed: dict[str, Outcome] = {}
+        notes: dict[Contender, str] = {}
+        for c in self._workers:
+            found = self._prepared(c, case)
+            if isinstance(found, Prepared):
+                notes[c] = found.note
+            else:
+                failed[c.name] = found
+        times: dict[Contender, list[float]] = {c: [] for c in notes}
+        for _ in range(self._settings.rounds):
+            for c in self._order(list(notes)):
+                found = self._asked(c, Turn(TURN_SECONDS), RUN_SECONDS) if c in notes else failed[c.name]
+                if isinstance(found, Times):
+                    times[c].append(seconds_of(found.seconds))
+                else:
+                    failed[c.name] = str(found)
+                    notes.pop(c, None)
+        return {c.name: failed[c.name] if c.name in failed else _reading(times[c], notes[c]) for c in self._workers}
+
+    def _order(self, able: Sequence[Contender]) -> list[Contender]:
+        """One round: ours before each of the peers."""
+        peers = [c for c in self._peers if c in able]
+        if self._ours not in able:
+            return peers
+        return [c for peer in peers for c in (self._ours, peer)] or [self._ours]
+
+    def _prepared(self, c: Contender, case: Case) -> Prepared | str:
+        s = self._settings
+        (case.folder / messages.RESULT).unlink(missing_ok=True)
+        request = Prepare(c.module, case.problem, str(case.folder), s.threads, s.trials, s.seed, str(s.records))
+        match self._asked(c, request, PREPARE_SECONDS):
+            case Prepared() as prepared:
+                return _wrong(np.load(case.folder / messages.RESULT), case) or prepared
+            case NotOffered():
+                return NOT_OFFERED
+            case other:
+                return str(other)
+
+    def _asked(self, c: Contender, request: Prepare | Turn, seconds: float) -> Reply | str:
+        """The reply, or how the process failed."""
+        worker = self._workers[c]
+        with self._in_turn(worker):
+            try:
+                return worker.ask(request, seconds)
+            except WorkerBug as e:
+                return str(e).strip().rpartition("\n")[2]
+            except WorkerCrash as e:
+                return f"crashed: {e}"
+            except WorkerTimeout:
+                return f"took more than {seconds:g} s"
+
+    @contextmanager
+    def _in_turn(self, worker: Worker[Reply]) -> Generator[None]:
+        _tell(worker, signal.SIGCONT)
+        try:
+            yield
+        finally:
+            _tell(worker, signal.SIGSTOP)
+
+
+def _tell(worker: Worker[Reply], number: signal.Signals) -> None:
+    if worker.pid is not None:
+        os.killpg(worker.pid, number)
+
+
+def _reading(times: Sequence[float], note: str) -> Reading:
+    low, middle, high = map(float, np.quantile(times, [0.25, 0.5, 0.75]))
+    return Reading(middle, low, high, note)
+
+
+def _wrong(found: Array, case: Case) -> str:
+    """How a result is not the reference; "" where it is."""
+    if found.shape != case.expected.shape:
+        return f"wrong result: of shape {found.shape}, not {case.expected.shape}"
+    error = float(np.abs(found.astype(np.float64) - case.expected).max(initial=0.0))
+    return "" if error <= case.tolerance else f"wrong result: off by {error:.2g}, more than {case.tolerance:.2g}"

@@ -1,0 +1,15 @@
+"""The bandwidth of memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorc_dsl.measure.host import host_target
+from tensorc_dsl.runtime.bandwidth import bandwidth
+
+
+@pytest.mark.parametrize("size", [1, 100_000, 30_000_000])
+def test_the_bandwidth_is_a_rate_that_a_machine_can_have(size: int) -> None:
+    target = host_target()
+    for threads in (1, target.cores):
+        assert 1e8 < bandwidth(target, threads, size) < 1e13 * threads
