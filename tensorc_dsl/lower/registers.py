@@ -24,8 +24,12 @@ UNROLLED_CODE = 2048
 
 NARROWEST_VECTOR = 4
 
-_PIECES = 8
-"""A vectorized loop is written out for at most this many vectors at once."""
+UNROLLED_STORES = 512
+"""How many stores one unrolled nest may become: LLVM compares those of a loop with each other, which takes two seconds for
+as many and ten for twice as many. All of the register file as f32, lane by lane, is as many."""
+
+_LANES, _PIECES = 16, 8
+"""A vectorized loop is written out for at most so many vectors of so many lanes at once."""
 
 
 def keep_in_registers(body: tuple[Flat, ...], *, in_lanes: bool = False) -> tuple[Flat, ...]:
@@ -89,7 +93,13 @@ def _straight(body: tuple[Flat, ...]) -> bool:
 
 def code_size(body: tuple[Flat, ...]) -> int:
     """About how many instructions a body becomes: unrolled loops count in full, vectorized ones per 16 lanes."""
-    return _size(body, lambda s: 2 + expression_size(s.value), lambda s: min(_PIECES, -(-_iterations(s) // 16)))
+    return _size(body, lambda s: 2 + expression_size(s.value), _vectors)
+
+
+def written_stores(body: tuple[Flat, ...]) -> int:
+    """How many stores a body becomes: those of a vectorized loop whose lanes lie apart are written lane by lane."""
+    apart = _LANES * _PIECES
+    return _size(body, lambda _: 1, lambda s: min(apart, _iterations(s)) if _lanes_lie_apart(s) else _vectors(s))
 
 
 def steps(body: tuple[Flat, ...]) -> int:
@@ -110,6 +120,11 @@ def _size(body: tuple[Flat, ...], of_store: Callable[[Store], int], of_vector: C
             inner *= of_vector(s)
         total += inner
     return total
+
+
+def _vectors(s: Loop) -> int:
+    """The vectors for which a vectorized loop is written out."""
+    return min(_PIECES, -(-_iterations(s) // _LANES))
 
 
 def _iterations(s: Loop) -> int:
@@ -151,12 +166,13 @@ def _unroll(s: Loop, step: int) -> Loop:
 
 
 def limit_unrolling(body: tuple[Flat, ...], limit: int) -> tuple[Flat, ...]:
-    """Unrolled loops that would leave more code than `limit` run as serial loops; those inside them stay if they fit."""
+    """Unrolled loops that would leave more code than `limit`, or more than `UNROLLED_STORES`, run as serial loops; those
+    inside them stay if they fit."""
 
     def lower(s: Loop) -> Loop:
-        unrolled = s.kind is LoopKind.UNROLLED
-        too_long = constant(s.begin) is None or constant(s.end) is None or code_size((s,)) > limit
-        return replace(s, kind=LoopKind.SERIAL) if unrolled and too_long else s
+        known = constant(s.begin) is not None and constant(s.end) is not None
+        fits = known and code_size((s,)) <= limit and written_stores((s,)) <= UNROLLED_STORES
+        return s if fits or s.kind is not LoopKind.UNROLLED else replace(s, kind=LoopKind.SERIAL)
 
     return _map_loops(body, lower)
 

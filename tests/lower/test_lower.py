@@ -206,6 +206,44 @@ program f(A: f32[8, 4], T: f32[4, 8], C: f32[4, 8]) @("unroll.max_step", 16) {
     assert "    unrolled for i_1 in 0 .. 4 {" in text
 
 
+def test_an_unrolled_nest_of_too_many_stores_keeps_its_outermost_loop() -> None:
+    # 8 vectors for each row: 64 rows are all that LLVM can be asked to take at once. Columns of T are stored lane by lane.
+    text = lowered("""
+program f(A: f32[128, 128], C: f32[128, 128], D: f32[64, 128], T: f32[128, 128]) {
+    unrolled for i in 128 {
+        vectorized for j in 128 {
+            block C {
+                spatial vi in 128 = i
+                spatial vj in 128 = j
+                C[vi, vj] = A[vi, vj]
+            }
+        }
+    }
+    unrolled for i_1 in 64 {
+        vectorized for j_1 in 128 {
+            block D {
+                spatial vi in 64 = i_1
+                spatial vj in 128 = j_1
+                D[vi, vj] = A[vi, vj]
+            }
+        }
+    }
+    unrolled for i_2 in 128 {
+        vectorized for j_2 in 16 {
+            block T {
+                spatial vi in 128 = i_2
+                spatial vj in 16 = j_2
+                T[vj, vi] = A[vi, vj]
+            }
+        }
+    }
+}
+""")
+    assert "\n    for i in 0 .. 128 {" in text
+    assert "\n    unrolled for i_1 in 0 .. 64 {" in text
+    assert "\n    for i_2 in 0 .. 128 {" in text
+
+
 @pytest.mark.parametrize("scope", ["global", "local"])
 def test_sums_that_several_iterations_build_stay_outside(scope: str) -> None:
     text = lowered(f"""
