@@ -204,7 +204,8 @@ OPERATORS: dict[str, Operator] = {
         transposed,
         [
             *_each(_CONV2D + " stride pad", (1, 3, 4, 3, 2, 4, 4, 2, 1), (2, 2, 3, 1, 3, 3, 2, 3, 0)),
-            *_each(_CONV2D + " pad", (1, 5, 5, 2, 1, 2, 2, 1)),
+            *_each(_CONV2D + " pad", (1, 5, 5, 2, 1, 2, 2, 1), (1, 6, 7, 2, 3, 2, 2, 2)),
+            *_each(_CONV2D + " stride pad", (1, 5, 4, 3, 2, 2, 3, 2, 3)),
         ],
     ),
     "conv2d_winograd_2x2_nhwc": Operator(
