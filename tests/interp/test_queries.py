@@ -11,7 +11,7 @@ from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.source import Source
-from tests.interp.spaces import rng, schedule
+from tests.interp.spaces import rng, schedule, space
 
 ANSWERS = {
     "matmul": {
@@ -120,6 +120,12 @@ ANSWERS = {
 def test_answers(compute: str, question: str) -> None:
     trace = schedule(f'annotate(root, "answer", {question})', compute=compute).sample(rng())
     assert dict(trace.program.annotations) == {"answer": ANSWERS[compute][question]}
+
+
+@pytest.mark.parametrize(("m", "n", "reused"), [(1, 1, False), (2, 1, True), (1, 2, True)])
+def test_an_iterator_of_one_value_reads_nothing_again(m: int, n: int, reused: bool) -> None:
+    s = space('schedule s for matmul { annotate(root, "answer", C.has_reuse) }', m=m, n=n)
+    assert dict(s.sample(rng()).program.annotations) == {"answer": reused}
 
 
 MAPPED = {

@@ -163,9 +163,12 @@ def is_injective(program: Program, block: BlockRef) -> bool:
 
 @query
 def has_reuse(program: Program, block: BlockRef) -> bool:
-    """Whether it is a reduction that reads some element more than once: a buffer is read without a spatial iterator."""
+    """Whether it is a reduction that reads some element more than once: a buffer is read without a spatial iterator.
+
+    Iterators that have one value only do not count.
+    """
     b = the_block(program, block)[1]
     if not b.is_reduction:
         return False
-    spatial = {it.name for it in b.iters if it.kind is IterKind.SPATIAL}
+    spatial = {it.name for it in b.iters if it.kind is IterKind.SPATIAL and constant(it.extent) != 1}
     return any(spatial - frozenset[str]().union(*map(free_vars, x.indices)) for x in _own_reads(b))
