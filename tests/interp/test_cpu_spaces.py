@@ -8,6 +8,7 @@ import pytest
 from tensorc_dsl.api import Task, TaskFile
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.evaluate import evaluate
+from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.inputs import make_inputs
 from tensorc_dsl.ir.program import Block, LoopKind, walk
 from tensorc_dsl.ir.target import Target
@@ -78,6 +79,7 @@ task transposed = turned(M=13, N=20) with default
 task sums = cumsum(N=12, M=20) with default
 task best = argmax(M=9, N=20) with default
 task long = norm(N=100) with much
+task huge = norm(N=4000001) with default
 task quantized = bytes(M=9, N=33, K=22) with vnni
 task quantized_conv = byte_conv(H=6, W=6, C=8, R=2, S=3, K=32) with vnni
 task summed = halves(M=9, N=33, K=22) with bf16
@@ -158,3 +160,16 @@ def test_the_matrices_of_a_winograd_convolution_are_numbers_in_its_transforms() 
         for name in ("Y_V", "Y_R"):
             # The axes of the matrices, then those of the sums: with them a factor is known where code is made.
             assert all(loop.kind is LoopKind.UNROLLED for loop in nests[name][-5:-1])
+
+
+def test_a_long_sum_in_f32_is_made_in_parts_whatever_is_drawn() -> None:
+    for trace in drawn(task("huge"), 6):
+        assert "rfactor" in trace.text
+        parts = constant(trace.program.buffer("Y_rf").shape[0])
+        assert parts is not None and 4000001 / parts <= 65536
+
+
+def test_a_reduction_of_open_length_is_never_refused() -> None:
+    text = TASKS.replace("norm(N=4000001)", "norm(N=1..4000001)")
+    t = TaskFile(load_source(Source("cpu_spaces.tsched", text)), MACHINE)["huge"]
+    assert not any("reduce_in_parts" in trace.text for trace in drawn(t, 8))

@@ -48,6 +48,17 @@ def test_every_order_of_summation_passes_for_equal_signs() -> None:
     assert (tol["C"] < 0.5).all()
 
 
+def test_a_long_sum_of_squares_in_order_loses_too_much_and_one_in_parts_does_not() -> None:
+    n = 2**22
+    p = build("compute f(A: f32[K]) -> C: f32[1] { C[i in 1] = sum[k] A[k] * A[k] }", K=n)
+    x, y, tol = setup(p)
+    squares = x["A"] * x["A"]
+    (in_order,) = np.cumsum(squares, dtype=np.float32)[-1:]
+    assert abs(in_order - y["C"][0]) > 3 * tol["C"][0]
+    parts = np.cumsum(squares.reshape(-1, 65536), axis=1, dtype=np.float32)[:, -1]
+    assert abs(np.cumsum(parts, dtype=np.float32)[-1] - y["C"][0]) < 0.1 * tol["C"][0]
+
+
 def test_softmax_in_f32_passes_and_a_sum_without_its_last_term_does_not() -> None:
     p = made(std("softmax"), M=16, N=257)
     x, y, tol = setup(p)
