@@ -75,6 +75,7 @@ def test_condition_pins_draws(folder: Path) -> None:
         (("--condition", "rows=1 } task x = y(M=1"), 1, ("E0557",)),
         (("--condition", "rows"), 2, ("NAME=VALUE",)),
         (("--condition", "=3"), 2, ("NAME=VALUE",)),
+        (("--condition", "rosw=_"), 1, ("E0556", "no draw `rosw`", "did you mean `rows`?")),
         (("--replay", "nowhere.tsched"), 1, ("nowhere.tsched",)),
         (("--target", "narow"), 1, ("E0555", "did you mean `narrow`?")),
     ],
@@ -99,6 +100,37 @@ def test_replay_uses_the_schedule_of_a_file_and_draws_what_it_leaves_open(folder
     assert len(set(sample("--replay", "open.tsched").split("schedule"))) > 2
     shown = call("show", "f.tsched", "small", "--stage", "trace", "--replay", "t.tsched", "--seed", "9").stdout
     assert shown == frozen
+
+
+def test_a_frozen_schedule_is_opened_in_part_tuned_and_frozen_again(folder: Path) -> None:
+    def tune(output: str, *options: str) -> str:
+        measured = ("--trials", "6", "--strategy", "random", "--threads", "1", "--json", "--output", output)
+        result = call("tune", "f.tsched", "small", *measured, *options)
+        assert result.exit_code == 0, result.output
+        return "".join(x for x in Path(output).read_text().splitlines(keepends=True) if not x.startswith("//"))
+
+    def but(text: str, *names: str) -> list[str]:
+        return [x for x in text.splitlines() if x and not any(x.strip().startswith(f"let {n} ~") for n in names)]
+
+    frozen = tune("first.tsched", "--condition", "rows=[4, 8]", "--condition", "branch=0", "--condition", "extra=3")
+    assert frozen.count("~") == frozen.count(":=") == 5
+    # Nothing is open: there is one schedule, and it stays as it is, byte for byte.
+    assert tune("same.tsched", "--replay", "first.tsched") == frozen
+    # One draw is open: all others keep their decisions, and so does every step.
+    drawn = sample("--replay", "first.tsched", "--condition", "rows=_").split("schedule ")[1:]
+    assert len(set(drawn)) > 1
+    assert {tuple(but(f"schedule {text}", "rows")) for text in drawn} == {tuple(but(frozen, "rows"))}
+    second = tune("second.tsched", "--replay", "first.tsched", "--condition", "rows=_", "--condition", "extra=7")
+    assert but(second, "rows", "extra") == but(frozen, "rows", "extra")
+    assert second.count(":=") == 5
+    assert "sample_int(1..9) := 7" in second
+    assert call("replay", "f.tsched", "small", "second.tsched", "--threads", "1").exit_code == 0
+    # What became of an `either` is in the steps.
+    refused = call("sample", "f.tsched", "small", "--replay", "first.tsched", "--condition", "branch=_")
+    assert (refused.exit_code, "E0559" in refused.output) == (1, True)
+    assert "rows" in {
+        d.name for d in load("f.tsched")["small"].over("first.tsched").opened(["rows"]).sample(0).open_draws
+    }
 
 
 def test_show_and_sample_agree(folder: Path) -> None:

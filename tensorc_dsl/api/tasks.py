@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.codegen.llvm.compile import Compiled, CompileError, compile_kernel
 from tensorc_dsl.diagnostic import Diagnostic, Problem, Severity, TschedError
+from tensorc_dsl.interp.pins import opened
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space, task_space
@@ -160,6 +161,16 @@ class Task:
     def over(self, trace: StrPath) -> Task:
         """The same task with the schedule in a file as its space: only what that leaves open is drawn or searched."""
         return Task(self.name, self._frozen(read_source(trace)), self._checked)
+
+    def opened(self, names: Collection[str]) -> Task:
+        """The same task where the draws of these names are not pinned by its schedule; without handlers.
+
+        Raises TschedError (E0559) for a draw that nothing in the schedule depends on.
+        """
+        if not isinstance(self.space.definition, tree.ScheduleDef):
+            return self
+        space = replace(self.space, definition=opened(self.space.definition, names))
+        return Task(self.name, space, self._checked)
 
     def require_draws(self, names: Sequence[str]) -> None:
         """Raises TschedError (E0556) where none of some schedules of the task has a draw of one of the names."""

@@ -29,7 +29,7 @@ def handler_options(function: F) -> F:
     )(function)  # fmt: skip
     function = click.option(
         "--condition", "conditions", multiple=True, metavar="NAME=VALUE", callback=_pairs,
-        help="Pin a draw, as `:= VALUE` does in the text: ks=[64, 16].",
+        help="Pin a draw, as `:= VALUE` does in the text, whatever that pins it to: ks=[64, 16]. With _ it is open: ks=_.",
     )(function)  # fmt: skip
     return click.option(
         "--replay", "replayed", metavar="TRACE",
@@ -39,12 +39,13 @@ def handler_options(function: F) -> F:
 
 def handled(task: Task, replayed: str | None, conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...]) -> Task:
     """The task with these handlers. Raises TschedError for names of no draw and for values that are none."""
-    from tensorc_dsl.interp.pins import read_decision
+    from tensorc_dsl.interp.pins import OPEN, read_decision
     from tensorc_dsl.trace import handlers
 
-    task = task if replayed is None else task.over(replayed)
-    decisions = {name: read_decision(value) for name, value in conditions}
-    task.require_draws([*decisions, *hidden])
+    names = [name for name, _ in conditions]
+    task = (task if replayed is None else task.over(replayed)).opened(names)
+    decisions = {name: read_decision(value) for name, value in conditions if value != OPEN}
+    task.require_draws([*names, *hidden])
     model = handlers.condition(task.model, decisions) if decisions else task.model
     model = handlers.block(model, hidden) if hidden else model
     return task.drawn_from(model)

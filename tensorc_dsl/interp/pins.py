@@ -1,13 +1,40 @@
-"""Decisions that are written outside of a file: `ks=[64, 16]` means what `:= [64, 16]` does."""
+"""Decisions that are written outside of a file: `ks=[64, 16]` means what `:= [64, 16]` does, `ks=_` what no pin does."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+
+from tensorc_dsl.check.compute_calls import rewrite
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.interp.problems import BAD_VALUE, fail
+from tensorc_dsl.interp.problems import BAD_VALUE, NOT_USED, fail
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
+from tensorc_dsl.syntax.walk import walk
 from tensorc_dsl.trace.distribution import Decision
+
+OPEN = "_"
+"""What is written for a value where a draw is to be open."""
+
+
+def opened(schedule: tree.ScheduleDef, names: Collection[str]) -> tree.ScheduleDef:
+    """The schedule without the pins of the draws of these names; it may have no such draws.
+
+    Raises TschedError (E0559) for one that no step depends on: in a frozen schedule a choice between branches is one.
+    """
+    nodes = [*walk(schedule)]
+    used = {n.id for n in nodes if isinstance(n, tree.Name)}
+    for s in nodes:
+        if isinstance(s, tree.DrawStmt) and s.pin is not None and s.name.name in names and s.name.name not in used:
+            raise fail(NOT_USED, s.span, schedule=schedule.name, name=s.name.name)
+
+    def unpinned(node: object) -> tree.DrawStmt | None:
+        if isinstance(node, tree.DrawStmt) and node.pin is not None and node.name.name in names:
+            return replace(node, pin=None)
+        return None
+
+    return rewrite(schedule, unpinned)
 
 
 def read_decision(text: str) -> Decision:

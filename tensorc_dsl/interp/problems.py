@@ -86,6 +86,12 @@ WHICH_TARGET = Problem(
     "E0558", "space `{space}` is for targets of kind `{kind}`, and the file has {count}", "for which one?", "{known}"
 )
 UNKNOWN_DRAW = Problem("E0556", "`{task}` has no draw `{name}`")
+NOT_USED = Problem(
+    "E0559",
+    "no step of `{schedule}` depends on the draw `{name}`",
+    "it could be anything",
+    help="a schedule keeps the branch that was taken: search the space again, `--condition {name}=…` without `--replay`",
+)
 BAD_VALUE = Problem(
     "E0557", "`{text}` is no value of a draw", help='write it as after `:=`: 8, "text", true or [4, 16]'
 )
