@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.packages.skeleton import good_name, skeleton
+from tests.docs.pages import fences
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = "from tensorc_dsl.cli.main import main; main()"
@@ -37,6 +38,9 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("fresh")
     source = folder / "source"
     write(source, "vendor")
+    # The rule of `docs/write-a-module.md`, put beside the package's own.
+    page = fences((ROOT / "docs" / "write-a-module.md").read_text(encoding="utf-8"))
+    (source / "vendor" / "turn.tsched").write_text(next(f.text for f in page if f.file_name == "turn.tsched"))
     # The package must not run when its modules are used.
     (source / "vendor" / "__init__.py").write_text("raise SystemExit('imported')\n")
     wheel = run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder), cwd=source)
@@ -63,6 +67,21 @@ def test_its_modules_are_found_and_it_is_not_imported(fresh: tuple[Path, Path], 
     assert which.stdout.endswith("site-packages/vendor/tiles.tsched:2\n"), which
     listed = run(python, "-c", COMMAND, "module", "list", cwd=tmp_path).stdout
     assert "\npackage vendor\n  vendor.vectors " in listed
+
+
+def test_a_rule_that_was_written_by_the_page_works_where_it_is_installed(
+    fresh: tuple[Path, Path], tmp_path: Path
+) -> None:
+    python, _ = fresh
+    uses = "use vendor.turn.{turn_in_tiles}\nuse std.cpu.{parallelize_vectorize_unroll}\nuse std.ops.{transpose}\n"
+    mine = "space mine for llvm { turn_in_tiles; parallelize_vectorize_unroll }\n"
+    (tmp_path / "main.tsched").write_text(f"{uses}{mine}task small = transpose(M=33, N=20) with mine\n")
+    drawn = run(python, "-c", COMMAND, "sample", "main.tsched", "small", cwd=tmp_path)
+    assert (drawn.returncode, drawn.stderr) == (0, "")
+    assert "let rows ~ sample_categorical([8, 16, 32, 64])" in drawn.stdout
+    (tmp_path / "t.tsched").write_text(drawn.stdout)
+    proved = run(python, "-c", COMMAND, "verify", "main.tsched", "small", "t.tsched", cwd=tmp_path)
+    assert proved.returncode == 0, proved.stdout + proved.stderr
 
 
 def test_its_errors_point_into_its_own_file(fresh: tuple[Path, Path], tmp_path: Path) -> None:
