@@ -92,8 +92,13 @@ def _straight(body: tuple[Flat, ...]) -> bool:
 
 
 def code_size(body: tuple[Flat, ...]) -> int:
-    """About how many instructions a body becomes: unrolled loops count in full, vectorized ones per 16 lanes."""
-    return _size(body, lambda s: 2 + expression_size(s.value), _vectors)
+    """About how many instructions a body becomes: unrolled loops count in full, vectorized ones per 16 lanes.
+
+    What depends on the variables of its unrolled loops alone is a number in the code: the factors of a transform that are
+    computed from its indices.
+    """
+    known = frozenset(s.var for s in _inside(body) if isinstance(s, Loop) and s.kind is LoopKind.UNROLLED)
+    return _size(body, lambda s: 2 + expression_size(s.value, known), _vectors)
 
 
 def written_stores(body: tuple[Flat, ...]) -> int:
@@ -139,17 +144,26 @@ def _lanes_lie_apart(s: Loop) -> bool:
     return any(stride(i, s.var) not in (0, 1) for i in accesses)
 
 
-def expression_size(e: Expr) -> int:
-    """About how many instructions an expression becomes."""
+def expression_size(e: Expr, known: frozenset[str]) -> int:
+    """About how many instructions an expression becomes where the variables `known` are numbers."""
+    return _expression_size(e, known)[0]
+
+
+def _expression_size(e: Expr, known: frozenset[str]) -> tuple[int, bool]:
+    """The size, and whether the expression is a number."""
     match e:
-        case Const() | Var():
-            return 0
+        case Const():
+            return 0, True
+        case Var(name=name):
+            return 0, name in known
         case Load():
-            return 2
-        case Call():
-            return 20 + sum(map(expression_size, e.args))
+            return 2, False
         case _:
-            return 1 + sum(map(expression_size, children(e)))
+            parts = [_expression_size(part, known) for part in children(e)]
+            inside = sum(size for size, _ in parts)
+            if isinstance(e, Call):
+                return 20 + inside, False
+            return (0, True) if all(number for _, number in parts) else (1 + inside, False)
 
 
 def unroll_small(body: tuple[Flat, ...], step: int) -> tuple[Flat, ...]:

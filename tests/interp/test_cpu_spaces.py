@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensorc_dsl import handlers
 from tensorc_dsl.api import Task, TaskFile
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.evaluate import evaluate
@@ -14,6 +15,7 @@ from tensorc_dsl.ir.program import Block, LoopKind, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.tolerance import tolerance
 from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.lower.flat import format_kernel
 from tensorc_dsl.measure.host import host_target
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.space import neighbours
@@ -173,3 +175,13 @@ def test_a_reduction_of_open_length_is_never_refused() -> None:
     text = TASKS.replace("norm(N=4000001)", "norm(N=1..4000001)")
     t = TaskFile(load_source(Source("cpu_spaces.tsched", text)), MACHINE)["huge"]
     assert not any("reduce_in_parts" in trace.text for trace in drawn(t, 8))
+
+
+def test_transforms_of_four_by_four_are_straight_code() -> None:
+    t = task("transforms")
+    narrow = handlers.condition(t.space, {"width": 16, "width_1": 16})
+    lowered = format_kernel(t.lower(handlers.seed(narrow, 0)()))
+    steps = [line.strip() for line in lowered.splitlines() if " in 0 .. 4 {" in line or " in 0 .. 2 {" in line]
+    transform = [s for s in steps if s.split(" for ")[-1].split("_")[0].split()[0] in ("a", "b")]
+    assert transform
+    assert all(s.startswith("unrolled ") for s in transform), lowered
