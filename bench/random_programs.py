@@ -68,6 +68,8 @@ SIZES: dict[str, tuple[str, Callable[[random.Random], Sizes]]] = {
     "argmax": ("argmax", _plain("M", "N")),
     "log_sum_exp": ("log_sum_exp", _plain("M", "N")),
     "chain": ("chain", lambda rng: {**_plain("M", "N")(rng), "pad": rng.choice([1, 1, 2])}),
+    "gather": ("gather", _plain("V", "D", "N")),
+    "bags": ("bags", _plain("V", "D", "N", "L")),
     "windows": ("windows", lambda rng: {"T": rng.choice([3, 5, 8, 11]), "N": rng.choice([1, 2, 3, 5])}),
 }
 """By name: a compute of the file, and sizes for it."""

@@ -6,7 +6,8 @@ reduction (`C[i] = C[i] + e` by the same store) may run in any order among thems
 of a loop (`affine.private`) causes no dependence between iterations of that loop.
 
 Each question first looks at intervals of distances (`affine.distance`), which prove most answers; the rest is decided
-by an integer set, exactly where all subscripts and conditions are affine. What is not affine may touch anything.
+by an integer set, exactly where all subscripts and conditions are affine. What data decide touches all that they may name
+(`affine.data`); what is not affine may touch anything.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from functools import cache
 from types import MappingProxyType
 
 from tensorc_dsl.affine.accesses import Access, accesses, written
+from tensorc_dsl.affine.data import freed
 from tensorc_dsl.affine.distance import common_loops, distances
 from tensorc_dsl.affine.form import Interval
 from tensorc_dsl.affine.private import is_private
@@ -92,7 +94,9 @@ def conflict(
         name = _other(loop.var) if loop.var in rename else loop.var
         extents[name] = substitute(loop.extent, rename)
     conditions: list[Expr] = [*a.guard, *(substitute(c, rename) for c in b.guard)]
-    conditions += [Compare("==", i, substitute(j, rename)) for i, j in zip(a.indices, b.indices, strict=True)]
+    here, there = freed(a.indices, "a"), freed([substitute(j, rename) for j in b.indices], "b")
+    conditions += [Compare("==", i, j) for i, j in zip(here.exprs, there.exprs, strict=True)]
+    conditions += [*here.ranges, *there.ranges]
     for name, sign in order:
         x, y = Var(name), rename.get(name, Var(name))
         conditions.append(Compare("==", x, y) if sign == 0 else Compare("<", x, y) if sign > 0 else Compare("<", y, x))

@@ -12,11 +12,27 @@ positive constant c rest on three facts, n being c*q + r:
 from __future__ import annotations
 
 from math import gcd
-from typing import Literal
 
-from tensorc_dsl.affine.form import OPEN, Atom, Context, Interval, Linear, decide, expr_of, order_key, to_expr
+from tensorc_dsl.affine.data import datum_range, is_datum
+from tensorc_dsl.affine.form import OPEN, Atom, Context, Interval, Linear, decide, order_key, to_expr
+from tensorc_dsl.affine.nonlinear import extreme, product, quotient_range
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
-from tensorc_dsl.ir.expr import Binary, Compare, CompareOp, Const, Dim, Expr, Logic, Not, Select, Var, dtype_of, index
+from tensorc_dsl.ir.expr import (
+    Binary,
+    Compare,
+    CompareOp,
+    Const,
+    Dim,
+    Expr,
+    Logic,
+    Not,
+    Select,
+    Var,
+    children,
+    dtype_of,
+    index,
+    rebuild,
+)
 
 TRUE = Const(True, BOOL)
 FALSE = Const(False, BOOL)
@@ -39,14 +55,14 @@ def linear(e: Expr, context: Context) -> Linear:
         case Binary(op="-", lhs=a, rhs=b):
             return recombine(linear(a, context).minus(linear(b, context)), context)
         case Binary(op="*", lhs=a, rhs=b):
-            return _product(linear(a, context), linear(b, context), context)
+            return product(linear(a, context), linear(b, context), context)
         case Binary(op="/" | "%" as op, lhs=a, rhs=b):
             n, c = linear(a, context), linear(b, context)
             if c.terms or c.constant <= 0:
-                return context.atom(Binary(op, to_expr(n), to_expr(c)), _quotient_range(op, n, c, context))
+                return context.atom(Binary(op, to_expr(n), to_expr(c)), quotient_range(op, n, c, context))
             return divide(n, c.constant, context) if op == "/" else modulo(n, c.constant, context)
         case Binary(op="min" | "max" as op, lhs=a, rhs=b):
-            return _extreme(op, linear(a, context), linear(b, context), context)
+            return extreme(op, linear(a, context), linear(b, context), context)
         case Binary(op="xor", lhs=a, rhs=b):
             return recombine(_xor(linear(a, context), linear(b, context), context), context)
         case Select(cond=c, then=a, other=b):
@@ -55,79 +71,7 @@ def linear(e: Expr, context: Context) -> Linear:
                 return linear(a if known else b, context)
             return _choice(c, linear(a, context), linear(b, context), context)
         case _:
-            return context.atom(e, OPEN)
-
-
-def _quotient_range(op: str, n: Linear, c: Linear, context: Context) -> Interval:
-    """Of a quotient or remainder by something that is not a positive number but may be known to be positive."""
-    low, high = context.range_of(c)
-    if low is None or low <= 0:
-        return OPEN
-    if op == "%":
-        return 0, None if high is None else high - 1
-    below, above = context.range_of(n)
-    # A larger divisor brings the quotient closer to 0 (or -1), a smaller one further from it.
-    least = None if below is None else below // low if below < 0 else 0 if high is None else below // high
-    most = None if above is None else above // low if above >= 0 else -1 if high is None else above // high
-    return least, most
-
-
-def _product(a: Linear, b: Linear, context: Context) -> Linear:
-    if not a.terms:
-        return b.times(a.constant)
-    if not b.terms:
-        return a.times(b.constant)
-    out = a.times(b.constant).plus(Linear(b.terms, 0).times(a.constant))
-    for x, m in a.terms.items():
-        for y, n in b.terms.items():
-            factors = sorted((*_factors(x), *_factors(y)), key=order_key)
-            atom: Expr = expr_of(factors[0])
-            for f in factors[1:]:
-                atom = Binary("*", atom, expr_of(f))
-            out = out.plus(
-                context.atom(atom, _product_range(context.atom_range(x), context.atom_range(y))).times(m * n)
-            )
-    return out
-
-
-def _factors(a: Atom) -> tuple[Atom, ...]:
-    if isinstance(a, Binary) and a.op == "*":
-        return (*_factors(_atom(a.lhs)), *_factors(_atom(a.rhs)))
-    return (a,)
-
-
-def _atom(e: Expr) -> Atom:
-    return e.name if isinstance(e, Var) else e
-
-
-def _product_range(x: Interval, y: Interval) -> Interval:
-    (a, b), (c, d) = x, y
-    if a is not None and b is not None and c is not None and d is not None:
-        corners = (a * c, a * d, b * c, b * d)
-        return min(corners), max(corners)
-    if a is not None and c is not None and a >= 0 and c >= 0:
-        return a * c, None
-    return OPEN
-
-
-def _extreme(op: Literal["min", "max"], a: Linear, b: Linear, context: Context) -> Linear:
-    low, high = context.range_of(a.minus(b))
-    if high is not None and high <= 0:
-        return a if op == "min" else b
-    if low is not None and low >= 0:
-        return b if op == "min" else a
-    (a0, a1), (b0, b1) = context.range_of(a), context.range_of(b)
-    if op == "min":
-        interval = (
-            None if a0 is None or b0 is None else min(a0, b0),
-            b1 if a1 is None else a1 if b1 is None else min(a1, b1),
-        )
-    else:
-        interval = (
-            b0 if a0 is None else a0 if b0 is None else max(a0, b0),
-            None if a1 is None or b1 is None else max(a1, b1),
-        )
-    return context.atom(Binary(op, to_expr(a), to_expr(b)), interval)
+            return context.atom(_parts_simplified(e, context), datum_range(e) if is_datum(e) else OPEN)
 
 
 def _xor(a: Linear, b: Linear, context: Context) -> Linear:
@@ -178,7 +122,7 @@ def _choice(cond: Expr, a: Linear, b: Linear, context: Context) -> Linear:
         None if a0 is None or b0 is None else min(a0, b0),
         None if a1 is None or b1 is None else max(a1, b1),
     )
-    return context.atom(Select(condition(cond, context), to_expr(a), to_expr(b)), interval)
+    return context.atom(Select(simplified(cond, context), to_expr(a), to_expr(b)), interval)
 
 
 def _low_part(n: Linear, g: int, context: Context) -> tuple[dict[Atom, int], dict[Atom, int], int] | None:
@@ -332,19 +276,6 @@ def truth(cond: Expr, context: Context) -> bool | None:
             return None
 
 
-def condition(cond: Expr, context: Context) -> Expr:
-    """A condition over index expressions in canonical form; other conditions stay as they are."""
-    match cond:
-        case Compare(op=op, lhs=a, rhs=b) if dtype_of(a) == INDEX:
-            return comparison(op, difference(a, b, context), context)
-        case Logic(op=op, lhs=a, rhs=b):
-            return logic(op == "and", condition(a, context), condition(b, context))
-        case Not(operand=a):
-            return negate(condition(a, context))
-        case _:
-            return cond
-
-
 def comparison(op: CompareOp, d: Linear, context: Context) -> Expr:
     """`d op 0`, decided or in canonical form: no common factor, no term that cannot matter, no negative factor."""
     known = decide(op, *compare_range(d, op in ("==", "!="), context))
@@ -395,3 +326,33 @@ def negate(cond: Expr) -> Expr:
             return a
         case _:
             return Not(cond)
+
+
+def simplified(e: Expr, context: Context) -> Expr:
+    """As `simplify.simplify`."""
+    kind = type(e)
+    if kind is Const:
+        return e
+    if kind is Var or (kind is Binary and dtype_of(e) is INDEX):
+        return to_expr(linear(e, context))
+    match e:
+        case Compare(op=op, lhs=a, rhs=b) if dtype_of(a) == INDEX:
+            return comparison(op, difference(a, b, context), context)
+        case Logic(op=op, lhs=a, rhs=b):
+            return logic(op == "and", simplified(a, context), simplified(b, context))
+        case Not(operand=a):
+            return negate(simplified(a, context))
+        case Select(cond=c, then=a, other=b):
+            cond = simplified(c, context)
+            if isinstance(cond, Const):
+                return simplified(a if cond.value else b, context)
+            then, other = simplified(a, context), simplified(b, context)
+            return then if then == other else Select(cond, then, other)
+        case _:
+            return _parts_simplified(e, context)
+
+
+def _parts_simplified(e: Expr, context: Context) -> Expr:
+    old = children(e)
+    new = tuple(simplified(c, context) for c in old)
+    return e if all(x is y for x, y in zip(old, new, strict=True)) else rebuild(e, new)

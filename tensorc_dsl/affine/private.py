@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from tensorc_dsl.affine.accesses import Access, accesses, home, mentions
+from tensorc_dsl.affine.data import freed
 from tensorc_dsl.affine.distance import common_loops
 from tensorc_dsl.affine.form import Context, Linear
 from tensorc_dsl.affine.linear import linear
@@ -114,8 +115,11 @@ def _fills(w: Access, r: Access) -> bool:
 
 
 def _covered(r: Access, writes: Sequence[Access], equal: int) -> bool:
-    """Exactly: each instance of the read has an earlier instance of a write to its element, in one home iteration."""
+    """Exactly: each instance of the read, whatever it may name, has an earlier instance of a write to its element, in one
+    home iteration.
+    """
     used = {x.var for x in r.loops} | {x.var for w in writes for x in w.loops}
+    read = freed(r.indices)
     given: list[tuple[list[For], list[Expr]]] = []
     later: list[tuple[list[For], list[Expr]]] = []
     for w in writes:
@@ -123,7 +127,7 @@ def _covered(r: Access, writes: Sequence[Access], equal: int) -> bool:
         names: dict[str, Expr] = {x.var: Var(fresh(f"{x.var}_w", used)) for x in w.loops[equal:]}
         own = [For(str(names[x.var].name), substitute(x.extent, names), ()) for x in w.loops[equal:]]  # type: ignore[union-attr]
         base = [substitute(c, names) for c in w.guard]
-        base += [Compare("==", substitute(i, names), j) for i, j in zip(w.indices, r.indices, strict=True)]
+        base += [Compare("==", substitute(i, names), j) for i, j in zip(w.indices, read.exprs, strict=True)]
         same: list[Expr] = []
         for x in common:
             later.append((own, [*base, *same, Compare("<", names[x.var], Var(x.var))]))
@@ -131,6 +135,6 @@ def _covered(r: Access, writes: Sequence[Access], equal: int) -> bool:
         if w.seq < r.seq:
             given.append((own, [*base, *same]))
     try:
-        return covers(r.loops, r.guard, [*given, *later])
+        return covers(r.loops, (*r.guard, *read.ranges), [*given, *later], tuple(read.data))
     except NotAffine:
         return False

@@ -4,6 +4,7 @@ The *inner* variables run over their ranges; every other variable (*outer*) stan
 answer. Per subscript the values form `low + [0, width]`: `low` is a linear form over outer variables, `width` a number.
 Sums add both; floor division and modulo by a constant c use what is known of `low` modulo c. An inner variable that
 occurs in two terms (or a modulo that wraps) makes the interval larger than the set of values: it still holds them all.
+Data stand still nowhere: a term that they decide has all of its values.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import gcd
 
+from tensorc_dsl.affine.data import depends_on_data
 from tensorc_dsl.affine.form import Atom, Context, Interval, Linear, Ranges, to_expr
 from tensorc_dsl.affine.linear import divide, linear, modulo
 from tensorc_dsl.affine.simplify import extent_ranges
@@ -71,7 +73,8 @@ def _dimension(accesses: Sequence[Access], d: int, size: Expr, context: Context)
         if joined is None:
             return ZERO, size
     n = constant(size)
-    if joined is None or (n is not None and joined.width + 1 >= n):
+    named = n is None and depends_on_data(indices[d] for indices, _ in accesses)  # their type is wider than any table
+    if joined is None or named or (n is not None and joined.width + 1 >= n):
         return ZERO, size
     return to_expr(joined.low), index(joined.width + 1)
 
@@ -104,6 +107,8 @@ def _span(form: Linear, inner: frozenset[str], context: Context) -> _Span | None
 def _atom(atom: Atom, inner: frozenset[str], context: Context) -> _Span | None:
     if isinstance(atom, str):
         return _interval(atom, context) if atom in inner else _Span(Linear({atom: 1}, 0), 0)
+    if depends_on_data((atom,)):
+        return _interval(atom, context)
     if not free_vars(atom) & inner:
         return _Span(Linear({atom: 1}, 0), 0)
     match atom:

@@ -2,7 +2,8 @@
 
 The integer set library decides affine accesses exactly: the indices in their ranges, under the conditions around the
 access, with one subscript below 0 or past the end, is a set; the access is safe when it is empty, and its smallest point
-is a counterexample. Open dimensions are indices that range over their sizes. What is not affine is left to intervals.
+is a counterexample. Open dimensions are indices that range over their sizes, data numbers that range over their types.
+What is not affine is left to intervals.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.data import datum_range, freed
 from tensorc_dsl.affine.form import Interval, Ranges
 from tensorc_dsl.affine.sets import affine_only, condition_text, dim_conditions, set_name
 from tensorc_dsl.affine.simplify import bounds, conjuncts, linear_form, simplify
@@ -34,6 +36,7 @@ from tensorc_dsl.ir.expr import (
     transform,
 )
 from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.print import format_expr
 
 MAX_OPERATIONS = 2_000_000
 """About a second of isl's time; a question that takes longer counts as unproven."""
@@ -84,7 +87,12 @@ def check_access(
     open_dims: tuple[Dim, ...] = (),
 ) -> Outside | Unproven | None:
     """None when no index values within `extents` that satisfy `conditions` put a subscript outside `shape`."""
+    subscripts, conditions = tuple(subscripts), tuple(conditions)
+    data = freed((*subscripts, *conditions))
+    subscripts, conditions = data.exprs[: len(subscripts)], data.exprs[len(subscripts) :]
     ranges = ranges_of(extents)
+    if data.data:
+        ranges = {**ranges, **{n: datum_range(d) for n, d in data.data.items()}}
     guards = tuple(c for cond in conditions for c in conjuncts(simplify(cond, ranges)))
     facts: frozenset[Expr] | None = None
     for position, (subscript, extent) in enumerate(zip(subscripts, shape, strict=True)):
@@ -100,12 +108,13 @@ def check_access(
         if above and _not_negative(sub(sub(extent, subscript), ONE), extents, facts, ranges):
             continue
         outside = Logic("or", Compare("<", subscript, ZERO), Compare(">=", subscript, extent))
-        found, point = _smallest_point(extents, (*guards, outside), open_dims)
+        found, point = _smallest_point(extents, (*data.ranges, *guards, outside), open_dims, tuple(data.data))
         if found is None:
             return Unproven(position, (low, high))
         if found:
             used = free_vars(subscript) | free_vars(extent)
-            at = tuple((n, v) for n, v in point.items() if n in used)
+            told = {n: format_expr(d.operand) for n, d in data.data.items()}
+            at = tuple((told.get(n, n), v) for n, v in point.items() if n in used)
             return Outside(position, _value(subscript, point), _value(extent, point), at)
     return None
 
@@ -184,9 +193,10 @@ def _value(e: Expr, point: Mapping[str, int]) -> int:
 
 
 def _smallest_point(
-    extents: Mapping[str, Expr], conditions: tuple[Expr, ...], open_dims: tuple[Dim, ...]
+    extents: Mapping[str, Expr], conditions: tuple[Expr, ...], open_dims: tuple[Dim, ...], numbers: tuple[str, ...] = ()
 ) -> tuple[bool | None, dict[str, int]]:
-    """Whether a point in the ranges satisfies the conditions, and the smallest; None when isl cannot say.
+    """Whether a point in the ranges satisfies the conditions, and the smallest; None when isl cannot say. The conditions
+    limit `numbers` from both sides.
 
     The last condition has to be affine. Others that are not are dropped: what holds without them holds with them, but a
     point found without them proves nothing.
@@ -200,7 +210,7 @@ def _smallest_point(
     kept = affine_only(every)
     if not kept or kept[-1] is not every[-1]:
         return None, {}
-    names = [*(d.name for d in open_dims), *extents]
+    names = [*(d.name for d in open_dims), *extents, *numbers]
     context = isl.Context()
     context.set_max_operations(MAX_OPERATIONS)
     try:

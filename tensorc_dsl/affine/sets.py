@@ -257,12 +257,17 @@ def _feasible(limits: tuple[tuple[str, Expr], ...], conditions: tuple[Expr, ...]
     return not points([f"x{k}" for k in range(len(names))], [substitute(c, plain) for c in every]).is_empty()
 
 
-def covers(loops: Sequence[For], needed: Sequence[Expr], given: Sequence[tuple[Sequence[For], Sequence[Expr]]]) -> bool:
-    """Whether each point of `loops` at which `needed` holds has, in some entry of `given`, values for that entry's own
-    loops at which its conditions hold. NotAffine when anything is not affine.
+def covers(
+    loops: Sequence[For],
+    needed: Sequence[Expr],
+    given: Sequence[tuple[Sequence[For], Sequence[Expr]]],
+    numbers: Sequence[str] = (),
+) -> bool:
+    """Whether each point of `loops`, and all values of `numbers`, at which `needed` holds have, in some entry of `given`,
+    values for that entry's own loops at which its conditions hold. NotAffine when anything is not affine.
     """
-    names = [loop.var for loop in loops]
-    rest = domain(loops, needed)
+    names = [*(loop.var for loop in loops), *numbers]
+    rest = points(names, (*loop_conditions(loops), *needed))
     for own, conditions in given:
         if rest.is_empty():
             return True

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tensorc_dsl.affine.form import Context, Linear, Ranges, to_expr
-from tensorc_dsl.affine.linear import FALSE, TRUE, comparison, difference, linear, logic, negate, truth
+from tensorc_dsl.affine.linear import FALSE, TRUE, linear, negate, simplified, truth
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -22,13 +22,9 @@ from tensorc_dsl.ir.expr import (
     Const,
     Expr,
     Logic,
-    Not,
-    Select,
     Var,
-    children,
     constant,
     dtype_of,
-    rebuild,
 )
 from tensorc_dsl.ir.program import For
 
@@ -57,7 +53,7 @@ def simplify(e: Expr, ranges: Ranges) -> Expr:
     Index arithmetic and comparisons of index expressions are simplified wherever they stand in `e`; arithmetic on
     element values is left as it is. Conditions that `ranges` decide become `true` or `false`.
     """
-    return _simplify(e, Context(ranges))
+    return simplified(e, Context(ranges))
 
 
 def prove(cond: Expr, ranges: Ranges) -> bool | None:
@@ -139,31 +135,6 @@ def _negative_form(cond: Expr, context: Context) -> Linear | None:
             case _:
                 continue
     return form
-
-
-def _simplify(e: Expr, context: Context) -> Expr:
-    kind = type(e)
-    if kind is Const:
-        return e
-    if kind is Var or (kind is Binary and dtype_of(e) is INDEX):
-        return to_expr(linear(e, context))
-    match e:
-        case Compare(op=op, lhs=a, rhs=b) if dtype_of(a) == INDEX:
-            return comparison(op, difference(a, b, context), context)
-        case Logic(op=op, lhs=a, rhs=b):
-            return logic(op == "and", _simplify(a, context), _simplify(b, context))
-        case Not(operand=a):
-            return negate(_simplify(a, context))
-        case Select(cond=c, then=a, other=b):
-            cond = _simplify(c, context)
-            if isinstance(cond, Const):
-                return _simplify(a if cond.value else b, context)
-            then, other = _simplify(a, context), _simplify(b, context)
-            return then if then == other else Select(cond, then, other)
-        case _:
-            old = children(e)
-            new = tuple(_simplify(c, context) for c in old)
-            return e if all(x is y for x, y in zip(old, new, strict=True)) else rebuild(e, new)
 
 
 def is_multiple(e: Expr, n: int, ranges: Ranges) -> bool:

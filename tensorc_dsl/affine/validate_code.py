@@ -8,11 +8,12 @@ loops' values, so that "the same element" always means the same memory holding t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.accesses import home
+from tensorc_dsl.affine.data import type_conditions, with_values
 from tensorc_dsl.affine.sets import dim_conditions, mapping, points
 from tensorc_dsl.affine.validate_digits import Digit, digits_of, in_digits
 from tensorc_dsl.ir.expr import (
@@ -34,6 +35,7 @@ from tensorc_dsl.ir.expr import (
     loads,
     substitute,
 )
+from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, is_fold, update_of
 
@@ -86,8 +88,10 @@ class Code:
         self.statements: list[Statement] = []
         self.writers: dict[str, list[Statement]] = {}
         self._read(program.body, ())
-        self._before: dict[tuple[int, int], isl.Map] = {}
-        self._touched: dict[tuple[int, str, tuple[Expr, ...]], isl.Map] = {}
+        self._before: dict[tuple[int, tuple[str, ...], int, tuple[str, ...]], isl.Map] = {}
+        self._touched: dict[tuple[int, tuple[str, ...], str, tuple[Expr, ...]], isl.Map] = {}
+        self._lifted: dict[tuple[int, tuple[Cast, ...]], Statement] = {}
+        self._data: dict[tuple[int, Cast], str] = {}
 
     def _read(self, body: tuple[Stmt, ...], path: tuple[tuple[For, int], ...]) -> None:
         for s in body:
@@ -125,9 +129,23 @@ class Code:
                 self.statements.append(made)
                 self.writers.setdefault(s.buffer, []).append(made)
 
+    def lifted(self, s: Statement, data: Sequence[Cast]) -> tuple[Statement, dict[Expr, Expr]]:
+        """The statement with an instance for each value that the data may have, and the variables that those are."""
+        names = [self._data.setdefault((s.number, d), f"datum{len(self._data)}'") for d in data]
+        key = (s.number, tuple(data))
+        if key not in self._lifted:
+            values = points(names, [c for n, d in zip(names, data, strict=True) for c in type_conditions(n, d)])
+            self._lifted[key] = replace(s, names=(*s.names, *names), domain=s.domain.flat_product(values))
+        return self._lifted[key], {d: Var(n) for n, d in zip(names, data, strict=True)}
+
+    def told(self, s: Statement, e: Expr) -> str:
+        """An expression of a statement as text, with data as they stand in the program."""
+        data: dict[Expr, Expr] = {Var(n): d for (number, d), n in self._data.items() if number == s.number}
+        return format_expr(with_values(e, data))
+
     def touched(self, s: Statement, buffer: str, indices: tuple[Expr, ...]) -> isl.Map:
         """From the instances of `s` to the element that `indices` name. Raises NotAffine."""
-        key = (s.number, buffer, indices)
+        key = (s.number, s.names, buffer, indices)
         if key not in self._touched:
             element = [*map(Var, self.homes[buffer]), *indices]
             self._touched[key] = mapping(s.names, element).intersect_domain(s.domain)
@@ -139,7 +157,7 @@ class Code:
 
     def before(self, s: Statement, t: Statement) -> isl.Map:
         """From the instances of `s` to those of `t` that run later, were every loop to run in order."""
-        key = (s.number, t.number)
+        key = (s.number, s.names, t.number, t.names)
         if key not in self._before:
             common = common_loops(s, t)
             same = [f"a{k} = b{k}" for k in range(common)]

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.validate_code import Code, Statement, label
+from tensorc_dsl.affine.validate_data import Lifted, Shared, at_all_numbers, deciding, shared_data
 from tensorc_dsl.affine.validate_facts import Refuted, Undecided, at, example, refuted, written_by
 from tensorc_dsl.affine.validate_flow import Total
 from tensorc_dsl.affine.validate_match import match
 from tensorc_dsl.affine.validate_plain import require_simple
 from tensorc_dsl.affine.validate_terms import operator, terms_of
-from tensorc_dsl.affine.validate_values import At, Node, Values, is_index, key, place
+from tensorc_dsl.affine.validate_values import At, Key, Node, Values, gathers, is_index, key, place
 from tensorc_dsl.diagnostic import Problem
 from tensorc_dsl.ir.expr import Expr, Load, children, dtype_of
-from tensorc_dsl.ir.print import format_expr
 
 DIFFERENT = Problem("E0805", "the programs compute different values{sizes}")
 
@@ -44,9 +44,10 @@ class Comparison:
     def __init__(self, original: Values, scheduled: Values) -> None:
         self.original = original
         self.scheduled = scheduled
-        self._known: dict[tuple[tuple[int, int], tuple[int, int]], isl.Map] = {}
-        self._grown: dict[tuple[tuple[int, int], tuple[int, int]], int] = {}
+        self._known: dict[tuple[Key, Key], isl.Map] = {}
+        self._grown: dict[tuple[Key, Key], int] = {}
         self._kept: list[Node] = []
+        self._lifted = Lifted(original), Lifted(scheduled)
         self._widened = False
         self._guess = ""
         """Why an obligation that is not met refutes nothing, if it does not."""
@@ -77,6 +78,8 @@ class Comparison:
         if steps is not None:
             self.scheduled.require_written(b, pairs.range())
             return [Obligation(a, n, pairs.apply_range(m)) for n, m in steps]
+        if gathers(a) or gathers(b):
+            return self._gathered(a, b, pairs)
         if isinstance(a, Total) or isinstance(b, Total):
             return self._totals(a, b, pairs)
         return self._operations(a, b, pairs)
@@ -116,6 +119,25 @@ class Comparison:
             return self._subscripts(a, b, x.indices, y.indices, pairs)
         together = zip(children(x), children(y), strict=True)
         return [Obligation(At(a.statement, p), At(b.statement, q), pairs) for p, q in together]
+
+    def _gathered(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:
+        """Of elements that data decide: that the data are equal, and the elements for each number that they may be."""
+        shared = None
+        if isinstance(a, At) and isinstance(b, At):
+            shared = shared_data(a, b, pairs, self.original, self.scheduled)
+        if shared is None:  # what data decide may still be one value for all of them
+            if all(v.is_input_read(n) for n, v in ((a, self.original), (b, self.scheduled)) if gathers(n)):
+                raise self._different(a, b, pairs)
+            shared = Shared(deciding(a), () if gathers(a) else deciding(b), guessed=True)
+        if shared.guessed:
+            self._guess = "the data that decide an element were found by a guess, and do not all agree"
+        x, y = self._lifted[0].at(a, shared.ours), self._lifted[1].at(b, shared.theirs)
+        rest = [Obligation(x, y, at_all_numbers(pairs, place(x), place(y)))]
+        for p, q in zip(shared.ours, shared.theirs, strict=False):
+            assert isinstance(a, At)  # nothing else has data
+            assert isinstance(b, At)
+            rest.append(Obligation(At(a.statement, p.operand), At(b.statement, q.operand), pairs))
+        return rest
 
     def _subscripts(self, a: At, b: At, x: tuple[Expr, ...], y: tuple[Expr, ...], pairs: isl.Map) -> list[Obligation]:
         equal = self.original.subscripts(a.statement, x).apply_range(
@@ -160,5 +182,5 @@ def is_whole(node: Node) -> bool:
 
 
 def _told(node: Node, code: Code, s: Statement, values: tuple[int, ...]) -> str:
-    what = f"`{format_expr(node.expr)}`" if isinstance(node, At) else f"a reduction by `{operator(node.kind)}`"
+    what = f"`{code.told(s, node.expr)}`" if isinstance(node, At) else f"a reduction by `{operator(node.kind)}`"
     return f"{what}, in {at(s, values)}, which writes {written_by(code, s, values)}"

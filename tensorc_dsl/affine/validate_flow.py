@@ -42,13 +42,13 @@ class Flow:
 
     def __init__(self, code: Code) -> None:
         self.code = code
-        self._seen: dict[tuple[int, str, tuple[Expr, ...]], tuple[Seen, ...]] = {}
+        self._seen: dict[tuple[int, tuple[str, ...], str, tuple[Expr, ...]], tuple[Seen, ...]] = {}
         self._started: dict[int, tuple[tuple[Statement, isl.Map], ...]] = {}
         self._totals: dict[tuple[int, str], Total] = {}
 
     def seen(self, reader: Statement, read: Load) -> tuple[Seen, ...]:
         """What a read of a written buffer sees; where none of it applies, nothing has been written."""
-        key = (reader.number, read.buffer, read.indices)
+        key = (reader.number, reader.names, read.buffer, read.indices)
         if key not in self._seen:
             self._seen[key] = self._find(reader, read)
         return self._seen[key]

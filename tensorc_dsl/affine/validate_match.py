@@ -17,7 +17,7 @@ from tensorc_dsl.affine.validate_code import Statement
 from tensorc_dsl.affine.validate_facts import Undecided, at, example, point, refuted, written_by
 from tensorc_dsl.affine.validate_plain import require_simple
 from tensorc_dsl.affine.validate_terms import IDEMPOTENT, Term, Terms, is_neutral, operator
-from tensorc_dsl.affine.validate_values import Node, Values, place
+from tensorc_dsl.affine.validate_values import TAKEN, Node, Values, place
 from tensorc_dsl.diagnostic import Problem
 from tensorc_dsl.ir.program import IterKind
 
@@ -120,6 +120,10 @@ class _Question:
             second = None
         if first is None and second is None:
             return
+        if TAKEN in text and (first is None or second is None):
+            raise Undecided(
+                "a term of a reduction has other elements that data decide, or is made of them in another way"
+            )
         if second is None:
             assert first is not None
             raise self._unmatched("a term is missing", first, ours, self.a)

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.accesses import guarded_loads
+from tensorc_dsl.affine.data import outermost, with_values
 from tensorc_dsl.affine.sets import mapping, points
 from tensorc_dsl.affine.validate_code import Code, Statement, extent_conditions, relation, where
 from tensorc_dsl.affine.validate_facts import Refuted, Undecided, at, element, example, point, refuted
 from tensorc_dsl.affine.validate_values import is_condition
 from tensorc_dsl.diagnostic import Problem
-from tensorc_dsl.ir.expr import Expr, loads
+from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.program import For, LoopKind
 
@@ -54,28 +55,30 @@ def _inside(code: Code, s: Statement, which: str) -> None:
             one = inside.project_out(isl.dim_type.set, k + 1, len(names) - k - 1).project_out(isl.dim_type.set, 0, k)
             if isl.Set(f"{{ [{v[k]}] }}").intersect(one).is_empty():
                 raise refuted(LEAVES, which=which, name=n, what=at(s, x), value=v[k], sizes=sizes)
-    for buffer, indices, domain, does in _accesses(s):
-        if not indices or any(loads(i) for i in indices):  # a gather reads what the original reads, or is refuted
+    for t, buffer, indices, domain, does in _accesses(code, s):
+        if not indices:
             continue
-        touched = mapping(s.names, indices).intersect_domain(domain)
+        touched = mapping(t.names, indices).intersect_domain(domain)
         rest = touched.subtract_range(code.box(buffer))
         if not rest.is_empty():
-            (x, v), sizes = example(rest.wrap(), [len(s.names), len(indices)])
+            (x, v), sizes = example(rest.wrap(), [len(t.names), len(indices)])
             raise refuted(
                 OUTSIDE, which=which, what=at(s, x), does=does, element=element(buffer, v), buffer=buffer, sizes=sizes
             )
 
 
-def _accesses(s: Statement) -> Iterator[tuple[str, tuple[Expr, ...], isl.Set, str]]:
-    """Each access with the instances at which it happens; what depends on data may happen always."""
-    yield s.store.buffer, s.store.indices, s.domain, "writes"
-    for e in (s.store.value, *s.store.indices):
-        for x, conditions in guarded_loads(e):
-            domain = s.domain
-            for c in conditions:
-                if is_condition(c):
-                    domain = domain.intersect(where(s, c))
-            yield x.buffer, x.indices, domain, "reads"
+def _accesses(code: Code, s: Statement) -> Iterator[tuple[Statement, str, tuple[Expr, ...], isl.Set, str]]:
+    """Each access with the instances at which it happens; those of a read that data decide have values of the data too.
+    What depends on data otherwise may happen always.
+    """
+    yield s, s.store.buffer, s.store.indices, s.domain, "writes"
+    for x, conditions in guarded_loads(s.store.value):
+        t, data = code.lifted(s, tuple(dict.fromkeys(outermost((*x.indices, *conditions)))))
+        domain = t.domain
+        for c in conditions:
+            if is_condition(known := with_values(c, data)):
+                domain = domain.intersect(where(t, known))
+        yield t, x.buffer, tuple(with_values(i, data) for i in x.indices), domain, "reads"
 
 
 Access = tuple[Statement, isl.Map, bool]
@@ -105,9 +108,11 @@ def _pairs(code: Code, inside: Sequence[Statement], but_private_to: str | None) 
 
 
 def _touched(code: Code, s: Statement, buffer: str) -> Iterator[tuple[isl.Map, bool]]:
-    for name, indices, domain, does in _accesses(s):
+    for t, name, indices, domain, does in _accesses(code, s):
         if name == buffer:
-            yield code.touched(s, buffer, indices).intersect_domain(domain), does == "writes"
+            found = code.touched(t, buffer, indices).intersect_domain(domain)
+            depth = len(s.names)
+            yield found.project_out(isl.dim_type.in_, depth, len(t.names) - depth), does == "writes"
 
 
 def _apart(s: Statement, t: Statement, depth: int) -> isl.Map:

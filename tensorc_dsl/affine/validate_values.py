@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.data import depends_on_data, outermost
 from tensorc_dsl.affine.sets import NotAffine, affine_text, condition_text, mapping
 from tensorc_dsl.affine.validate_code import PAIR, Code, Statement, label, where
 from tensorc_dsl.affine.validate_facts import at, element, element_at, example, point, refuted
@@ -23,6 +25,9 @@ UNWRITTEN = Problem(
     "E0803", "{what} reads {element}, which nothing has written{sizes}",
     help="the block that writes it, or its init, must run before",
 )  # fmt: skip
+
+TAKEN = "…[]"
+"""What a signature says of an element that data decide."""
 
 PIECES = 64
 """Beyond so many cases a signature says less instead."""
@@ -37,14 +42,20 @@ class At:
 
 
 Node = At | Total
+Key = tuple[int, tuple[str, ...], int]
 
 
 def place(node: Node) -> Statement:
     return node.statement if isinstance(node, At) else node.at
 
 
-def key(node: Node) -> tuple[int, int]:
-    return (node.statement.number, id(node.expr)) if isinstance(node, At) else (-1, id(node))
+def key(node: Node) -> Key:
+    return (node.statement.number, node.statement.names, id(node.expr)) if isinstance(node, At) else (-1, (), id(node))
+
+
+def gathers(node: Node) -> TypeGuard[At]:
+    """Whether it is a load of which data decide the element: the value of another node, but of which one is not known."""
+    return isinstance(node, At) and isinstance(node.expr, Load) and depends_on_data(node.expr.indices)
 
 
 def is_index(e: Expr) -> bool:
@@ -98,9 +109,9 @@ class Values:
         self.which = which
         self.flow = Flow(code)
         self._inputs = {p.name for p in code.program.inputs}
-        self._steps: dict[tuple[int, int], tuple[tuple[Node, isl.Map], ...] | None] = {}
-        self._signatures: dict[tuple[int, int], Signature] = {}
-        self._fingerprints: dict[tuple[int, int], Signature] = {}
+        self._steps: dict[Key, tuple[tuple[Node, isl.Map], ...] | None] = {}
+        self._signatures: dict[Key, Signature] = {}
+        self._fingerprints: dict[Key, Signature] = {}
         self._kept: list[Node] = []
 
     def steps(self, node: Node) -> tuple[tuple[Node, isl.Map], ...] | None:
@@ -114,14 +125,20 @@ class Values:
         return self._steps[k]
 
     def _is_load(self, node: Node) -> bool:
-        return isinstance(node, At) and isinstance(node.expr, Load) and node.expr.buffer not in self._inputs
+        if gathers(node) or self.is_input_read(node):
+            return False
+        return isinstance(node, At) and isinstance(node.expr, Load)
+
+    def is_input_read(self, node: Node) -> bool:
+        """Whether it is an element of an input."""
+        return isinstance(node, At) and isinstance(node.expr, Load) and node.expr.buffer in self._inputs
 
     def _next(self, node: Node) -> Iterator[tuple[Node, isl.Map]]:
         if isinstance(node, Total):
             return
         s, e = node.statement, node.expr
         if isinstance(e, Load):
-            if e.buffer not in self._inputs:
+            if self._is_load(node):
                 for seen in self.flow.seen(s, e):
                     source = seen.source
                     yield source if isinstance(source, Total) else At(source, source.store.value), seen.instances
@@ -165,7 +182,7 @@ class Values:
 
     def require_all_written(self, node: Node, asked: isl.Set) -> None:
         """As `require_written`, for all that the value is made of; not beyond a reduction, and once around a recurrence."""
-        todo, met = [(node, asked)], set[tuple[int, int]]()
+        todo, met = [(node, asked)], set[Key]()
         while todo:
             node, asked = todo.pop()
             if asked.is_empty() or isinstance(node, Total) or key(node) in met:
@@ -193,7 +210,7 @@ class Values:
         """
         return self._known(node, self._fingerprints, self._total_by_terms)
 
-    def _known(self, node: Node, known: dict[tuple[int, int], Signature], of_total: _OfTotal) -> Signature:
+    def _known(self, node: Node, known: dict[Key, Signature], of_total: _OfTotal) -> Signature:
         k = key(node)
         if k not in known:
             self._kept.append(node)
@@ -242,13 +259,17 @@ class Values:
         if isinstance(e, Const):
             return [Case(label(e), nothing, (e,))]
         parts: list[tuple[tuple[Case, ...], isl.Map]] = [((), nothing)]
-        for child in children(e):
+        taken = gathers(node)  # known is only what decides which element it is
+        operands = [d.operand for d in outermost(children(e))] if taken else children(e)
+        for child in operands:
             pairs = [
                 ((*cases, c), m.flat_range_product(c.subscripts)) for cases, m in parts for c in known(At(s, child))
             ]
             parts = [(cases, m) for cases, m in pairs if not m.is_empty()]
             if len(parts) > PIECES:
                 return self._opaque(node, f"…{label(e)}")
+        if taken:
+            return [Case(f"{TAKEN}({', '.join(c.text for c in cases)})", m) for cases, m in parts]
         return [_joined(e, cases, m) for cases, m in parts]
 
 

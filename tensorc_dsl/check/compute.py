@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from tensorc_dsl.affine.data import depends_on_data
 from tensorc_dsl.affine.safety import Outside, Unproven, below, check_access
 from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.check import compute_problems as problems
@@ -253,7 +254,10 @@ class _Elaboration:
     def _access(self, a: Access, c: Computed) -> list[Diagnostic]:
         shape = self.parts.buffers[a.load.buffer].shape
         extents = {**c.spatial, **c.reduce}
-        match check_access(extents, a.conditions, a.load.indices, shape, self.env.open):
+        conditions = a.conditions
+        if self.env.unbound and depends_on_data(a.load.indices):  # that there is an element to clamp to, sizes tell
+            conditions = (*conditions, *(ir.Compare(">", n, ir.ZERO) for n in shape))
+        match check_access(extents, conditions, a.load.indices, shape, self.env.open):
             case None:
                 return []
             case Outside(position=p, value=value, extent=limit, at=at):

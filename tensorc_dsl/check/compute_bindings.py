@@ -6,7 +6,7 @@ numbers, or to ranges, which leaves them open; everything here treats them as ex
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tensorc_dsl.affine.safety import below
@@ -101,10 +101,17 @@ def dimensions(defn: tree.ComputeDef) -> dict[str, tree.Name]:
     return out
 
 
-def index_expr(e: tree.Expr, names: Mapping[str, ir.Expr], what: str = "size") -> ir.Expr:
-    """An extent or a subscript, constants folded. Raises Invalid."""
+def index_expr(
+    e: tree.Expr,
+    names: Mapping[str, ir.Expr],
+    what: str = "size",
+    known: Callable[[tree.Expr], ir.Expr | None] = lambda _: None,
+) -> ir.Expr:
+    """An extent or a subscript, constants folded; `known` says what some parts of it are. Raises Invalid."""
 
     def go(e: tree.Expr) -> ir.Expr:
+        if (made := known(e)) is not None:
+            return made
         match e:
             case tree.Number(value=int(value)):
                 return ir.index(value)

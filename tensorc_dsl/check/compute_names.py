@@ -26,7 +26,7 @@ from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.expr import MATH_FUNCTIONS
 from tensorc_dsl.syntax import tree
 
-FUNCTIONS: dict[str, int] = {**MATH_FUNCTIONS, "min": 2, "max": 2, "select": 3}
+FUNCTIONS: dict[str, int] = {**MATH_FUNCTIONS, "min": 2, "max": 2, "select": 3, "clamp": 3}
 """The functions of the compute layer, with the number of their arguments."""
 
 

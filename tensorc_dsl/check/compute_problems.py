@@ -99,7 +99,18 @@ UNPROVEN = Problem(
     "{interval}, as far as is known",
     help="in subscripts and the conditions around them, indices may be added, and multiplied or divided by sizes",
 )
-DATA_SUBSCRIPT = Problem("E0412", "a subscript cannot depend on the values of a tensor (`{name}`)", "a value")
+DATA_SUBSCRIPT = Problem(
+    "E0412",
+    "a subscript that the values of `{name}` decide can be any number",
+    "a value",
+    help="say between which two it stays: `clamp({text}, {low}, {high})`",
+)
+CLAMPED = Problem(
+    "E0413",
+    "`clamp` makes an index of an integer; `{text}` is {found}",
+    "{found}",
+    help="convert it: `clamp(i32({text}), …)`",
+)
 MIXED_TYPES = Problem("E0413", "`{op}` mixes {lhs} and {rhs}", "{lhs} {op} {rhs}", help="convert one: `{cast}`")
 INDEX_AS_VALUE = Problem(
     "E0413", "an index is not a value of type {dtype}", "an index", help="convert it: `{dtype}({text})`"

@@ -75,6 +75,8 @@ def infer_ranges(
                     if isinstance(i, tree.Name) and i.id in scope:
                         use = Use(size, i.span, f"subscript {position} of `{name}`", guarded)
                         uses[id(scope[i.id])].append(use)
+                    else:
+                        visit(i, scope, guarded)
             case tree.Reduce(indices=new, body=body):
                 visit(body, introduce(new, scope), guarded)
             case tree.Scan(index=spec, init=init, step=step):

@@ -14,11 +14,12 @@ from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
 from tensorc_dsl.affine.simplify import negate, simplify
 from tensorc_dsl.check import compute_problems as problems
 from tensorc_dsl.check.compute_bindings import LARGEST, Environment, index_expr
-from tensorc_dsl.check.compute_names import FUNCTIONS, inside
+from tensorc_dsl.check.compute_names import FUNCTIONS
 from tensorc_dsl.check.compute_problems import Invalid, each, suggestion
 from tensorc_dsl.check.compute_reducers import ARG_REDUCERS
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F64, I64, INDEX, DType
+from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
@@ -67,6 +68,8 @@ class ValueBuilder:
             case tree.CallExpr(function=tree.Name(id=name), args=args):
                 if (cast := self._dtype(name)) is not None:
                     return cast
+                if name == "clamp":
+                    return INDEX
                 values = args[1:] if name == "select" else args
                 return next((t for t in map(self.infer, values) if t is not None), None)
             case tree.IndexExpr(base=tree.Name(id=name)) if name in self.buffers:
@@ -197,20 +200,51 @@ class ValueBuilder:
             return self._index(e)
         return ir.Binary(e.op, x, y)
 
-    def _index(self, e: tree.Expr) -> ir.Expr:
-        """A subscript, or an index expression that a comparison or a cast takes: simplified under the ranges in scope."""
+    def _index(self, e: tree.Expr, extent: ir.Expr | None = None) -> ir.Expr:
+        """A subscript of a dimension of some extent, or an index expression that a comparison or a cast takes: simplified
+        under the ranges in scope.
+        """
         if isinstance(e, tree.Name) and e.id in self.scope:
             return ir.Var(e.id)
         names: Extents = {**self.env.sizes, **{n: ir.Var(n) for n in self.scope}}
-        for i in inside(e):
-            if isinstance(i, tree.Name) and i.id in self.buffers and i.id not in names:
-                raise Invalid(problems.DATA_SUBSCRIPT(i.span, name=i.id))
-        made = index_expr(e, names, "index or dimension")
+
+        def known(x: tree.Expr) -> ir.Expr | None:
+            match x:
+                case tree.CallExpr(function=tree.Name(id="clamp")):
+                    return self._clamp(x)
+                case tree.Name(id=name, span=span) | tree.IndexExpr(base=tree.Name(id=name, span=span)) if (
+                    name in self.buffers and name not in names
+                ):
+                    high = "…" if extent is None else format_expr(ir.sub(extent, ir.ONE))
+                    raise Invalid(problems.DATA_SUBSCRIPT(span, name=name, text=e.span.text, low=0, high=high))
+                case _:
+                    return None
+
+        made = index_expr(e, names, "index or dimension", known)
         # An index of extent 1 always is 0, but a plain `n` says more to the primitives than `0` does.
         if not isinstance(made, ir.Var):
             made = simplify(without_open_quotients(made, self.scope), ranges_of(self.scope))
         _small(made, e)
         return made
+
+    def _clamp(self, e: tree.CallExpr) -> ir.Expr:
+        """`clamp(x, low, high)`: an index, or an integer that is read, kept between two indices."""
+        if e.kwargs or len(e.args) != FUNCTIONS["clamp"]:
+            count = len(e.args) + len(e.kwargs)
+            raise Invalid(problems.ARITY(e.span, name="clamp", wanted="3 values", count=count))
+        value, low, high = each(lambda: self._clamped(e.args[0]), *(lambda a=a: self._index(a) for a in e.args[1:]))
+        return ir.Binary("min", ir.Binary("max", value, low), high)
+
+    def _clamped(self, e: tree.Expr) -> ir.Expr:
+        """What a clamp keeps inside, as an index."""
+        t = self.infer(e)
+        if t is None or t == INDEX:
+            return self._index(e)
+        made = self.build(e, t)
+        found = ir.dtype_of(made)
+        if not found.is_integer:
+            raise Invalid(problems.CLAMPED(e.span, text=e.span.text, found=found))
+        return ir.Cast(made, INDEX)
 
     def _compare(self, e: tree.CompareExpr) -> ir.Expr:
         parts: list[ir.Expr] = []
@@ -264,7 +298,9 @@ class ValueBuilder:
         buffer = self.buffers[name]
         if len(buffer.shape) != len(e.indices):
             raise Invalid(problems.RANK(e.span, name=name, rank=len(buffer.shape), count=len(e.indices)))
-        load = ir.Load(buffer.name, each(*(lambda i=i: self._index(i) for i in e.indices)), buffer.dtype)
+        subscripts = zip(e.indices, buffer.shape, strict=True)
+        indices = each(*(lambda i=i, size=size: self._index(i, size) for i, size in subscripts))
+        load = ir.Load(buffer.name, indices, buffer.dtype)
         self.accesses.append(Access(load, self.conditions, tuple(i.span for i in e.indices)))
         return load
 
@@ -278,6 +314,8 @@ class ValueBuilder:
             raise Invalid(problems.ARITY(e.span, name=name, wanted=values, count=count + len(e.kwargs)))
         if cast is not None:
             return self._cast(e, e.args[0], cast)
+        if name == "clamp":
+            return self._index(e)
         if name == "select":
             return self._conditional(tree.Conditional(e.args[0], e.args[1], e.args[2], e.span), want)
         if name == "min" or name == "max":

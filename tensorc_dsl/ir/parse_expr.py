@@ -39,7 +39,14 @@ class Scope:
     hidden: Mapping[str, str]
 
     def index(self, e: t.Expr) -> ir.Expr:
-        """An extent, a subscript or a binding."""
+        """An extent, a binding, or a subscript of what is written: known without the data."""
+        made = self._subscript(e)
+        if read := ir.loads(made):
+            raise error("E0212", f"what is read from `{read[0].buffer}` cannot decide this", e.span, "depends on data",
+                        "only a subscript of what is read may: `… = W[min(max(index(I[vi]), 0), 9)]`")  # fmt: skip
+        return made
+
+    def _subscript(self, e: t.Expr) -> ir.Expr:
         return self._typed(e, INDEX, "an index is needed here")
 
     def condition(self, e: t.Expr) -> ir.Expr:
@@ -133,7 +140,8 @@ class Scope:
         if not isinstance(e.base, t.Name):
             raise error("E0207", "only a buffer has subscripts", e.base.span)
         buffer = self.buffer(e.base.id, e.base.span)
-        return ir.Load(buffer.name, self.subscripts(buffer, e.indices, e.span), buffer.dtype)
+        self._rank(buffer, e.indices, e.span)
+        return ir.Load(buffer.name, tuple(map(self._subscript, e.indices)), buffer.dtype)
 
     def buffer(self, name: str, span: Span) -> Buffer:
         if name not in self.buffers:
@@ -141,11 +149,15 @@ class Scope:
         return self.buffers[name]
 
     def subscripts(self, buffer: Buffer, indices: tuple[t.Expr, ...], span: Span) -> tuple[ir.Expr, ...]:
+        """Where an element is written, the subscripts checked in number and kind."""
+        self._rank(buffer, indices, span)
+        return tuple(map(self.index, indices))
+
+    def _rank(self, buffer: Buffer, indices: tuple[t.Expr, ...], span: Span) -> None:
         if len(indices) != len(buffer.shape):
             rank = "1 dimension" if len(buffer.shape) == 1 else f"{len(buffer.shape)} dimensions"
             message = f"`{buffer.name}` has {rank}; subscripts given: {len(indices)}"
             raise error("E0203", message, span)
-        return tuple(self.index(i) for i in indices)
 
     def _pair(self, a: t.Expr, b: t.Expr, want: DType | None, what: str, span: Span) -> tuple[ir.Expr, ir.Expr]:
         kind = self._infer(a) or self._infer(b) or want
@@ -204,7 +216,10 @@ class Scope:
                 return self._value(argument, to)  # a typed literal
             case _:
                 # Literals among themselves take the type they are converted to.
-                return ir.Cast(self._value(argument, self._infer(argument) or to), to)
+                value = self._value(argument, self._infer(argument) or to)
+                if to == INDEX and not (found := ir.dtype_of(value)).is_integer:
+                    raise error("E0204", f"an index is made of an integer; this is {found}", e.span, str(found))
+                return ir.Cast(value, to)
 
 
 def _count(e: t.CallExpr, name: str, wanted: int) -> None:

@@ -9,6 +9,7 @@ from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
     Binary,
     Call,
+    Cast,
     Compare,
     Const,
     Dim,
@@ -21,6 +22,7 @@ from tensorc_dsl.ir.expr import (
     children,
     dtype_of,
     free_vars,
+    loads,
 )
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
@@ -129,6 +131,13 @@ def _variables(e: Expr, scope: Scope, where: str) -> None:
 
 
 def _index(e: Expr, scope: Scope, where: str) -> None:
+    """An index that is known without the data."""
+    _subscript(e, scope, where)
+    if read := loads(e):
+        raise ProgramError(f"{where}: `{format_expr(e)}` depends on what is read from {read[0].buffer}")
+
+
+def _subscript(e: Expr, scope: Scope, where: str) -> None:
     _variables(e, scope, where)
     if dtype_of(e) != INDEX:
         raise ProgramError(f"{where}: `{format_expr(e)}` is {dtype_of(e)}, not an index")
@@ -136,6 +145,8 @@ def _index(e: Expr, scope: Scope, where: str) -> None:
 
 def _store(s: Store, scope: Scope, where: str, program: Program) -> None:
     _access(s.buffer, s.indices, scope, where, program)
+    for i in s.indices:
+        _index(i, scope, f"{where}, subscript of {s.buffer}")
     _variables(s.value, scope, where)
     _value(s.value, scope, where, program)
     want = program.buffer(s.buffer).dtype
@@ -152,7 +163,7 @@ def _access(buffer: str, indices: Iterable[Expr], scope: Scope, where: str, prog
     if len(subscripts) != len(shape):
         raise ProgramError(f"{where}: {buffer} has {len(shape)} dimensions, {len(subscripts)} subscripts")
     for i in subscripts:
-        _index(i, scope, f"{where}, subscript of {buffer}")
+        _subscript(i, scope, f"{where}, subscript of {buffer}")
 
 
 def _value(e: Expr, scope: Scope, where: str, program: Program) -> None:
@@ -173,6 +184,8 @@ def _value(e: Expr, scope: Scope, where: str, program: Program) -> None:
             )
         case Call(function=f, args=args) if f != "abs" and not all(dtype_of(a).is_float for a in args):
             raise ProgramError(f"{where}: `{format_expr(e)}` needs floats")
+        case Cast(operand=x, dtype=t) if t == INDEX and not dtype_of(x).is_integer:
+            raise ProgramError(f"{where}: `{format_expr(e)}` makes an index of {dtype_of(x)}")
         case Const(value=v, dtype=t) if t.is_integer and not isinstance(v, int):
             raise ProgramError(f"{where}: {v} is not of type {t}")
         case _:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tensorc_dsl.affine.data import depends_on_data
 from tensorc_dsl.affine.linear import Atom, Context, Linear, linear, to_expr
 from tensorc_dsl.affine.simplify import bounds, conjuncts, simplify
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, constant, free_vars
@@ -83,7 +84,8 @@ def side(e: Expr, inner: Ranges, outer: Ranges) -> Side | None:
     around: dict[Atom, int] = {}
     for a, c in form.terms.items():
         names = frozenset((a,)) if isinstance(a, str) else free_vars(a)
-        (own if names & inner.keys() else around)[a] = c
+        moves = names & inner.keys() or (not isinstance(a, str) and depends_on_data((a,)))
+        (own if moves else around)[a] = c
     low, high = context.range_of_terms(own, form.constant)
     return None if low is None or high is None else Side(Linear(around, 0), low, high)
 

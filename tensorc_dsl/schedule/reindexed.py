@@ -29,7 +29,7 @@ from tensorc_dsl.schedule.scopes import copy_name
 
 DIFFERENT = Refusal(
     "E0629",
-    "`{block}` uses several elements of `{buffer}` in an instance: {uses}",
+    "`{block}` does not use one element of `{buffer}` that is known, in an instance: {uses}",
     help="use `cache_read` or `cache_write`, whose copies have the form of the buffer",
     at="buffer",
 )

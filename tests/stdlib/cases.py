@@ -63,5 +63,7 @@ def _values(rng: np.random.Generator, b: Buffer) -> Array:
             return rng.integers(0, 256, shape_of(b))
         case "i8":
             return rng.integers(-128, 128, shape_of(b))
+        case "i32":
+            return rng.integers(-4, 16, shape_of(b))
         case other:
             raise AssertionError(f"no operator takes {other}")

@@ -236,6 +236,17 @@ OPERATORS: dict[str, Operator] = {
             *_each("N H W C KH KW stride pad dilation", (2, 7, 5, 3, 3, 2, 2, 1, 2)),
         ],
     ),
+    "embedding": Operator(
+        lambda w, i: np.take(w, i, axis=0, mode="clip"),
+        [*_each("V D B L", (11, 5, 3, 4), (1, 1, 2, 3)), {"V": 13, "D": 3, "B": 2, "L": 5, "Index": "u8"}],
+    ),
+    "embedding_bag": Operator(
+        lambda w, i: np.take(w, i, axis=0, mode="clip").sum(1),
+        _each("V D B L", (11, 5, 3, 4), (1, 1, 2, 1), (7, 3, 1, 13)),
+    ),
+    "gather_rows": Operator(
+        lambda w, i: np.take(w, i, axis=0, mode="clip"), _each("V D N", (11, 5, 7), (1, 1, 3), (13, 3, 1))
+    ),
     "gelu": Operator(lambda x: x * special.ndtr(x), _each("M N", (5, 7), (1, 13))),
     "gelu_tanh": Operator(gelu_tanh, _each("M N", (5, 7), (1, 13))),
     "layer_norm": Operator(layer_norm, [*_each("M N", (5, 7), (1, 13)), {"M": 3, "N": 1, "eps": 0.5}]),

@@ -264,6 +264,8 @@ class Expressions:
 
     def load(self, e: Load, at: Piece | None) -> Value:
         step = 0 if at is None else self.stride(e.indices[0], at)
+        if at is not None and at.mask is not None and not at.some and loads(e.indices[0]):
+            return self._gather(e, at)  # where no lane is alive, what the subscript reads must not be read either
         if at is None or step == 0:
             if at is None or at.mask is None or at.some:
                 return self._load_one(self.pointer(e.buffer, e.indices[0], at), e.dtype)
