@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tensorc_dsl.measure.host import host_target
-from tensorc_dsl.runtime.peak import fma_peak
+from tensorc_dsl.runtime.peak import DOT_BF16, DOT_U8I8, Instruction, fma_peak, peak
 from tensorc_dsl.runtime.threads import fork_join_seconds
 
 
@@ -26,6 +26,17 @@ def test_the_roof_is_a_rate_that_a_machine_can_have() -> None:
     target = host_target()
     for threads in (1, target.cores):
         assert 1e9 < fma_peak(target, threads, repeats=20) < 1e12 * threads
+
+
+@pytest.mark.parametrize(
+    ("instruction", "feature", "times"), [(DOT_U8I8, "avx512vnni", 4), (DOT_BF16, "avx512bf16", 2)]
+)
+def test_instructions_for_narrow_types_do_more(instruction: Instruction, feature: str, times: int) -> None:
+    target = host_target()
+    if feature not in target.feature_names:
+        pytest.skip(f"this machine has no {feature}")
+    rate = peak(instruction, target, 1, repeats=20)
+    assert 1e9 < rate < 1e12 * times
 
 
 def test_the_host_describes_itself() -> None:
