@@ -45,10 +45,11 @@ PEERS = {
         Contender("torch", f"{_PEERS}.torch", ("torch",)),
         Contender("jax", f"{_PEERS}.jax", ("jax",)),
         Contender("numba", f"{_PEERS}.numba", ("numba",)),
+        Contender("tvm", f"{_PEERS}.tvm", ("apache-tvm", "xgboost", "cloudpickle")),
     )
 }
 
-QUICK_PEERS = list(PEERS)
+QUICK_PEERS = [name for name in PEERS if name != "tvm"]
 """Those that need no search."""
 
 

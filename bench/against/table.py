@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from bench.against.turns import Outcome, Reading
+from bench.against.turns import NOT_OFFERED, Outcome, Reading
 from tensorc_dsl.report import units
 
 ABSENT = "-"
@@ -93,4 +93,5 @@ def _time(seconds: float | None, spread: tuple[float, float] | None) -> str:
 
 def remarks(rows: Sequence[Row]) -> list[str]:
     """Why there is no time where there should be one."""
-    return [f"{r.op} {r.size}: {name}: {why}" for r in rows for name, why in r.why_not.items()]
+    failures = ((r, name, why) for r in rows for name, why in r.why_not.items() if why != NOT_OFFERED)
+    return [f"{r.op} {r.size}: {name}: {why}" for r, name, why in failures]

@@ -33,7 +33,7 @@ def test_without_ours_or_without_peers_there_is_no_ratio() -> None:
     assert failed.ours_seconds is None
     assert failed.ratio_to_best_peer is None
     assert failed.fraction_of_roof is None
-    assert remarks([failed]) == ["gemm 512: ours: crashed", "gemm 512: jax: not offered"]
+    assert remarks([failed]) == ["gemm 512: ours: crashed"]
 
 
 def test_a_report_has_the_keys_that_programs_read() -> None:
