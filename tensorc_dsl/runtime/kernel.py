@@ -34,7 +34,11 @@ class NativeKernel:
         library.import_symbol(PARALLEL_FOR, rt.parallel_for)
         library.export_symbol(compiled.symbol).export_symbol(compiled.workspace_symbol)
         self.params = compiled.params
+        self.inputs = tuple(p for p in self.params if not p.output)
+        self.outputs = tuple(p for p in self.params if p.output)
         self.dims = compiled.dims
+        self._dtypes = {p.name: stored_dtype(p.dtype) for p in self.params}
+        self._arguments = ctypes.c_void_p * (len(self.params) + len(self.dims))
         self._tracker = library.link(rt.jit, f"kernel_{next(_numbers)}")
         self._address = int(self._tracker[compiled.symbol])
         self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self._address)
@@ -44,14 +48,6 @@ class NativeKernel:
         self._workspace: Array | None = None
         self._workspace_lock = threading.Lock()
 
-    @property
-    def inputs(self) -> tuple[Param, ...]:
-        return tuple(p for p in self.params if not p.output)
-
-    @property
-    def outputs(self) -> tuple[Param, ...]:
-        return tuple(p for p in self.params if p.output)
-
     def __call__(self, *arrays: Any) -> Array | tuple[Array, ...]:
         """Run once. Pass all parameters in order, or the inputs only: then new output arrays are made.
 
@@ -59,8 +55,7 @@ class NativeKernel:
         ValueError when a dtype, a shape or a layout is not the declared one, when sizes do not fit each other or are out of
         their range, or when an output overlaps another argument.
         """
-        bound, sizes = self._bind(arrays)
-        arguments = self._arguments(bound, sizes)
+        bound, arguments = self._bind(arrays)
         workspace, locked = self._scratch(arguments)
         try:
             self._function(arguments, workspace.ctypes.data)
@@ -72,17 +67,14 @@ class NativeKernel:
 
     def time(self, arrays: tuple[Any, ...] | list[Any], repeats: int) -> list[float]:
         """Seconds of each of `repeats` runs in a row on the same arrays, measured in native code."""
-        arguments = self._arguments(*self._bind(tuple(arrays)))
+        bound, arguments = self._bind(tuple(arrays))
         workspace, locked = self._scratch(arguments)
         try:
             return time_native(self._address, ctypes.addressof(arguments), workspace.ctypes.data, repeats)
         finally:
+            del bound  # alive until here: the arguments are addresses
             if locked:
                 self._workspace_lock.release()
-
-    def _arguments(self, bound: list[Array], sizes: Sizes) -> ctypes.Array[ctypes.c_void_p]:
-        values = (*(a.ctypes.data for a in bound), *(sizes[d.name] for d in self.dims))
-        return (ctypes.c_void_p * len(values))(*values)
 
     def _scratch(self, arguments: ctypes.Array[ctypes.c_void_p]) -> tuple[Array, bool]:
         """Scratch memory for one call: the kernel's own, locked, or new memory where another call has that."""
@@ -97,29 +89,35 @@ class NativeKernel:
             self._workspace_lock.release()
             raise
 
-    def _bind(self, arrays: tuple[Any, ...]) -> tuple[list[Array], Sizes]:
-        """The arrays of all parameters, in order, and the sizes of the open dimensions."""
-        inputs = self.inputs
-        if len(arrays) == len(self.params):
-            given = dict(zip((p.name for p in self.params), map(_array, self.params, arrays), strict=True))
-        elif len(arrays) == len(inputs):
-            given = dict(zip((p.name for p in inputs), map(_array, inputs, arrays), strict=True))
-        else:
+    def _bind(self, arrays: tuple[Any, ...]) -> tuple[list[Array], ctypes.Array[ctypes.c_void_p]]:
+        """The arrays of all parameters, in order, and what the kernel gets: their addresses, and the open sizes.
+
+        Small kernels take a few microseconds, so this asks NumPy for each thing once.
+        """
+        named = self.params if len(arrays) == len(self.params) else self.inputs
+        if len(arrays) != len(named):
             raise ValueError(
                 f"the kernel takes {len(self.params)} arrays ({', '.join(p.name for p in self.params)}), "
-                f"or its {len(inputs)} inputs; {len(arrays)} given"
+                f"or its {len(named)} inputs; {len(arrays)} given"
             )
+        given = {p.name: _array(p, value, self._dtypes[p.name]) for p, value in zip(named, arrays, strict=True)}
         sizes: Sizes = {}
         shapes = self._shapes
         if shapes is None:
             sizes = infer_sizes(self.dims, [(p, given[p.name].shape) for p in self.params if p.name in given])
             shapes = tuple(shape_for(p, sizes) for p in self.params)
-        bound = [
-            _checked(given[p.name], p, shape) if p.name in given else aligned_empty(shape, stored_dtype(p.dtype))
-            for p, shape in zip(self.params, shapes, strict=True)
-        ]
-        _no_overlap(self.params, bound)
-        return bound, sizes
+        bound: list[Array] = []
+        addresses: list[int] = []
+        for p, shape in zip(self.params, shapes, strict=True):
+            a = given.get(p.name)
+            if a is None:
+                a = aligned_empty(shape, self._dtypes[p.name])
+            address = a.ctypes.data
+            _check(a, p, shape, address)
+            bound.append(a)
+            addresses.append(address)
+        _no_overlap(self.params, bound, addresses)
+        return bound, self._arguments(*addresses, *(sizes[d.name] for d in self.dims))
 
 
 def load(compiled: Compiled) -> NativeKernel:
@@ -127,7 +125,7 @@ def load(compiled: Compiled) -> NativeKernel:
     return NativeKernel(compiled)
 
 
-def _array(p: Param, value: Any) -> Array:
+def _array(p: Param, value: Any, want: np.dtype[Any]) -> Array:
     """The array that was passed for a parameter, of the right type."""
     a: Array
     if isinstance(value, np.ndarray):
@@ -136,29 +134,29 @@ def _array(p: Param, value: Any) -> Array:
         a = np.from_dlpack(value)
     else:
         raise ValueError(f"{p.name}: expected an array, got {type(value).__name__}")
-    want = stored_dtype(p.dtype)
     if a.dtype != want:
         raise ValueError(f"{p.name}: expected {want} ({p.dtype}), got {a.dtype}")
     return a
 
 
-def _checked(a: Array, p: Param, shape: tuple[int, ...]) -> Array:
+def _check(a: Array, p: Param, shape: tuple[int, ...], address: int) -> None:
     if a.shape != shape:
         raise ValueError(f"{p.name}: expected shape {shape}, got {a.shape}")
     if not a.flags.c_contiguous:
         raise ValueError(
             f"{p.name}: the array is not C-contiguous (strides {a.strides}); pass numpy.ascontiguousarray of it"
         )
-    if a.ctypes.data % a.itemsize:
+    if address % a.itemsize:
         raise ValueError(f"{p.name}: the data is not aligned to its {a.itemsize}-byte elements")
     if p.output and not a.flags.writeable:
         raise ValueError(f"{p.name}: the array is read-only, but the kernel writes it")
-    return a
 
 
-def _no_overlap(params: tuple[Param, ...], bound: list[Array]) -> None:
-    spans = [(a.ctypes.data, a.ctypes.data + a.nbytes) for a in bound]
+def _no_overlap(params: tuple[Param, ...], bound: list[Array], addresses: list[int]) -> None:
+    ends = [address + a.nbytes for address, a in zip(addresses, bound, strict=True)]
     for i, p in enumerate(params):
+        if not p.output:
+            continue
         for j, q in enumerate(params):
-            if p.output and i != j and spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1]:
+            if i != j and addresses[i] < ends[j] and addresses[j] < ends[i]:
                 raise ValueError(f"{p.name} and {q.name} share memory; an output needs memory of its own")
