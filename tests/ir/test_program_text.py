@@ -214,6 +214,8 @@ def one(store: str) -> str:
         ("C[vi] = 1 if A[vi] > 0 else 0", Select(
             Compare(">", Load("A", (Var("vi"),), F32), Const(0.0, F32)), Const(1.0, F32), Const(0.0, F32))),
         ("C[vi] = pow(2, A[vi])", Call("pow", (Const(2.0, F32), Load("A", (Var("vi"),), F32)))),
+        ("C[vi] = A[min(index(N[vi]), 7)]", Load(
+            "A", (Binary("min", Cast(Load("N", (Var("vi"),), I32), INDEX), index(7)),), F32)),
     ],
 )  # fmt: skip
 def test_literals_take_the_type_they_meet(store: str, value: Expr) -> None:
@@ -248,6 +250,11 @@ def test_literals_take_the_type_they_meet(store: str, value: Expr) -> None:
         ("C[vi] = 1 if 1.5 < 2.5 else 2", "E0205", "nothing here says which type"),
         ("where vi < 3\n C[vi] = 0", "E0201", "`vi` cannot be used here"),
         ("C[N[vi]] = 0", "E0204", "an index is needed here; this is i32"),
+        ("C[vi] = A[index(A[vi])]", "E0204", "an index is made of an integer; this is f32"),
+        ("C[vi] = A[index(vi < 3)]", "E0204", "an index is made of an integer; this is bool"),
+        ("C[index(N[vi])] = 0", "E0212", "what is read from `N` cannot decide this"),
+        ("spatial vj in 8 = index(N[i])\n C[vj] = 0", "E0212", "what is read from `N` cannot decide this"),
+        ("spatial vj in index(N[0]) = i\n C[vj] = 0", "E0212", "what is read from `N` cannot decide this"),
         ("spatial vi in 8 = i\n C[vi] = 0", "E0202", "two iterators `vi`"),
         ("spatial i in 8 = i\n C[vi] = 0", "E0202", "name of a loop around it"),
         ("spatial vk in i = i\n C[vi] = 0", "E0201", "`i` cannot be used here"),
