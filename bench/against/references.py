@@ -14,8 +14,9 @@ from bench.against.problem import CONVOLUTIONS, Array, Problem, as_float32
 TOLERANCE = 1e-5
 """Errors may be this share of the largest result: sums of float32 in any order, and Winograd's convolutions."""
 
-LOOSE = {"bf16": 1e-2}
-"""For inputs of that type, since some libraries have only results of that type."""
+LOOSE = {"bf16": 1e-2, "norm_bmn": 5e-3}
+"""For inputs of that type, since some libraries have only results of that type; for that compute, since some add millions of
+numbers one after the other (ONNX Runtime's ReduceL2 of 4096 × 1024 was off by 1.5e-3)."""
 
 Arrays = Mapping[str, Array]
 
@@ -26,7 +27,7 @@ def expected(problem: Problem, inputs: Arrays) -> tuple[Array, float]:
     found = REFERENCES[problem.compute](wide, problem)
     if found.dtype.kind in "iu":
         return found, 0.0
-    share = max(LOOSE.get(t, TOLERANCE) for t in problem.types.values())
+    share = max(LOOSE.get(what, TOLERANCE) for what in (problem.compute, *problem.types.values()))
     return found, share * float(np.abs(found).max(initial=0.0))
 
 

@@ -84,3 +84,14 @@ def test_references_agree_with_those_of_the_library(name: str) -> None:
         found, tolerance = expected(problem, c.inputs)
         np.testing.assert_allclose(found, c.expected, rtol=1e-9, atol=1e-9)
         assert tolerance >= 0
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "share"),
+    [("matmul", 0, 1e-5), ("matmul", -1, 1e-2), ("norm_bmn", 0, 5e-3), ("softmax", 0, 1e-5)],
+)
+def test_errors_are_held_against_the_largest_result(name: str, number: int, share: float) -> None:
+    c = case(name, number)
+    problem = main.Problem("", f"{name}_0", name, {}, {b.name: b.dtype.name for b in c.program.inputs})
+    found, tolerance = expected(problem, c.inputs)
+    assert tolerance == pytest.approx(share * np.abs(found).max())
