@@ -75,6 +75,9 @@ FUNCTIONS: dict[str, Signature] = {
         "The elements of all lists in one list.", Rule.FIRST, rest=Parameter("lists", (LIST,), False)
     ),
     "log2": _function("The logarithm of a positive number to the base 2.", FLOAT, Parameter("value", (FLOAT,))),
+    "so_far": _function(
+        "What the `for` around it has yielded in the rounds before: a draw can depend on those of other loops.", LIST
+    ),
     "within": _function(
         "The int, if it is in a range; otherwise the schedule is refused, and `what` says what the int counts: "
         "`within(b.threads, 1..target.threads, \"threads\")`.",

@@ -176,6 +176,7 @@ def bind(
     spans = argument_spans(signature, call)
     out_args: list[object] = []
     out_kwargs: dict[str, object] = {}
+    left_out = False
 
     def fitting(p: inspect.Parameter, value: Value) -> object:
         result = convert(value, p.annotation, program)
@@ -186,11 +187,12 @@ def bind(
 
     for p in parameters:
         if p.name not in bound.arguments:
+            left_out = True
             continue
         value = bound.arguments[p.name]
         if p.kind is p.VAR_POSITIONAL:
             out_args.extend(fitting(p, v) for v in value)
-        elif p.kind is p.KEYWORD_ONLY:
+        elif p.kind is p.KEYWORD_ONLY or left_out:  # behind a parameter that has its default, places would shift
             out_kwargs[p.name] = fitting(p, value)
         else:
             out_args.append(fitting(p, value))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tensorc_dsl.check.signatures import usage
 from tensorc_dsl.check.vocabulary import FUNCTIONS
 from tensorc_dsl.interp.arithmetic import binary
 from tensorc_dsl.interp.limits import MAX_LIST, Budget
-from tensorc_dsl.interp.problems import FUNCTION_ARGUMENTS, NO_METHOD, NOT_WITHIN, TOO_LONG, fail
+from tensorc_dsl.interp.problems import FUNCTION_ARGUMENTS, LONELY_SO_FAR, NO_METHOD, NOT_WITHIN, TOO_LONG, fail
 from tensorc_dsl.interp.values import Drawn, Value, as_int, bare, is_number, kind_of, plain
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.primitive import LoopRef
@@ -55,10 +55,14 @@ def _number(value: Value) -> Value:
 
 
 class Builtins:
-    """The functions, for one expansion: what they make counts against its budget."""
+    """The functions, for one expansion: what they make counts against its budget.
 
-    def __init__(self, budget: Budget) -> None:
+    `rounds` are what the `for`s around have yielded, the innermost one last.
+    """
+
+    def __init__(self, budget: Budget, rounds: Sequence[Sequence[Value]]) -> None:
         self._budget = budget
+        self._rounds = rounds
         self.functions: Mapping[str, Callable[[list[Value], Program, tree.CallExpr], Value]] = {
             "len": self._len,
             "range": self._range,
@@ -70,6 +74,7 @@ class Builtins:
             "reversed": self._reversed,
             "concat": self._concat,
             "log2": self._log2,
+            "so_far": self._so_far,
             "within": self._within,
             "interleave": self._interleave,
         }
@@ -143,6 +148,12 @@ class Builtins:
         if not isinstance(x, int | float) or isinstance(x, bool) or not x > 0:
             raise _Unfit
         return math.log2(x)
+
+    def _so_far(self, args: list[Value], _program: Program, at: tree.CallExpr) -> Value:
+        self._only(args, 0, 0)
+        if not self._rounds:
+            raise fail(LONELY_SO_FAR, at.span)
+        return tuple(self._rounds[-1])
 
     def _within(self, args: list[Value], program: Program, _at: tree.CallExpr) -> Value:
         value, span, what = self._only(args, 3, 3)

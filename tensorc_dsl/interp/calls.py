@@ -50,7 +50,8 @@ class Calls(ABC):
         self.budget = Budget()
         self.recorder = Recorder()
         self.recorder.start(program)
-        self._builtins = Builtins(self.budget)
+        self._yields: list[list[Value]] = []
+        self._builtins = Builtins(self.budget, self._yields)
         self._stack: list[str] = []
         self._steps: list[int] = []
         """How many steps each module on the stack has taken itself."""

@@ -39,7 +39,6 @@ class Expansion(Calls):
     ) -> None:
         super().__init__(program, target, modules)
         self.decide = decide
-        self._yields: list[list[Value]] = []
 
     # --- entry points ------------------------------------------------------------------------------------------------
 

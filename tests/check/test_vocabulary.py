@@ -16,7 +16,7 @@ from tensorc_dsl.trace.draws import DRAWS
 
 
 def test_functions_and_methods_have_a_meaning() -> None:
-    assert set(v.FUNCTIONS) == set(Builtins(Budget()).functions)
+    assert set(v.FUNCTIONS) == set(Builtins(Budget(), []).functions)
     assert set(v.METHODS[STR]) == set(STRING_METHODS)
     assert set(v.METHODS[LIST]) == set(LIST_METHODS)
 

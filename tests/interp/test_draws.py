@@ -32,6 +32,22 @@ KINDS: dict[str, tuple[Space, type]] = {
         ),
         PartitionedTile,
     ),
+    "perfect tile within limits": (
+        schedule(
+            "let [i, j, k] = C.loops",
+            "let t ~ sample_perfect_tile(k, parts=3, levels=[[1], [0, 2]], within=[2..6, 1..8])",
+            "split(k, t)",
+        ),
+        PerfectTile,
+    ),
+    "partial tile within limits": (
+        schedule(
+            "let [i, j, k] = C.loops",
+            "let t ~ sample_partial_tile(j, 3, levels=[[1, 2]], within=[3..9])",
+            "split(j, concat([_], t), partial=true)",
+        ),
+        PartialTile,
+    ),
     "partial tile": (
         schedule(
             "let [i, j, k] = C.loops",
@@ -98,6 +114,28 @@ def test_deleting_the_pin_opens_the_draw_again(name: str) -> None:
     texts = {opened.sample(rng(n)).text for n in range(20)}
     assert len(texts) >= 3
     assert trace.text in {opened.replay(trace.decisions, rng()).text}
+
+
+def test_a_draw_depends_on_those_of_other_loops() -> None:
+    s = schedule(
+        "let [i, j, k] = C.loops",
+        "let f = for l in [i, j] {",
+        "    let left = 16 / product(for x in so_far() { yield x[1] })",
+        "    let t ~ sample_perfect_tile(l, parts=2, levels=[[1]], within=[1..left])",
+        "    yield t",
+        "}",
+        "split(i, f[0]); split(j, f[1])",
+    )
+    traces = [s.sample(rng(n)) for n in range(40)]
+    inner: set[tuple[int, ...]] = {tuple(d.decision[1] for d in t.draws) for t in traces}  # type: ignore[index,misc]
+    assert all(a * b <= 16 for a, b in inner)
+    assert max(a for a, _ in inner) == max(b for _, b in inner) == 16
+    assert all(again(s, t.text)().text == t.text for t in traces)
+
+
+def test_arguments_behind_one_that_is_left_out_are_its_own() -> None:
+    trace = schedule("let t ~ sample_partitioned_tile(C.loops[1], 2, inner_multiple=8)").sample(rng())
+    assert trace.draws[0].distribution == PartitionedTile(48, 2, 0, 8)
 
 
 def test_the_order_of_a_permutation_is_the_order_of_the_loops() -> None:

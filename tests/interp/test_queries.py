@@ -36,6 +36,11 @@ ANSWERS = {
         "C.working_set(C.loops[2])": 4 * 3,
         "C.region(A, C.loops[0]) == [1, 24] and C.region(B, C.loops[1]) == [24, 1]": True,
         "C.region(C, C.loops[0]) == [1, 48]": True,
+        # 4 bytes of 8 rows of A, and of as many columns of B: (8 + n) * 4 <= 200
+        "C.fitting_tile(C.loops[1], [8], 200)": 42,
+        "C.fitting_tile(C.loops[2], [8, 2], 200)": 5,
+        "C.fitting_tile(C.loops[0], [], 7)": 0,
+        "C.fitting_tile(C.loops[1], [32], 1024)": 1 << 20,
         "C.loops[0].children[0].name": "j",
         "len(C.loops[2].children)": 0,
         "C.loops[0].extent": 32,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 
 from tensorc_dsl.affine.regions import inner_ranges, required_region
 from tensorc_dsl.affine.sets import bindings
@@ -28,6 +29,8 @@ OPEN_REGION = Refusal(
     at="loop",
 )
 
+_LARGEST_TILE = 1 << 20
+
 
 @query
 def region(program: Program, block: BlockRef, buffer: BufferRef, loop: LoopRef) -> tuple[int, ...]:
@@ -51,6 +54,32 @@ def working_set(program: Program, block: BlockRef, loop: LoopRef) -> int:
         math.prod(_box(program, (block, loop), name, accesses, place)) * program.buffer(name).dtype.bytes
         for name, accesses in _touched(place[1]).items()
     )
+
+
+@query
+def fitting_tile(program: Program, block: BlockRef, loop: LoopRef, sizes: tuple[int, ...], capacity: int) -> int:
+    """The largest tile of a loop around it with which what it reads fits into `capacity` bytes: 0 where none does.
+
+    `sizes` are the tiles of the loops outside of that one, outermost first; all others stand still. Each buffer counts
+    with the box that the tiles at the start of the loops touch, as a copy of it would. At most 2^20.
+    """
+    around, b, outside = _at(program, block, loop)
+    tiles = dict(zip((x.var for x in outside[:-1]), sizes, strict=False))
+    stored = {s.buffer for s in b.body}
+    reads = {name: at for name, at in _touched(b).items() if name not in stored}
+
+    def fits(last: int) -> bool:
+        ranges = {x.var: (0, (last if x.var == loop.name else tiles.get(x.var, 1)) - 1) for x in around}
+        used = 0
+        for name, accesses in reads.items():
+            buffer = program.buffer(name)
+            at = [(tuple(substitute(i, bindings(b)) for i in indices), ranges) for indices in accesses]
+            extents = [constant(n) for _, n in required_region(at, {}, buffer.shape)]
+            # What has no size at all may be small: a bound that holds for all sizes counts it as one element.
+            used += math.prod(n or 1 for n in extents) * buffer.dtype.bytes
+        return used <= capacity
+
+    return bisect_left(range(1, _LARGEST_TILE + 1), True, key=lambda n: not fits(n))
 
 
 Place = tuple[tuple[For, ...], Block, tuple[For, ...]]

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 from tensorc_dsl.affine.simplify import bounds, extent_ranges
 from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.places import the_loop
 from tensorc_dsl.schedule.primitive import LoopRef
-from tensorc_dsl.trace.declare import BAD_ARGUMENT, Offer, draw
+from tensorc_dsl.trace.declare import BAD_ARGUMENT, Interval, Offer, draw
 from tensorc_dsl.trace.distribution import Decision, Distribution, below, is_int
-from tensorc_dsl.trace.draws.perfect_tile import MAX_PARTS
+from tensorc_dsl.trace.draws.perfect_tile import MAX_PARTS, NO_TILES
 from tensorc_dsl.trace.factors import Factors, tile_features
+from tensorc_dsl.trace.limits import Family, Limit, limits_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,6 +32,11 @@ def sizes(most: int) -> tuple[int, ...]:
     return tuple(sorted({n for p in powers for n in (p, p + p // 2) if n <= most}))
 
 
+def _options(left: int, others: int) -> tuple[int, ...]:
+    del others
+    return sizes(left)
+
+
 @lru_cache(maxsize=1 << 12)
 def _count(parts: int, most: int) -> int:
     """How many lists of `parts` sizes have a product of at most `most`."""
@@ -38,19 +45,29 @@ def _count(parts: int, most: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PartialTile(Distribution):
-    """`count` factors, outermost first, with a product of at most `most`, the last one at most `max_innermost`. Uniform."""
+    """`count` factors, outermost first, with a product of at most `most`, the last one at most `max_innermost`, and all
+    `limits` hold. Uniform."""
 
     count: int
     most: int
     max_innermost: int
+    limits: tuple[Limit, ...] = ()
+
+    def _limited(self) -> Family:
+        innermost = (Limit((self.count - 1,), 1, self.max_innermost),) if self.count else ()
+        return Family(_options, self.count, self.most, (*innermost, *self.limits))
 
     def _innermost(self) -> tuple[int, ...]:
         return sizes(min(self.most, self.max_innermost))
 
     def size(self) -> int:
+        if self.limits:
+            return self._limited().size()
         return sum(_count(self.count - 1, self.most // n) for n in self._innermost()) if self.count else 1
 
     def sample(self, rng: np.random.Generator) -> Decision:
+        if self.limits:
+            return self._limited().at(below(self.size(), rng))
         out: list[int] = []
         rest, options = self.most, self._innermost()
         for others in reversed(range(self.count)):
@@ -68,6 +85,7 @@ class PartialTile(Distribution):
             and all(is_int(n) and n in sizes(self.most) for n in decision)
             and math.prod(decision) <= self.most
             and (not decision or decision[-1] <= self.max_innermost)
+            and all(x.holds(decision) for x in self.limits)
         )
 
     def log_prob(self, decision: Decision) -> float:
@@ -87,6 +105,8 @@ class PartialTile(Distribution):
                         moved[at] = steps[max(0, steps.index(moved[at]) + d)]
                     if tuple(moved) != decision and self.contains(tuple(moved)):
                         out[tuple(moved)] = None
+        if self.limits:
+            out |= dict.fromkeys(self._limited().beside(decision))
         return list(out)
 
     def features(self, decision: Decision) -> tuple[float, ...]:
@@ -97,21 +117,30 @@ class PartialTile(Distribution):
         del limit
         which = f"{self.count} factor{'s' * (self.count != 1)} of 1, 2, 3, 4, 6, 8, 12, …"
         last = f", the last one at most {self.max_innermost}" if self.max_innermost < self.most else ""
-        return f"{which} with a product of at most {self.most}{last}"
+        limits = "".join(f", {x.describe(1)}" for x in self.limits)
+        return f"{which} with a product of at most {self.most}{last}{limits}"
 
     def meaning(self) -> tuple[object, ...]:
         return ("tile", self.count + 1)
 
 
 @draw(Factors)
-def sample_partial_tile(program: Program, loop: LoopRef, parts: int, max_innermost: int | None = None) -> Offer:
+def sample_partial_tile(
+    program: Program,
+    loop: LoopRef,
+    parts: int,
+    max_innermost: int | None = None,
+    levels: tuple[tuple[int, ...], ...] = (),
+    within: tuple[Interval, ...] = (),
+) -> Offer:
     """The inner factors, outermost first, of a split into `parts` loops, for any extent: `let t ~ sample_partial_tile(l,
     parts=3)`, then `split(l, concat([_], t), partial=true)`.
 
     They are of 1, 2, 3, 4, 6, 8, 12, … (powers of two and what is half-way between), and together no larger than what
     holds the whole loop in one tile, or 4096. Every such list is equally likely; the last is at most `max_innermost`.
-    For extents that are open, or have few divisors, of which `sample_perfect_tile` makes nothing. A move takes one factor,
-    or two against each other, a step up or down.
+    For extents that are open, or have few divisors, of which `sample_perfect_tile` makes nothing. `levels` and `within`
+    are limits as of `sample_perfect_tile`, of factors that have the numbers of their loops: the first is number 1. A move
+    takes one factor, or two against each other, a step up or down, or goes to the next list within limits.
     """
     for name, value, high in (("parts", parts, MAX_PARTS), ("max_innermost", max_innermost, None)):
         if value is not None and (value < 1 or (high is not None and value > high)):
@@ -121,4 +150,9 @@ def sample_partial_tile(program: Program, loop: LoopRef, parts: int, max_innermo
     around, found = the_loop(program, loop)
     high = bounds(found.extent, extent_ranges(around))[1]
     most = UNLIMITED if high is None or high > UNLIMITED else next(n for n in sizes(2 * max(1, high)) if n >= high)
-    return Offer(PartialTile(parts - 1, most, most if max_innermost is None else min(most, max_innermost)))
+    limits = limits_of("sample_partial_tile", range(1, parts), levels, within)
+    tile = PartialTile(parts - 1, most, most if max_innermost is None else min(most, max_innermost), limits)
+    if tile.size() == 0:
+        facts = {"extent": format_expr(found.extent), "legal": f"there are no {tile.describe()}"}
+        raise NO_TILES(program, loop.name, loop=loop.name, **facts, repair="allow wider limits")
+    return Offer(tile)

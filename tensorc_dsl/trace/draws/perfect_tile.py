@@ -13,9 +13,10 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.places import the_loop
 from tensorc_dsl.schedule.primitive import LoopRef
 from tensorc_dsl.schedule.refusal import Refusal
-from tensorc_dsl.trace.declare import BAD_ARGUMENT, Offer, draw
+from tensorc_dsl.trace.declare import BAD_ARGUMENT, Interval, Offer, draw
 from tensorc_dsl.trace.distribution import Decision, Distribution, below, shortened
 from tensorc_dsl.trace.factors import Factors, divisors, is_tiling, random_tiling, tile_features, tile_moves, tilings
+from tensorc_dsl.trace.limits import Family, Limit, limits_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,11 +39,17 @@ NO_TILES = Refusal(
 
 @dataclass(frozen=True, slots=True)
 class PerfectTile(Distribution):
-    """`parts` factors, outermost first, whose product is `extent`; the last is at most `max_innermost`. Uniform."""
+    """`parts` factors, outermost first, whose product is `extent`; the last is at most `max_innermost`, and all `limits`
+    hold. Uniform."""
 
     extent: int
     parts: int
     max_innermost: int
+    limits: tuple[Limit, ...] = ()
+
+    def _limited(self) -> Family:
+        innermost = Limit((self.parts - 1,), 1, self.max_innermost)
+        return Family(_options, self.parts, self.extent, (innermost, *self.limits))
 
     def _innermost(self) -> list[tuple[int, int]]:
         """Each legal innermost factor with the number of ways to make the rest."""
@@ -50,11 +57,15 @@ class PerfectTile(Distribution):
         return [(d, n) for d, n in found if n]
 
     def size(self) -> int:
+        if self.limits:
+            return self._limited().size()
         if self.max_innermost >= self.extent:
             return tilings(self.extent, self.parts)
         return sum(n for _, n in self._innermost())
 
     def sample(self, rng: np.random.Generator) -> Decision:
+        if self.limits:
+            return self._limited().at(below(self.size(), rng))
         if self.max_innermost >= self.extent:
             return random_tiling(self.extent, self.parts, rng)
         options = self._innermost()
@@ -67,6 +78,7 @@ class PerfectTile(Distribution):
             isinstance(decision, tuple)
             and is_tiling(decision, self.extent, self.parts)
             and decision[-1] <= self.max_innermost
+            and all(x.holds(decision) for x in self.limits)
         )
 
     def log_prob(self, decision: Decision) -> float:
@@ -74,7 +86,8 @@ class PerfectTile(Distribution):
 
     def moves(self, decision: Decision) -> list[Decision]:
         assert isinstance(decision, tuple)
-        return tile_moves(decision, self.contains)
+        near = tile_moves(decision, self.contains)
+        return list(dict.fromkeys([*near, *self._limited().beside(decision)])) if self.limits else near
 
     def features(self, decision: Decision) -> tuple[float, ...]:
         assert isinstance(decision, tuple)
@@ -83,13 +96,22 @@ class PerfectTile(Distribution):
     def describe(self, limit: int = 12) -> str:
         if self.size() == 0:
             parts = f"{self.parts} part{'s' * (self.parts != 1)}"
-            return f"no tile of {parts} makes {self.extent} with its last part at most {self.max_innermost}"
+            last = f"its last part at most {self.max_innermost}{_within(self.limits)}"
+            return f"no tile of {parts} makes {self.extent} with {last}"
         last = shortened([str(d) for d, _ in self._innermost()], limit)
-        return f"{self.parts} factors with product {self.extent}, the last one of {last}"
+        return f"{self.parts} factors with product {self.extent}, the last one of {last}{_within(self.limits)}"
 
     def meaning(self) -> tuple[object, ...]:
         # Tiles mean the same whatever the extent is.
         return ("tile", self.parts)
+
+
+def _options(left: int, others: int) -> list[int]:
+    return divisors(left, left) if others else [left]
+
+
+def _within(limits: tuple[Limit, ...]) -> str:
+    return "".join(f", {x.describe()}" for x in limits)
 
 
 def extent_of(program: Program, loop: LoopRef, parts: int, name: str) -> int:
@@ -114,18 +136,30 @@ def extent_of(program: Program, loop: LoopRef, parts: int, name: str) -> int:
 
 
 @draw(Factors)
-def sample_perfect_tile(program: Program, loop: LoopRef, parts: int, max_innermost: int | None = None) -> Offer:
+def sample_perfect_tile(
+    program: Program,
+    loop: LoopRef,
+    parts: int,
+    max_innermost: int | None = None,
+    levels: tuple[tuple[int, ...], ...] = (),
+    within: tuple[Interval, ...] = (),
+) -> Offer:
     """`parts` factors, outermost first, whose product is the extent of the loop; the last is at most `max_innermost`.
 
-    Every such list is equally likely. A move shifts one prime factor from one level to another.
-    In TVM: `sample_perfect_tile`.
+    Products of some factors have limits: with `levels=[[2], [1, 3]], within=[32..1024, 1..64]` factor number 2, counted
+    from 0, is from 32 to 1024, and number 1 times number 3 at most 64. The limits may come from what was drawn before, as
+    the threads that are left. Every list that fits is equally likely. A move shifts one prime factor from one level to
+    another; with limits it may also go to the next list in order, so that all stay connected.
+    In TVM: `sample_perfect_tile`, without limits.
     """
     extent = extent_of(program, loop, parts, "sample_perfect_tile")
     if max_innermost is not None and max_innermost < 1:
         wanted, name = "a number from 1", "sample_perfect_tile"
         raise TschedError(BAD_ARGUMENT(None, parameter="max_innermost", draw=name, wanted=wanted, found=max_innermost))
-    tile = PerfectTile(extent, parts, extent if max_innermost is None else min(max_innermost, extent))
+    limits = limits_of("sample_perfect_tile", range(parts), levels, within)
+    tile = PerfectTile(extent, parts, extent if max_innermost is None else min(max_innermost, extent), limits)
     if tile.size() == 0:
-        facts = {"extent": extent, "legal": tile.describe(), "repair": "allow a larger `max_innermost`, or more parts"}
+        wider = "allow a larger `max_innermost`, or more parts" + (", or wider limits" if limits else "")
+        facts = {"extent": extent, "legal": tile.describe(), "repair": wider}
         raise NO_TILES(program, loop.name, loop=loop.name, **facts)
     return Offer(tile)
