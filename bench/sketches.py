@@ -1,4 +1,4 @@
-"""Distinct samples of every sketch of a task: `python -m bench.sketches FILE TASK [--count 100] [--prove 1] [--seed 0]`.
+"""Distinct samples of every sketch of a task: `python -m bench.sketches FILE TASK [--count 100] [--prove 1] [--jobs 2]`.
 
 A sketch is a choice for every `either` of a space; what is left open in it are numbers. Sketches are found by turning, in
 each one that is known, each choice to its other branches, until nothing new turns up. Of every sketch `--count` programs are
@@ -14,8 +14,10 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from tensorc_dsl.affine.validate import Valid, validate
 from tensorc_dsl.api import Task, load
@@ -30,7 +32,7 @@ from tensorc_dsl.trace.trace import Trace
 PROBES = 4
 """How often a combination of branches is drawn to see which choices it leads to: some depend on the numbers."""
 
-PATIENCE = 3
+PATIENCE = 8
 """Draws for each program that is wanted, after which a sketch counts as having no more."""
 
 Sketch = tuple[tuple[str, Decision], ...]
@@ -101,9 +103,9 @@ class Explored:
                     waiting += [(*found[:n], (d.name, m)) for m in d.distribution.moves(d.decision)]
 
 
-def examine(explored: Explored, sketch: Sketch, count: int, prove: int) -> Ends:
+def examine(file: str, task: str, seed: int, count: int, prove: int, sketch: Sketch) -> Ends:
     """Draw `count` different programs of a sketch, where there are so many."""
-    ends = Ends()
+    explored, ends = Explored(load(file)[task], seed), Ends()
     for _ in range(PATIENCE * count):
         if len(ends.programs) == count:
             break
@@ -121,6 +123,15 @@ def examine(explored: Explored, sketch: Sketch, count: int, prove: int) -> Ends:
     return ends
 
 
+def each(work: Callable[[Sketch], Ends], sketches: Sequence[Sketch], jobs: int) -> Iterator[Ends]:
+    """The work on each sketch, in order, in several processes where so many are asked for."""
+    if jobs == 1:
+        yield from map(work, sketches)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(work, sketches)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file")
@@ -128,17 +139,17 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--prove", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="processes that draw")
     options = parser.parse_args()
     bugs = 0
     file = load(options.file)
     for name in options.task:
         explored = Explored(file[name], options.seed)
-        begun = time.process_time()
+        begun = time.perf_counter()
         total = Ends()
-        number = 0
-        for sketch in explored.sketches():
-            number += 1
-            ends = examine(explored, sketch, options.count, options.prove)
+        sketches = [*explored.sketches()]
+        work = partial(examine, options.file, name, options.seed, options.count, options.prove)
+        for sketch, ends in zip(sketches, each(work, sketches, options.jobs), strict=True):
             total.refused += ends.refused
             total.programs |= ends.programs
             total.again += ends.again
@@ -150,9 +161,9 @@ def main() -> None:
                 flush=True,
             )
         print(
-            f"{name}: {number} sketches, {len(total.programs)} programs, {total.again} drawn again, "
+            f"{name}: {len(sketches)} sketches, {len(total.programs)} programs, {total.again} drawn again, "
             f"refused {dict(total.refused)}, proofs {dict(total.proved)}, {total.bugs} bugs, "
-            f"{time.process_time() - begun:.0f} s"
+            f"{time.perf_counter() - begun:.0f} s"
         )
         bugs += total.bugs + sum(n for kind, n in total.proved.items() if kind == "Invalid")
     sys.exit(1 if bugs else 0)
