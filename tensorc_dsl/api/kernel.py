@@ -9,7 +9,7 @@ from typing import Any
 from tensorc_dsl.lower.flat import format_shape
 from tensorc_dsl.report.files import write_text
 from tensorc_dsl.runtime.arrays import Array
-from tensorc_dsl.runtime.kernel import NativeKernel
+from tensorc_dsl.runtime.kernel import BoundKernel, NativeKernel
 from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.trace.trace import Trace
 
@@ -35,6 +35,14 @@ class Kernel:
         Arrays are NumPy's or speak DLPack on the CPU. ValueError when a dtype, a shape or a layout is not the task's.
         """
         return self._native(*arrays)
+
+    def bind(self, **constants: Any) -> BoundKernel:
+        """The kernel for these constant inputs, all of them by name; call it with the other ones.
+
+        What follows from the constant inputs alone is computed here, once, and not in each call. The arrays may change
+        afterwards: what calls need of them is copied. ValueError as for a call.
+        """
+        return self._native.bind(**constants)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """The file holds the schedule afterwards, for `Task.replay`. Raises TschedError where it cannot be written."""

@@ -154,6 +154,7 @@ class _Elaboration:
             self.parts.used |= {s.name for s in self.defn.stages}
             for p in (*self.defn.inputs, *self.defn.outputs):
                 self._guard(p.name, lambda p=p: self._param(p))
+            self.found += [problems.CONSTANT_OUTPUT(p.span, name=p.name) for p in self.defn.outputs if p.constant]
         self.known = {name: b for name, b in self.params.items() if name not in outputs}
         for s in self.defn.stages:
             value = stage_call(s) if isinstance(s, tree.StageCall) else s.value
@@ -178,7 +179,9 @@ class _Elaboration:
         if p.name in self.params or p.name in self.env.names():
             raise Invalid(problems.TAKEN(p.span, name=p.name, what="a tensor, a dimension or an attribute"))
         dtype = param_type(p, self.env)
-        self.params[p.name] = self.parts.buffers[p.name] = _buffer(p.name, dtype, self.shape_of(p), p.span)
+        self.params[p.name] = self.parts.buffers[p.name] = replace(
+            _buffer(p.name, dtype, self.shape_of(p), p.span), constant=p.constant
+        )
 
     def shape_of(self, p: tree.TensorParam) -> tuple[ir.Expr, ...]:
         return tuple(extent(e, self.env, f"dimension {k + 1} of `{p.name}`") for k, e in enumerate(p.type.shape))

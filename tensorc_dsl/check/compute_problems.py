@@ -197,6 +197,9 @@ RECURSIVE = Problem("E0424", "compute `{name}` calls itself: {chain}", help="com
 TOO_MANY_STAGES = Problem(
     "E0425", "this is more than {most} stages", help="call fewer computes, or write several tasks"
 )
+CONSTANT_OUTPUT = Problem(
+    "E0429", "output `{name}` cannot be constant: each call computes it", help="leave `const` out; inputs may have it"
+)
 RESERVED = Problem(
     "E0428",
     'stage `{stage}` cannot carry the annotation "{key}": it says how a block combines values',

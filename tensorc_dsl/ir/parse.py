@@ -77,7 +77,7 @@ class _Reader:
             for shape in p.type.shape:
                 self.dims |= {n.id: ir.Dim(n.id) for n in walk(shape) if isinstance(n, t.Name)}
         self.ranges(d.sizes)
-        params = [self.buffer(p.name, p.type, "global", (), p.span) for p in d.params]
+        params = [self.buffer(p.name, p.type, "global", (), p.span, p.constant) for p in d.params]
         buffers = [self.buffer(b.name, b.type, b.scope or "global", b.annotations, b.span) for b in d.buffers]
         body = self.stmts(d.body, {})
         annotations = self.attempt(lambda: annotations_of(d.annotations))
@@ -128,7 +128,13 @@ class _Reader:
             self.found.extend(problem.diagnostics)
 
     def buffer(
-        self, name: str, type_: t.TensorType, scope: str, annotations: tuple[tuple[str, t.Expr], ...], span: Span
+        self,
+        name: str,
+        type_: t.TensorType,
+        scope: str,
+        annotations: tuple[tuple[str, t.Expr], ...],
+        span: Span,
+        constant: bool = False,
     ) -> Buffer | None:
         def make() -> Buffer:
             if name in self.buffers:
@@ -137,7 +143,7 @@ class _Reader:
                 raise error("E0208", f"there is no type `{type_.dtype}`", type_.span,
                             help=did_you_mean(type_.dtype, DTYPES))  # fmt: skip
             shape = tuple(self.scope({}).index(e) for e in type_.shape)
-            return Buffer(name, DTYPES[type_.dtype], shape, scope, annotations_of(annotations))
+            return Buffer(name, DTYPES[type_.dtype], shape, scope, annotations_of(annotations), constant)
 
         made = self.attempt(make)
         if made is not None:

@@ -171,7 +171,7 @@ def format_stmt(s: Stmt) -> str:
 
 def format_buffer(b: Buffer) -> str:
     shape = f"[{', '.join(map(format_expr, b.shape))}]"
-    return f"{b.name}: {b.dtype}{shape}"
+    return f"{b.name}: {'const ' * b.constant}{b.dtype}{shape}"
 
 
 def _ranges(dims: tuple[Dim, ...]) -> str:

@@ -87,7 +87,8 @@ ALIGN, OFFSET = "align", "offset"
 class Buffer:
     """A row-major array. `scope` says where it lives: "global", "local" (private to an iteration), …
 
-    It is dense, unless an annotation says how far apart the elements of a dimension lie (`ALIGN`).
+    It is dense, unless an annotation says how far apart the elements of a dimension lie (`ALIGN`). A `constant` input is
+    the same in many calls, so what follows from it alone need not be computed in each; of the result it says nothing.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Buffer:
     shape: tuple[Expr, ...]
     scope: str = "global"
     annotations: tuple[Annotation, ...] = ()
+    constant: bool = False
 
 
 @dataclass(frozen=True, slots=True)

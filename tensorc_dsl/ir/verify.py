@@ -47,6 +47,10 @@ def verify(program: Program) -> None:
     for b in buffers.values():
         for e in b.shape:
             _index(e, dims, f"shape of {b.name}")
+    inputs = {p.name for p in program.inputs}
+    for b in buffers.values():
+        if b.constant and b.name not in inputs:
+            raise ProgramError(f"{b.name} is constant, but no input: a block writes it, or it is an intermediate")
     seen: set[str] = set()
     for around, s in walk(program.body):
         name = s.var if isinstance(s, For) else s.name

@@ -85,15 +85,32 @@ class Param:
     dtype: DType
     shape: tuple[Expr, ...]
     output: bool
+    constant: bool = False
+    """An input that is the same in many calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """`size` elements that the preparation writes and the kernel reads; the size is over open dimensions."""
+
+    name: str
+    dtype: DType
+    size: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
+    """`body` runs in each call. Where inputs are constant, `preparation` has run before: it reads no other inputs, and
+    writes nothing but `prepared`. `kept` names the constant inputs that the body reads as well."""
+
     name: str
     params: tuple[Param, ...]
     body: tuple[Flat, ...]
     dims: tuple[Dim, ...] = ()
     """The sizes that a call passes behind its arrays."""
+    preparation: tuple[Flat, ...] = ()
+    prepared: tuple[Prepared, ...] = ()
+    kept: frozenset[str] = frozenset()
 
 
 def body_of(s: Flat) -> tuple[Flat, ...]:
@@ -163,7 +180,11 @@ def format_shape(shape: tuple[Expr, ...]) -> str:
 
 def format_kernel(k: Kernel) -> str:
     """The kernel as text, for people and golden tests; it is not parsed back."""
-    args = [f"{'out ' if p.output else ''}{p.name}: {p.dtype}{format_shape(p.shape)}" for p in k.params]
+    args = [f"{'out ' * p.output}{p.name}: {'const ' * p.constant}{p.dtype}{format_shape(p.shape)}" for p in k.params]
     args += [d.name for d in k.dims]
-    lines = [f"kernel {k.name}({', '.join(args)}) {{", *_lines(k.body, "    "), "}"]
+    lines = [f"kernel {k.name}({', '.join(args)}) {{"]
+    if k.preparation:
+        made = ", ".join(f"{p.name}: {p.dtype}[{format_expr(p.size)}]" for p in k.prepared)
+        lines += [f"    prepare {made} {{", *_lines(k.preparation, "        "), "    }"]
+    lines += [*_lines(k.body, "    "), "}"]
     return "\n".join(lines) + "\n"

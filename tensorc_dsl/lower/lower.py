@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
+from tensorc_dsl.affine.constants import preparation
 from tensorc_dsl.affine.form import Interval
-from tensorc_dsl.affine.simplify import essential, extent_ranges, linear_form
-from tensorc_dsl.ir.expr import Dim, Expr, constant, dims_in
-from tensorc_dsl.ir.program import Annotation, For, LoopKind, Program, Stmt, walk
+from tensorc_dsl.affine.simplify import essential, extent_ranges
+from tensorc_dsl.affine.told import told_by
+from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.program import Annotation, Buffer, For, LoopKind, Program, Stmt, walk
 from tensorc_dsl.lower.across import fold_across
 from tensorc_dsl.lower.defuse import defuse
 from tensorc_dsl.lower.erase import erase
-from tensorc_dsl.lower.flat import Flat, Kernel, Loop, LowerError, Parallel, Param, Store, body_of
+from tensorc_dsl.lower.flat import Flat, Kernel, Loop, LowerError, Parallel, Param, Prepared, Store, body_of
 from tensorc_dsl.lower.guards import hoist_guards
 from tensorc_dsl.lower.instructions import bind_instructions, instructions, only_proven
 from tensorc_dsl.lower.open_partition import partition_open
 from tensorc_dsl.lower.partition import partition
 from tensorc_dsl.lower.registers import keep_in_registers, limit_unrolling, unroll_small
-from tensorc_dsl.lower.storage import flatten_params, homes, place, shape_of
+from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place, shape_of
 from tensorc_dsl.lower.vectors import legalise_vectors
 
 MAX_STEP = "unroll.max_step"
@@ -32,12 +33,34 @@ UNROLL_LIMIT = 4096
 def lower(program: Program) -> Kernel:
     """The kernel that runs every block instance of `program`, in an order its loops allow.
 
-    Serial loops keep their order; parallel and vectorized loops promise that order does not matter. Open dimensions stay
-    open: the kernel is one for all their sizes. LowerError when the shapes of its arguments would not tell a size.
+    Serial loops keep their order; parallel and vectorized loops promise that order does not matter. Nests that follow from
+    constant inputs alone run once, before. Open dimensions stay open: the kernel is one for all their sizes. LowerError
+    when the shapes of its arguments would not tell a size.
     """
+    if untold := set(program.dims) - told_by(program.params, program.dims):
+        names = ", ".join(sorted(d.name for d in untold))
+        raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
+    found = preparation(program)
+    outputs = {p.name for p in program.outputs}
+    params = tuple(Param(p.name, p.dtype, shape_of(p), p.name in outputs, p.constant) for p in program.params)
+    return Kernel(
+        program.name,
+        params,
+        _body(program, [n for n in range(len(program.body)) if n not in found.nests], found.prepared),
+        program.dims,
+        _body(program, sorted(found.nests), found.prepared),
+        tuple(Prepared(b.name, b.dtype, element_count(b)) for b in found.prepared),
+        found.kept,
+    )
+
+
+def _body(whole: Program, nests: list[int], prepared: tuple[Buffer, ...]) -> tuple[Flat, ...]:
+    """Some of the nests of a program, as flat loops; what is prepared they read and write like an argument."""
+    scratch = tuple(b for b in whole.buffers if b not in prepared)
+    program = replace(whole, body=tuple(whole.body[n] for n in nests), buffers=scratch)
+    program = replace(program, params=(*whole.params, *prepared))
     program = defuse(only_proven(program))
     if program.dims:
-        _require_told(program)
         program = replace(program, body=_essential(program.body, {}))
     erased = erase(program)
     body = hoist_guards(erased.body)
@@ -49,31 +72,12 @@ def lower(program: Program) -> Kernel:
     body = partition(body)
     body = legalise_vectors(body)
     body = fold_across(body)
-    step = _max_step(program)
+    step = _max_step(whole)
     if step:
         body = unroll_small(body, step)
     body = keep_in_registers(body)
     body = limit_unrolling(body, UNROLL_LIMIT)
-    body = bind_instructions(body, instructions(program))
-    outputs = {p.name for p in program.outputs}
-    params = tuple(Param(p.name, p.dtype, shape_of(p), p.name in outputs) for p in program.params)
-    return Kernel(program.name, params, body, program.dims)
-
-
-def _require_told(program: Program) -> None:
-    """A size is told by the extent of an argument that is linear in it, and in sizes that are known by then."""
-    unknown = set(program.dims)
-    extents = [linear_form(e, {})[0] for p in program.params for e in p.shape]
-    while unknown:
-        told = {d for terms in extents for d in unknown if d in terms and unknown & _mentioned(terms) == {d}}
-        if not told:
-            names = ", ".join(sorted(d.name for d in unknown))
-            raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
-        unknown -= told
-
-
-def _mentioned(terms: Iterable[Expr]) -> frozenset[Dim]:
-    return frozenset[Dim]().union(*map(dims_in, terms))
+    return bind_instructions(body, instructions(program))
 
 
 def _essential(body: tuple[Stmt, ...], ranges: dict[str, Interval]) -> tuple[Stmt, ...]:

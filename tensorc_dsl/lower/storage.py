@@ -81,16 +81,17 @@ def place(
 
 
 def flatten_params(body: tuple[Flat, ...], params: tuple[Buffer, ...]) -> tuple[Flat, ...]:
-    """Row-major subscripts for the arguments."""
+    """Row-major subscripts for the arguments, and for what is prepared."""
     for b in params:
-        shape = shape_of(b)
-        body = _rewrite(body, b.name, lambda indices, shape=shape: row_major(indices, shape))
+        strides = _strides(shape_of(b), _pitches(b))
+        body = _rewrite(body, b.name, lambda indices, strides=strides: _offset(indices, strides))
     return body
 
 
-def row_major(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
-    """The offset of an element from the first of a dense array."""
-    return _offset(indices, _strides(shape, {}))
+def element_count(b: Buffer) -> Expr:
+    """How many elements a whole buffer spans, those included that only keep others apart."""
+    shape = shape_of(b)
+    return simplify(mul(shape[0], _strides(shape, _pitches(b))[0]), {}) if shape else ONE
 
 
 def _offset(indices: tuple[Expr, ...], strides: tuple[Expr, ...]) -> Expr:

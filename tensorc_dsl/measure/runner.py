@@ -101,9 +101,10 @@ def _checked(task: Task, kernel: NativeKernel) -> Verdict:
 def _load(program: Program, request: Run) -> NativeKernel:
     """The kernel in memory; its parameters are the task's, whatever it was built from. RuntimeError as llvmlite's."""
     outputs = program.outputs
-    params = tuple(Param(p.name, p.dtype, p.shape, p in outputs) for p in program.params)
+    params = tuple(Param(p.name, p.dtype, p.shape, p in outputs, p.constant) for p in program.params)
+    constants = frozenset(p.name for p in params if p.constant)
     compiled = Compiled(
-        request.object_code, request.symbol, params, program.dims, request.threads, Target(), llvm_ir=""
+        request.object_code, request.symbol, params, program.dims, request.threads, Target(), llvm_ir="", kept=constants
     )
     return load(compiled)
 

@@ -19,6 +19,15 @@ def infer_sizes(dims: tuple[Dim, ...], given: Sequence[tuple[Param, Shape]]) -> 
     ValueError when there is none: a wrong number of dimensions, two arrays that do not fit each other, a size out of its
     range, or shapes that do not tell a size.
     """
+    sizes = told_sizes(dims, given)
+    for d in dims:
+        if d.name not in sizes:
+            raise ValueError(f"the shapes given do not tell the size {d.name}; pass the outputs too")
+    return sizes
+
+
+def told_sizes(dims: tuple[Dim, ...], given: Sequence[tuple[Param, Shape]]) -> dict[str, int]:
+    """The sizes that some arrays tell, by themselves. ValueError where they contradict what is declared, or each other."""
     for p, shape in given:
         if len(shape) != len(p.shape):
             raise ValueError(
@@ -46,9 +55,7 @@ def infer_sizes(dims: tuple[Dim, ...], given: Sequence[tuple[Param, Shape]]) -> 
             break
         waiting = later
     for d in dims:
-        if d.name not in sizes:
-            raise ValueError(f"the shapes given do not tell the size {d.name}; pass the outputs too")
-        if sizes[d.name] < d.low or (d.high is not None and sizes[d.name] > d.high):
+        if d.name in sizes and (sizes[d.name] < d.low or (d.high is not None and sizes[d.name] > d.high)):
             limits = f"at least {d.low}" if d.high is None else f"{d.low} to {d.high}"
             raise ValueError(f"{source[d.name]}: {d.name} is {sizes[d.name]}; this kernel takes {limits}")
     return sizes

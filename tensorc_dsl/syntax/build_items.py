@@ -85,7 +85,8 @@ class FileBuilder(ExprBuilder):
 
     @rule
     def tensor_param(self, span: Span, parts: Parts) -> t.TensorParam:
-        return t.TensorParam(parts[0].id, parts[1], span)
+        name, constant, type_ = parts
+        return t.TensorParam(name.id, type_, constant is not None, span)
 
     @rule
     def tensor_type(self, span: Span, parts: Parts) -> t.TensorType:
@@ -289,7 +290,7 @@ class FileBuilder(ExprBuilder):
     def loop_kind(self, span: Span, parts: Parts) -> Word:
         return Word(str(parts[0]), span)
 
-    iterator_kind = lowering_kind = loop_kind
+    iterator_kind = lowering_kind = constant = loop_kind
 
     @rule
     def bound(self, span: Span, parts: Parts) -> Axis:

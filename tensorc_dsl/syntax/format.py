@@ -80,7 +80,7 @@ def _type(tensor: t.TensorType) -> str:
 
 
 def _tensors(params: Iterable[t.TensorParam]) -> str:
-    return ", ".join(f"{p.name}: {_type(p.type)}" for p in params)
+    return ", ".join(f"{p.name}: {'const ' * p.constant}{_type(p.type)}" for p in params)
 
 
 def _compute(c: t.ComputeDef) -> str:

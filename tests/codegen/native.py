@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from bench.bound import run_both
 from tensorc_dsl.codegen.llvm.compile import Compiled, compile_kernel
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
 from tensorc_dsl.ir.evaluate import shape_of
@@ -32,13 +33,18 @@ def compiled(p: Program, threads: int = 2) -> Compiled:
 
 
 def run(p: Program, inputs: Mapping[str, Array], threads: int = 2) -> dict[str, Array]:
-    """The outputs of the compiled program; arrays end at unreadable pages, outputs start poisoned."""
+    """The outputs of the compiled program; arrays end at unreadable pages, outputs start poisoned.
+
+    They are the same when constant inputs are bound.
+    """
     c = compiled(p, threads)
     guards = {q.name: Guarded(shape_of(p.buffer(q.name)), stored_dtype(q.dtype)) for q in c.params if q.output}
     for g in guards.values():
         poison(g.array)
-    arrays = [guards[q.name].array if q.output else frozen(np.asarray(inputs[q.name], order="C")) for q in c.params]
-    load(c)(*arrays)
+    arrays = {
+        q.name: guards[q.name].array if q.output else frozen(np.asarray(inputs[q.name], order="C")) for q in c.params
+    }
+    assert run_both(load(c), arrays) == ""
     for name, g in guards.items():
         assert g.trespassed() is None, f"{name}: written {g.trespassed()} it"
     return {name: g.array for name, g in guards.items()}

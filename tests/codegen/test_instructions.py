@@ -11,9 +11,8 @@ import pytest
 from tensorc_dsl.affine.validate import Valid, validate
 from tensorc_dsl.check.items import intrinsics_of
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.codegen.llvm.compile import compile_kernel, scratch, write_module
+from tensorc_dsl.codegen.llvm.compile import compile_kernel, write_module
 from tensorc_dsl.codegen.llvm.instructions import code_for
-from tensorc_dsl.codegen.llvm.statements import Plan
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import bind
@@ -198,8 +197,7 @@ def test_aarch64() -> None:
     p = apply(p, "reorder", LoopRef("k_0"), LoopRef("j_1"), LoopRef("k_1")).program
     p = apply(p, "decompose_reduction", BlockRef("C"), LoopRef("k_0")).program
     kernel = lower(apply(p, "tensorize", LoopRef("j_1"), "sdot_4x4").program)
-    plan = Plan(128, 1, scratch(kernel.body, "shared"), scratch(kernel.body, "worker"), ("dotprod",))
-    module = llvm.parse_assembly(write_module(kernel, "mm", plan))
+    module = llvm.parse_assembly(write_module(kernel, "mm", 128, 1, ("dotprod",)))
     arm = llvm.Target.from_triple("aarch64-unknown-linux-gnu")
     assembly = arm.create_target_machine(features="+dotprod", opt=3).emit_assembly(module)
     assert "sdot\tv" in assembly

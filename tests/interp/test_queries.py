@@ -59,6 +59,7 @@ ANSWERS = {
         "A.bytes": 32 * 24 * 4,
         "A.bytes_per_element": 4,
         "A.is_param and not A.is_open": True,
+        "A.is_constant": False,
         "A.readers[0].name": "C",
         "len(A.writers)": 0,
         "root.name": "matmul",

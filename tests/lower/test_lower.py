@@ -277,3 +277,37 @@ def test_a_size_that_no_shape_tells_is_refused() -> None:
     with pytest.raises(LowerError, match="the shapes of the arguments of f do not tell N"):
         lower(Program("f", params, (), (For("i", n, (block,)),), (n,)))
     assert lower(Program("f", (Buffer("C", load("A").dtype, (index(1),)),), (), ())).body == ()
+
+
+def test_what_follows_from_constants_is_prepared() -> None:
+    assert (
+        lowered("""
+program p(X: f32[8], W: const f32[8], C: f32[8]) {
+    buffer P: f32[8]
+    for i in 8 {
+        block P {
+            spatial vi in 8 = i
+            P[vi] = W[7 - vi]
+        }
+    }
+    for j in 8 {
+        block C {
+            spatial vj in 8 = j
+            C[vj] = X[vj] * P[vj] + W[vj]
+        }
+    }
+}
+""")
+        == """\
+kernel p(X: f32[8], W: const f32[8], out C: f32[8]) {
+    prepare P: f32[8] {
+        for i in 0 .. 8 {
+            P[i] = W[7 - i]
+        }
+    }
+    for j in 0 .. 8 {
+        C[j] = X[j] * P[j] + W[j]
+    }
+}
+"""
+    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bench.bound import run_both
 from bench.random_steps import random_schedule
 from tensorc_dsl.check.compute_bindings import Bound, OpenRange
 from tensorc_dsl.codegen.llvm.compile import Compiled
@@ -94,7 +95,8 @@ def run_guarded(kernel: NativeKernel, c: Compiled, program: Program, inputs: dic
     guards = {q.name: Guarded(shape_of(program.buffer(q.name)), stored_dtype(q.dtype)) for q in c.params if q.output}
     for g in guards.values():
         poison(g.array)
-    kernel(*(guards[q.name].array if q.output else frozen(np.asarray(inputs[q.name], order="C")) for q in c.params))
+    ins = {q.name: frozen(np.asarray(inputs[q.name], order="C")) for q in c.params if not q.output}
+    assert run_both(kernel, ins | {name: g.array for name, g in guards.items()}) == ""
     for name, g in guards.items():
         assert g.trespassed() is None, f"{name}: written {g.trespassed()} it"
     return {name: g.array for name, g in guards.items()}

@@ -24,7 +24,7 @@ SPAN = Span(Source("generated", ""), 0, 0)
 
 NAMES = st.sampled_from(
     "a b x1 Long_name _y i f32 sum max scan init step block reduce program use compute task when with parallel "
-    "reducer intrinsic target identity bound desc layout lower requires asm call".split()
+    "reducer intrinsic target identity bound desc layout lower requires asm call const".split()
 )
 NUMBERS = st.one_of(
     st.integers(0, 2**63 - 1),
@@ -123,7 +123,7 @@ DOCS = st.one_of(st.just(""), st.text(st.characters(exclude_categories=["Cs"]), 
 _MAYBE_NAME = st.one_of(st.none(), NAMES)
 _MAYBE_EXPR = st.one_of(st.none(), SMALL)
 _TYPE = node(t.TensorType, st.sampled_from("f32 T bool step".split()), many(PLAIN, 0, 2))
-_TENSOR = node(t.TensorParam, NAMES, _TYPE)
+_TENSOR = node(t.TensorParam, NAMES, _TYPE, st.booleans())
 _PARAM = node(t.Param, NAMES, _MAYBE_NAME, _MAYBE_EXPR)
 _ANNOTATIONS = pairs(st.text(max_size=3), PLAIN)
 _STAGE = node(t.Stage, NAMES, many(_specs(SMALL)), SMALL, _ANNOTATIONS, st.booleans())

@@ -21,6 +21,11 @@ class Compiled:
     The symbol is `void (ptr arguments, ptr workspace)`: an array of pointers, one per parameter, followed by the sizes of
     the open dimensions (i64), and scratch memory, aligned to 64. How many bytes of it a call needs
     `i64 (ptr arguments)` tells, `workspace_symbol`. The kernel calls `tensorc_parallel_for` when `threads` > 1.
+
+    With constant inputs the last argument, behind the sizes, is a pointer to prepared memory, aligned to 64, of which
+    `prepared_symbol` tells the bytes. `prepare_symbol`, with scratch memory of its own size, fills it before the first
+    call. It reads the constant inputs, and the sizes that their shapes tell; calls read those of `kept` and the prepared
+    memory.
     """
 
     object_code: bytes
@@ -31,10 +36,19 @@ class Compiled:
     target: Target
     llvm_ir: str
     """As written, before LLVM's passes."""
+    kept: frozenset[str]
 
     @property
     def workspace_symbol(self) -> str:
-        return f"{self.symbol}_workspace"
+        return workspace_symbol(self.symbol)
+
+    @property
+    def prepare_symbol(self) -> str:
+        return _prepare_symbol(self.symbol)
+
+    @property
+    def prepared_symbol(self) -> str:
+        return f"{self.symbol}_prepared"
 
     def assembly(self) -> str:
         """The machine code as text."""
@@ -45,6 +59,15 @@ class Compiled:
         return Machine(self.target).optimised(self.llvm_ir)
 
 
+def workspace_symbol(symbol: str) -> str:
+    """The function that tells how much scratch memory a call of another one needs."""
+    return f"{symbol}_workspace"
+
+
+def _prepare_symbol(symbol: str) -> str:
+    return f"{symbol}_prepare"
+
+
 def compile_kernel(kernel: Kernel, target: Target, threads: int) -> Compiled:
     """Machine code of `kernel` for `target`; parallel loops run on up to `threads` threads.
 
@@ -53,9 +76,9 @@ def compile_kernel(kernel: Kernel, target: Target, threads: int) -> Compiled:
     if threads < 1:
         raise ValueError(f"a kernel needs at least one thread, not {threads}")
     symbol = f"tensorc_{''.join(c if c.isalnum() and c.isascii() else '_' for c in kernel.name)}"
-    shared, worker = scratch(kernel.body, "shared"), scratch(kernel.body, "worker")
-    text = write_module(kernel, symbol, Plan(target.vector_bits, threads, shared, worker, target.feature_names))
-    return Compiled(Machine(target).object_code(text), symbol, kernel.params, kernel.dims, threads, target, text)
+    text = write_module(kernel, symbol, target.vector_bits, threads, target.feature_names)
+    object_code = Machine(target).object_code(text)
+    return Compiled(object_code, symbol, kernel.params, kernel.dims, threads, target, text, kernel.kept)
 
 
 def scratch(body: tuple[Flat, ...], space: Space) -> Expr:
@@ -67,36 +90,78 @@ def scratch(body: tuple[Flat, ...], space: Space) -> Expr:
     return most
 
 
-def write_module(kernel: Kernel, symbol: str, plan: Plan) -> str:
-    """The LLVM IR of a kernel: an entry that unpacks the arguments, and the work with arguments that do not overlap; and
-    a function that says how much scratch memory a call needs."""
+def write_module(kernel: Kernel, symbol: str, vector_bits: int, threads: int, features: tuple[str, ...]) -> str:
+    """The LLVM IR of a kernel and, where it has constant inputs, of its preparation."""
     module = Module()
-    n = len(kernel.params)
+
+    def write(body: tuple[Flat, ...], name: str, prepares: bool) -> None:
+        plan = Plan(vector_bits, threads, scratch(body, "shared"), scratch(body, "worker"), features)
+        _write_function(module, kernel, body, name, plan, prepares=prepares)
+
+    write(kernel.body, symbol, False)
+    if any(p.constant for p in kernel.params):
+        write(kernel.preparation, _prepare_symbol(symbol), True)
+        _, size = _places(kernel)
+        _write_size(module, kernel, f"{symbol}_prepared", size)
+    return module.text()
+
+
+def _write_function(
+    module: Module, kernel: Kernel, body: tuple[Flat, ...], symbol: str, plan: Plan, *, prepares: bool
+) -> None:
+    """An entry that unpacks the arguments, and the work with arguments that do not overlap; and a function that says how
+    much scratch memory a call needs."""
     entry = Function(module)
     args: list[str] = []
-    for k in range(n):
-        slot = entry.op(f"getelementptr ptr, ptr %arguments, i64 {k}")
-        args.append(f"ptr {entry.op(f'load ptr, ptr {slot}, align 8')}")
+    for k in range(len(kernel.params)):
+        args.append(f"ptr {_loaded(entry, k)}")
+    sizes = _sizes(entry, kernel)
+    places, _ = _places(kernel)
+    if places:
+        memory = _loaded(entry, len(kernel.params) + len(kernel.dims))
+        index_ = Expressions(entry, Scope(vars=sizes)).index
+        args += [f"ptr {entry.op(f'getelementptr i8, ptr {memory}, i64 {index_(place)}')}" for place in places]
     args.append("ptr %workspace")
-    args += [f"i64 {size}" for size in _sizes(entry, kernel).values()]
+    args += [f"i64 {size}" for size in sizes.values()]
     entry.line(f"call void @{symbol}.work({', '.join(args)})")
     entry.define(f"define void @{symbol}(ptr %arguments, ptr %workspace) nounwind")
     work = Function(module)
     scope = Scope(
         vars={d.name: f"%d{k}" for k, d in enumerate(kernel.dims)},
-        buffers={p.name: (f"%p{k}", p.dtype) for k, p in enumerate(kernel.params)},
+        buffers={p.name: (f"%p{k}", p.dtype) for k, p in enumerate((*kernel.params, *kernel.prepared))},
     )
-    Statements(work, scope, plan, symbol, workspace="%workspace", worker=None).write(kernel.body)
+    Statements(work, scope, plan, symbol, workspace="%workspace", worker=None).write(body)
     params = [f"ptr noalias {'' if p.output else 'readonly '}%p{k}" for k, p in enumerate(kernel.params)]
+    access = "" if prepares else "readonly "
+    params += [f"ptr noalias {access}align 64 %p{len(kernel.params) + k}" for k in range(len(kernel.prepared))]
     params.append("ptr noalias align 64 %workspace")
     params += [f"i64 %d{k}" for k in range(len(kernel.dims))]
     work.define(f"define internal void @{symbol}.work({', '.join(params)}) noinline nounwind")
-    need = Function(module)
-    bytes_ = Expressions(need, Scope(vars=_sizes(need, kernel))).index(
-        add(plan.shared_bytes, mul(plan.worker_bytes, index(plan.threads)))
-    )
-    need.define(f"define i64 @{symbol}_workspace(ptr %arguments) nounwind", result=f"i64 {bytes_}")
-    return module.text()
+    need = add(plan.shared_bytes, mul(plan.worker_bytes, index(plan.threads)))
+    _write_size(module, kernel, workspace_symbol(symbol), need)
+
+
+def _write_size(module: Module, kernel: Kernel, symbol: str, size: Expr) -> None:
+    """A function of the arguments that tells a number of bytes."""
+    f = Function(module)
+    bytes_ = Expressions(f, Scope(vars=_sizes(f, kernel))).index(size)
+    f.define(f"define i64 @{symbol}(ptr %arguments) nounwind", result=f"i64 {bytes_}")
+
+
+def _places(kernel: Kernel) -> tuple[list[Expr], Expr]:
+    """Where each prepared buffer begins, in bytes, each on lines of its own, and how many bytes there are."""
+    places: list[Expr] = []
+    size: Expr = ZERO
+    for p in kernel.prepared:
+        places.append(size)
+        size = simplify(add(size, whole_lines(p)), {})
+    return places, size
+
+
+def _loaded(f: Function, k: int) -> str:
+    """The pointer in place `k` of the arguments."""
+    slot = f.op(f"getelementptr ptr, ptr %arguments, i64 {k}")
+    return f.op(f"load ptr, ptr {slot}, align 8")
 
 
 def _sizes(f: Function, kernel: Kernel) -> dict[str, Scalar]:
@@ -108,4 +173,4 @@ def _sizes(f: Function, kernel: Kernel) -> dict[str, Scalar]:
     return out
 
 
-__all__ = ["CompileError", "Compiled", "compile_kernel", "scratch", "write_module"]
+__all__ = ["CompileError", "Compiled", "compile_kernel", "scratch", "workspace_symbol", "write_module"]

@@ -16,7 +16,7 @@ from tensorc_dsl.ir.dtypes import BOOL, U8
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, add, ceildiv, constant, dtype_of, free_vars, index, loads, mul
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.reductions import fold_of
-from tensorc_dsl.lower.flat import Alloc, Flat, If, Instruction, Loop, Parallel, body_of, store_loads, stores
+from tensorc_dsl.lower.flat import Alloc, Flat, If, Instruction, Loop, Parallel, Prepared, body_of, store_loads, stores
 
 PARALLEL_FOR = "tensorc_parallel_for"
 """`void (ptr fn, ptr context, i64 tasks, i64 threads)`: runs `fn(context, begin, end, worker)` on parts of 0 .. tasks,
@@ -361,7 +361,7 @@ class Statements:
             self._used[s.space] = before
 
 
-def whole_lines(s: Alloc) -> Expr:
+def whole_lines(s: Alloc | Prepared) -> Expr:
     """The bytes of a buffer, rounded up to 64-byte lines."""
     return mul(ceildiv(mul(s.size, index(s.dtype.bytes)), index(64)), index(64))
 

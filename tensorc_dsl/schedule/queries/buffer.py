@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from tensorc_dsl.affine.constants import preparation
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
@@ -70,6 +71,13 @@ def bytes(program: Program, buffer: BufferRef) -> int:  # noqa: A001 - what the 
 def is_param(program: Program, buffer: BufferRef) -> bool:
     """Whether it is an argument of the kernel, an input or an output."""
     return motion.is_param(program, the_buffer(program, buffer).name)
+
+
+@query
+def is_constant(program: Program, buffer: BufferRef) -> bool:
+    """Whether it is the same in many calls: a constant input, or what follows from such alone and is computed before."""
+    b = the_buffer(program, buffer)
+    return b.constant or b.name in preparation(program).fixed
 
 
 @query

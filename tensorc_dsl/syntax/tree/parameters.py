@@ -20,8 +20,11 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class TensorParam:
+    """`W: const f32[K, N]`; without `const` the tensor is another one in each call."""
+
     name: str
     type: TensorType
+    constant: bool
     span: Span = span_field()
 
 

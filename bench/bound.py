@@ -1,0 +1,33 @@
+"""A kernel called with all its inputs, and bound to its constant ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.measure.guarded import poison
+from tensorc_dsl.runtime.kernel import NativeKernel
+
+
+def run_both(kernel: NativeKernel, arrays: Mapping[str, Array]) -> str:
+    """Fill the outputs among the arrays, by name, by a call with everything; then, where inputs are constant, by two calls
+    of the kernel bound to copies of them that change after that. What is wrong: "" when all fill in the same."""
+    kernel(*(arrays[p.name] for p in kernel.params))
+    if not kernel.constants:
+        return ""
+    first = {p.name: arrays[p.name].copy() for p in kernel.outputs}
+    copies = {p.name: arrays[p.name].copy() for p in kernel.constants}
+    bound = kernel.bind(**copies)
+    for a in copies.values():
+        poison(a)
+    for _ in range(2):
+        for name in first:
+            poison(arrays[name])
+        bound(*(arrays[p.name] for p in kernel.params if p.name not in copies))
+        for name, a in first.items():
+            if arrays[name].tobytes() != a.tobytes():
+                different = np.count_nonzero(arrays[name] != a)
+                return f"{name}: {different} elements differ when {', '.join(copies)} are bound"
+    return ""
