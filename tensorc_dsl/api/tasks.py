@@ -9,6 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tensorc_dsl.affine.validate import Invalid, Report, validate
+from tensorc_dsl.ahead.interface import is_free
+from tensorc_dsl.ahead.library import Library, make_library
+from tensorc_dsl.api.export import Kind, write_files
 from tensorc_dsl.api.kernel import Kernel
 from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import near
@@ -49,6 +52,12 @@ NO_CODE = Problem(
     "E0910",
     "no code can be made for targets of kind `{kind}`, so `{task}` cannot be compiled, run or measured for this one",
     help="look at what its space draws: `show --stage ir --scheduled`, `sample`, `verify`; or take a target of kind `llvm`",
+)
+
+NO_NAME = Problem(
+    "E0912",
+    "C cannot have a function called `{name}`",
+    help="call the task otherwise: C and C++ use the word, or their libraries have a function of that name",
 )
 
 TRIES = 64
@@ -265,6 +274,20 @@ class Task:
         with closing(LocalRunner(self.program, self.target, threads=self.threads, builders=1)) as runner:
             (outcome,) = runner.measure([trace.program], None)
             return outcome
+
+    def library(self, trace: Trace) -> Library:
+        """The schedule as a library for C. Raises TschedError (E0908, E0910, E0912) where there is none."""
+        if not is_free(self.name):
+            raise TschedError(NO_NAME(None, name=self.name))
+        compiled = self.compile(trace)
+        try:
+            return make_library(compiled)
+        except LowerError as e:
+            raise failed("cannot be called from C", str(e)) from e
+
+    def export(self, trace: Trace, path: StrPath, kind: Kind) -> None:
+        """The file holds the schedule's library afterwards, as `kind` of it. TschedError as of `library`, and E0903."""
+        write_files(self.library(trace), {Path(path): kind})
 
     def lower(self, trace: Trace) -> FlatKernel:
         """The flat loops that the schedule makes. Raises TschedError (E0908) where the lowering does not take it."""

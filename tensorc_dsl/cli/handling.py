@@ -21,20 +21,29 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
     return pairs
 
 
+def condition_option(function: F) -> F:
+    """`--condition NAME=VALUE`, any number of times."""
+    return click.option(
+        "--condition", "conditions", multiple=True, metavar="NAME=VALUE", callback=_pairs,
+        help="Pin a draw, as `:= VALUE` does in the text, whatever that pins it to: ks=[64, 16]. With _ it is open: ks=_.",
+    )(function)  # fmt: skip
+
+
+def replay_option(function: F) -> F:
+    """`--replay TRACE`."""
+    return click.option(
+        "--replay", "replayed", metavar="TRACE",
+        help="Use the schedule in the file TRACE; only what it leaves open is drawn or searched.",
+    )(function)  # fmt: skip
+
+
 def handler_options(function: F) -> F:
     """`--replay TRACE`, `--condition NAME=VALUE` and `--block NAME`, the last two any number of times."""
     function = click.option(
         "--block", "hidden", multiple=True, metavar="NAME",
         help="Hide a draw: it is drawn from its own distribution, and no search decides it.",
     )(function)  # fmt: skip
-    function = click.option(
-        "--condition", "conditions", multiple=True, metavar="NAME=VALUE", callback=_pairs,
-        help="Pin a draw, as `:= VALUE` does in the text, whatever that pins it to: ks=[64, 16]. With _ it is open: ks=_.",
-    )(function)  # fmt: skip
-    return click.option(
-        "--replay", "replayed", metavar="TRACE",
-        help="Use the schedule in the file TRACE; only what it leaves open is drawn or searched.",
-    )(function)  # fmt: skip
+    return replay_option(condition_option(function))
 
 
 def handled(task: Task, replayed: str | None, conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...]) -> Task:

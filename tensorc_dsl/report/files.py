@@ -49,7 +49,7 @@ def sources_below(folder: Path) -> list[Path]:
 
 
 def check_writable(path: Path) -> None:
-    """Nothing is written; raises TschedError (E0903, E0904) where `write_text` would, as far as one can tell before."""
+    """Nothing is written; raises TschedError (E0903, E0904) where writing would, as far as one can tell before."""
     _write(path, None)
 
 
@@ -63,25 +63,30 @@ def make_folder(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """The file holds the text afterwards, or what it held before. Raises TschedError (E0903, E0904)."""
-    _write(path, text)
+    _write(path, text.encode())
 
 
-def _write(path: Path, text: str | None) -> None:
+def write_bytes(path: Path, data: bytes) -> None:
+    """The file holds the data afterwards, or what it held before. Raises TschedError (E0903, E0904)."""
+    _write(path, data)
+
+
+def _write(path: Path, data: bytes | None) -> None:
     import tempfile  # slow to load, and a check writes nothing
 
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        # The text goes to a file beside the target, which then takes the target's name in one step.
+        # The data goes to a file beside the target, which then takes the target's name in one step.
         fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         try:
-            with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as out:
-                if text is not None:
-                    out.write(text)
+            with os.fdopen(fd, "wb") as out:
+                if data is not None:
+                    out.write(data)
                     out.flush()
                     os.fsync(out.fileno())
                     os.fchmod(out.fileno(), _mode(path))
-            if text is not None:
+            if data is not None:
                 os.replace(temporary, path)
         finally:
             with contextlib.suppress(FileNotFoundError):

@@ -13,6 +13,25 @@ define internal i32 @processor() nounwind {
   ret i32 %cpu
 }
 
+; How many processors this process may run on; as many as the mask has room for where there are more.
+define internal i64 @processors() nounwind {
+entry:
+  %all = alloca [16 x i64], align 8
+  store [16 x i64] zeroinitializer, ptr %all
+  %r = call i32 @sched_getaffinity(i32 0, i64 128, ptr %all)
+  %failed = icmp slt i32 %r, 0
+  br i1 %failed, label %many, label %count
+count:
+  %mask = load i1024, ptr %all, align 8
+  %set = call i1024 @llvm.ctpop.i1024(i1024 %mask)
+  %out = trunc i1024 %set to i64
+  ret i64 %out
+many:
+  ret i64 1024
+}
+
+declare i1024 @llvm.ctpop.i1024(i1024)
+
 define internal void @move_from(i32 %cpu) nounwind {
 entry:
   %all = alloca [16 x i64], align 8

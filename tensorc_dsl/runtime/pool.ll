@@ -1,4 +1,4 @@
-; What kernels call at run time: parallel loops, and a stopwatch. Compiled once per process.
+; What kernels call at run time: parallel loops. Compiled once per process, or into each object that is made ahead of time.
 ;
 ; A pool of threads that wait for work. A parallel loop hands each worker a pointer to the job (on the caller's stack)
 ; through the worker's own slot, takes part itself and waits until all are done. Workers spin for a moment after each
@@ -18,6 +18,7 @@
 @parts = internal global i64 0, align 64         ; of the current or last loop
 @busy = internal global i32 0, align 64          ; 1 while a loop uses the pool
 @owner = internal global i32 0, align 64         ; the process that started the workers; -1 while that is being set
+@available = internal global i64 0, align 64     ; processors that the process could run on when it took the pool over
 
 declare i32 @getpid() nounwind
 declare i32 @sched_yield() nounwind
@@ -46,7 +47,8 @@ define internal i64 @now() nounwind {
 ; Whether the threads of the current or last loop have to share processors.
 define internal i1 @crowded() nounwind {
   %n = load atomic i64, ptr @parts monotonic, align 8
-  %out = icmp ugt i64 %n, PROCESSORS
+  %processors = load atomic i64, ptr @available monotonic, align 8
+  %out = icmp ugt i64 %n, %processors
   ret i1 %out
 }
 
@@ -226,6 +228,8 @@ take:
   %won = extractvalue { i32, i1 } %pair, 1
   br i1 %won, label %reset, label %no
 reset:
+  %processors = call i64 @processors()
+  store atomic i64 %processors, ptr @available monotonic, align 8
   store atomic i64 0, ptr @started monotonic, align 8
   store atomic i32 0, ptr @busy monotonic, align 4
   store atomic i32 %pid, ptr @owner release, align 4
@@ -310,33 +314,3 @@ alone:
 }
 
 declare i64 @llvm.umin.i64(i64, i64)
-
-; Run a kernel `repeats` times; out[k] is the length of run k in nanoseconds.
-define void @tensorc_time(ptr %kernel, ptr %arguments, ptr %workspace, i64 %repeats, ptr %out) nounwind {
-entry:
-  br label %loop
-loop:
-  %k = phi i64 [ 0, %entry ], [ %k.next, %loop ]
-  %from = call i64 @now()
-  call void %kernel(ptr %arguments, ptr %workspace)
-  %to = call i64 @now()
-  %length = sub i64 %to, %from
-  %place = getelementptr i64, ptr %out, i64 %k
-  store i64 %length, ptr %place
-  %k.next = add i64 %k, 1
-  %more = icmp ult i64 %k.next, %repeats
-  br i1 %more, label %loop, label %done
-done:
-  ret void
-}
-
-; An empty task, to measure what starting and joining costs.
-define void @tensorc_empty(ptr %context, i64 %begin, i64 %end, i64 %worker) nounwind {
-  ret void
-}
-
-define void @tensorc_empty_loop(ptr %threads, ptr %workspace) nounwind {
-  %n = load i64, ptr %threads
-  call void @tensorc_parallel_for(ptr @tensorc_empty, ptr null, i64 %n, i64 %n)
-  ret void
-}

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import platform
-import sys
 import threading
 from dataclasses import dataclass
-from importlib import resources
 from statistics import median
 
 import llvmlite.binding as llvm
@@ -16,21 +12,7 @@ import llvmlite.binding as llvm
 from tensorc_dsl.codegen.llvm.machine import Machine
 from tensorc_dsl.codegen.llvm.statements import PARALLEL_FOR
 from tensorc_dsl.ir.target import Target
-
-_PAUSES = {
-    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
-    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
-}
-
-_NO_PLACEMENT = """
-define internal i32 @processor() nounwind {
-  ret i32 -1
-}
-define internal void @move_from(i32 %cpu) nounwind {
-  ret void
-}
-"""
-"""Where a thread cannot ask for another processor."""
+from tensorc_dsl.runtime.pool import pool_text, runtime_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +40,7 @@ def runtime() -> Runtime:
 def _load() -> Runtime:
     machine = Machine(Target(cpu=llvm.get_host_cpu_name(), features=""))
     jit = llvm.create_lljit_compiler(machine.machine)
-    arch = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
-    declaration, pause = _PAUSES.get(arch, ("", ""))
-    folder = resources.files("tensorc_dsl.runtime")
-    text = folder.joinpath("pool.ll").read_text("utf-8")
-    text += folder.joinpath("placement_linux.ll").read_text("utf-8") if sys.platform == "linux" else _NO_PLACEMENT
-    text = text.replace("CLOCK_MONOTONIC", "6" if sys.platform == "darwin" else "1").replace(
-        "PROCESSORS", str(_processors())
-    )
-    text += f"\n{declaration}\ndefine internal void @pause() alwaysinline {{\n  {pause}\n  ret void\n}}\n"
+    text = pool_text(machine.triple) + runtime_text("timing")
     names = (PARALLEL_FOR, "tensorc_time", "tensorc_empty_loop")
     library = llvm.JITLibraryBuilder().add_object_img(machine.object_code(text)).add_current_process()
     for name in names:
@@ -77,10 +51,6 @@ def _load() -> Runtime:
     for forever in (jit, tracker):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(forever))
     return Runtime(jit, *addresses)
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def fork_join_seconds(threads: int, repeats: int = 2000) -> float:

@@ -9,6 +9,7 @@ Inside a page, in order, in one folder of the page's own:
                             a line `…` any lines
     ```console exit=1       the same, where the last command ends with that status
     ```python               a program
+    ```c                    a program, built by the system's C compiler from C99 and the objects of the folder, and run
     ```toml                 the folder's `pyproject.toml`
 
 Other fences (`text`, `sh`, …) are shown and not run. `pytest --accept` writes what is printed now into the page.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +32,9 @@ from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
 
 _FENCE = re.compile(r"^```([a-z]+)((?: [a-z]+=[\w,]+)*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ANY_LINES = "…\n"
+
+C_COMPILER = "cc"
+"""A page with programs in C needs it."""
 
 NO_SCHEDULE = "E0552"
 """What a task is told whose schedule nothing says."""
@@ -125,10 +130,33 @@ class Run:
                 self.text = self.text[: fence.start + shift] + shown + self.text[fence.end + shift :]
             case "python":
                 exec(compile(fence.text, f"<python, line {fence.line}>", "exec"), {"__name__": "example"})
+            case "c":
+                self._c_program(fence)
             case "toml":
                 Path("pyproject.toml").write_text(fence.text, encoding="utf-8")
             case _:
                 pass
+
+    def _c_program(self, fence: Fence) -> None:
+        Path("main.c").write_text(fence.text, encoding="utf-8")
+        objects = map(str, sorted(Path().glob("*.o")))
+        build = [
+            C_COMPILER,
+            "-std=c99",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-o",
+            "main",
+            "main.c",
+            *objects,
+            "-pthread",
+            "-lm",
+        ]
+        for command in (build, ["./main"]):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                self._fail(fence, f"{command[0]} ends with {done.returncode}:\n{done.stdout}{done.stderr}")
 
     def _file(self, fence: Fence) -> None:
         file = Path(fence.file_name or "example.tsched")

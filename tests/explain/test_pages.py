@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from io import StringIO
@@ -131,12 +132,21 @@ def crashing_kernels() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def no_compiler() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("CC", raising=False)
+        patch.setattr(shutil, "which", lambda _name: None)
+        yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0704": full_disk,
     "E0705": held_records,
     "E0707": no_patience,
     "E0904": full_disk,
     "E0908": crashing_kernels,
+    "E0913": no_compiler,
 }
 
 # --- tests -----------------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """The part of llvmlite's binding layer that this package uses."""
 
+from collections.abc import Iterable
+
 llvm_version_info: tuple[int, int, int]
 
 def initialize_native_target() -> None: ...
@@ -13,10 +15,19 @@ class FeatureMap(dict[str, bool]):
 
 def get_host_cpu_features() -> FeatureMap: ...
 
+class ValueRef:
+    name: str
+    is_declaration: bool
+    # Set by name, `internal`; read as a member of an enumeration.
+    linkage: str
+    visibility: str
+
 class ModuleRef:
     triple: str
     data_layout: str
+    functions: Iterable[ValueRef]
     def verify(self) -> None: ...
+    def link_in(self, other: ModuleRef, preserve: bool = False) -> None: ...
 
 def parse_assembly(llvmir: str) -> ModuleRef: ...
 

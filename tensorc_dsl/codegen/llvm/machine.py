@@ -11,6 +11,12 @@ class CompileError(Exception):
     """LLVM does not take the code: a failed candidate."""
 
 
+def architecture_of(triple: str) -> str:
+    """The instruction set of a machine, by one name each: `x86_64`, `aarch64`."""
+    name = triple.partition("-")[0]
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
 class Machine:
     """LLVM for one target."""
 
@@ -27,15 +33,25 @@ class Machine:
         except RuntimeError as e:
             raise CompileError(str(e)) from e
 
-    def module(self, text: str) -> llvm.ModuleRef:
-        """The module, checked and optimised. CompileError when it is not well formed."""
+    @property
+    def triple(self) -> str:
+        """LLVM's name of the machine: `x86_64-unknown-linux-gnu`."""
+        return self.machine.triple
+
+    def parsed(self, text: str) -> llvm.ModuleRef:
+        """The module as it is written, checked. CompileError when it is not well formed."""
         try:
             module = llvm.parse_assembly(text)
-            module.triple = self.machine.triple
+            module.triple = self.triple
             module.data_layout = str(self.machine.target_data)
             module.verify()
         except RuntimeError as e:
             raise CompileError(str(e)) from e
+        return module
+
+    def module(self, text: str) -> llvm.ModuleRef:
+        """The module, checked and optimised. CompileError when it is not well formed."""
+        module = self.parsed(text)
         # Vectors are explicit and unrolling is the schedule's business: LLVM is left with scalar clean-up, which keeps
         # compile times down and code as scheduled.
         options = llvm.create_pipeline_tuning_options(speed_level=2)

@@ -1,0 +1,44 @@
+"""Shared libraries: linked by the system's C compiler, which knows how the system wants them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tensorc_dsl.diagnostic import Problem, TschedError
+
+NO_LINKER = Problem(
+    "E0913",
+    "`{name}` cannot be linked: {reason}",
+    help="name a C compiler, `CC=clang tensorc-dsl …`, or take `--emit obj`, which needs none, and link it yourself",
+)
+
+
+def link_shared(object_code: bytes, name: str) -> bytes:
+    """The shared library of an object file, by the compiler that the variable CC names, else `cc`.
+
+    TschedError (E0913) where there is none, or where it fails.
+    """
+    command = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    if shutil.which(command[0]) is None:
+        raise TschedError(NO_LINKER(None, name=name, reason=f"there is no C compiler `{command[0]}`"))
+    options = ["-shared", "-pthread"]
+    if sys.platform != "darwin":
+        # The pool's threads run code of the library, so that it must never be taken out of memory.
+        options += ["-Wl,-z,nodelete", "-Wl,-z,noexecstack", "-Wl,--no-undefined", "-Wl,--as-needed"]
+    with tempfile.TemporaryDirectory(prefix="tensorc-dsl-") as folder:
+        source, out = Path(folder, f"{name}.o"), Path(folder, f"{name}.so")
+        source.write_bytes(object_code)
+        done = subprocess.run(
+            [*command, *options, "-o", str(out), str(source), "-lm"], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            said = (done.stderr.strip().replace(f"{folder}{os.sep}", "") or "nothing").splitlines()[0]
+            reason = f"`{shlex.join(command)}` ends with status {done.returncode} and says {said}"
+            raise TschedError(NO_LINKER(None, name=name, reason=reason))
+        return out.read_bytes()

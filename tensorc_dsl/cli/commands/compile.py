@@ -1,0 +1,98 @@
+"""`compile`: a frozen schedule as an object file, a shared library, a header, assembly or LLVM code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tensorc_dsl.cli.handling import condition_option, handled, replay_option
+from tensorc_dsl.cli.loading import load
+from tensorc_dsl.cli.options import common_options, file_argument, target_option, task_argument, threads_option
+from tensorc_dsl.diagnostic import Problem, TschedError
+
+if TYPE_CHECKING:
+    from tensorc_dsl.api import Task
+    from tensorc_dsl.api.export import Kind
+    from tensorc_dsl.trace.trace import Trace
+
+KINDS = ("llvm", "asm", "obj", "so", "header")
+
+NOT_FROZEN = Problem(
+    "E0911",
+    "the schedule of `{task}` is not frozen: {draws}",
+    help="give a schedule that `tune` or `sample` wrote, `--replay TRACE`, pin them, `--condition {first}=…`, or have "
+    "them drawn, `--seed S`",
+)
+
+
+@click.command()
+@file_argument
+@task_argument
+@click.option(
+    "--emit", "kinds", type=click.Choice(KINDS), multiple=True, default=("obj", "header"), show_default=True,
+    help="What to make; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "-o", "output", metavar="PATH",
+    help="The file, or `-` to print it; of several things the folder. By default TASK.o, TASK.so, … in this folder, "
+    "and a single text is printed.",
+)  # fmt: skip
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="S", help="Equal seeds make equal draws.")
+@replay_option
+@condition_option
+@target_option
+@threads_option
+@common_options
+def compile(  # noqa: A001 (a command is called as it is typed)
+    file: str, task: str, kinds: tuple[Kind, ...], output: str | None, seed: int | None, replayed: str | None,
+    conditions: tuple[tuple[str, str], ...], target: str | None, threads: int | None,
+) -> None:  # fmt: skip
+    """Compile a task ahead of time, by a schedule without open draws: what is made needs no Python.
+
+    \b
+    llvm    the LLVM code, before LLVM's passes
+    asm     the machine's assembly
+    obj     an object file, to be linked with -pthread
+    so      a shared library; needs the system's C compiler
+    header  the declarations for C and C++
+
+    Without --seed no draw may be open. C calls `TASK` on pointers, or `TASK_checked` on arrays with their types and shapes.
+    """
+    from tensorc_dsl.api.export import content, write_files
+
+    found = handled(load(file, threads, target)[task], replayed, conditions, ())
+    paths = _paths(task, tuple(dict.fromkeys(kinds)), output)
+    library = found.library(_frozen(found, seed))
+    if paths is None:
+        click.echo(content(library, next(iter(kinds))).decode(), nl=False)
+    else:
+        write_files(library, paths)
+
+
+def _frozen(task: Task, seed: int | None) -> Trace:
+    """The task's schedule. Raises TschedError (E0911) where draws are open and nobody said how they are drawn."""
+    trace = task.sample(seed or 0)
+    names = [d.name for d in trace.open_draws]
+    if names and seed is None:
+        many = "draw is open" if len(names) == 1 else "draws are open"
+        listed = ", ".join(f"`{n}`" for n in names)
+        raise TschedError(NOT_FROZEN(None, task=task.name, draws=f"its {many}: {listed}", first=names[0]))
+    return trace
+
+
+def _paths(task: str, kinds: tuple[Kind, ...], output: str | None) -> dict[Path, Kind] | None:
+    """The file for each kind; None where the only one is printed."""
+    from tensorc_dsl.api.export import SUFFIXES, TEXTS
+
+    *others, kind = kinds
+    if others:
+        if output == "-":
+            raise click.UsageError("`-o -` prints one text: give one `--emit`")
+        return {Path(output or "", f"{task}{SUFFIXES[kind]}"): kind for kind in kinds}
+    if output == "-" and kind not in TEXTS:
+        raise click.UsageError(f"`--emit {kind}` makes no text: give `-o` a path")
+    if output == "-" or (output is None and kind in TEXTS):
+        return None
+    return {Path(output or f"{task}{SUFFIXES[kind]}"): kind}
