@@ -36,6 +36,11 @@ class Kernel:
         """
         return self._native(*arrays)
 
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """The names of the constant inputs."""
+        return tuple(p.name for p in self._native.constants)
+
     def bind(self, **constants: Any) -> BoundKernel:
         """The kernel for these constant inputs, all of them by name; call it with the other ones.
 

@@ -15,10 +15,11 @@ def prepare(job: Job) -> Ready:
     kernel, note = _recorded(task, job), "recorded"
     if kernel is None:
         kernel, note = task.tune(job.trials, seed=job.seed, records=job.records), f"{job.trials} trials"
-    inputs = tuple(job.inputs.values())
-    output = kernel(*inputs)
+    bound = kernel.bind(**{name: job.inputs[name] for name in kernel.constants})
+    inputs = tuple(a for name, a in job.inputs.items() if name not in kernel.constants)
+    output = bound(*inputs)
     assert isinstance(output, np.ndarray)
-    return Ready(lambda: kernel(*inputs, output), lambda: output, note)
+    return Ready(lambda: bound(*inputs, output), lambda: output, note)
 
 
 def _recorded(task: tensorc_dsl.Task, job: Job) -> tensorc_dsl.Kernel | None:
