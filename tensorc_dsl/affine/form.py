@@ -16,7 +16,7 @@ Ranges = Mapping[str, Interval]
 OPEN: Interval = (None, None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Linear:
     """`constant` + the sum of factor * atom over `terms`; no factor is 0. Treated as a value: never changed in place."""
 

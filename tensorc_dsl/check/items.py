@@ -12,8 +12,9 @@ from tensorc_dsl.check.compute_calls import block_names, recursion
 from tensorc_dsl.check.compute_declared import check_reducer
 from tensorc_dsl.check.compute_library import Library
 from tensorc_dsl.check.compute_problems import COMPUTED_BINDING, UNKNOWN_BINDING
+from tensorc_dsl.check.expressions import Binding
 from tensorc_dsl.check.problems import near
-from tensorc_dsl.check.spaces import check_module, check_schedule, check_space
+from tensorc_dsl.check.spaces import check_module, check_schedule, check_space, instruction_names
 from tensorc_dsl.check.targets import check_target, check_target_name
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
@@ -46,10 +47,11 @@ def check_items(items: Iterable[t.Item], names: Names) -> list[Diagnostic]:
     """Everything that is wrong with the items of a file that has these names."""
     # Computes first: what is wrong with one is not said again of its tasks.
     ordered = sorted(items, key=lambda i: not isinstance(i, t.ComputeDef))
-    return [d for item in ordered for d in _check(item, names)]
+    instructions = instruction_names(names.intrinsics)
+    return [d for item in ordered for d in _check(item, names, instructions)]
 
 
-def _check(item: t.Item, names: Names) -> list[Diagnostic]:
+def _check(item: t.Item, names: Names, instructions: dict[str, Binding]) -> list[Diagnostic]:
     match item:
         case t.ComputeDef():
             found = compute_layer.check(item, names.library)
@@ -57,13 +59,11 @@ def _check(item: t.Item, names: Names) -> list[Diagnostic]:
                 names.broken.add(item.name)
             return found
         case t.ModuleDef():
-            return check_module(item, names.modules, names.intrinsics)
+            return check_module(item, names.modules, instructions)
         case t.SpaceDef():
-            return [*check_target_name(item, names.targets), *check_space(item, names.modules, names.intrinsics)]
+            return [*check_target_name(item, names.targets), *check_space(item, names.modules, instructions)]
         case t.ScheduleDef():
-            return check_schedule(
-                item, names.computes, names.modules, _blocks_of(item.compute, names), names.intrinsics
-            )
+            return check_schedule(item, names.computes, names.modules, _blocks_of(item.compute, names), instructions)
         case t.TaskDef():
             return list(_task(item, names))
         case t.ProgramDef():

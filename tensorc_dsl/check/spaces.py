@@ -20,13 +20,13 @@ _SUBJECTS = ("Block", "Program")
 """A rule is tried on each block, or on the program: that is its module's first argument."""
 
 
-def _named(intrinsics: Iterable[str]) -> dict[str, Binding]:
-    """The names that every body has, and those of instructions: such a name is a string."""
-    return given() | {name: Binding(STR) for name in intrinsics}
+def instruction_names(intrinsics: Iterable[str]) -> dict[str, Binding]:
+    """The names of a file's instructions in its bodies: such a name is a string."""
+    return {name: Binding(STR) for name in intrinsics}
 
 
 def check_module(
-    m: t.ModuleDef, modules: Mapping[str, t.ModuleDef], intrinsics: Iterable[str] = ()
+    m: t.ModuleDef, modules: Mapping[str, t.ModuleDef], instructions: dict[str, Binding]
 ) -> list[Diagnostic]:
     """What is wrong with a module."""
     checker = BodyChecker(modules)
@@ -34,7 +34,7 @@ def check_module(
     for what, taken in (("a primitive", v.STEPS), ("a function", v.FUNCTIONS), ("a distribution", v.DISTRIBUTIONS)):
         if m.name in taken:
             checker.found.append(problems.TAKEN_NAME(place, name=m.name, what=what))
-    scope = _named(intrinsics)
+    scope = given() | instructions
     seen: set[str] = set()
     for n, p in enumerate(m.params):
         wanted = PARAM_TYPES.get(p.type or "", ANY)
@@ -59,14 +59,14 @@ def check_module(
 
 
 def check_space(
-    s: t.SpaceDef, modules: Mapping[str, t.ModuleDef], intrinsics: Iterable[str] = ()
+    s: t.SpaceDef, modules: Mapping[str, t.ModuleDef], instructions: dict[str, Binding]
 ) -> Iterator[Diagnostic]:
     """What is wrong with the rules of a space."""
     checker = BodyChecker(modules)
     for rule in s.rules:
         call = rule if isinstance(rule, t.CallExpr) else t.CallExpr(rule, (), (), rule.span)
         name = call.function.id if isinstance(call.function, t.Name) else ""
-        kinds = checker.arguments(call, _named(intrinsics))
+        kinds = checker.arguments(call, given() | instructions)
         if name not in modules:
             yield problems.UNKNOWN_RULE(call.function.span, notes=near(name, modules), name=name)
             continue
@@ -81,14 +81,14 @@ def check_schedule(
     computes: Mapping[str, t.ComputeDef],
     modules: Mapping[str, t.ModuleDef],
     blocks: Iterable[str],
-    intrinsics: Iterable[str] = (),
+    instructions: dict[str, Binding],
 ) -> list[Diagnostic]:
     """What is wrong with a schedule for a compute that has these blocks."""
     compute = computes.get(s.compute)
     if compute is None:
         place = word_span(s.span, s.compute, " for ")
         return [problems.UNKNOWN_COMPUTE(place, notes=near(s.compute, computes), name=s.compute)]
-    scope = _named(intrinsics) | {p.name: Binding(BUFFER) for p in (*compute.inputs, *compute.outputs)}
+    scope = given() | instructions | {p.name: Binding(BUFFER) for p in (*compute.inputs, *compute.outputs)}
     scope |= {name: Binding(BLOCK) for name in blocks}
     checker = BodyChecker(modules)
     checker.run(s.body, scope)

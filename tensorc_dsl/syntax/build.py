@@ -20,7 +20,7 @@ from tensorc_dsl.syntax.words import Token
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Word:
     """A name with its place."""
 
@@ -28,7 +28,7 @@ class Word:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Seq(Generic[T]):
     """A list without a node of its own."""
 

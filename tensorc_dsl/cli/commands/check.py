@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, assert_never, get_args
 
@@ -35,6 +36,7 @@ def check(ctx: click.Context, files: tuple[str, ...], output: Format, deny_warni
     """
     from tensorc_dsl.report.findings import Finding, count
 
+    gc.set_threshold(1_000_000, 20, 20)  # nothing that a check makes refers to itself
     names: list[str] = []
     found: list[Finding] = []
     seen: set[Diagnostic] = set()
