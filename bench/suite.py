@@ -34,6 +34,9 @@ TRIES = 16
 QUICK = 1e-9
 """A time to beat that nobody beats: then a right kernel is timed as briefly as can be."""
 
+RUN_SECONDS = 600.0
+"""A search gives a schedule up long before; here a poor one, a thousand times as slow as a good one, must still be right."""
+
 Sketch = tuple[tuple[str, Decision], ...]
 
 
@@ -75,7 +78,7 @@ def sampled(task: Task, seed: int, count: int) -> Sampled:
 
 def measured(task: Task, traces: Sequence[Trace], seed: int) -> list[Outcome]:
     """How each schedule ends. Raises TschedError where this machine is too small for the task."""
-    with LocalRunner(task.program, task.target, threads=task.threads, seed=seed) as runner:
+    with LocalRunner(task.program, task.target, threads=task.threads, seed=seed, run_seconds=RUN_SECONDS) as runner:
         return list(runner.measure([t.program for t in traces], QUICK))
 
 

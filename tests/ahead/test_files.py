@@ -181,9 +181,8 @@ def test_texts_are_printed_and_files_are_named_after_the_task(tmp_path: Path, mo
     assert not list(tmp_path.iterdir())
     run("mm")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mm.h", "mm.o"]
-    (tmp_path / "out").mkdir()
-    run("mm", "--emit", "asm", "--emit", "llvm", "-o", "out")
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["mm.ll", "mm.s"]
+    run("mm", "--emit", "asm", "--emit", "llvm", "-o", "new/out")
+    assert sorted(p.name for p in (tmp_path / "new" / "out").iterdir()) == ["mm.ll", "mm.s"]
     run("mm", "--emit", "header", "-o", "other.h")
     assert (tmp_path / "other.h").read_bytes() == (tmp_path / "mm.h").read_bytes()
     assert "makes no text" in run("mm", "--emit", "obj", "-o", "-", status=2)

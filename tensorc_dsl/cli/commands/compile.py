@@ -61,6 +61,7 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     Without --seed no draw may be open. C calls `TASK` on pointers, or `TASK_checked` on arrays with their types and shapes.
     """
     from tensorc_dsl.api.export import content, write_files
+    from tensorc_dsl.report.files import make_folder
 
     found = handled(load(file, threads, target)[task], replayed, conditions, ())
     paths = _paths(task, tuple(dict.fromkeys(kinds)), output)
@@ -68,6 +69,8 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     if paths is None:
         click.echo(content(library, next(iter(kinds))).decode(), nl=False)
     else:
+        if output is not None and len(paths) > 1:
+            make_folder(Path(output))
         write_files(library, paths)
 
 
