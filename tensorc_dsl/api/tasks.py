@@ -17,12 +17,13 @@ from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.codegen.llvm.compile import Compiled, CompileError, compile_kernel
+from tensorc_dsl.codegen.llvm.machine import native_triple
 from tensorc_dsl.diagnostic import Diagnostic, Problem, Severity, TschedError
 from tensorc_dsl.interp.pins import opened
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space, task_space
-from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.lower.flat import Kernel as FlatKernel
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.lower.lower import lower
@@ -52,6 +53,12 @@ NO_CODE = Problem(
     "E0910",
     "no code can be made for targets of kind `{kind}`, so `{task}` cannot be compiled, run or measured for this one",
     help="look at what its space draws: `show --stage ir --scheduled`, `sample`, `verify`; or take a target of kind `llvm`",
+)
+
+NOT_HERE = Problem(
+    "E0914",
+    "`{task}` is for {triple}, and this machine is {ours}: it cannot be run or measured here",
+    help="compile it for there, `compile --emit obj --emit header`, or run it for this machine, `--target native`",
 )
 
 NO_NAME = Problem(
@@ -143,9 +150,16 @@ class Task:
         if self.target.kind != "llvm":
             raise TschedError(NO_CODE(None, kind=self.target.kind, task=self.name))
 
-    def yardsticks(self) -> Yardsticks:
-        """The machine's peak and NumPy's time for the task, measured now. TschedError (E0910) of another's target."""
+    def require_machine(self) -> None:
+        """Raises TschedError (E0910, E0914) where kernels for the target cannot run on this machine."""
         self.require_code()
+        ours, theirs = native_triple(), self.target.triple
+        if theirs and architecture_of(theirs) != architecture_of(ours):
+            raise TschedError(NOT_HERE(None, task=self.name, triple=theirs, ours=ours))
+
+    def yardsticks(self) -> Yardsticks:
+        """The machine's peak and NumPy's time for the task, measured now. TschedError (E0910, E0914) of another's target."""
+        self.require_machine()
         return measure_yardsticks(self.program, self.target, self.threads)
 
     @property
@@ -223,9 +237,9 @@ class Task:
         """Try `trials` schedules, each checked and timed in a child process and recorded in the database.
 
         Raises WrongSchedule where one of the best of them is shown not to compute what the task does, and TschedError
-        (E0910) where no code can be made for the target.
+        (E0910, E0914) where no code can be made for the target, or none that runs here.
         """
-        self.require_code()
+        self.require_machine()
         with ExitStack() as stack:
             database = stack.enter_context(Database.open(records))
             runner = stack.enter_context(LocalRunner(self.program, self.target, threads=self.threads))
@@ -252,7 +266,8 @@ class Task:
         return Kernel(load_kernel(self.compile(result.best)), result.best, result.best_seconds, result)
 
     def replay(self, trace: StrPath | Trace) -> Kernel:
-        """The kernel that a frozen schedule makes. Raises TschedError where it does not fit this task."""
+        """The kernel that a frozen schedule makes. Raises TschedError where it does not fit this task or machine."""
+        self.require_machine()
         found = self.frozen(trace)
         return Kernel(load_kernel(self.compile(found)), found)
 
@@ -270,7 +285,7 @@ class Task:
 
     def measure(self, trace: Trace) -> Outcome:
         """The trace's kernel, checked against the reference and timed in a child process."""
-        self.require_code()
+        self.require_machine()
         with closing(LocalRunner(self.program, self.target, threads=self.threads, builders=1)) as runner:
             (outcome,) = runner.measure([trace.program], None)
             return outcome

@@ -53,6 +53,12 @@ def _fact(name: str, value: t.Expr) -> int | str | Diagnostic:
             return text
         case "cpu", _:
             return problems.WRONG_FACT(value.span, name=name, wanted='a string, LLVM\'s name: "znver4"')
+        case "triple", t.String(value=text):
+            return text
+        case "triple", _:
+            return problems.WRONG_FACT(
+                value.span, name=name, wanted='a string, LLVM\'s name: "aarch64-unknown-linux-gnu"'
+            )
         case "features", t.ListExpr(items=items) if all(isinstance(i, t.String) for i in items):
             return ",".join(sorted({f"+{i.value}" for i in items if isinstance(i, t.String)}))
         case "features", _:

@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+def architecture_of(triple: str) -> str:
+    """The instruction set of a machine, by one name each: `x86_64`, `aarch64`."""
+    name = triple.partition("-")[0]
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A machine. Cache sizes in bytes, per core (`l3`: shared); `cores` is how many threads a kernel may use.
 
-    `features` is LLVM's list of instruction sets, `+avx2,-sse4a`. Of a GPU, `cores` are its multiprocessors, and a block
+    `triple` is LLVM's name for the kind of machine, `aarch64-unknown-linux-gnu`; without one it is the machine that we are
+    on. `features` is LLVM's list of instruction sets, `+avx2,-sse4a`. Of a GPU, `cores` are its multiprocessors, and a block
     has at most `threads` threads, `shared_memory` bytes and `registers` registers of 32 bits.
     """
 
@@ -24,16 +31,19 @@ class Target:
     shared_memory: int = 0
     threads: int = 0
     registers: int = 0
+    triple: str = ""
 
     @property
     def key(self) -> str:
         """What a record is filed under: two targets with one key run each other's kernels equally well."""
-        return f"{self.kind}:{self.cpu}:{self.vector_bits}:{self.cores}"
+        machine = f"{self.triple}:" if self.triple else ""
+        return f"{self.kind}:{machine}{self.cpu}:{self.vector_bits}:{self.cores}"
 
     @property
     def vector_registers(self) -> int:
         """Architectural vector registers: 32 with AVX-512 and on AArch64, 16 on other x86."""
-        return 32 if self.vector_bits >= 512 or "neon" in self.features else 16
+        arm = architecture_of(self.triple) == "aarch64" or "neon" in self.features
+        return 32 if arm or self.vector_bits >= 512 else 16
 
     @property
     def feature_names(self) -> tuple[str, ...]:

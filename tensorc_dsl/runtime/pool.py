@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 
-from tensorc_dsl.codegen.llvm.machine import architecture_of
+from tensorc_dsl.ir.target import architecture_of
 
 _PAUSES = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),

@@ -30,8 +30,10 @@ def test_an_item_is_a_target_and_what_it_leaves_out_is_plain() -> None:
     target = target_of(load(AVX2).targets["avx2"])
     assert target == Target("llvm", "haswell", "+avx2,+fma", 256, 4)
     assert target.feature_names == ("avx2", "fma")
-    everything = ", ".join(f"{f}={16 if f not in ('cpu', 'features', 'vector_bits') else 64}" for f in FACTS)
-    everything = everything.replace("cpu=64", 'cpu="x"').replace("features=64", "features=[]")
+    everything = ", ".join(f"{f}={16 if f not in ('triple', 'cpu', 'features', 'vector_bits') else 64}" for f in FACTS)
+    everything = (
+        everything.replace("cpu=64", 'cpu="x"').replace("triple=64", 'triple="x"').replace("features=64", "features=[]")
+    )
     assert target_of(load(f"target all = llvm({everything})").targets["all"]).l3 == 16
 
 
@@ -46,6 +48,7 @@ def test_an_item_is_a_target_and_what_it_leaves_out_is_plain() -> None:
         ('target x = llvm(l1="big")', "E0245", "a positive int"),
         ("target x = llvm(vector_bits=100)", "E0245", "a power of two"),
         ("target x = llvm(cpu=haswell)", "E0245", "LLVM's name"),
+        ("target x = llvm(triple=64)", "E0245", "aarch64-unknown-linux-gnu"),
         ('target x = llvm(features="avx2")', "E0245", "a list of strings"),
         ("target x = llvm(cores=1, cores=2)", "E0229", "bound twice"),
         ("target llvm = llvm(cores=1)", "E0245", "a target already"),

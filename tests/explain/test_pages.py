@@ -20,6 +20,7 @@ import filelock
 import pytest
 
 from docs.generate.errors import declared
+from tensorc_dsl.api import tasks
 from tensorc_dsl.api.tasks import TaskFile, sample
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
@@ -65,8 +66,8 @@ def unchecked(file: Path) -> Sequence[Diagnostic]:
     """What expanding the first task says of a file that is not right."""
     checked = load_file(Source.read(file, file.name), Resolver(file, ()))
     try:
-        tasks = TaskFile(checked, Target())
-        sample(tasks[next(iter(tasks))].space, "task", 0)
+        found = TaskFile(checked, Target())
+        sample(found[next(iter(found))].space, "task", 0)
     except TschedError as e:
         return e.diagnostics
     return ()
@@ -140,6 +141,13 @@ def no_compiler() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def on_x86() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "native_triple", lambda: "x86_64-unknown-linux-gnu")
+        yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0704": full_disk,
     "E0705": held_records,
@@ -147,6 +155,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0904": full_disk,
     "E0908": crashing_kernels,
     "E0913": no_compiler,
+    "E0914": on_x86,
 }
 
 # --- tests -----------------------------------------------------------------------------------------------------------

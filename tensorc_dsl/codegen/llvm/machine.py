@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import llvmlite.binding as llvm
 
-from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.target import Target, architecture_of
 
 
 class CompileError(Exception):
     """LLVM does not take the code: a failed candidate."""
 
 
-def architecture_of(triple: str) -> str:
-    """The instruction set of a machine, by one name each: `x86_64`, `aarch64`."""
-    name = triple.partition("-")[0]
-    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
+def native_triple() -> str:
+    """LLVM's name for the kind of machine that we are on."""
+    return llvm.get_default_triple()
 
 
 class Machine:
     """LLVM for one target."""
 
     def __init__(self, target: Target) -> None:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
+        if target.triple:
+            llvm.initialize_all_targets()
+            llvm.initialize_all_asmprinters()
+        else:
+            llvm.initialize_native_target()
+            llvm.initialize_native_asmprinter()
+        triple = target.triple or native_triple()
         features = target.features
-        if target.vector_bits >= 512:
+        if target.vector_bits >= 512 and architecture_of(triple) == "x86_64":
             features = ",".join(x for x in (features, "-prefer-256-bit") if x)
         try:
-            self.machine = llvm.Target.from_default_triple().create_target_machine(
+            kind = llvm.Target.from_triple(triple)
+            self.machine = kind.create_target_machine(
                 cpu=target.cpu, features=features, opt=3, reloc="pic", codemodel="small"
             )
         except RuntimeError as e:
