@@ -2,14 +2,16 @@
 
 A sketch is a choice for every `either` of a space; what is left open in it are numbers. Sketches are found by turning, in
 each one that is known, each choice to its other branches, until nothing new turns up. Of every sketch `--count` programs are
-drawn that lower to different kernels; each must be well formed, and the first `--prove` of them are proved to compute what
-the task does. A step that is refused is counted by its code. Everything else that is raised is a bug: it is printed with the
-decisions, and the run exits with 1.
+drawn that lower to different kernels; where few numbers lead to a sketch, half of the numbers are those of a trace that came
+there. Each program must be well formed, and the first `--prove` of them are proved to compute what the task does. A step
+that is refused is counted by its code. Everything else that is raised is a bug: it is printed with the decisions, and the
+run exits with 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import time
 import traceback
@@ -34,6 +36,9 @@ PROBES = 4
 
 PATIENCE = 8
 """Draws for each program that is wanted, after which a sketch counts as having no more."""
+
+HELD = 0.5
+"""The share of the numbers of a trace that is kept where another is drawn from it."""
 
 Sketch = tuple[tuple[str, Decision], ...]
 
@@ -106,12 +111,24 @@ class Explored:
 def examine(file: str, task: str, seed: int, count: int, prove: int, sketch: Sketch) -> Ends:
     """Draw `count` different programs of a sketch, where there are so many."""
     explored, ends = Explored(load(file)[task], seed), Ends()
+    rng = random.Random(f"{seed}/{sketch}")
+    came: list[Trace] = []
+    plain = reached = 0
     for _ in range(PATIENCE * count):
         if len(ends.programs) == count:
             break
-        trace = explored.draw(dict(sketch), ends)
-        if trace is None or sketch_of(trace) != sketch:
+        wanted = dict(sketch)
+        held = bool(came) and 2 * reached < plain
+        if held:
+            known = rng.choice(came).draws
+            wanted = {d.name: d.decision for d in known if rng.random() < HELD} | wanted
+        trace = explored.draw(wanted, ends)
+        there = trace is not None and sketch_of(trace) == sketch
+        if not held:
+            plain, reached = plain + 1, reached + there
+        if trace is None or not there:
             continue
+        came.append(trace)
         key = kernel_key(trace.program)
         ends.again += key in ends.programs
         ends.programs.add(key)
