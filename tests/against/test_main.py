@@ -73,6 +73,15 @@ def test_every_operator_has_a_reference_and_every_task_a_space() -> None:
     assert [c.name for c in named(["numpy", "torch", "numpy"])] == ["numpy", "torch"]
 
 
+def test_weights_are_constants_for_ours_too() -> None:
+    for name, file in main.task_files(2).items():
+        task = file[name]
+        constant = tuple(b.name for b in task.program.inputs if b.constant)
+        # Of the vectors of layer_norm there is nothing to prepare.
+        expected = () if name.startswith("layer_norm") else main.problem_of(file, task).weights
+        assert constant == expected, name
+
+
 @pytest.mark.parametrize("name", sorted(REFERENCES.keys() & OPERATORS.keys()))
 def test_references_agree_with_those_of_the_library(name: str) -> None:
     for number, sizes in enumerate(OPERATORS[name].sizes):
