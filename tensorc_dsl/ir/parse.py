@@ -212,7 +212,7 @@ class _Reader:
             made = self.attempt(lambda i=i: self.iterator(i, outside, around, iters))
             # A wrong one still has its name, so that its uses are not reported too.
             iters[i.name] = made or Iter(i.name, IterKind(i.kind), ir.ONE, ir.ZERO)
-        where = [self.attempt(lambda c=c: outside.condition(c)) for c in s.where]
+        where = [self.attempt(lambda c=c: outside.guard(c)) for c in s.where]
         loops = {
             name: f"a store is over the block's iterators; bind one: `spatial v{name} in … = {name}`"
             for name in around

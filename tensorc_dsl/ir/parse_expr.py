@@ -40,14 +40,16 @@ class Scope:
 
     def index(self, e: t.Expr) -> ir.Expr:
         """An extent, a binding, or a subscript of what is written: known without the data."""
-        made = self._subscript(e)
-        if read := ir.loads(made):
-            raise error("E0212", f"what is read from `{read[0].buffer}` cannot decide this", e.span, "depends on data",
-                        "only a subscript of what is read may: `… = W[min(max(index(I[vi]), 0), 9)]`")  # fmt: skip
-        return made
+        return _known(
+            self._subscript(e), e.span, "only a subscript of what is read may: `… = W[min(max(index(I[vi]), 0), 9)]`"
+        )
 
     def _subscript(self, e: t.Expr) -> ir.Expr:
         return self._typed(e, INDEX, "an index is needed here")
+
+    def guard(self, e: t.Expr) -> ir.Expr:
+        """A condition under which a block runs: known without the data."""
+        return _known(self.condition(e), e.span, "let data choose what is stored: `B[vi] = … if A[vi] > 0 else …`")
 
     def condition(self, e: t.Expr) -> ir.Expr:
         return self._typed(e, BOOL, "a condition is needed here")
@@ -220,6 +222,14 @@ class Scope:
                 if to == INDEX and not (found := ir.dtype_of(value)).is_integer:
                     raise error("E0204", f"an index is made of an integer; this is {found}", e.span, str(found))
                 return ir.Cast(value, to)
+
+
+def _known(e: ir.Expr, span: Span, repair: str) -> ir.Expr:
+    """The expression, of which no data decide anything."""
+    if read := ir.loads(e):
+        message = f"what is read from `{read[0].buffer}` cannot decide this"
+        raise error("E0212", message, span, "depends on data", repair)
+    return e
 
 
 def _count(e: t.CallExpr, name: str, wanted: int) -> None:

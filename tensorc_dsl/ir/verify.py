@@ -108,6 +108,7 @@ def _block(b: Block, around: tuple[For, ...], scope: Scope, program: Program) ->
                 raise ProgramError(f"{where}: {it.kind} iterator {it.name} runs over parallel loop {min(clash)}")
     for c in b.where:
         _variables(c, scope, f"{where}, where")
+        _without_data(c, f"{where}, where")
         if dtype_of(c) != BOOL:
             raise ProgramError(f"{where}: condition `{format_expr(c)}` is not a bool")
     if not b.body:
@@ -137,6 +138,10 @@ def _variables(e: Expr, scope: Scope, where: str) -> None:
 def _index(e: Expr, scope: Scope, where: str) -> None:
     """An index that is known without the data."""
     _subscript(e, scope, where)
+    _without_data(e, where)
+
+
+def _without_data(e: Expr, where: str) -> None:
     if read := loads(e):
         raise ProgramError(f"{where}: `{format_expr(e)}` depends on what is read from {read[0].buffer}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -26,6 +27,7 @@ from tensorc_dsl.ir.expr import (
     Select,
     Var,
     index,
+    loads,
 )
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
@@ -43,7 +45,7 @@ from tensorc_dsl.ir.program import (
     used_names,
     walk,
 )
-from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.source import Source
 
 M = Dim("M", 1, 4096)
@@ -87,12 +89,12 @@ def indices(names: tuple[str, ...], depth: int = 2) -> st.SearchStrategy[Expr]:
 @cache
 def typed(t: DType, names: tuple[str, ...]) -> st.SearchStrategy[Expr]:
     """An expression that shows its type: not a literal."""
-    loads = [
+    read = [
         st.tuples(*(indices(names, 1) for _ in b.shape)).map(lambda i, b=b: Load(b.name, i, b.dtype))
         for b in BUFFERS
         if b.dtype == t
     ]
-    return st.one_of(*loads, indices(names, 1).map(lambda e: Cast(_shown(e), t)))
+    return st.one_of(*read, indices(names, 1).map(lambda e: Cast(_shown(e), t)))
 
 
 def _shown(e: Expr) -> Expr:
@@ -149,7 +151,7 @@ def block(draw: st.DrawFn, loops: tuple[str, ...], number: int) -> Block:
 
     body = tuple(store(tuple(i.name for i in iters)) for _ in range(draw(st.integers(1, 2))))
     init = tuple(store(spatial) for _ in range(draw(st.integers(0, 2))))
-    where = tuple(draw(st.lists(conditions(loops, 1), max_size=2)))
+    where = tuple(draw(st.lists(conditions(loops, 1).filter(lambda c: not loads(c)), max_size=2)))
     return Block(f"block_{number}", iters, body, init, where, draw(ANNOTATIONS))
 
 
@@ -255,6 +257,8 @@ def test_literals_take_the_type_they_meet(store: str, value: Expr) -> None:
         ("C[index(N[vi])] = 0", "E0212", "what is read from `N` cannot decide this"),
         ("spatial vj in 8 = index(N[i])\n C[vj] = 0", "E0212", "what is read from `N` cannot decide this"),
         ("spatial vj in index(N[0]) = i\n C[vj] = 0", "E0212", "what is read from `N` cannot decide this"),
+        ("where A[i] > 0\n C[vi] = 0", "E0212", "what is read from `A` cannot decide this"),
+        ("where i < 3 and not (i > 1 and N[i] > 0)\n C[vi] = 0", "E0212", "what is read from `N` cannot decide this"),
         ("spatial vi in 8 = i\n C[vi] = 0", "E0202", "two iterators `vi`"),
         ("spatial i in 8 = i\n C[vi] = 0", "E0202", "name of a loop around it"),
         ("spatial vk in i = i\n C[vi] = 0", "E0201", "`i` cannot be used here"),
@@ -269,6 +273,28 @@ def test_mistakes_have_a_place_and_a_reason(store: str, code: str, says: str) ->
     assert first.code == code
     assert says in first.message
     assert first.span is not None
+
+
+@pytest.mark.parametrize("first", ["writes", "reads"])
+def test_no_guard_reads_data_that_a_block_before_or_after_it_writes(first: str) -> None:
+    """Dependences on what a guard reads are not looked for, so there must be none."""
+    writes = "for i in 8 { block w { spatial vi in 8 = i; G[vi] = A[vi] } }"
+    reads = "for j in 8 { block r { spatial vj in 8 = j; where %s; C[vj] = 1 } }"
+    both = (writes, reads) if first == "writes" else (reads, writes)
+    text = "program p(A: f32[8], C: f32[8]) { buffer G: f32[8]\n" + "\n".join(both) + " }"
+    with pytest.raises(TschedError) as caught:
+        parsed(text % "G[j] > 0")
+    (only,) = caught.value.diagnostics
+    assert (only.code, only.message) == ("E0212", "what is read from `G` cannot decide this")
+    p = parsed(text % "j > 0")
+    nest = p.body[both.index(reads)]
+    assert isinstance(nest, For)
+    (b,) = nest.body
+    assert isinstance(b, Block)
+    read = Compare(">", Load("G", (Var("j"),), F32), Const(0.0, F32))
+    guarded = replace(nest, body=(replace(b, where=(read,)),))
+    with pytest.raises(ProgramError, match=r"block r, where: .* depends on what is read from G"):
+        verify(replace(p, body=tuple(guarded if s is nest else s for s in p.body)))
 
 
 def test_every_mistake_is_reported_once() -> None:
