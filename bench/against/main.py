@@ -2,8 +2,9 @@
 
     python -m bench --ops gemm,c2d --sizes 512,56x64x64k3 --peers onnxruntime,numpy --trials 64 --json
 
-Without --ops and --sizes all that there are are measured, without --peers beside all but those that tune too. What is
-measured, and how, is told in docs/bench.md. The status is 1 where ours has no right result.
+Without --ops and --sizes all that there are are measured, without --peers beside all but those that tune too. Rows are on
+standard error as they come, the report on standard output in the end. What is measured, and how, is told in docs/bench.md.
+The status is 1 where ours has no right result.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from bench.against.contenders import OURS, PEERS, QUICK_PEERS, Contender, named
 from bench.against.problem import FILES, WEIGHTS, Problem, chosen, split
 from bench.against.references import expected
 from bench.against.roof import Roof
-from bench.against.table import Report, Row, Table, remarks, row
+from bench.against.table import Report, Row, Table, row
 from bench.against.turns import Bench, Case, Settings
 from tensorc_dsl.check.items import task_bindings
 from tensorc_dsl.ir.inputs import make_inputs
+
+CPUS = Path("/sys/devices/system/cpu")
 
 
 def task_files(threads: int) -> dict[str, tensorc_dsl.TaskFile]:
@@ -61,7 +64,7 @@ def measured(bench: Bench, file: tensorc_dsl.TaskFile, name: str, seed: int, roo
     problem = problem_of(file, task)
     with tempfile.TemporaryDirectory() as folder:
         outcomes = bench.measure(case_of(problem, task, seed, Path(folder)))
-    return row(problem.op, problem.size, outcomes, OURS.name, roof.seconds(task))
+    return row(problem.op, problem.size, outcomes, OURS.name, roof.need(task), roof.peaks)
 
 
 def compare(
@@ -69,32 +72,40 @@ def compare(
     files: dict[str, tensorc_dsl.TaskFile],
     peers: Sequence[Contender],
     settings: Settings,
-    as_json: bool,
-) -> list[Row]:
-    """The rows of the tasks. The table is printed as it grows; to standard error where JSON goes to standard output."""
+) -> tuple[Report, Table]:
+    """The rows of the tasks, under the best peaks that were seen; each is on standard error as soon as it is known."""
     there = [c for c in peers if not c.absence]
     absent = {c.name: c.absence for c in peers if c.absence}
-    out = sys.stderr if as_json else sys.stdout
-    roof, rows = Roof(settings.threads), list[Row]()
     machine = files[names[0]].native.cpu
     table = Table([split(n) for n in names], OURS.name, [c.name for c in there])
-    print(
-        f"{machine}, {settings.threads} threads; " + ", ".join(f"{c.name} {c.version}" for c in (OURS, *there)),
-        file=out,
-    )
+    say(f"{machine}, {settings.threads} threads; " + ", ".join(f"{c.name} {c.version}" for c in (OURS, *there)))
     for name, what in absent.items():
-        print(f"absent: {name} (not installed: {what})", file=out)
-    print(f"\n{table.head}", file=out, flush=True)
+        say(f"absent: {name} (not installed: {what})")
+    roof, rows = Roof([files[n][n] for n in names], settings.threads), list[Row]()
+    say(f"\n{table.head}")
     with Bench(OURS, there, settings) as bench:
         for name in names:
             rows.append(measured(bench, files[name], name, settings.seed, roof))
-            print(table.line(rows[-1]), file=out, flush=True)
-    for remark in remarks(rows):
-        print(remark, file=out)
-    if as_json:
-        report = Report(tuple(rows), {c.name: c.version for c in there}, absent, machine, settings.threads)
-        print(msgspec.json.encode(report).decode())
-    return rows
+            say(table.line(rows[-1]))
+    final = tuple(r.under(roof.peaks) for r in rows)
+    return Report(final, roof.peaks, {c.name: c.version for c in there}, absent, machine, settings.threads), table
+
+
+def say(line: str) -> None:
+    """Tell how far it is."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def apart(cpus: Sequence[int], folder: Path) -> list[int]:
+    """The processors, with the first one of each core before all others; the folder is the system's, with one for each."""
+    cores: dict[str, list[int]] = {}
+    for cpu in cpus:
+        try:
+            core = (folder / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text()
+        except OSError:
+            core = str(cpu)
+        cores.setdefault(core, []).append(cpu)
+    return [cpu for n in range(len(cpus)) for core in cores.values() for cpu in core[n : n + 1]]
 
 
 def listed(text: str) -> list[str]:
@@ -116,19 +127,20 @@ def main(argv: Sequence[str] | None = None) -> None:
         default=Path("build/bench/records.sqlite"),
         help="where searches are recorded; what has a record is not tuned again",
     )
-    parser.add_argument("--json", action="store_true", help="JSON on standard output, the table on standard error")
+    parser.add_argument("--json", action="store_true", help="the report as JSON instead of a table")
     arguments = parser.parse_args(argv)
     settings = Settings(
         arguments.threads, arguments.trials, arguments.seed, arguments.rounds, arguments.records.absolute()
     )
     # The processes of the libraries inherit it: some ask the system how many threads to use.
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: settings.threads])
+        os.sched_setaffinity(0, apart(sorted(os.sched_getaffinity(0)), CPUS)[: settings.threads])
     files = task_files(settings.threads)
     try:
         names = chosen(list(files), arguments.ops, arguments.sizes)
         peers = named(arguments.peers or QUICK_PEERS)
     except ValueError as e:
         parser.error(str(e))
-    rows = compare(names, files, peers, settings, arguments.json)
-    sys.exit(0 if all(r.ours_seconds for r in rows) else 1)
+    report, table = compare(names, files, peers, settings)
+    print(msgspec.json.encode(report).decode() if arguments.json else table.text(report.rows))
+    sys.exit(0 if all(r.ours_seconds for r in report.rows) else 1)

@@ -5,41 +5,79 @@ Williams, Waterman and Patterson, Roofline (2009).
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
 from tensorc_dsl import Task
 from tensorc_dsl.ir.count import bytes_moved
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.runtime.bandwidth import bandwidth
-from tensorc_dsl.runtime.peak import DOT_BF16, DOT_U8I8, FMA, Instruction, peak
+from tensorc_dsl.runtime.peak import DOT_BF16, DOT_U8I8, FMA, peak
 
-_ATTEMPTS = 3
-"""Measurements of a peak for each task: in one, both threads may have shared a core."""
+FIRST_SECONDS = 1.0
+"""How long a peak is measured before the first row: what else runs may hold a core, or the system keep both threads on one,
+for many milliseconds."""
+
+ATTEMPTS = 3
+"""Measurements with each row, and the fewest before the first."""
+
+PAUSE = 0.03
+"""Seconds between two measurements: then the threads have slept, and are placed anew."""
+
+KINDS = {"f32": FMA, "u8i8": DOT_U8I8, "bf16": DOT_BF16}
+"""By the name of a peak what it is the peak of."""
+
+
+class Need(msgspec.Struct, frozen=True):
+    """What a task takes at the least: so many operations of the peak `kind`, and so long for its arrays, each moved once."""
+
+    kind: str
+    operations: int
+    memory_seconds: float
+
+    def seconds(self, peaks: Mapping[str, float]) -> float:
+        """The least time of one call, where the machine's peaks (operations/s, by kind) are these."""
+        return max(self.operations / peaks[self.kind], self.memory_seconds)
 
 
 class Roof:
     """The roof over the tasks of one run on `threads` threads.
 
-    The peak is that of the best instruction for the types of the inputs. It only rises: what else the machine does can hide
-    it, so it is measured again with each task. Bandwidth is that of memory as large as the task's arrays together, each
-    of which is read or written once at the least.
+    A peak is that of the best instruction for the types of a task's inputs. It only rises: what else the machine does can
+    hide it, so it is measured well before the first task, and again with each. Bandwidth is that of memory as large as
+    the task's arrays together, each of which is read or written once at the least.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, tasks: Iterable[Task], threads: int) -> None:
         self._threads = threads
-        self._peaks: dict[Instruction, float] = {}
+        self.peaks: dict[str, float] = {}
+        """The best that was seen so far, in operations/s."""
+        for kind, target in {_kind(t): t.target for t in tasks}.items():
+            self._raise(kind, target, FIRST_SECONDS)
 
-    def seconds(self, task: Task) -> float:
-        """The least time of one call."""
-        best = _instruction({b.dtype.name for b in task.program.inputs}, task.target)
-        found = [peak(best, task.target, self._threads) for _ in range(_ATTEMPTS)]
-        self._peaks[best] = max(self._peaks.get(best, 0.0), *found)
-        size = bytes_moved(task.program)
-        return max(task.flops / self._peaks[best], size / bandwidth(task.target, self._threads, size))
+    def need(self, task: Task) -> Need:
+        """What the task needs. The peak of its kind has been measured once more afterwards."""
+        kind, size = _kind(task), bytes_moved(task.program)
+        self._raise(kind, task.target, 0.0)
+        rate = max(bandwidth(task.target, self._threads, size) for _ in range(ATTEMPTS))
+        return Need(kind, task.flops, size / rate)
+
+    def _raise(self, kind: str, target: Target, seconds: float) -> None:
+        """Measure the peak for so long."""
+        end, done = time.monotonic() + seconds, 0
+        while done < ATTEMPTS or time.monotonic() < end:
+            time.sleep(PAUSE)
+            self.peaks[kind] = max(self.peaks.get(kind, 0.0), peak(KINDS[kind], target, self._threads))
+            done += 1
 
 
-def _instruction(types: set[str], target: Target) -> Instruction:
-    """What multiplies and adds most values of these types at once."""
-    if types == {"u8", "i8"} and "avx512vnni" in target.feature_names:
-        return DOT_U8I8
-    if types == {"bf16"} and "avx512bf16" in target.feature_names:
-        return DOT_BF16
-    return FMA
+def _kind(task: Task) -> str:
+    """What multiplies and adds most values of the types of the inputs at once."""
+    types, features = {b.dtype.name for b in task.program.inputs}, task.target.feature_names
+    if types == {"u8", "i8"} and "avx512vnni" in features:
+        return "u8i8"
+    if types == {"bf16"} and "avx512bf16" in features:
+        return "bf16"
+    return "f32"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from bench.against.roof import Need
 from bench.against.turns import NOT_OFFERED, Outcome, Reading
 from tensorc_dsl.report import units
 
@@ -16,7 +17,8 @@ ABSENT = "-"
 class Row(msgspec.Struct, frozen=True):
     """An operator at one size. Times are seconds of one call, medians over the rounds; `spread` are their quartiles.
 
-    `ratio_to_best_peer` is above 1 where ours is faster than all peers. `why_not` says why others have no time.
+    `ratio_to_best_peer` is above 1 where ours is faster than all peers. `fraction_of_roof` is by the peaks that were
+    known when the row was made, or held `under` others. `why_not` says why others have no time.
     """
 
     op: str
@@ -28,44 +30,58 @@ class Row(msgspec.Struct, frozen=True):
     spread: dict[str, tuple[float, float]]
     why_not: dict[str, str]
     note: str
+    need: Need
+
+    def under(self, peaks: Mapping[str, float]) -> Row:
+        """The row where these are the machine's peaks."""
+        share = self.need.seconds(peaks) / self.ours_seconds if self.ours_seconds else None
+        return msgspec.structs.replace(self, fraction_of_roof=share)
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All rows; the versions of the peers, and those that were asked for and not installed, with what is missing."""
+    """All rows, under the best peaks of the run (operations/s); the versions of the peers, and those that were asked for and
+    not installed, with what is missing."""
 
     rows: tuple[Row, ...]
+    peaks: dict[str, float]
     versions: dict[str, str]
     absent: dict[str, str]
     machine: str
     threads: int
 
 
-def row(op: str, size: str, outcomes: Mapping[str, Outcome], ours: str, roof_seconds: float) -> Row:
-    """The row of what each took; `ours` is the name of ours."""
+def row(op: str, size: str, outcomes: Mapping[str, Outcome], ours: str, need: Need, peaks: Mapping[str, float]) -> Row:
+    """The row of what each took; `ours` is the name of ours, `peaks` those that are known by now."""
     read = {name: o for name, o in outcomes.items() if isinstance(o, Reading)}
     peers = {name: r.seconds for name, r in read.items() if name != ours}
     mine = read[ours].seconds if ours in read else None
-    return Row(
+    found = Row(
         op=op,
         size=size,
         ours_seconds=mine,
         peers=peers,
         ratio_to_best_peer=min(peers.values()) / mine if mine and peers else None,
-        fraction_of_roof=roof_seconds / mine if mine else None,
+        fraction_of_roof=None,
         spread={name: (r.low, r.high) for name, r in read.items()},
         why_not={name: o for name, o in outcomes.items() if isinstance(o, str)},
         note=read[ours].note if ours in read else "",
+        need=need,
     )
+    return found.under(peaks)
 
 
 class Table:
-    """Lines of fixed width, so that each can be printed as soon as it is known."""
+    """Lines of fixed width, so that each can be printed as soon as it is known, and all of them in the end."""
 
     def __init__(self, tasks: Sequence[tuple[str, str]], ours: str, peers: Sequence[str]) -> None:
         self._ours = ours
         self._peers = list(peers)
         self._first = [max(len(t[n]) for t in (("op", "size"), *tasks)) for n in (0, 1)]
         self._widths = [max(16, len(p)) for p in (ours, *peers)]
+
+    def text(self, rows: Sequence[Row]) -> str:
+        """The whole, and what there is to say of it."""
+        return "\n".join([self.head, *map(self.line, rows), *remarks(rows)])
 
     @property
     def head(self) -> str:
