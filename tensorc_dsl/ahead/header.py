@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import reduce
 
-from tensorc_dsl.ahead.interface import MEANINGS, Interface, argument_name, c_type
+from tensorc_dsl.ahead.interface import MEANINGS, Interface, Signature, argument_name, c_type
+from tensorc_dsl.ahead.prepared import LINE
 from tensorc_dsl.ir.expr import Dim, Expr, constant, dims_in, index, mul
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.target import Target
@@ -67,13 +68,7 @@ def write_header(api: Interface, target: Target, triple: str, threads: int) -> s
             _SHARED.format(statuses=statuses),
             *_constants(api),
             "",
-            *_documentation(api),
-            f"int32_t {api.name}({', '.join(_formals(api))});",
-            "",
-            "/* The same for arrays that carry their descriptions, in the same order. Nothing but the descriptions is read",
-            "   before all of them are found right. */",
-            f"int32_t {api.checked}(const tensorc_array *arrays, int32_t count);",
-            "",
+            *_functions(api),
             "/* The name, arrays, sizes and target of the library as JSON, for programs without this header. */",
             f"extern const char {api.metadata}[];",
             "",
@@ -87,24 +82,55 @@ def write_header(api: Interface, target: Target, triple: str, threads: int) -> s
     )
 
 
-def _formals(api: Interface) -> Iterator[str]:
-    for d in api.dims:
-        yield f"int64_t {argument_name(d.name)}"
-    for p in api.params:
-        yield f"{'' if p.output else 'const '}{c_type(p.dtype).name} *{argument_name(p.name)}"
+def _functions(api: Interface) -> Iterator[str]:
+    outputs = ", ".join(p.name for p in api.params if p.output)
+    yield from _function(api.whole, f"Computes {outputs}")
+    if api.memory is None or api.prepare is None or api.run is None:
+        return
+    constants = ", ".join(p.name for p in api.memory.constants)
+    sizes = ", ".join(f"int64_t {argument_name(d.name)}" for d in api.memory.dims)
+    otherwise = "; -1 where a size is out of its range" if sizes else ""
+    yield f"/* How many bytes of prepared memory there have to be{otherwise}. */"
+    if (size := constant(api.memory.bytes)) is not None:
+        yield f"#define {api.name}_PREPARED_BYTES INT64_C({size})"
+    yield f"int64_t {api.prepared_bytes}({sizes or 'void'});"
+    yield ""
+    yield from _function(api.prepare, f"Computes what follows from {constants} alone; they are not needed afterwards")
+    yield from _function(api.run, f"Computes {outputs} from what {api.prepare.name} has prepared")
 
 
-def _documentation(api: Interface) -> Iterator[str]:
-    """What the function takes, argument by argument."""
-    yield f"/* Computes {', '.join(p.name for p in api.params if p.output)} and returns 0, or a status and writes nothing."
+def _function(s: Signature, what: str) -> Iterator[str]:
+    """Both forms of a function, with what it takes, argument by argument."""
+    prepared = _free_name("prepared", s)
+    memory = {"no": [], "writes": [f"void *{prepared}"], "reads": [f"const void *{prepared}"]}[s.memory]
+    yield f"/* {what}. Returns 0, or a status and writes nothing."
     yield "   Arrays are dense, the last dimension fastest, aligned to their elements; outputs overlap no other array."
-    for d in api.dims:
+    formals: list[str] = []
+    for d in s.dims:
         yield f"   {argument_name(d.name)}: a size, {f'at least {d.low}' if d.high is None else f'{d.low} to {d.high}'}"
-    for p in api.params:
+        formals.append(f"int64_t {argument_name(d.name)}")
+    for p in s.params:
         kept = " as its bits" if p.dtype.name in ("f16", "bf16") else ", 0 or 1" if p.dtype.kind == "bool" else ""
-        what = "output" if p.output else "input"
+        what = "output" if p.output else "constant input" if p.constant else "input"
         yield f"   {argument_name(p.name)}: {what}, {p.dtype}{format_shape(p.shape) if p.shape else ''}{kept}"
+        formals.append(f"{'' if p.output else 'const '}{c_type(p.dtype).name} *{argument_name(p.name)}")
+    if memory:
+        owner = "the caller's; it may be copied, other builds refuse it"
+        yield f"   {prepared}: {'output' if s.memory == 'writes' else 'input'}, aligned to {LINE} bytes, {owner}"
     yield "*/"
+    yield f"int32_t {s.name}({', '.join([*formals, *memory])});"
+    yield ""
+    yield "/* The same for arrays that carry their descriptions, in the same order. Nothing but the descriptions is read"
+    yield "   before all of them are found right. */"
+    yield f"int32_t {s.checked}({', '.join(['const tensorc_array *arrays', 'int32_t count', *memory])});"
+    yield ""
+
+
+def _free_name(name: str, s: Signature) -> str:
+    """The name, made longer until no size and no array has it."""
+    while name in {argument_name(x.name) for x in (*s.dims, *s.params)}:
+        name += "_"
+    return name
 
 
 def _constants(api: Interface) -> Iterator[str]:

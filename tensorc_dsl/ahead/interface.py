@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Literal
 
+from tensorc_dsl.ahead.prepared import LINE, PreparedMemory
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, constant
 from tensorc_dsl.ir.print import format_expr
@@ -28,12 +30,13 @@ class Status(IntEnum):
     RANK = 9
     SHAPE = 10
     STRIDES = 11
+    UNPREPARED = 12
 
 
 MEANINGS = {
     Status.OK: "the outputs are computed",
     Status.NULL: "an argument is a null pointer",
-    Status.MISALIGNED: "the data is not aligned to its elements",
+    Status.MISALIGNED: f"the data is not aligned to its elements, prepared memory not to {LINE} bytes",
     Status.SIZE: "a size is out of its range (the argument is the position of the size)",
     Status.OVERLAP: "an output shares memory with another array",
     Status.MEMORY: "there is no memory for intermediate results",
@@ -43,6 +46,7 @@ MEANINGS = {
     Status.RANK: "not the number of dimensions",
     Status.SHAPE: "not the shape, or shapes that do not fit each other",
     Status.STRIDES: "the elements do not lie side by side, the last dimension fastest",
+    Status.UNPREPARED: "the memory holds nothing that this library prepared for these sizes",
 }
 
 
@@ -99,16 +103,57 @@ def is_free(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Interface:
-    """The functions `NAME` and `NAME_checked` and the text `NAME_metadata`. `NAME` takes the sizes, then the arrays."""
+class Signature:
+    """A function that C calls: `name` takes the sizes, the arrays and the prepared memory, if it writes or reads that.
+
+    `checked` takes the arrays with their descriptions instead. An argument counts by its place among the arrays, and
+    prepared memory comes behind them.
+    """
 
     name: str
-    params: tuple[Param, ...]
     dims: tuple[Dim, ...]
+    params: tuple[Param, ...]
+    memory: Literal["no", "writes", "reads"]
 
     @property
     def checked(self) -> str:
         return f"{self.name}_checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """The names of a library. With prepared memory, what follows from constant inputs can be computed once."""
+
+    name: str
+    params: tuple[Param, ...]
+    dims: tuple[Dim, ...]
+    memory: PreparedMemory | None
+
+    @property
+    def whole(self) -> Signature:
+        """The function that computes everything in one call."""
+        return Signature(self.name, self.dims, self.params, "no")
+
+    @property
+    def prepare(self) -> Signature | None:
+        """The function that takes the constant inputs."""
+        m = self.memory
+        return Signature(f"{self.name}_prepare", m.dims, m.constants, "writes") if m else None
+
+    @property
+    def run(self) -> Signature | None:
+        """The function that takes the other arrays."""
+        others = tuple(p for p in self.params if not p.constant)
+        return Signature(f"{self.name}_run_prepared", self.dims, others, "reads") if self.memory else None
+
+    @property
+    def signatures(self) -> tuple[Signature, ...]:
+        """All functions that take arrays."""
+        return tuple(s for s in (self.whole, self.prepare, self.run) if s is not None)
+
+    @property
+    def prepared_bytes(self) -> str:
+        return f"{self.name}_prepared_bytes"
 
     @property
     def metadata(self) -> str:
@@ -117,7 +162,8 @@ class Interface:
     @property
     def exports(self) -> tuple[str, ...]:
         """All that an object file shows to others."""
-        return (self.name, self.checked, self.metadata)
+        functions = [name for s in self.signatures for name in (s.name, s.checked)]
+        return (*functions, *([self.prepared_bytes] if self.memory else []), self.metadata)
 
 
 def argument_name(name: str) -> str:
@@ -133,11 +179,13 @@ def describe(api: Interface, target: Target, triple: str, threads: int, version:
             "dtype": p.dtype.name,
             "shape": [format_expr(e) if (n := constant(e)) is None else n for e in p.shape],
             "output": p.output,
+            "constant": p.constant,
         }
         for p in api.params
     ]
     facts = {
         "name": api.name,
+        "functions": [name for name in api.exports if name != api.metadata],
         "sizes": [{"name": d.name, "low": d.low, "high": d.high} for d in api.dims],
         "arrays": arrays,
         "triple": triple,

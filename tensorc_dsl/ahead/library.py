@@ -11,6 +11,7 @@ from tensorc_dsl.ahead.entries import write_entries
 from tensorc_dsl.ahead.header import write_header
 from tensorc_dsl.ahead.interface import Interface, describe
 from tensorc_dsl.ahead.link import link_shared
+from tensorc_dsl.ahead.prepared import prepared_memory
 from tensorc_dsl.codegen.llvm.compile import Compiled
 from tensorc_dsl.codegen.llvm.function import Module
 from tensorc_dsl.codegen.llvm.machine import CompileError, Machine
@@ -51,7 +52,8 @@ def make_library(kernel: Compiled) -> Library:
 
     Raises CompileError when LLVM refuses, LowerError where C could not tell the sizes of open dimensions.
     """
-    api = Interface(kernel.symbol.removeprefix("tensorc_"), kernel.params, kernel.dims)
+    name = kernel.symbol.removeprefix("tensorc_")
+    api = Interface(name, kernel.params, kernel.dims, prepared_memory(kernel))
     machine = Machine(kernel.target)
     entries = Module()
     write_entries(entries, api, kernel)

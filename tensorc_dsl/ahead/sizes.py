@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.simplify import linear_form
@@ -21,12 +21,12 @@ class Step:
     rest: Expr
 
 
-def steps_to_sizes(params: Sequence[Param], dims: Sequence[Dim]) -> tuple[Step, ...]:
-    """A step for each of `dims`. Raises LowerError where the shapes do not tell one."""
-    known: set[str] = set()
+def steps_to_sizes(params: Sequence[Param], dims: Sequence[Dim], given: Collection[Dim] = ()) -> tuple[Step, ...]:
+    """A step for each of `dims` but those that are given. Raises LowerError where the shapes do not tell one."""
+    known = {d.name for d in given}
     steps: list[Step] = []
     axes = [(k, axis, e) for k, p in enumerate(params) for axis, e in enumerate(p.shape)]
-    while len(known) < len(dims):
+    while not known.issuperset(d.name for d in dims):
         step = next((s for at in axes if (s := _solved(*at, known)) is not None), None)
         if step is None:
             names = ", ".join(d.name for d in dims if d.name not in known)

@@ -208,7 +208,7 @@ print(json.dumps([status, list(y)]))
 def test_the_metadata_says_what_the_library_is(tmp_path: Path) -> None:
     facts = python(export(tmp_path, "mm_any", "so", threads=2), "print(json.dumps(metadata('mm_any')))")
     assert facts["sizes"] == [{"name": "M", "low": 1, "high": 4096}]
-    assert facts["arrays"][0] == {"name": "A", "dtype": "f32", "shape": ["M", 16], "output": False}
+    assert facts["arrays"][0] == {"name": "A", "dtype": "f32", "shape": ["M", 16], "output": False, "constant": False}
     assert [a["output"] for a in facts["arrays"]] == [False, False, True]
     assert facts["threads"] == 2
     assert facts["cpu"] == task("mm_any").target.cpu

@@ -37,6 +37,8 @@ class Compiled:
     llvm_ir: str
     """As written, before LLVM's passes."""
     kept: frozenset[str]
+    prepared_bytes: Expr = ZERO
+    """What `prepared_symbol` tells, over the sizes that the constant inputs tell."""
 
     @property
     def workspace_symbol(self) -> str:
@@ -78,7 +80,8 @@ def compile_kernel(kernel: Kernel, target: Target, threads: int) -> Compiled:
     symbol = f"tensorc_{''.join(c if c.isalnum() and c.isascii() else '_' for c in kernel.name)}"
     text = write_module(kernel, symbol, target.vector_bits, threads, target.feature_names)
     object_code = Machine(target).object_code(text)
-    return Compiled(object_code, symbol, kernel.params, kernel.dims, threads, target, text, kernel.kept)
+    _, prepared = _places(kernel)
+    return Compiled(object_code, symbol, kernel.params, kernel.dims, threads, target, text, kernel.kept, prepared)
 
 
 def scratch(body: tuple[Flat, ...], space: Space) -> Expr:
