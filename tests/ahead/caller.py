@@ -1,6 +1,6 @@
 """What a program without this package knows of a library: its name, `ctypes`, and DLPack's description of an array.
 
-Run as text by a Python without site packages, in front of a test's own program; `LIBRARY` is the file's path.
+Run as text by a Python without site packages, in front of a test's own program; the last argument is the file's path.
 """
 
 import ctypes
@@ -8,7 +8,7 @@ import json
 import sys
 from array import array  # noqa: F401 (for the programs)
 
-LIBRARY = sys.argv[1]
+LIBRARY = sys.argv[-1]
 
 INT, UINT, FLOAT, BFLOAT, BOOL = 0, 1, 2, 4, 6
 
