@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -21,15 +22,15 @@ import numpy as np
 
 import tensorc_dsl
 from bench.against.contenders import OURS, PEERS, QUICK_PEERS, Contender, named
+from bench.against.machine import apart, described
 from bench.against.problem import FILES, WEIGHTS, Problem, chosen, split
 from bench.against.references import expected
 from bench.against.roof import Roof
-from bench.against.table import Report, Row, Table, row
+from bench.against.rows import Report, Row, row
+from bench.against.table import Table, document, heading, remarks
 from bench.against.turns import Bench, Case, Settings
 from tensorc_dsl.check.items import task_bindings
 from tensorc_dsl.ir.inputs import make_inputs
-
-CPUS = Path("/sys/devices/system/cpu")
 
 
 def task_files(threads: int) -> dict[str, tensorc_dsl.TaskFile]:
@@ -72,40 +73,31 @@ def compare(
     files: dict[str, tensorc_dsl.TaskFile],
     peers: Sequence[Contender],
     settings: Settings,
-) -> tuple[Report, Table]:
+) -> Report:
     """The rows of the tasks, under the best peaks that were seen; each is on standard error as soon as it is known."""
-    there = [c for c in peers if not c.absence]
-    absent = {c.name: c.absence for c in peers if c.absence}
-    machine = files[names[0]].native.cpu
-    table = Table([split(n) for n in names], OURS.name, [c.name for c in there])
-    say(f"{machine}, {settings.threads} threads; " + ", ".join(f"{c.name} {c.version}" for c in (OURS, *there)))
-    for name, what in absent.items():
-        say(f"absent: {name} (not installed: {what})")
+    there = [OURS, *(c for c in peers if not c.absence)]
+    report = Report(
+        rows=(),
+        peaks={},
+        versions={c.name: c.version for c in there},
+        absent={c.name: c.absence for c in peers if c.absence},
+        machine=described(files[names[0]].native.cpu, os.cpu_count() or 1),
+        threads=settings.threads,
+        date=datetime.now(UTC).date().isoformat(),
+    )
+    table = Table([split(n) for n in names], list(report.versions))
+    say("\n".join([heading(report), *remarks(report), "", table.head]))
     roof, rows = Roof([files[n][n] for n in names], settings.threads), list[Row]()
-    say(f"\n{table.head}")
-    with Bench(OURS, there, settings) as bench:
+    with Bench(OURS, there[1:], settings) as bench:
         for name in names:
             rows.append(measured(bench, files[name], name, settings.seed, roof))
             say(table.line(rows[-1]))
-    final = tuple(r.under(roof.peaks) for r in rows)
-    return Report(final, roof.peaks, {c.name: c.version for c in there}, absent, machine, settings.threads), table
+    return msgspec.structs.replace(report, rows=tuple(r.under(roof.peaks) for r in rows), peaks=roof.peaks)
 
 
-def say(line: str) -> None:
+def say(text: str) -> None:
     """Tell how far it is."""
-    print(line, file=sys.stderr, flush=True)
-
-
-def apart(cpus: Sequence[int], folder: Path) -> list[int]:
-    """The processors, with the first one of each core before all others; the folder is the system's, with one for each."""
-    cores: dict[str, list[int]] = {}
-    for cpu in cpus:
-        try:
-            core = (folder / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text()
-        except OSError:
-            core = str(cpu)
-        cores.setdefault(core, []).append(cpu)
-    return [cpu for n in range(len(cpus)) for core in cores.values() for cpu in core[n : n + 1]]
+    print(text, file=sys.stderr, flush=True)
 
 
 def listed(text: str) -> list[str]:
@@ -134,13 +126,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     # The processes of the libraries inherit it: some ask the system how many threads to use.
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, apart(sorted(os.sched_getaffinity(0)), CPUS)[: settings.threads])
+        os.sched_setaffinity(0, apart(sorted(os.sched_getaffinity(0)))[: settings.threads])
     files = task_files(settings.threads)
     try:
         names = chosen(list(files), arguments.ops, arguments.sizes)
         peers = named(arguments.peers or QUICK_PEERS)
     except ValueError as e:
         parser.error(str(e))
-    report, table = compare(names, files, peers, settings)
-    print(msgspec.json.encode(report).decode() if arguments.json else table.text(report.rows))
+    report = compare(names, files, peers, settings)
+    print(msgspec.json.encode(report).decode() if arguments.json else document(report))
     sys.exit(0 if all(r.ours_seconds for r in report.rows) else 1)

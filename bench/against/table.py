@@ -1,113 +1,118 @@
-"""What was measured, as rows for programs (JSON) and for people."""
+"""What was measured, in Markdown: where and with what, a line for each task, a line for each operator, and what failed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean
 
-import msgspec
-
-from bench.against.roof import Need
-from bench.against.turns import NOT_OFFERED, Outcome, Reading
+from bench.against.contenders import OURS
+from bench.against.rows import Report, Row
+from bench.against.turns import NOT_OFFERED
 from tensorc_dsl.report import units
 
 ABSENT = "-"
 """What stands in a table where there is no time."""
 
 
-class Row(msgspec.Struct, frozen=True):
-    """An operator at one size. Times are seconds of one call, medians over the rounds; `spread` are their quartiles.
-
-    `ratio_to_best_peer` is above 1 where ours is faster than all peers. `fraction_of_roof` is by the peaks that were
-    known when the row was made, or held `under` others. `why_not` says why others have no time.
-    """
-
-    op: str
-    size: str
-    ours_seconds: float | None
-    peers: dict[str, float]
-    ratio_to_best_peer: float | None
-    fraction_of_roof: float | None
-    spread: dict[str, tuple[float, float]]
-    why_not: dict[str, str]
-    note: str
-    need: Need
-
-    def under(self, peaks: Mapping[str, float]) -> Row:
-        """The row where these are the machine's peaks."""
-        share = self.need.seconds(peaks) / self.ours_seconds if self.ours_seconds else None
-        return msgspec.structs.replace(self, fraction_of_roof=share)
+def document(report: Report) -> str:
+    """All that the report says."""
+    table = Table([(r.op, r.size) for r in report.rows], list(report.versions))
+    parts = [heading(report)], [table.head, *map(table.line, report.rows)], summary(report.rows), remarks(report)
+    return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-class Report(msgspec.Struct, frozen=True):
-    """All rows, under the best peaks of the run (operations/s); the versions of the peers, and those that were asked for and
-    not installed, with what is missing."""
-
-    rows: tuple[Row, ...]
-    peaks: dict[str, float]
-    versions: dict[str, str]
-    absent: dict[str, str]
-    machine: str
-    threads: int
+def heading(report: Report) -> str:
+    """Where, when and with what it was measured."""
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    return f"{report.machine}, {report.threads} threads, {report.date}; {versions}"
 
 
-def row(op: str, size: str, outcomes: Mapping[str, Outcome], ours: str, need: Need, peaks: Mapping[str, float]) -> Row:
-    """The row of what each took; `ours` is the name of ours, `peaks` those that are known by now."""
-    read = {name: o for name, o in outcomes.items() if isinstance(o, Reading)}
-    peers = {name: r.seconds for name, r in read.items() if name != ours}
-    mine = read[ours].seconds if ours in read else None
-    found = Row(
-        op=op,
-        size=size,
-        ours_seconds=mine,
-        peers=peers,
-        ratio_to_best_peer=min(peers.values()) / mine if mine and peers else None,
-        fraction_of_roof=None,
-        spread={name: (r.low, r.high) for name, r in read.items()},
-        why_not={name: o for name, o in outcomes.items() if isinstance(o, str)},
-        note=read[ours].note if ours in read else "",
-        need=need,
-    )
-    return found.under(peaks)
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One of a table; numbers stand on the right."""
+
+    name: str
+    width: int
+    right: bool = True
+
+    def cell(self, text: str) -> str:
+        return text.rjust(self.width) if self.right else text.ljust(self.width)
+
+    @property
+    def rule(self) -> str:
+        return "-" * (self.width - 1) + (":" if self.right else "-")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _head(columns: Sequence[Column]) -> str:
+    return "\n".join([_line([c.cell(c.name) for c in columns]), _line([c.rule for c in columns])])
 
 
 class Table:
     """Lines of fixed width, so that each can be printed as soon as it is known, and all of them in the end."""
 
-    def __init__(self, tasks: Sequence[tuple[str, str]], ours: str, peers: Sequence[str]) -> None:
-        self._ours = ours
-        self._peers = list(peers)
-        self._first = [max(len(t[n]) for t in (("op", "size"), *tasks)) for n in (0, 1)]
-        self._widths = [max(16, len(p)) for p in (ours, *peers)]
-
-    def text(self, rows: Sequence[Row]) -> str:
-        """The whole, and what there is to say of it."""
-        return "\n".join([self.head, *map(self.line, rows), *remarks(rows)])
+    def __init__(self, tasks: Sequence[tuple[str, str]], names: Sequence[str]) -> None:
+        """`names` are those who take part, a column each."""
+        self._names = list(names)
+        op, size = (max(len(t[n]) for t in (("op", "size"), *tasks)) for n in (0, 1))
+        self._columns = [Column("op", op, right=False), Column("size", size, right=False)]
+        self._columns += [Column(n, max(15, len(n))) for n in names]
+        self._columns += [Column("to best", 7), Column("of roof", 7), Column("tuned", 10, right=False)]
 
     @property
     def head(self) -> str:
-        return self._line("op", "size", [self._ours, *self._peers], "to best", "of roof", "tuned")
+        return _head(self._columns)
 
     def line(self, row: Row) -> str:
         """A time is followed by half its quartiles' distance, as a share of it."""
-        times = {**row.peers, **({self._ours: row.ours_seconds} if row.ours_seconds else {})}
-        cells = [_time(times.get(name), row.spread.get(name)) for name in (self._ours, *self._peers)]
-        ratio = ABSENT if row.ratio_to_best_peer is None else f"{row.ratio_to_best_peer:.2f}×"
+        times = {**row.peers, **({OURS.name: row.ours_seconds} if row.ours_seconds else {})}
+        cells = [_time(times.get(name), row.spread.get(name)) for name in self._names]
         share = ABSENT if row.fraction_of_roof is None else units.share(row.fraction_of_roof)
-        return self._line(row.op, row.size, cells, ratio, share, row.note)
+        cells = [row.op, row.size, *cells, _ratio(row.ratio_to_best_peer), share, row.note]
+        return _line([c.cell(text) for c, text in zip(self._columns, cells, strict=True)])
 
-    def _line(self, op: str, size: str, cells: Sequence[str], ratio: str, share: str, note: str) -> str:
-        columns = [op.ljust(self._first[0]), size.ljust(self._first[1])]
-        columns += [cell.rjust(w) for cell, w in zip(cells, self._widths, strict=True)]
-        return "  ".join([*columns, ratio.rjust(7), share.rjust(7), note]).rstrip()
+
+def summary(rows: Sequence[Row]) -> list[str]:
+    """For each operator, and for all, the geometric mean of `to best` and the least, with its size.
+
+    Of tasks without one, since ours has no right result or no peer has the operator, it is said how many there are.
+    """
+    groups = {op: [r for r in rows if r.op == op] for op in dict.fromkeys(r.op for r in rows)}
+    groups["all"] = list(rows)
+    columns = [
+        Column("op", max(map(len, groups)), right=False),
+        Column("tasks", 8),
+        Column("mean", 7),
+        Column("least", 7),
+    ]
+    columns.append(Column("at", max(2, *(len(f"{r.op} {r.size}") for r in rows)), right=False))
+    lines = [_head(columns)]
+    for name, group in groups.items():
+        known = {f"{r.op} {r.size}": r.ratio_to_best_peer for r in group if r.ratio_to_best_peer is not None}
+        count = str(len(group)) if len(known) == len(group) else f"{len(known)} of {len(group)}"
+        least = min(known, key=known.__getitem__, default="")
+        mean = geometric_mean(known.values()) if known else None
+        cells = [name, count, _ratio(mean), _ratio(known.get(least)), least]
+        lines.append(_line([c.cell(text) for c, text in zip(columns, cells, strict=True)]))
+    return lines
+
+
+def remarks(report: Report) -> list[str]:
+    """Who is absent, and why there is no time where there should be one."""
+    absent = [f"- absent: {name} (not installed: {what})" for name, what in report.absent.items()]
+    failures = ((r, name, why) for r in report.rows for name, why in r.why_not.items() if why != NOT_OFFERED)
+    return absent + [f"- {r.op} {r.size}: {name}: {' '.join(why.split())}" for r, name, why in failures]
+
+
+def _ratio(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.2f}×"
 
 
 def _time(seconds: float | None, spread: tuple[float, float] | None) -> str:
     if seconds is None or spread is None:
         return ABSENT
     return f"{units.seconds(seconds)} ±{units.share((spread[1] - spread[0]) / 2 / seconds).rjust(4)}"
-
-
-def remarks(rows: Sequence[Row]) -> list[str]:
-    """Why there is no time where there should be one."""
-    failures = ((r, name, why) for r in rows for name, why in r.why_not.items() if why != NOT_OFFERED)
-    return [f"{r.op} {r.size}: {name}: {why}" for r, name, why in failures]

@@ -42,16 +42,6 @@ def test_json_on_one_stream_and_the_table_on_the_other(
     assert end.value.code == 0
 
 
-def test_threads_have_cores_of_their_own(tmp_path: Path) -> None:
-    for cpu, siblings in {0: "0,1", 1: "0,1", 2: "2-3", 3: "2-3", 4: "4"}.items():
-        folder = tmp_path / f"cpu{cpu}" / "topology"
-        folder.mkdir(parents=True)
-        (folder / "thread_siblings_list").write_text(siblings)
-    assert main.apart([0, 1, 2, 3, 4], tmp_path) == [0, 2, 4, 1, 3]
-    assert main.apart([1, 3], tmp_path) == [1, 3]
-    assert main.apart([6, 7], tmp_path) == [6, 7]
-
-
 def test_what_there_is_not_is_named_beside_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main.main(["--ops", "gem"])

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from bench.against.roof import Need
-from bench.against.table import Report, Row, Table, remarks, row
+from bench.against.rows import Report, Row, row
+from bench.against.table import document, summary
 from bench.against.turns import Outcome, Reading
 
 OUTCOMES: dict[str, Outcome] = {
@@ -37,7 +38,7 @@ def test_without_ours_or_without_peers_there_is_no_ratio() -> None:
     assert failed.ours_seconds is None
     assert failed.ratio_to_best_peer is None
     assert failed.fraction_of_roof is None
-    assert remarks([failed]) == ["gemm 512: ours: crashed"]
+    assert failed.why_not == {"ours": "crashed", "jax": "not offered"}
 
 
 def test_a_row_is_held_under_the_peak_that_is_known_in_the_end() -> None:
@@ -51,11 +52,13 @@ def test_a_row_is_held_under_the_peak_that_is_known_in_the_end() -> None:
     assert failed.under(PEAKS).fraction_of_roof is None
 
 
+def report(*rows: Row) -> Report:
+    versions = {"ours": "0.1.0", "numpy": "2.4", "torch": "2.6"}
+    return Report(rows, PEAKS, versions, {"tvm": "apache-tvm"}, "AMD EPYC (znver4), 2 processors", 2, "2026-01-31")
+
+
 def test_a_report_has_the_keys_that_programs_read() -> None:
-    report = Report(
-        (row("gemm", "512", OUTCOMES, "ours", NEED, PEAKS),), PEAKS, {"numpy": "2"}, {"tvm": "apache-tvm"}, "znver4", 2
-    )
-    read = msgspec.json.decode(msgspec.json.encode(report))
+    read = msgspec.json.decode(msgspec.json.encode(report(row("gemm", "512", OUTCOMES, "ours", NEED, PEAKS))))
     (first,) = read["rows"]
     assert {"op", "size", "ours_seconds", "peers", "ratio_to_best_peer", "fraction_of_roof"} <= first.keys()
     assert first["op"] == "gemm"
@@ -64,14 +67,28 @@ def test_a_report_has_the_keys_that_programs_read() -> None:
     assert read["absent"] == {"tvm": "apache-tvm"}
 
 
-def test_the_table() -> None:
-    table = Table([("gemm", "1000x777x513")], "ours", ["numpy", "torch", "jax"])
-    crashed: dict[str, Outcome] = {"ours": "crashed", "numpy": OUTCOMES["numpy"]}
-    rows = [
-        row("gemm", "512", OUTCOMES, "ours", NEED, PEAKS),
-        row("gemm", "1000x777x513", crashed, "ours", NEED, PEAKS),
-    ]
-    assert table.text(rows) == EXPECTED
+def timed(op: str, size: str, ours: float | None, peer: float | None) -> Row:
+    times = {"ours": ours, "numpy": peer}
+    return row(
+        op,
+        size,
+        {n: "crashed" if t is None else Reading(t, t, t, "recorded") for n, t in times.items()},
+        "ours",
+        NEED,
+        PEAKS,
+    )
+
+
+def test_the_document() -> None:
+    crashed: dict[str, Outcome] = {"ours": "crashed: killed\nby SIGSEGV", "numpy": OUTCOMES["numpy"]}
+    rows = row("gemm", "512", OUTCOMES, "ours", NEED, PEAKS), row("gemm", "1000x777x513", crashed, "ours", NEED, PEAKS)
+    assert document(report(*rows)) == EXPECTED
+
+
+def test_an_operator_has_the_geometric_mean_of_its_ratios_and_the_least() -> None:
+    rows = [timed("gemm", "1", 1e-3, 2e-3), timed("gemm", "2", 2e-3, 1e-3), timed("gemm", "3", 1e-3, 8e-3)]
+    rows += [timed("nrm", "0", 1e-3, None), timed("c2d", "0", None, 1e-3), timed("c2d", "1", 1e-3, 4e-3)]
+    assert "\n".join(summary(rows)) == SUMMARY
 
 
 def test_a_row_reads_back() -> None:
@@ -80,7 +97,25 @@ def test_a_row_reads_back() -> None:
 
 
 EXPECTED = """\
-op    size                      ours             numpy             torch               jax  to best  of roof  tuned
-gemm  512              2.00 ms ± 5 %     3.00 ms ± 0 %     2.50 ms ±40 %                 -    1.25×     50 %  64 trials
-gemm  1000x777x513                 -     3.00 ms ± 0 %                 -                 -        -        -
-gemm 1000x777x513: ours: crashed"""
+AMD EPYC (znver4), 2 processors, 2 threads, 2026-01-31; ours 0.1.0, numpy 2.4, torch 2.6
+
+| op   | size         |            ours |           numpy |           torch | to best | of roof | tuned      |
+| ---- | ------------ | --------------: | --------------: | --------------: | ------: | ------: | ---------- |
+| gemm | 512          |   2.00 ms ± 5 % |   3.00 ms ± 0 % |   2.50 ms ±40 % |   1.25× |    50 % | 64 trials  |
+| gemm | 1000x777x513 |               - |   3.00 ms ± 0 % |               - |       - |       - |            |
+
+| op   |    tasks |    mean |   least | at                |
+| ---- | -------: | ------: | ------: | ----------------- |
+| gemm |   1 of 2 |   1.25× |   1.25× | gemm 512          |
+| all  |   1 of 2 |   1.25× |   1.25× | gemm 512          |
+
+- absent: tvm (not installed: apache-tvm)
+- gemm 1000x777x513: ours: crashed: killed by SIGSEGV"""
+
+SUMMARY = """\
+| op   |    tasks |    mean |   least | at     |
+| ---- | -------: | ------: | ------: | ------ |
+| gemm |        3 |   2.00× |   0.50× | gemm 2 |
+| nrm  |   0 of 1 |       - |       - |        |
+| c2d  |   1 of 2 |   4.00× |   4.00× | c2d 1  |
+| all  |   4 of 6 |   2.38× |   0.50× | gemm 2 |"""
