@@ -113,6 +113,15 @@ def _dense_gelu(job: Job) -> Callable[[], Any]:
     return lambda: F.gelu(F.linear(x, held, b))
 
 
+def _matmul_u8i8(job: Job) -> Callable[[], Any]:
+    # A quantized layer, as TorchInductor calls oneDNN for it: scales of 1 and zeros of 0, a result in f32.
+    a, b = _tensors(job)
+    held = torch.ops.onednn.qlinear_prepack(b.t().contiguous(), None)
+    scales, zeros = torch.ones(b.shape[1]), torch.zeros(b.shape[1], dtype=torch.int64)
+    told: tuple[Any, ...] = (1.0, 0, held, scales, zeros, None, 1.0, 0, torch.float32, "none", [], "")
+    return lambda: torch.ops.onednn.qlinear_pointwise(a, *told)
+
+
 def _layer_norm(x: Any, gain: Any, shift: Any) -> Any:
     return F.layer_norm(x, x.shape[1:], gain, shift, 1e-5)
 
@@ -133,6 +142,7 @@ MAKERS: dict[str, Make] = {
     "matmul": _of(torch.matmul),
     "batch_matmul": _of(torch.bmm),
     "transpose_batch_matmul": _of(_scores),
+    "matmul_u8i8": _matmul_u8i8,
     "dense_gelu": _dense_gelu,
     **dict.fromkeys(CONVOLUTIONS, _conv),
     "conv2d_transpose_nhwc": _conv_transpose,
