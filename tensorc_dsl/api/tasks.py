@@ -30,6 +30,7 @@ from tensorc_dsl.lower.lower import lower
 from tensorc_dsl.measure.host import host_target
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.measure.processors import require_known, with_cpu
 from tensorc_dsl.measure.sizes import mean_flops
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records.database import Database, default_path
@@ -97,31 +98,44 @@ class UnknownTask(TschedError, KeyError):
 
 
 def load(
-    path: StrPath, *, threads: int | None = None, include: Sequence[StrPath] = (), target: str | None = None
+    path: StrPath,
+    *,
+    threads: int | None = None,
+    include: Sequence[StrPath] = (),
+    target: str | None = None,
+    mcpu: str | None = None,
 ) -> TaskFile:
     """The tasks of a `.tsched` file, for this machine; kernels use `threads` threads, by default one per processor.
 
     What the file uses is looked for in the folders `include` too. `target` names a target of the file, or "native", to
-    take the place of those that its spaces are written for. Raises TschedError with everything that is wrong with the
-    file.
+    take the place of those that its spaces are written for, and `mcpu` a CPU, by LLVM's name, to take the place of the
+    target's. Raises TschedError with everything that is wrong with the file.
     """
-    return TaskFile(load_source(read_source(path), Resolver(path, include)), host_target(threads), target)
+    return TaskFile(load_source(read_source(path), Resolver(path, include)), host_target(threads), target, mcpu)
 
 
 class TaskFile(Mapping[str, "Task"]):
     """The tasks of one file by name, in the order of the file."""
 
-    def __init__(self, checked: CheckedFile, native: Target, target: str | None = None) -> None:
+    def __init__(
+        self, checked: CheckedFile, native: Target, target: str | None = None, mcpu: str | None = None
+    ) -> None:
         self.checked = checked
         self.native = native
         self._target = target
+        self._mcpu = mcpu
 
     def __getitem__(self, name: str) -> Task:
-        """The task of that name. Raises UnknownTask with the nearest name when there is none."""
+        """The task of that name. Raises UnknownTask with the nearest name when there is none, TschedError (E0910, E0915) for
+        a CPU that its target cannot have."""
         if name not in self.checked.tasks:
             known = list(self.checked.tasks)
             raise UnknownTask(*no_such("E0905", "task", name, known, self.checked.source.name).diagnostics)
-        return Task(name, task_space(self.checked, name, self.native, self._target), self.checked)
+        space = task_space(self.checked, name, self.native, self._target)
+        if self._mcpu is not None:
+            require_llvm(space.target, name)
+            space = replace(space, target=with_cpu(space.target, self._mcpu))
+        return Task(name, space, self.checked)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.checked.tasks)
@@ -146,9 +160,10 @@ class Task:
         self.threads = space.target.cores
 
     def require_code(self) -> None:
-        """Raises TschedError (E0910) where no code can be made for the target, so that nothing can be run or measured."""
-        if self.target.kind != "llvm":
-            raise TschedError(NO_CODE(None, kind=self.target.kind, task=self.name))
+        """Raises TschedError (E0910, E0915, E0916) where no code can be made for the target, so that nothing can be run or
+        measured."""
+        require_llvm(self.target, self.name)
+        require_known(self.target)
 
     def require_machine(self) -> None:
         """Raises TschedError (E0910, E0914) where kernels for the target cannot run on this machine."""
@@ -331,6 +346,12 @@ def _schedules_of(source: Source, home: CheckedFile) -> CheckedFile:
     if any(d.severity is Severity.ERROR for d in found):
         raise TschedError(*found)
     return replace(home, file=file, schedules=names.schedules)
+
+
+def require_llvm(target: Target, task: str) -> None:
+    """Raises TschedError (E0910) where the target is of a kind that no code can be made for."""
+    if target.kind != "llvm":
+        raise TschedError(NO_CODE(None, kind=target.kind, task=task))
 
 
 def failed(how: str, why: str) -> TschedError:

@@ -88,6 +88,11 @@ target_option = click.option(
     help="A target of the file, or `native` for this machine, instead of the one that the space is written for.",
 )  # fmt: skip
 
+mcpu_option = click.option(
+    "--mcpu", metavar="CPU",
+    help="A CPU, by LLVM's name, in place of the target's; `help` lists those that there are, and their features.",
+)  # fmt: skip
+
 records_option = click.option(
     "--records", type=click.Path(), metavar="PATH",
     help="The database of trials; by default records.sqlite in the user's data folder.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -31,7 +32,7 @@ def host_target(threads: int | None = None) -> Target:
         kind="llvm",
         cpu=llvm.get_host_cpu_name(),
         features=features.flatten(sort=True),
-        vector_bits=_vector_bits(names),
+        vector_bits=vector_bits_of(names),
         cores=cores,
         l1=l1,
         l2=l2,
@@ -39,7 +40,8 @@ def host_target(threads: int | None = None) -> Target:
     )
 
 
-def _vector_bits(features: set[str]) -> int:
+def vector_bits_of(features: Collection[str]) -> int:
+    """The widest vectors whose width these features fix. SVE's is not fixed, and it has those of 128 bits."""
     if "avx512f" in features:
         return 512
     if "avx" in features or "avx2" in features:

@@ -24,6 +24,7 @@ class ValueRef:
     visibility: str
 
 class ModuleRef:
+    def get_function(self, name: str) -> ValueRef: ...
     triple: str
     data_layout: str
     functions: Iterable[ValueRef]

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from tensorc_dsl.cli.handling import condition_option, handled, replay_option
-from tensorc_dsl.cli.loading import load
-from tensorc_dsl.cli.options import common_options, file_argument, target_option, task_argument, threads_option
+from tensorc_dsl.cli.loading import load_task
+from tensorc_dsl.cli.options import (
+    common_options,
+    file_argument,
+    mcpu_option,
+    target_option,
+    task_argument,
+    threads_option,
+)
 from tensorc_dsl.diagnostic import Problem, TschedError
 
 if TYPE_CHECKING:
@@ -43,11 +50,12 @@ NOT_FROZEN = Problem(
 @replay_option
 @condition_option
 @target_option
+@mcpu_option
 @threads_option
 @common_options
 def compile(  # noqa: A001 (a command is called as it is typed)
     file: str, task: str, kinds: tuple[Kind, ...], output: str | None, seed: int | None, replayed: str | None,
-    conditions: tuple[tuple[str, str], ...], target: str | None, threads: int | None,
+    conditions: tuple[tuple[str, str], ...], target: str | None, mcpu: str | None, threads: int | None,
 ) -> None:  # fmt: skip
     """Compile a task ahead of time, by a schedule without open draws: what is made needs no Python.
 
@@ -63,7 +71,7 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     from tensorc_dsl.api.export import content, write_files
     from tensorc_dsl.report.files import make_folder
 
-    found = handled(load(file, threads, target)[task], replayed, conditions, ())
+    found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, ())
     paths = _paths(task, tuple(dict.fromkeys(kinds)), output)
     library = found.library(_frozen(found, seed))
     if paths is None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from tensorc_dsl.cli.handling import handled, handler_options
-from tensorc_dsl.cli.loading import load
+from tensorc_dsl.cli.loading import load_task
 from tensorc_dsl.cli.options import (
     common_options,
     file_argument,
+    mcpu_option,
     seed_option,
     target_option,
     task_argument,
@@ -25,16 +26,17 @@ from tensorc_dsl.cli.options import (
 )
 @handler_options
 @target_option
+@mcpu_option
 @threads_option
 @common_options
 def sample(
     file: str, task: str, seed: int, count: int, replayed: str | None, conditions: tuple[tuple[str, str], ...],
-    hidden: tuple[str, ...], target: str | None, threads: int | None,
+    hidden: tuple[str, ...], target: str | None, mcpu: str | None, threads: int | None,
 ) -> None:  # fmt: skip
     """Print schedules drawn from a task's space, every decision pinned.
 
     What is printed can be edited and given to `replay`. The k-th schedule depends on the seed and k only.
     """
-    found = handled(load(file, threads, target)[task], replayed, conditions, hidden)
+    found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, hidden)
     for number in range(count):
         click.echo(("\n" if number else "") + found.sample(seed, number).text, nl=False)

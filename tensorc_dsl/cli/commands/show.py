@@ -7,8 +7,15 @@ from typing import Literal, assert_never, get_args
 import click
 
 from tensorc_dsl.cli.handling import handled, handler_options
-from tensorc_dsl.cli.loading import load
-from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_option, threads_option
+from tensorc_dsl.cli.loading import load_task
+from tensorc_dsl.cli.options import (
+    common_options,
+    file_argument,
+    mcpu_option,
+    seed_option,
+    target_option,
+    threads_option,
+)
 
 Stage = Literal["ast", "ir", "space", "trace", "lowered", "llvm", "asm"]
 
@@ -21,11 +28,13 @@ Stage = Literal["ast", "ir", "space", "trace", "lowered", "llvm", "asm"]
 @click.option("--scheduled", is_flag=True, help="With `ir`: the program as the schedule leaves it.")
 @handler_options
 @target_option
+@mcpu_option
 @threads_option
 @common_options
 def show(
     file: str, name: str, stage: Stage, seed: int, scheduled: bool, replayed: str | None,
-    conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...], target: str | None, threads: int | None,
+    conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...], target: str | None, mcpu: str | None,
+    threads: int | None,
 ) -> None:  # fmt: skip
     """Print one stage of the item NAME: any item for `ast`, a task for the others.
 
@@ -46,7 +55,7 @@ def show(
     if stage == "ast":
         click.echo(_ast(file, name), nl=False)
         return
-    task = load(file, threads, target)[name]
+    task = load_task(file, name, threads, target, mcpu)
     if stage == "ir" and not scheduled:
         click.echo(format_program(task.program), nl=False)
         return

@@ -13,10 +13,11 @@ import click
 
 from tensorc_dsl.cli.failures import ExitCode, show_diagnostics
 from tensorc_dsl.cli.handling import handled, handler_options
-from tensorc_dsl.cli.loading import load
+from tensorc_dsl.cli.loading import load_task
 from tensorc_dsl.cli.options import (
     common_options,
     file_argument,
+    mcpu_option,
     records_option,
     seed_option,
     target_option,
@@ -55,6 +56,7 @@ def _strategy(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
 )
 @handler_options
 @target_option
+@mcpu_option
 @threads_option
 @click.option("--output", type=click.Path(), metavar="PATH", help="The best schedule; by default TASK.best.tsched.")
 @records_option
@@ -72,6 +74,7 @@ def tune(
     conditions: tuple[tuple[str, str], ...],
     hidden: tuple[str, ...],
     target: str | None,
+    mcpu: str | None,
     threads: int | None,
     output: str | None,
     records: str | None,
@@ -87,7 +90,7 @@ def tune(
     from tensorc_dsl.report.files import check_writable, write_text
     from tensorc_dsl.report.progress import Standing, following
 
-    found = handled(load(file, threads, target)[task], replayed, conditions, hidden)
+    found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, hidden)
     best_file = Path(output or f"{task}.best.tsched")
     check_writable(best_file)
     yardsticks = found.yardsticks()

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, assert_never
 import click
 
 from tensorc_dsl.cli.failures import ExitCode, show_diagnostics
-from tensorc_dsl.cli.loading import load
-from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_option, threads_option
+from tensorc_dsl.cli.loading import load_task
+from tensorc_dsl.cli.options import (
+    common_options,
+    file_argument,
+    mcpu_option,
+    seed_option,
+    target_option,
+    threads_option,
+)
 from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError
 
 if TYPE_CHECKING:
@@ -27,12 +34,13 @@ TWO_PROGRAMS = Problem(
 @click.argument("trace", metavar="[TRACE]", required=False)
 @seed_option
 @target_option
+@mcpu_option
 @threads_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on standard output.")
 @common_options
 @click.pass_context
 def verify(
-    ctx: click.Context, file: str, task: str | None, trace: str | None, seed: int, target: str | None,
+    ctx: click.Context, file: str, task: str | None, trace: str | None, seed: int, target: str | None, mcpu: str | None,
     threads: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Prove that a schedule computes what its task does, for all inputs and sizes, without running it.
@@ -40,7 +48,7 @@ def verify(
     The schedule is that of TRACE, or drawn with the seed. Without TASK the two programs of the file are compared.
     The proof asks nothing of the steps that made the schedule. Exit status 1: it is wrong, or nothing is proved.
     """
-    what, report = _two_programs(file) if task is None else _schedule(file, task, trace, seed, target, threads)
+    what, report = _two_programs(file) if task is None else _schedule(file, task, trace, seed, target, mcpu, threads)
     result, found = _facts(report)
     if as_json:
         facts: dict[str, object] = {"what": what, "result": result}
@@ -57,9 +65,9 @@ def verify(
 
 
 def _schedule(
-    file: str, task: str, trace: str | None, seed: int, target: str | None, threads: int | None
+    file: str, task: str, trace: str | None, seed: int, target: str | None, mcpu: str | None, threads: int | None
 ) -> tuple[str, Report]:
-    found = load(file, threads, target)[task]
+    found = load_task(file, task, threads, target, mcpu)
     return task, found.verify(found.frozen(trace) if trace is not None else found.sample(seed))
 
 
