@@ -7,6 +7,7 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import llvmlite.binding as llvm
@@ -17,6 +18,7 @@ from tensorc_dsl.codegen.llvm.statements import PARALLEL_FOR
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.lower.flat import Param
 from tensorc_dsl.runtime.arrays import ALIGNMENT, aligned_copy, aligned_empty
+from tensorc_dsl.runtime.doorway import Doorway, Wanted, doorway
 from tensorc_dsl.runtime.sizes import Shape, infer_sizes, shape_for, told_sizes
 from tensorc_dsl.runtime.threads import runtime, time_native
 
@@ -105,9 +107,40 @@ class BoundKernel:
         self._bytes = None if code.dims else self._needed(code.arguments())
         self._memory: Array | None = None
         self._memory_lock = threading.Lock()
+        self._outputs = [n for n, p in enumerate(self._params) if p.output]
 
     def __call__(self, *arrays: Any) -> Array | tuple[Array, ...]:
         """Run once. Pass the inputs that are not bound, or these and the outputs, as to `NativeKernel`."""
+        door = self._door
+        if door is not None:
+            if len(arrays) == len(self._inputs) != len(self._params):
+                arrays = self._with_outputs(arrays)
+            out = door(*arrays)
+            if out is not None:
+                return out if len(self._outputs) == 1 else tuple(arrays[n] for n in self._outputs)
+        return self._call(arrays)
+
+    def _with_outputs(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        """New arrays among the given ones, where the outputs belong."""
+        given = iter(arrays)
+        return tuple(
+            aligned_empty(shape, self._code.dtypes[p.name]) if p.output else next(given)
+            for p, shape in zip(self._params, self._shapes or (), strict=True)
+        )
+
+    @cached_property
+    def _door(self) -> Doorway | None:
+        """The short way for calls with all arrays; None where sizes are open, or inputs have to be prepared in each call."""
+        if self._shapes is None or self._bytes is None or self._preparation is not None:
+            return None
+        dtypes = self._code.dtypes
+        wanted = [
+            Wanted(dtypes[p.name], shape, place, p.output)
+            for p, shape, place in zip(self._params, self._shapes, self._places, strict=True)
+        ]
+        return doorway(self._code.main.address, aligned_empty((self._bytes[0],), _BYTE), self._values, wanted)
+
+    def _call(self, arrays: tuple[Any, ...]) -> Array | tuple[Array, ...]:
         bound, arguments = self._bind(arrays)
         workspace, locked = self._prepared(arguments)
         try:
@@ -115,7 +148,7 @@ class BoundKernel:
         finally:
             if locked:
                 self._memory_lock.release()
-        outs = tuple(a for a, p in zip(bound, self._params, strict=True) if p.output)
+        outs = tuple(bound[n] for n in self._outputs)
         return outs[0] if len(outs) == 1 else outs
 
     def time(self, arrays: Sequence[Any], repeats: int) -> list[float]:

@@ -71,6 +71,18 @@ compute norm(X: f32[N]) -> Y: f32[1] {
     Y[i in 1] = sum[k] X[k] * X[k]
 }
 
+compute turned_2(A: f32[M, K], B: f32[N, K]) -> C: f32[M, N] {
+    C[i, j] = sum[k] A[i, k] * B[j, k]
+}
+
+compute turned_3(A: f32[G, M, K], B: f32[G, N, K], D: f32[N, G, K]) -> C: f32[G, M, N] {
+    C[g, i, j] = sum[k] A[g, i, k] * B[g, j, k] * D[j, g, k]
+}
+
+compute turned_4(A: f32[G, H, M, K], B: f32[N, G, H, K], D: f32[G, N, H, K], E: f32[G, H, N, K]) -> C: f32[G, H, M, N] {
+    C[g, h, i, j] = sum[k] A[g, h, i, k] * B[j, g, h, k] * D[g, j, h, k] * E[g, h, j, k]
+}
+
 task product = matmul(M=33, N=37, K=19) with default
 task much_product = matmul(M=33, N=37, K=19) with much
 task convolution = conv2d_nhwc(N=1, H=9, W=8, CI=5, CO=17, KH=3, KW=3, stride=2, pad=1) with default
@@ -86,6 +98,9 @@ task quantized = bytes(M=9, N=33, K=22) with vnni
 task quantized_conv = byte_conv(H=6, W=6, C=8, R=2, S=3, K=32) with vnni
 task summed = halves(M=9, N=33, K=22) with bf16
 task other = matmul(M=9, N=20, K=11) with vnni
+task turned_2 = turned_2(M=7, N=48, K=9) with default
+task turned_3 = turned_3(G=3, M=7, N=48, K=5) with default
+task turned_4 = turned_4(G=2, H=3, M=5, N=32, K=7) with default
 task transforms = conv2d_winograd_2x2_nhwc(N=1, H=5, W=4, CI=3, CO=5, pad=1) with default
 """
 NAMES = [line.split()[1] for line in TASKS.splitlines() if line.startswith("task")]
@@ -144,6 +159,20 @@ def test_machines_without_the_instruction_tile_as_usual(name: str) -> None:
     plain = Target(vector_bits=256, cores=2, features="+avx2,+fma")
     assert all("tensorize" in trace.text for trace in drawn(task(name), 3))
     assert not any("tensorize" in trace.text for trace in drawn(task(name, plain), 3))
+
+
+@pytest.mark.parametrize("name", ["turned_2", "turned_3", "turned_4"])
+def test_operands_whose_lanes_lie_apart_are_packed(name: str) -> None:
+    t = task(name)
+    traces = drawn(t, 8)
+    turned = [b.name for b in t.program.inputs if b.name != "A"]
+    packed = [n for trace in traces for n in turned if f"transform_layout({n}_global" in trace.text]
+    assert len(packed) > len(traces) * len(turned) / 2
+    for trace in traces:
+        # Along a batch there is nothing to hold in registers.
+        tiles = [d.decision for d in trace.draws if d.name.startswith("factors")]
+        for tile in tiles[: len(t.program.outputs[0].shape) - 2]:
+            assert isinstance(tile, tuple) and tile[-1] == 1
 
 
 def test_an_epilogue_may_be_part_of_the_tile() -> None:

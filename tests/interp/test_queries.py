@@ -24,6 +24,7 @@ ANSWERS = {
         "len(C.spatial_loops)": 2,
         "C.reduce_loops[0].name": "k",
         "C.has_reuse": True,
+        "C.reuses(C.loops[0]) and C.reuses(C.loops[1]) and not C.reuses(C.loops[2])": True,
         "C.is_output": True,
         "C.is_reduction": True,
         "C.is_injective": False,

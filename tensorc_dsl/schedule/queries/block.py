@@ -172,3 +172,13 @@ def has_reuse(program: Program, block: BlockRef) -> bool:
         return False
     spatial = {it.name for it in b.iters if it.kind is IterKind.SPATIAL and constant(it.extent) != 1}
     return any(spatial - frozenset[str]().union(*map(free_vars, x.indices)) for x in _own_reads(b))
+
+
+@query
+def reuses(program: Program, block: BlockRef, loop: LoopRef) -> bool:
+    """Whether some buffer that it reads is read without the iterators that the loop drives: all its iterations then read
+    the same elements of it. Along a loop without reuse, as that of a batch, a tile of registers saves no load.
+    """
+    b = the_block(program, block)[1]
+    driven = {it.name for it in b.iters if loop.name in free_vars(it.binding)}
+    return any(driven.isdisjoint(frozenset[str]().union(*map(free_vars, x.indices))) for x in _own_reads(b))
