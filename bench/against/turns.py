@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Self
 
 import numpy as np
@@ -72,8 +73,16 @@ Outcome = Reading | str
 NOT_OFFERED = "not offered"
 
 
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What a person or a system ends a command with."""
+
+
 class Bench:
-    """The processes of ours and of the peers. Use it in a `with`: they are gone afterwards."""
+    """The processes of ours and of the peers. Use it in a `with`, in the main thread.
+
+    They are gone afterwards, with what they started in their groups, such as the pools of TVM; so they are when one of `ENDS`
+    comes, which then is a SystemExit.
+    """
 
     def __init__(self, ours: Contender, peers: Sequence[Contender], settings: Settings) -> None:
         self._settings = settings
@@ -83,11 +92,16 @@ class Bench:
         self._workers = {c: Worker("bench.against.worker", messages.replies, told) for c in (ours, *peers)}
 
     def __enter__(self) -> Self:
+        self._before = [signal.signal(number, _leave) for number in ENDS]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        for number in ENDS:
+            signal.signal(number, signal.SIG_IGN)
         for w in self._workers.values():
             w.kill()
+        for number, handler in zip(ENDS, self._before, strict=True):
+            signal.signal(number, handler)
 
     def measure(self, case: Case) -> dict[str, Outcome]:
         """What each took, by name. A library that fails says how, and is started again for the next case."""
@@ -149,6 +163,10 @@ class Bench:
             yield
         finally:
             _tell(worker, signal.SIGSTOP)
+
+
+def _leave(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 def _tell(worker: Worker[Reply], number: signal.Signals) -> None:
