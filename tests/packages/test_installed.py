@@ -40,7 +40,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     write(source, "vendor")
     # The rule of `docs/write-a-module.md`, put beside the package's own.
     page = fences((ROOT / "docs" / "write-a-module.md").read_text(encoding="utf-8"))
-    (source / "vendor" / "turn.tsched").write_text(next(f.text for f in page if f.file_name == "turn.tsched"))
+    (source / "vendor" / "columns.tsched").write_text(next(f.text for f in page if f.file_name == "columns.tsched"))
     # The package must not run when its modules are used.
     (source / "vendor" / "__init__.py").write_text("raise SystemExit('imported')\n")
     wheel = run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder), cwd=source)
@@ -66,19 +66,20 @@ def test_its_modules_are_found_and_it_is_not_imported(fresh: tuple[Path, Path], 
     which = run(python, "-c", COMMAND, "module", "which", "vendor.vectors", cwd=tmp_path)
     assert which.stdout.endswith("site-packages/vendor/tiles.tsched:2\n"), which
     listed = run(python, "-c", COMMAND, "module", "list", cwd=tmp_path).stdout
-    assert "\npackage vendor\n  vendor.vectors " in listed
+    assert "\npackage vendor\n  vendor.down_columns " in listed and "\n  vendor.vectors " in listed
 
 
 def test_a_rule_that_was_written_by_the_page_works_where_it_is_installed(
     fresh: tuple[Path, Path], tmp_path: Path
 ) -> None:
     python, _ = fresh
-    uses = "use vendor.turn.{turn_in_tiles}\nuse std.cpu.{parallelize_vectorize_unroll}\nuse std.ops.{transpose}\n"
-    mine = "space mine for llvm { turn_in_tiles; parallelize_vectorize_unroll }\n"
-    (tmp_path / "main.tsched").write_text(f"{uses}{mine}task small = transpose(M=33, N=20) with mine\n")
+    uses = "use vendor.columns.{down_columns}\nuse std.cpu.{parallelize_vectorize_unroll}\n"
+    mine = "space mine for llvm { down_columns; parallelize_vectorize_unroll }\n"
+    sums = "compute sums(X: f32[M, N]) -> S: f32[N] {\n    S[j] = sum[i] X[i, j]\n}\n"
+    (tmp_path / "main.tsched").write_text(f"{uses}{sums}{mine}task small = sums(M=33, N=20) with mine\n")
     drawn = run(python, "-c", COMMAND, "sample", "main.tsched", "small", cwd=tmp_path)
     assert (drawn.returncode, drawn.stderr) == (0, "")
-    assert "let rows ~ sample_categorical([8, 16, 32, 64])" in drawn.stdout
+    assert "let width ~ sample_categorical([16, 32, 64, 128])" in drawn.stdout
     (tmp_path / "t.tsched").write_text(drawn.stdout)
     proved = run(python, "-c", COMMAND, "verify", "main.tsched", "small", "t.tsched", cwd=tmp_path)
     assert proved.returncode == 0, proved.stdout + proved.stderr

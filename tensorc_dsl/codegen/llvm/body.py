@@ -7,6 +7,8 @@ lanes becomes a mask; memory that a lane must not touch is not touched (no load 
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -16,7 +18,7 @@ from tensorc_dsl.codegen.llvm.function import Function
 from tensorc_dsl.codegen.llvm.maths.call import call
 from tensorc_dsl.codegen.llvm.scalars import any_lane, binary, compare, convert, invert, logic, select
 from tensorc_dsl.codegen.llvm.values import Value, constant_value, in_memory, vector_type
-from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
+from tensorc_dsl.ir.dtypes import BOOL, INDEX, U8, DType
 from tensorc_dsl.ir.expr import (
     Binary,
     Call,
@@ -63,6 +65,18 @@ class Scope:
     buffers: dict[str, tuple[str, DType]] = field(default_factory=dict[str, tuple[str, DType]])
     ranges: dict[str, tuple[int | None, int | None]] = field(default_factory=dict[str, tuple[int | None, int | None]])
 
+    @contextmanager
+    def bound(self, values: Mapping[str, Scalar]) -> Generator[None]:
+        """Variables with values for the length of a `with`."""
+        before = {v: self.vars[v] for v in values if v in self.vars}
+        self.vars.update(values)
+        try:
+            yield
+        finally:
+            for v in values:
+                del self.vars[v]
+            self.vars.update(before)
+
 
 class Expressions:
     """Writes expressions into one function."""
@@ -71,6 +85,8 @@ class Expressions:
         self.f = f
         self.scope = scope
         self._forms: dict[Expr, Linear] = {}
+        self.turned: dict[Load, Value] = {}
+        """What the lanes of the current piece read, where a whole tile was loaded before."""
 
     # Subscripts
 
@@ -263,6 +279,8 @@ class Expressions:
     # Memory
 
     def load(self, e: Load, at: Piece | None) -> Value:
+        if e in self.turned:
+            return self.turned[e]
         step = 0 if at is None else self.stride(e.indices[0], at)
         if at is not None and at.mask is not None and not at.some and loads(e.indices[0]):
             return self._gather(e, at)  # where no lane is alive, what the subscript reads must not be read either
@@ -288,6 +306,12 @@ class Expressions:
             return Value(t, ref, lanes)
         zero = "zeroinitializer" if lanes else "0"
         return self.f.value(BOOL, f"icmp ne {vector_type('i8', lanes)} {ref}, {zero}", lanes)
+
+    def to_memory(self, v: Value) -> Value:
+        """As it lies in memory: a bool as a byte."""
+        if v.dtype.kind != "bool":
+            return v
+        return Value(U8, self.f.op(f"zext {v.typed} to {vector_type('i8', v.lanes)}"), v.lanes)
 
     def _load_if_any(self, e: Load, at: Piece, mask: Value) -> Value:
         """What all lanes share, read only if one of them is alive."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -11,8 +10,9 @@ from tensorc_dsl.codegen.llvm.across import combined, fold_lanes
 from tensorc_dsl.codegen.llvm.body import Expressions, Piece, Scalar, Scope, any_lane, mangled
 from tensorc_dsl.codegen.llvm.function import Function
 from tensorc_dsl.codegen.llvm.instructions import code_for, write_instruction
-from tensorc_dsl.codegen.llvm.values import Value, in_memory, vector_type
-from tensorc_dsl.ir.dtypes import BOOL, U8
+from tensorc_dsl.codegen.llvm.turn import turned, write_turned
+from tensorc_dsl.codegen.llvm.values import Value, in_memory
+from tensorc_dsl.ir.dtypes import BOOL
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, add, ceildiv, constant, dtype_of, free_vars, index, loads, mul
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.reductions import fold_of
@@ -91,8 +91,12 @@ class Statements:
     def _loop(self, s: Loop, pieces: tuple[Piece, ...]) -> None:
         begin, end = constant(s.begin), constant(s.end)
         if s.kind is LoopKind.UNROLLED and begin is not None and end is not None:
+            tile = None if pieces else turned(s)
+            if tile is not None:
+                write_turned(self.expressions, tile, self._width(tile.across), self._store)
+                return
             for k in range(begin, end):
-                with self.bound({s.var: k}):
+                with self.scope.bound({s.var: k}):
                     self.write(s.body, pieces)
         elif s.kind is LoopKind.VECTORIZED and begin is not None and end is not None:
             self._vector_loop(s, begin, end)
@@ -100,18 +104,6 @@ class Statements:
             first: Scalar = self.expressions.index(s.begin)
             last: Scalar = self.expressions.index(s.end)
             self.counted(s.var, first, last, 1, lambda: self.write(s.body, pieces))
-
-    @contextmanager
-    def bound(self, values: Mapping[str, Scalar]) -> Generator[None]:
-        """Variables with values for the length of a `with`."""
-        before = {v: self.scope.vars[v] for v in values if v in self.scope.vars}
-        self.scope.vars.update(values)
-        try:
-            yield
-        finally:
-            for v in values:
-                del self.scope.vars[v]
-            self.scope.vars.update(before)
 
     def counted(self, var: str, begin: Scalar, end: Scalar, step: int, write: Callable[[], None]) -> None:
         """`for var in begin .. end` by `step`, the body written once."""
@@ -129,7 +121,7 @@ class Statements:
         f.start_block(head)
         counter, following = f.fresh(var), f.fresh(f"{var}.next")
         place = f.reserve()
-        with f.region(), self.bound({var: counter}):
+        with f.region(), self.scope.bound({var: counter}):
             write()
         f.line(f"{following} = add nuw nsw i64 {counter}, {step}")
         more = f.op(f"icmp slt i64 {following}, {end}")
@@ -149,7 +141,7 @@ class Statements:
             begin += whole
         if begin < end:
             pieces = tuple(Piece(s.var, k, min(width, end - begin - k)) for k in range(0, end - begin, width))
-            with self.bound({s.var: begin}):
+            with self.scope.bound({s.var: begin}):
                 self.write(s.body, pieces)
 
     def _width(self, s: Loop) -> int:
@@ -244,7 +236,7 @@ class Statements:
                 values[var] = self.f.op(f"urem i64 {rest}, {n}")
                 rest = self.f.op(f"udiv i64 {rest}, {n}")
             values[s.vars[0]] = rest
-            with self.bound(values):
+            with self.scope.bound(values):
                 self.write(s.body)
 
         self.counted(_TASK, "%begin", "%end", 1, one)
@@ -292,7 +284,7 @@ class Statements:
         step = e.stride(index, at)
         value = f.splat(value, at.width)
         if step == 1:
-            value = self._to_memory(value)
+            value = self.expressions.to_memory(value)
             pointer = e.pointer(s.buffer, index, at)
             if at.mask is None:
                 f.line(f"store {value.type} {value.ref}, ptr {pointer}, align {t.bytes}")
@@ -306,7 +298,7 @@ class Statements:
                 place = f.cached(f"getelementptr {in_memory(t)}, ptr {first}, i64 {k * step}")
                 self._store_one(f.lane(value, k), place)
         else:
-            value = self._to_memory(value)
+            value = self.expressions.to_memory(value)
             pointers = e.pointers(s.buffer, index, at)
             mask = at.mask or Value(BOOL, "splat (i1 true)", at.width)
             name = f"llvm.masked.scatter.{mangled(t, at.width)}.v{at.width}p0"
@@ -323,14 +315,8 @@ class Statements:
         self._store_one(combined(f, fold.op, old, lanes), e.pointer(s.buffer, s.indices[0], None))
 
     def _store_one(self, value: Value, pointer: str) -> None:
-        stored = self._to_memory(value)
+        stored = self.expressions.to_memory(value)
         self.f.line(f"store {stored.type} {stored.ref}, ptr {pointer}, align {value.dtype.bytes}")
-
-    def _to_memory(self, v: Value) -> Value:
-        if v.dtype.kind != "bool":
-            return v
-        from_bool = self.f.op(f"zext {v.typed} to {vector_type('i8', v.lanes)}")
-        return Value(U8, from_bool, v.lanes)
 
     # Buffers
 
