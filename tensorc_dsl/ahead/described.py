@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensorc_dsl.ahead.cpu import Check
 from tensorc_dsl.ahead.entry import MEMORY, Entry
 from tensorc_dsl.ahead.interface import Interface, Signature, Status, c_type
 from tensorc_dsl.ahead.sizes import steps_to_sizes
@@ -18,12 +19,12 @@ _CPU = 1
 """DLPack's number for memory of the CPU."""
 
 
-def write_checked(module: Module, api: Interface, s: Signature) -> None:
+def write_checked(module: Module, api: Interface, s: Signature, check: Check | None) -> None:
     """Add `s.checked`, which calls `s.name`, to the module.
 
     Raises LowerError where the shapes of the arrays do not tell the sizes of the open dimensions.
     """
-    entry = Entry(module)
+    entry = Entry(module, check)
     f = entry.f
 
     def field(k: int, at: int, kind: str) -> str:

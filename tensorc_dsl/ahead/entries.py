@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import reduce
 
+from tensorc_dsl.ahead.cpu import Check, add_check
 from tensorc_dsl.ahead.described import write_checked
 from tensorc_dsl.ahead.entry import MEMORY, Entry, Span
 from tensorc_dsl.ahead.interface import Interface, Signature, Status
@@ -22,11 +23,12 @@ def write_entries(module: Module, api: Interface, kernel: Compiled) -> None:
     Raises LowerError where the shapes of the arrays do not tell the sizes of the open dimensions.
     """
     module.functions.append(f"@{_cache(api)} = internal global ptr null, align 8")
+    check = add_check(module, api.name, kernel.target)
     for s in api.signatures:
-        _write_plain(module, api, s, kernel)
-        write_checked(module, api, s)
+        _write_plain(module, api, s, kernel, check)
+        write_checked(module, api, s, check)
     if api.memory:
-        _write_prepared_bytes(module, api, api.memory)
+        _write_prepared_bytes(module, api, api.memory, check.attributes if check else "")
 
 
 def _bytes(p: Param) -> Expr:
@@ -38,8 +40,8 @@ def _cache(api: Interface) -> str:
     return f"{api.name}.scratch"
 
 
-def _write_plain(module: Module, api: Interface, s: Signature, kernel: Compiled) -> None:
-    entry = Entry(module)
+def _write_plain(module: Module, api: Interface, s: Signature, kernel: Compiled, check: Check | None) -> None:
+    entry = Entry(module, check)
     sizes: dict[str, Scalar] = {d.name: f"%d{k}" for k, d in enumerate(s.dims)}
     expressions = Expressions(entry.f, Scope(vars=sizes))
     for k, d in enumerate(s.dims):
@@ -143,7 +145,7 @@ def _finish(entry: Entry, m: PreparedMemory, data: Mapping[str, str], expression
         f.line(f"store i64 {value}, ptr {entry.part(WORD * k)}, align {WORD}")
 
 
-def _write_prepared_bytes(module: Module, api: Interface, m: PreparedMemory) -> None:
+def _write_prepared_bytes(module: Module, api: Interface, m: PreparedMemory, attributes: str) -> None:
     """A function of the sizes: how much prepared memory is needed, −1 where a size is out of its range."""
     f = Function(module)
     inside = "true"
@@ -153,6 +155,5 @@ def _write_prepared_bytes(module: Module, api: Interface, m: PreparedMemory) -> 
                 inside = f.op(f"and i1 {inside}, {f.op(f'icmp {order} i64 %d{k}, {limit}')}")
     sizes: dict[str, Scalar] = {d.name: f"%d{k}" for k, d in enumerate(m.dims)}
     size = f.op(f"select i1 {inside}, i64 {Expressions(f, Scope(vars=sizes)).index(m.bytes)}, i64 -1")
-    f.define(
-        f"define i64 @{api.prepared_bytes}({', '.join(f'i64 {d}' for d in sizes.values())}) nounwind", f"i64 {size}"
-    )
+    formal = ", ".join(f"i64 {d}" for d in sizes.values())
+    f.define(f"define i64 @{api.prepared_bytes}({formal}) nounwind {attributes}", f"i64 {size}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tensorc_dsl.ahead.cpu import Check
 from tensorc_dsl.ahead.interface import Signature, Status
 from tensorc_dsl.ahead.prepared import LINE, WORD, PreparedMemory
 from tensorc_dsl.codegen.llvm.body import Scalar
@@ -28,12 +29,15 @@ class Span:
 class Entry:
     """The function's code, and the checks that entries share."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, check: Check | None) -> None:
         self.f = Function(module)
+        self._attributes = check.attributes if check else ""
+        if check:
+            self.fail_if(self.f.op(f"xor i1 {self.f.op(f'call i1 @{check.symbol}()')}, true"), Status.CPU)
 
     def define(self, name: str, formal: Sequence[str], result: str) -> None:
         """Finish the function, which C can see."""
-        self.f.define(f"define i32 @{name}({', '.join(formal)}) nounwind", f"i32 {result}")
+        self.f.define(f"define i32 @{name}({', '.join(formal)}) nounwind {self._attributes}", f"i32 {result}")
 
     def fail_if(self, condition: str, status: Status, argument: int = 0) -> None:
         """Leave with the status where the condition holds."""

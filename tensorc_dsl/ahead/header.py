@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from functools import reduce
 
+from tensorc_dsl.ahead.cpu import required_features
 from tensorc_dsl.ahead.interface import MEANINGS, Interface, Signature, argument_name, c_type
 from tensorc_dsl.ahead.prepared import LINE
 from tensorc_dsl.ir.expr import Dim, Expr, constant, dims_in, index, mul
@@ -52,10 +54,14 @@ typedef char tensorc_requires_the_layout_of_dlpack[sizeof(tensorc_array) == 48 ?
 def write_header(api: Interface, target: Target, triple: str, threads: int) -> str:
     """Declarations for C99 and C++11: the functions, what they return, and the shape of each array."""
     at_most = "one thread" if threads == 1 else f"up to {threads} threads"
+    features = ", ".join(required_features(target))
+    needed = f"Without one of these features it does nothing: {features}." if features else "It asks for no features."
     statuses = ",\n".join(f"    TENSORC_{s.name} = {s.value} /* {text} */" for s, text in MEANINGS.items())
     return "\n".join(
         [
-            f"/* {api.name}: made by tensorc-dsl for {triple}, cpu {target.cpu}; runs on {at_most}. */",
+            f"/* {api.name}: made by tensorc-dsl for {triple}, cpu {target.cpu}; runs on {at_most}.",
+            *textwrap.wrap(needed, 120, initial_indent="   ", subsequent_indent="   "),
+            "*/",
             f"#ifndef TENSORC_{api.name}_H",
             f"#define TENSORC_{api.name}_H",
             "",

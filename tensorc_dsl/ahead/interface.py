@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
+from tensorc_dsl.ahead.cpu import required_features
 from tensorc_dsl.ahead.prepared import LINE, PreparedMemory
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, constant
@@ -31,6 +32,7 @@ class Status(IntEnum):
     SHAPE = 10
     STRIDES = 11
     UNPREPARED = 12
+    CPU = 13
 
 
 MEANINGS = {
@@ -47,6 +49,7 @@ MEANINGS = {
     Status.SHAPE: "not the shape, or shapes that do not fit each other",
     Status.STRIDES: "the elements do not lie side by side, the last dimension fastest",
     Status.UNPREPARED: "the memory holds nothing that this library prepared for these sizes",
+    Status.CPU: "the processor lacks a feature that the code is made for",
 }
 
 
@@ -191,6 +194,7 @@ def describe(api: Interface, target: Target, triple: str, threads: int, version:
         "triple": triple,
         "cpu": target.cpu,
         "features": target.feature_names,
+        "required": required_features(target),
         "threads": threads,
         "tensorc_dsl": version,
     }

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tensorc_dsl.affine.validate import Invalid, Report, validate
+from tensorc_dsl.ahead.cpu import required_features
 from tensorc_dsl.ahead.interface import is_free
 from tensorc_dsl.ahead.library import Library, make_library
 from tensorc_dsl.api.export import Kind, write_files
@@ -27,7 +28,7 @@ from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.lower.flat import Kernel as FlatKernel
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.lower.lower import lower
-from tensorc_dsl.measure.host import host_target
+from tensorc_dsl.measure.host import host_lacks, host_target
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.measure.processors import require_known, with_cpu
@@ -58,8 +59,9 @@ NO_CODE = Problem(
 
 NOT_HERE = Problem(
     "E0914",
-    "`{task}` is for {triple}, and this machine is {ours}: it cannot be run or measured here",
-    help="compile it for there, `compile --emit obj --emit header`, or run it for this machine, `--target native`",
+    "`{task}` is for {theirs}, and this machine {ours}: it cannot be run or measured here",
+    help="compile it for there, `compile --emit obj --emit header`, or run it for this machine, `--target native` without "
+    "`--mcpu`",
 )
 
 NO_NAME = Problem(
@@ -170,7 +172,10 @@ class Task:
         self.require_code()
         ours, theirs = native_triple(), self.target.triple
         if theirs and architecture_of(theirs) != architecture_of(ours):
-            raise TschedError(NOT_HERE(None, task=self.name, triple=theirs, ours=ours))
+            raise TschedError(NOT_HERE(None, task=self.name, theirs=theirs, ours=f"is {ours}"))
+        if lacking := host_lacks(required_features(self.target)):
+            wanted, ours = f"a CPU `{self.target.cpu}`", f"lacks {', '.join(lacking)}"
+            raise TschedError(NOT_HERE(None, task=self.name, theirs=wanted, ours=ours))
 
     def yardsticks(self) -> Yardsticks:
         """The machine's peak and NumPy's time for the task, measured now. TschedError (E0910, E0914) of another's target."""

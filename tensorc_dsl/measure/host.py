@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -38,6 +38,12 @@ def host_target(threads: int | None = None) -> Target:
         l2=l2,
         l3=l3,
     )
+
+
+def host_lacks(features: Iterable[str]) -> tuple[str, ...]:
+    """Those of the features that this machine is known not to have; a feature that LLVM says nothing of is not among them."""
+    here = llvm.get_host_cpu_features()
+    return tuple(f for f in features if not here.get(f, True))
 
 
 def vector_bits_of(features: Collection[str]) -> int:
