@@ -45,6 +45,26 @@ def test_a_tile_that_fits_the_registers_stays_there(target: str, sums: int) -> N
     assert not [line for line in loop if STACK.search(line)]
 
 
+@pytest.mark.parametrize(("target", "register", "rows", "vectors"), [("avx2", "ymm", 6, 2), ("avx512", "zmm", 8, 3)])
+def test_a_tile_loads_each_operand_once(target: str, register: str, rows: int, vectors: int) -> None:
+    vector, place = rf"%{register}\d+", r"-?\d*\(%r\w+[^)]*\)"
+    kinds = {
+        "products": rf"vfmadd\d+ps\s+{vector}, {vector}, {vector}",
+        "broadcasts": rf"vbroadcastss\s+{place}, {vector}",
+        "loads": rf"vmovups\s+{place}, {vector}",
+        "counters": r"(?:add|inc|dec|cmp)q\s.*",
+    }
+    loop = [line.strip() for line in hot_loop(assembly(target, "tiled"), FMA[target]) if line.strip()]
+    found = {kind: [line for line in loop if re.fullmatch(pattern, line)] for kind, pattern in kinds.items()}
+    assert [line for line in loop if not any(line in lines for lines in found.values())] == []
+    assert {kind: len(lines) for kind, lines in found.items()} == {
+        "products": rows * vectors,
+        "broadcasts": rows,
+        "loads": vectors,
+        "counters": 2,
+    }
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("target", list(FMA))
 def test_the_default_space_keeps_to_the_vectors_of_the_target(target: str, seed: int) -> None:
