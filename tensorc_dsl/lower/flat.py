@@ -101,7 +101,8 @@ class Prepared:
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """`body` runs in each call. Where inputs are constant, `preparation` has run before: it reads no other inputs, and
-    writes nothing but `prepared`. `kept` names the constant inputs that the body reads as well."""
+    writes nothing but `prepared`. `kept` names the constant inputs that the body reads as well, `streamed` the outputs to be
+    stored past the caches."""
 
     name: str
     params: tuple[Param, ...]
@@ -111,6 +112,7 @@ class Kernel:
     preparation: tuple[Flat, ...] = ()
     prepared: tuple[Prepared, ...] = ()
     kept: frozenset[str] = frozenset()
+    streamed: frozenset[str] = frozenset()
 
 
 def body_of(s: Flat) -> tuple[Flat, ...]:

@@ -10,6 +10,7 @@ from tensorc_dsl.affine.simplify import essential, extent_ranges
 from tensorc_dsl.affine.told import told_by
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Annotation, Buffer, For, LoopKind, Program, Stmt, walk
+from tensorc_dsl.ir.streams import streamed
 from tensorc_dsl.lower.across import fold_across
 from tensorc_dsl.lower.defuse import defuse
 from tensorc_dsl.lower.erase import erase
@@ -23,8 +24,8 @@ from tensorc_dsl.lower.storage import element_count, flatten_params, homes, plac
 from tensorc_dsl.lower.vectors import legalise_vectors
 
 MAX_STEP = "unroll.max_step"
-"""The one annotation that lowering obeys. It may stand on the program or on any loop; the largest value in a program counts,
-for all of it. All other annotations are for schedules and people."""
+"""An annotation that lowering obeys, as it does `ir.streams.STREAM`. It may stand on the program or on any loop; the largest
+value in a program counts, for all of it. Other annotations are for schedules and people."""
 
 UNROLL_LIMIT = 4096
 """Code (see `code_size`) of one unrolled nest: beyond it code leaves the instruction cache and takes long to compile."""
@@ -51,6 +52,7 @@ def lower(program: Program) -> Kernel:
         _body(program, sorted(found.nests), found.prepared),
         tuple(Prepared(b.name, b.dtype, element_count(b)) for b in found.prepared),
         found.kept,
+        streamed(program),
     )
 
 

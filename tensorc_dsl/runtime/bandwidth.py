@@ -33,7 +33,8 @@ _numbers = itertools.count()
 
 
 def bandwidth(target: Target, threads: int, size: int) -> float:
-    """Bytes/s on `threads` threads over `size` bytes: reading them, or copying one half to the other, whichever is more.
+    """Bytes/s on `threads` threads over `size` bytes: reading them, or copying one half to the other through the caches or
+    past them: the most of these.
 
     Copied bytes count twice. The best of several runs of each, some 0.1 s in all. `size` is rounded to vectors.
     """
@@ -46,7 +47,7 @@ def bandwidth(target: Target, threads: int, size: int) -> float:
     repeats = max(fewest, min(most, _ALL_BYTES // (threads * share * rounds)))
     arguments = (ctypes.c_int64 * 4)(threads, memory.ctypes.data, share, rounds)
     rt = runtime()
-    names = ("tensorc_read", "tensorc_copy")
+    names = ("tensorc_read", "tensorc_copy", "tensorc_stream")
     library = llvm.JITLibraryBuilder().add_object_img(Machine(target).object_code(_text(target.vector_bits // 32)))
     library.import_symbol(PARALLEL_FOR, rt.parallel_for).add_current_process()
     for name in names:
@@ -57,7 +58,7 @@ def bandwidth(target: Target, threads: int, size: int) -> float:
 
 
 def _text(lanes: int) -> str:
-    """Two kernels of the arguments (threads, memory, bytes for each thread, rounds)."""
+    """Kernels of the arguments (threads, memory, bytes for each thread, rounds)."""
     kind, size = f"<{lanes} x i32>", lanes * 4
     every = range(_VECTORS)
     held = [f"%x{k} = phi {kind} [ zeroinitializer, %entry ], [ %y{k}, %step ]" for k in every]
@@ -69,6 +70,7 @@ def _text(lanes: int) -> str:
         f"%q{k} = getelementptr i8, ptr %to, i64 {k * size}\n  store {kind} %v{k}, ptr %q{k}, align {size}"
         for k in every
     ]
+    past = [f"{line}, !nontemporal !0" for line in store]
     mixed = [f"%y{k} = xor {kind} %x{k}, %v{k}" for k in every]
     total = [f"%s{k} = or {kind} {f'%s{k - 1}' if k > 1 else '%y0'}, %y{k}" for k in every[1:]]
     # Volatile, once for each task: then what was read is of use.
@@ -80,6 +82,8 @@ def _text(lanes: int) -> str:
             f"@tensorc_sink = internal global {kind} zeroinitializer",
             _kernel("read", "%share", _VECTORS * size, held, [*load, *mixed], total),
             _kernel("copy", "%half", _VECTORS * size, [], [*load, to, *store], []),
+            _kernel("stream", "%half", _VECTORS * size, [], [*load, to, *past], []),
+            "!0 = !{i32 1}",
         ]
     )
 

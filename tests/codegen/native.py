@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from bench.bound import run_both
 from tensorc_dsl.codegen.llvm.compile import Compiled, compile_kernel
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen

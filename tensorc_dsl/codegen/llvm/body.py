@@ -7,6 +7,7 @@ lanes becomes a mask; memory that a lane must not touch is not touched (no load 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -63,19 +64,24 @@ class Scope:
 
     vars: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
     buffers: dict[str, tuple[str, DType]] = field(default_factory=dict[str, tuple[str, DType]])
-    ranges: dict[str, tuple[int | None, int | None]] = field(default_factory=dict[str, tuple[int | None, int | None]])
+    factors: dict[str, int] = field(default_factory=dict[str, int])
+    """Numbers of which loop variables are multiples, where more than 1 is known."""
+    streamed: dict[str, int] = field(default_factory=dict[str, int])
+    """Buffers that begin at a line of memory and are stored past the caches, in vectors of so many bytes."""
 
     @contextmanager
-    def bound(self, values: Mapping[str, Scalar]) -> Generator[None]:
-        """Variables with values for the length of a `with`."""
-        before = {v: self.vars[v] for v in values if v in self.vars}
+    def bound(self, values: Mapping[str, Scalar], factor: int = 1) -> Generator[None]:
+        """Variables with values, multiples of `factor`, for the length of a `with`."""
+        before, factors = {v: self.vars[v] for v in values if v in self.vars}, self.factors
         self.vars.update(values)
+        self.factors = factors | dict.fromkeys(values, factor)
         try:
             yield
         finally:
             for v in values:
                 del self.vars[v]
             self.vars.update(before)
+            self.factors = factors
 
 
 class Expressions:
@@ -312,6 +318,29 @@ class Expressions:
         if v.dtype.kind != "bool":
             return v
         return Value(U8, self.f.op(f"zext {v.typed} to {vector_type('i8', v.lanes)}"), v.lanes)
+
+    def put(self, value: Value, buffer: str, e: Expr, at: Piece) -> None:
+        """Store adjacent lanes from the first one of a piece on, past the caches where they are whole vectors of a streamed
+        buffer."""
+        f, pointer, size = self.f, self.pointer(buffer, e, at), value.dtype.bytes
+        stored, unit = self.to_memory(value), self.scope.streamed.get(buffer, 0)
+        past = unit and value.lanes * size % unit == 0 and self._is_multiple(e, at, unit // size)
+        how = f"{unit}, !nontemporal !2" if past else f"{size}"
+        f.line(f"store {stored.type} {stored.ref}, ptr {pointer}, align {how}")
+
+    def _is_multiple(self, e: Expr, at: Piece, n: int) -> bool:
+        """Whether the subscript of the first lane of a piece is known to be a multiple of `n`."""
+        form = self.form(e)
+        number, terms = form.constant, [n]
+        for atom, c in form.terms.items():
+            value = self.scope.vars[atom] if isinstance(atom, str) else None
+            if isinstance(value, int):
+                number += c * value
+            else:
+                terms.append(c * (self.scope.factors.get(atom, 1) if isinstance(atom, str) else 1))
+            if atom == at.var:
+                number += c * at.offset
+        return number % n == 0 and math.gcd(*terms) == n
 
     def _load_if_any(self, e: Load, at: Piece, mask: Value) -> Value:
         """What all lanes share, read only if one of them is alive."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.codegen.llvm.body import Expressions, Scalar, Scope
 from tensorc_dsl.codegen.llvm.function import Function, Module
-from tensorc_dsl.codegen.llvm.machine import CompileError, Machine
+from tensorc_dsl.codegen.llvm.machine import CompileError, Machine, native_triple
 from tensorc_dsl.codegen.llvm.statements import Plan, Statements, whole_lines
 from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, add, index, mul
-from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.lower.flat import Alloc, Flat, Kernel, Param, Space, body_of
+
+LINE = 64
+"""Bytes of a line of memory, and of the widest vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ def compile_kernel(kernel: Kernel, target: Target, threads: int) -> Compiled:
     if threads < 1:
         raise ValueError(f"a kernel needs at least one thread, not {threads}")
     symbol = f"tensorc_{''.join(c if c.isalnum() and c.isascii() else '_' for c in kernel.name)}"
+    if architecture_of(target.triple or native_triple()) != "x86_64":
+        kernel = replace(kernel, streamed=frozenset())
     text = write_module(kernel, symbol, target.vector_bits, threads, target.feature_names)
     object_code = Machine(target).object_code(text)
     _, prepared = _places(kernel)
@@ -113,7 +119,7 @@ def _write_function(
     module: Module, kernel: Kernel, body: tuple[Flat, ...], symbol: str, plan: Plan, *, prepares: bool
 ) -> None:
     """An entry that unpacks the arguments, and the work with arguments that do not overlap; and a function that says how
-    much scratch memory a call needs."""
+    much scratch memory a call needs. Outputs are stored past the caches where all of those begin at a line of memory."""
     entry = Function(module)
     args: list[str] = []
     for k in range(len(kernel.params)):
@@ -126,22 +132,52 @@ def _write_function(
         args += [f"ptr {entry.op(f'getelementptr i8, ptr {memory}, i64 {index_(place)}')}" for place in places]
     args.append("ptr %workspace")
     args += [f"i64 {size}" for size in sizes.values()]
+    streamed = [a for a, p in zip(args, kernel.params, strict=False) if p.name in kernel.streamed]
+    if streamed and not prepares:
+        aligned, other = entry.label("aligned"), entry.label("other")
+        addresses = [entry.op(f"ptrtoint {a} to i64") for a in streamed]
+        together = reduce(lambda a, b: entry.op(f"or i64 {a}, {b}"), addresses)
+        rest = entry.op(f"and i64 {together}, {LINE - 1}")
+        entry.branch_if(entry.op(f"icmp eq i64 {rest}, 0"), aligned, other)
+        entry.start_block(aligned)
+        entry.line(f"call void @{symbol}.work.streamed({', '.join(args)})")
+        entry.line("ret void")
+        entry.start_block(other)
+        _write_work(module, kernel, body, symbol, plan, prepares=prepares, streamed=kernel.streamed)
     entry.line(f"call void @{symbol}.work({', '.join(args)})")
     entry.define(f"define void @{symbol}(ptr %arguments, ptr %workspace) nounwind")
+    _write_work(module, kernel, body, symbol, plan, prepares=prepares)
+    need = add(plan.shared_bytes, mul(plan.worker_bytes, index(plan.threads)))
+    _write_size(module, kernel, workspace_symbol(symbol), need)
+
+
+def _write_work(
+    module: Module,
+    kernel: Kernel,
+    body: tuple[Flat, ...],
+    symbol: str,
+    plan: Plan,
+    *,
+    prepares: bool,
+    streamed: frozenset[str] = frozenset(),
+) -> None:
+    """The body as a function of its arguments, in memory that does not overlap."""
     work = Function(module)
     scope = Scope(
         vars={d.name: f"%d{k}" for k, d in enumerate(kernel.dims)},
         buffers={p.name: (f"%p{k}", p.dtype) for k, p in enumerate((*kernel.params, *kernel.prepared))},
+        streamed=dict.fromkeys(streamed, min(LINE, plan.vector_bits // 8)),
     )
-    Statements(work, scope, plan, symbol, workspace="%workspace", worker=None).write(body)
+    statements = Statements(work, scope, plan, symbol, workspace="%workspace", worker=None)
+    statements.write(body)
+    statements.fence()
     params = [f"ptr noalias {'' if p.output else 'readonly '}%p{k}" for k, p in enumerate(kernel.params)]
     access = "" if prepares else "readonly "
     params += [f"ptr noalias {access}align 64 %p{len(kernel.params) + k}" for k in range(len(kernel.prepared))]
     params.append("ptr noalias align 64 %workspace")
     params += [f"i64 %d{k}" for k in range(len(kernel.dims))]
-    work.define(f"define internal void @{symbol}.work({', '.join(params)}) noinline nounwind")
-    need = add(plan.shared_bytes, mul(plan.worker_bytes, index(plan.threads)))
-    _write_size(module, kernel, workspace_symbol(symbol), need)
+    suffix = ".streamed" if streamed else ""
+    work.define(f"define internal void @{symbol}.work{suffix}({', '.join(params)}) noinline nounwind")
 
 
 def _write_size(module: Module, kernel: Kernel, symbol: str, size: Expr) -> None:

@@ -22,7 +22,7 @@ class Module:
         self.declarations[name] = f"declare {result} @{name}({', '.join(args)}) {attributes}".rstrip()
 
     def text(self) -> str:
-        metadata = '!0 = distinct !{!0, !1}\n!1 = !{!"llvm.loop.unroll.disable"}'
+        metadata = '!0 = distinct !{!0, !1}\n!1 = !{!"llvm.loop.unroll.disable"}\n!2 = !{i32 1}'
         return "\n\n".join(["\n".join(self.declarations.values()), *self.functions, metadata]) + "\n"
 
 

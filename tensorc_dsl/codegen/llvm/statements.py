@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -121,7 +122,8 @@ class Statements:
         f.start_block(head)
         counter, following = f.fresh(var), f.fresh(f"{var}.next")
         place = f.reserve()
-        with f.region(), self.scope.bound({var: counter}):
+        factor = math.gcd(begin, step) if isinstance(begin, int) else 1
+        with f.region(), self.scope.bound({var: counter}, factor):
             write()
         f.line(f"{following} = add nuw nsw i64 {counter}, {step}")
         more = f.op(f"icmp slt i64 {following}, {end}")
@@ -191,7 +193,7 @@ class Statements:
     def _captured(self, s: Parallel) -> tuple[Scope, list[tuple[str, str]]]:
         """The scope inside the part, in terms of its arguments `%a0`, `%a1`, …, and what those are here."""
         values: list[tuple[str, str]] = [("ptr", self.workspace)]
-        inner = Scope()
+        inner = Scope(streamed=self.scope.streamed)
 
         def argument(kind: str, value: str) -> str:
             values.append((kind, value))
@@ -240,6 +242,13 @@ class Statements:
                 self.write(s.body)
 
         self.counted(_TASK, "%begin", "%end", 1, one)
+        self.fence()
+
+    def fence(self) -> None:
+        """Stores past the caches are done for all to see before what follows: alone they come in any order."""
+        if self.scope.streamed:
+            self.f.module.declare("void", "llvm.x86.sse.sfence", ())
+            self.f.line("call void @llvm.x86.sse.sfence()")
 
     # Guards
 
@@ -283,12 +292,11 @@ class Statements:
             return
         step = e.stride(index, at)
         value = f.splat(value, at.width)
-        if step == 1:
-            value = self.expressions.to_memory(value)
+        if step == 1 and at.mask is None:
+            e.put(value, s.buffer, index, at)
+        elif step == 1 and at.mask is not None:
+            value = e.to_memory(value)
             pointer = e.pointer(s.buffer, index, at)
-            if at.mask is None:
-                f.line(f"store {value.type} {value.ref}, ptr {pointer}, align {t.bytes}")
-                return
             name = f"llvm.masked.store.{mangled(t, at.width)}.p0"
             f.module.declare("void", name, (value.type, "ptr", "i32", at.mask.type))
             f.line(f"call void @{name}({value.typed}, ptr {pointer}, i32 {t.bytes}, {at.mask.typed})")

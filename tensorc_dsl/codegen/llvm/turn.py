@@ -107,9 +107,7 @@ def _write_narrow(e: Expressions, s: Turn, width: int) -> None:
             with e.scope.bound({along: first, across: k}):
                 columns.append(e.f.splat(e.value(s.store.value, at), at.width))
         with e.scope.bound({along: first, across: s.lanes.start}):
-            pointer = e.pointer(s.store.buffer, s.store.indices[0], None)
-        value = e.to_memory(_interleaved(e.f, columns))
-        e.f.line(f"store {value.type} {value.ref}, ptr {pointer}, align {value.dtype.bytes}")
+            e.put(_interleaved(e.f, columns), s.store.buffer, s.store.indices[0], at)
 
 
 def _columns(e: Expressions, x: Load, at: Piece, count: int) -> list[Value]:

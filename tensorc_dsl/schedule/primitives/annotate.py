@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.program import Annotation, Block, Program, replace_stmt
 from tensorc_dsl.ir.reductions import REDUCER
+from tensorc_dsl.ir.streams import STREAM, stream_problem
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal
@@ -22,6 +23,12 @@ NO_KEY = Refusal(
     help='name what the value is for, e.g. "unroll.max_step"',
     at="key",
 )
+NO_STREAM = Refusal(
+    "E0345",
+    "`{target}` cannot store past the caches: {reason}",
+    help="annotate a block that writes an output which nothing in the kernel reads, with the value true",
+    at="key",
+)
 
 
 def refuse_reserved(program: Program, block: Block, key: str) -> None:
@@ -30,7 +37,18 @@ def refuse_reserved(program: Program, block: Block, key: str) -> None:
         raise RESERVED(program, block.name, key=key, block=block.name)
 
 
-@primitive(NO_LOOP, NO_BLOCK, NO_KEY, RESERVED)
+def _refuse_stream(program: Program, target: LoopRef | BlockRef | None, value: object) -> None:
+    """Refuse a hint that would not be followed."""
+    focus = () if target is None else (target.name,)
+    name = program.name if target is None else target.name
+    reason = f"{value} is not true" if value is not True else "it is not a block"
+    if value is True and isinstance(target, BlockRef):
+        reason = stream_problem(program, the_block(program, target)[1])
+    if reason:
+        raise NO_STREAM(program, *focus, target=name, reason=reason)
+
+
+@primitive(NO_LOOP, NO_BLOCK, NO_KEY, RESERVED, NO_STREAM)
 def annotate(
     program: Program, target: LoopRef | BlockRef | None, key: str, value: int | float | str | bool
 ) -> Rewrite[None]:
@@ -38,11 +56,14 @@ def annotate(
 
     for i in e: s  ->  for i in e @("key", value): s
 
-    A key has one value: a second one takes the place of the first.
+    A key has one value: a second one takes the place of the first. Lowering follows two: "unroll.max_step" of a loop or the
+    program, and "store.nontemporal" of a block, whose vectors then pass the caches by where they fill lines of memory.
     In TVM: `annotate`.  Cases: tests/primitives/annotate.md
     """
     if not key:
         raise NO_KEY(program, *(() if target is None else (target.name,)))
+    if key == STREAM:
+        _refuse_stream(program, target, value)
 
     def put(old: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
         return tuple(sorted(({**dict(old), key: value}).items()))
