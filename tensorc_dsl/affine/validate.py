@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.budget import Exhausted, bounded, renew
 from tensorc_dsl.affine.sets import NotAffine
 from tensorc_dsl.affine.validate_code import Code, Statement
 from tensorc_dsl.affine.validate_compare import Comparison, Obligation
@@ -49,41 +49,22 @@ class Unproved:
 Report = Valid | Invalid | Unproved
 
 
-BUDGET = 10**8
-"""Operations of the integer set library for one validation: some seconds. Usual programs take a hundredth of it."""
-
-
 def validate(
     original: Program, scheduled: Program, names: tuple[str, str] = ("the original", "the scheduled program")
 ) -> Report:
     """Whether `scheduled` computes what `original` does. `names` are what messages call them."""
-    context = isl.DEFAULT_CONTEXT
-    context.reset_operations()
-    context.set_max_operations(BUDGET)
     try:
-        _prove(original, scheduled, names)
+        with bounded():
+            _prove(original, scheduled, names)
     except Refuted as e:
         return Invalid(e.diagnostic)
     except Undecided as e:
         return _unproved(str(e))
     except NotAffine as e:
         return _unproved(f"`{format_expr(e.expr)}` is not affine")
-    except isl.Error:
-        if not _exhausted():
-            raise
+    except Exhausted:
         return _unproved("it takes more than the operations on integer sets that are allowed")
-    finally:
-        context.set_max_operations(0)
     return Valid()
-
-
-def _exhausted() -> bool:
-    """Whether the budget is spent: then nothing can be asked any more."""
-    try:
-        isl.Set("{ [0] }")
-    except isl.Error:
-        return True
-    return False
 
 
 def _unproved(reason: str) -> Unproved:
@@ -91,13 +72,14 @@ def _unproved(reason: str) -> Unproved:
 
 
 def _prove(original: Program, scheduled: Program, names: tuple[str, str]) -> None:
-    """Raises Refuted, Undecided, NotAffine or isl.Error unless the programs compute the same."""
+    """Raises Refuted, Undecided, NotAffine or Exhausted unless the programs compute the same."""
     _same_interface(original, scheduled)
     before, after = (Values(Code(p), name) for p, name in zip((original, scheduled), names, strict=True))
     for values in (before, after):
         verify_memory(values.code, values.which)
     comparison = Comparison(before, after)
     for p in original.outputs:
+        renew()
         a, b = _result(before, p), _result(after, p)
         comparison.prove(Obligation(a, b, a.statement.domain.identity()))
 

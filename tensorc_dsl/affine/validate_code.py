@@ -13,9 +13,10 @@ from typing import assert_never
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.accesses import home
+from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.data import type_conditions, with_values
 from tensorc_dsl.affine.sets import dim_conditions, mapping, points
-from tensorc_dsl.affine.validate_digits import Digit, digits_of, in_digits
+from tensorc_dsl.affine.validate_digits import Digit, digits_around, digits_of, in_digits
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
@@ -82,7 +83,7 @@ class Code:
         self.shapes = {b.name: b.shape for b in (*program.params, *program.buffers)}
         self.digits = digits_of(program)
         self.homes = {
-            b.name: tuple(d.name for x in home(program, b) or () for d in self.digits[x.var].digits)
+            b.name: tuple(d.name for x in digits_around(home(program, b) or (), self.digits) for d in x.digits)
             for b in (*program.params, *program.buffers)
         }
         self.statements: list[Statement] = []
@@ -102,9 +103,10 @@ class Code:
                     self._read((inner,), (*path, (s, n)))
 
     def _block(self, path: tuple[tuple[For, int], ...], b: Block) -> None:
-        around = [x for x, _ in path]
-        digits = tuple(d for x in around for d in self.digits[x.var].digits)
-        within = [c for x in around for c in self.digits[x.var].within]
+        renew()
+        around = digits_around((x for x, _ in path), self.digits)
+        digits = tuple(d for x in around for d in x.digits)
+        within = [c for x in around for c in x.within]
         values = {it.name: in_digits(it.binding, self.digits) for it in b.iters}
         where = [in_digits(c, self.digits) for c in b.where]
         first = [Compare("==", values[it.name], ZERO) for it in b.iters if it.kind is IterKind.REDUCE]

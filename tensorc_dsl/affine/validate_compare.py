@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.validate_code import Code, Statement, label
 from tensorc_dsl.affine.validate_data import Lifted, Shared, at_all_numbers, deciding, shared_data
 from tensorc_dsl.affine.validate_facts import Refuted, Undecided, at, example, refuted, written_by
@@ -64,6 +65,7 @@ class Comparison:
 
     def _step(self, o: Obligation) -> list[Obligation]:
         """What remains to be proved for it."""
+        renew()
         pairs = self._new(o)
         if pairs is None:
             return []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.validate_code import Code, Statement
+from tensorc_dsl.affine.validate_digits import Counted
 from tensorc_dsl.diagnostic import Diagnostic, Note, Problem
 from tensorc_dsl.ir.expr import Expr
 
@@ -45,10 +46,12 @@ def example(found: isl.Set, sizes: Sequence[int]) -> tuple[tuple[tuple[int, ...]
 
 def at(s: Statement, values: Sequence[int]) -> str:
     """`block C at i=3, j=4`."""
-    loops: dict[str, int] = {}
+    numbers: dict[tuple[Counted, ...], int] = {}
     for d, v in zip(s.digits, values, strict=False):
-        loops[d.loop] = loops.get(d.loop, 0) + d.unit * v
-    told = ", ".join(f"{n}={v}" for n, v in loops.items())
+        numbers[d.loops] = numbers.get(d.loops, 0) + d.unit * v
+    told = ", ".join(
+        f"{c.loop}={(n if c.upto is None else n % c.upto) // c.unit}" for loops, n in numbers.items() for c in loops
+    )
     return f"{s} at {told}" if told else str(s)
 
 

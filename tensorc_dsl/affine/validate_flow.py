@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.validate_code import Code, Statement
 from tensorc_dsl.affine.validate_plain import plain
 from tensorc_dsl.ir.expr import Expr, Load
@@ -111,6 +112,7 @@ class Flow:
         """The last of the writers' instances that writes the element before each instance of the reader."""
         found: list[tuple[Statement, isl.Map]] = []
         for w in writers:
+            renew()
             earlier = element.apply_range(self.code.written(w).reverse())
             earlier = earlier.intersect(self.code.before(w, reader).reverse())
             if earlier.is_empty():

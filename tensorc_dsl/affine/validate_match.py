@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.sets import mapping
 from tensorc_dsl.affine.validate_code import Statement
 from tensorc_dsl.affine.validate_facts import Undecided, at, example, point, refuted, written_by
@@ -81,6 +82,7 @@ def _by_signature(terms: Sequence[Term], kind: str, starts: Collection[str], val
         path = term.path.apply_range(tag)
         unsigned = path
         for case in values.signature(term.node):
+            renew()
             signature = leaf.apply_range(case.subscripts)
             part = path.intersect_range(signature.domain())
             if part.is_empty():
@@ -112,6 +114,7 @@ class _Question:
     t: Statement
 
     def matched(self, text: str, ours: list[_Part], theirs: list[_Part]) -> Iterator[Match]:
+        renew()
         first = self.pairs.domain_map().apply_range(_union([p.path for p in ours])) if ours else None
         second = self.pairs.range_map().apply_range(_union([p.path for p in theirs])) if theirs else None
         if first is not None and first.is_empty():
@@ -232,7 +235,8 @@ def _covered(first: isl.Map, second: isl.Map, equal: isl.Map) -> bool:
 
 def _one_to_one(first: isl.Map, second: isl.Map, equal: isl.Map) -> bool:
     """Whether, per pair of instances, each point of either side has one partner at most."""
-    return all(
-        x.range_product(y).intersect_range(e.wrap()).uncurry().is_single_valued()
-        for x, y, e in ((first, second, equal), (second, first, equal.reverse()))
-    )
+    for x, y, e in ((first, second, equal), (second, first, equal.reverse())):
+        renew()
+        if not x.range_product(y).intersect_range(e.wrap()).uncurry().is_single_valued():
+            return False
+    return True

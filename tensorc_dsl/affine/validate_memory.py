@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.accesses import guarded_loads
+from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.data import outermost, with_values
 from tensorc_dsl.affine.sets import mapping, points
 from tensorc_dsl.affine.validate_code import Code, Statement, extent_conditions, relation, where
+from tensorc_dsl.affine.validate_digits import Counted, Digits
 from tensorc_dsl.affine.validate_facts import Refuted, Undecided, at, element, example, point, refuted
 from tensorc_dsl.affine.validate_values import is_condition
 from tensorc_dsl.diagnostic import Problem
@@ -45,6 +47,7 @@ def verify_memory(code: Code, which: str) -> None:
 
 
 def _inside(code: Code, s: Statement, which: str) -> None:
+    renew()
     names = [it.name for it in s.block.iters]
     values = mapping(s.names, [e for _, _, e in s.iters]).intersect_domain(s.domain)
     rest = values.subtract_range(points(names, extent_conditions(names, [it.extent for it in s.block.iters])))
@@ -56,6 +59,7 @@ def _inside(code: Code, s: Statement, which: str) -> None:
             if isl.Set(f"{{ [{v[k]}] }}").intersect(one).is_empty():
                 raise refuted(LEAVES, which=which, name=n, what=at(s, x), value=v[k], sizes=sizes)
     for t, buffer, indices, domain, does in _accesses(code, s):
+        renew()
         if not indices:
             continue
         touched = mapping(t.names, indices).intersect_domain(domain)
@@ -86,14 +90,20 @@ Access = tuple[Statement, isl.Map, bool]
 
 
 def _races(code: Code, which: str) -> None:
-    free = {d.name: d for s in code.statements for d in s.digits if d.kind not in IN_ORDER}
-    for name, digit in free.items():  # a loop's iterations differ in one of its digits
-        inside = [s for s in code.statements if name in s.names]
-        depth = inside[0].names.index(name)
-        for a, b, buffer in _pairs(code, inside, but_private_to=name):
-            both = a[1].apply_range(b[1].reverse()).intersect(_apart(a[0], b[0], depth))
-            if not both.is_empty():
-                raise _conflict(RACE, code, buffer, a, b, both, which=which, kind=digit.kind, loop=digit.loop)
+    for number in dict.fromkeys(code.digits.values()):
+        free = [c for c in number.loops if c.kind not in IN_ORDER]
+        if not free:
+            continue
+        for digit in number.digits:  # a loop's iterations differ in one of its digits
+            inside = [s for s in code.statements if digit.name in s.names]
+            depth = inside[0].names.index(digit.name) if inside else 0
+            for a, b, buffer in _pairs(code, inside, but_private_to=digit.name):
+                touching = a[1].apply_range(b[1].reverse()).intersect(_apart(a[0], b[0], depth))
+                for c in free if not touching.is_empty() else ():
+                    alone = len(number.loops) == 1
+                    both = touching if alone else touching.intersect(_counted_apart(a[0], b[0], number, c))
+                    if not both.is_empty():
+                        raise _conflict(RACE, code, buffer, a, b, both, which=which, kind=c.kind, loop=c.loop)
 
 
 def _pairs(code: Code, inside: Sequence[Statement], but_private_to: str | None) -> Iterator[tuple[Access, Access, str]]:
@@ -104,6 +114,7 @@ def _pairs(code: Code, inside: Sequence[Statement], but_private_to: str | None) 
         touched: list[Access] = [(s, m, writes) for s in inside for m, writes in _touched(code, s, buffer)]
         for a in touched:
             for b in touched if a[2] else ():
+                renew()
                 yield a, b, buffer
 
 
@@ -118,6 +129,15 @@ def _touched(code: Code, s: Statement, buffer: str) -> Iterator[tuple[isl.Map, b
 def _apart(s: Statement, t: Statement, depth: int) -> isl.Map:
     """Instances of one iteration of the loops around, and of different iterations of the loop at that depth."""
     return relation(s, t, [[*(f"a{k} = b{k}" for k in range(depth)), f"a{depth} != b{depth}"]])
+
+
+def _counted_apart(s: Statement, t: Statement, number: Digits, loop: Counted) -> isl.Map:
+    """Instances of one iteration of the loops around `loop`, as far as the number counts those, and of different
+    iterations of it."""
+    first = s.names.index(number.digits[0].name)
+    a, b = (" + ".join(f"{d.unit}{x}{first + k}" for k, d in enumerate(number.digits)) for x in "ab")
+    same = [] if loop.upto is None else [f"floor(({a})/{loop.upto}) = floor(({b})/{loop.upto})"]
+    return relation(s, t, [[*same, f"floor(({a})/{loop.unit}) != floor(({b})/{loop.unit})"]])
 
 
 def _overtaking(code: Code, which: str) -> None:
@@ -144,7 +164,7 @@ def _rounds_swapped(s: Statement, t: Statement, loop: For, stages: tuple[int, ..
     if x == y:
         return relation(s, t, [])  # one statement of the pipeline does its iterations in order
     outside = {around.var for around, _ in s.path[: [around.var for around, _ in s.path].index(loop.var)]}
-    depth = sum(d.loop in outside for d in s.digits)
+    depth = sum(d.loops[0].loop in outside for d in s.digits)
     same = [f"a{k} = b{k}" for k in range(depth)]
     i, j = (f"a{depth}", f"b{depth}") if loop.var in s.names else ("0", "0")
     earlier = "<=" if order[y] < order[x] else "<"

@@ -10,11 +10,15 @@ from __future__ import annotations
 from functools import reduce
 
 from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.validate_facts import Undecided
 
 INTRICATE = 48
 """Divisions in one piece of a map; with so many, a question about it can take minutes. Maps of usual programs have less
 than 10."""
+
+HULL = 4
+"""How much more the equalities of a swizzled layout take than other questions."""
 
 
 def plain(m: isl.Map) -> isl.Map:
@@ -23,6 +27,7 @@ def plain(m: isl.Map) -> isl.Map:
         return m
     parts: list[isl.Map] = []
     for piece in m.get_basic_maps():
+        renew(HULL)
         part = isl.Map.from_basic_map(piece)
         equalities = piece.affine_hull()
         for hull in map(isl.Map.from_basic_map, (equalities.remove_divs(), equalities)):
@@ -30,6 +35,7 @@ def plain(m: isl.Map) -> isl.Map:
                 part = hull.intersect_domain(_plain_set(part.domain()))  # it holds `part`, and has nothing else there
                 break
         parts.append(part)
+    renew()
     return reduce(isl.Map.union, parts).coalesce()
 
 
