@@ -18,6 +18,7 @@ compute matmul(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
 }
 
 task small = matmul(M=32, N=48, K=20) with tiled
+task fixed = matmul(M=32, N=48, K=20) with pinned
 task wide = matmul(M=32, N=48, K=20) with vectors
 
 target narrow = llvm(vector_bits=128)
@@ -34,6 +35,10 @@ schedule tiled for matmul {
 }
 
 module width(p: Program) { annotate(p, "x", target.vector_bits) }
+
+module cut(b: Block) { let ks ~ sample_perfect_tile(b.loops[2], parts=2) := [5, 4]; split(b.loops[2], ks) }
+
+space pinned for narrow { cut }
 
 space vectors for narrow { width }
 """
@@ -87,6 +92,17 @@ def test_mistakes_are_told_with_what_is_right(
     assert result.exit_code == status, result.output
     for part in parts:
         assert part in result.output
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [("[5, 4]", ""), ("[4, 5]", "pinned to [5, 4]: it cannot be [4, 5]"), ("_", "pinned to [5, 4]: it cannot be open")],
+)
+def test_a_pin_in_a_module_does_not_win_in_silence(folder: Path, value: str, says: str) -> None:
+    result = call("sample", "f.tsched", "fixed", "--condition", f"ks={value}")
+    assert result.exit_code == (1 if says else 0), result.output
+    assert says in result.output
+    assert ("E0560" in result.output) == bool(says)
 
 
 def test_replay_uses_the_schedule_of_a_file_and_draws_what_it_leaves_open(folder: Path) -> None:

@@ -48,8 +48,8 @@ from tensorc_dsl.search.tune import TuneResult, tune
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.trace.model import Model
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.trace.model import Model, shown
+from tensorc_dsl.trace.trace import Draw, Trace
 
 NO_CODE = Problem(
     "E0910",
@@ -62,6 +62,10 @@ NOT_HERE = Problem(
     "`{task}` is for {theirs}, and this machine {ours}: it cannot be run or measured here",
     help="compile it for there, `compile --emit obj --emit header`, or run it for this machine, `--target native` without "
     "`--mcpu`",
+)
+
+PINNED_DRAW = Problem(
+    "E0560", "`{name}` is pinned to {pin}: it cannot be open", help="take the pin out of the module that has it"
 )
 
 NO_NAME = Problem(
@@ -215,19 +219,25 @@ class Task:
         space = replace(self.space, definition=opened(self.space.definition, names))
         return Task(self.name, space, self._checked)
 
-    def require_draws(self, names: Sequence[str]) -> None:
-        """Raises TschedError (E0556) where none of some schedules of the task has a draw of one of the names."""
-        met: set[str] = set()
+    def require_draws(self, names: Sequence[str], opened: Sequence[str] = ()) -> None:
+        """Raises TschedError where none of some schedules of the task has a draw of one of the names (E0556), or one of
+        `opened` that is not pinned (E0560).
+        """
+        met: dict[str, Draw] = {}
         rng = stream(0, self.name, "names")
         for _ in range(TRIES if names else 0):
             with suppress(ScheduleRefusal):
-                met |= self.model.sample(rng).decisions.keys()
-            if met >= set(names):
+                for d in self.model.sample(rng).draws:
+                    if d.name not in met or met[d.name].pinned:
+                        met[d.name] = d
+            if met.keys() >= set(names) and not any(met[n].pinned for n in opened):
                 return
         # Where every schedule is refused, that is what there is to say, and drawing one says it.
         for name in names if met else ():
             if name not in met:
                 raise TschedError(UNKNOWN_DRAW(None, notes=near(name, met), task=self.name, name=name))
+            if name in opened and met[name].pinned:
+                raise TschedError(PINNED_DRAW(None, name=name, pin=shown(met[name].decision)))
 
     def frozen(self, trace: StrPath | Trace) -> Trace:
         """The trace that a file holds, expanded for this task; what it leaves open is drawn with seed 0.

@@ -54,7 +54,7 @@ def handled(task: Task, replayed: str | None, conditions: tuple[tuple[str, str],
     names = [name for name, _ in conditions]
     task = (task if replayed is None else task.over(replayed)).opened(names)
     decisions = {name: read_decision(value) for name, value in conditions if value != OPEN}
-    task.require_draws([*names, *hidden])
+    task.require_draws([*names, *hidden], [name for name, value in conditions if value == OPEN])
     model = handlers.condition(task.model, decisions) if decisions else task.model
     model = handlers.block(model, hidden) if hidden else model
     return task.drawn_from(model)

@@ -17,11 +17,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tensorc_dsl.schedule.refusal import Refusal
 from tensorc_dsl.trace.distribution import Decision
-from tensorc_dsl.trace.model import Decider, Model, Site, Undecided
+from tensorc_dsl.trace.model import Decider, Model, Site, Undecided, shown
 from tensorc_dsl.trace.trace import Trace
 
 __all__ = ["Model", "block", "condition", "replay", "seed", "trace"]
+
+
+PINNED = Refusal(
+    "E0560", "`{name}` is pinned to {pin}: it cannot be {value}",
+    help="take the pin out of the schedule or module that has it, or choose its value",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,10 @@ class Conditioned(Model):
     complete: bool
 
     def expand(self, decide: Decider) -> Trace:
+        asked: set[str] = set()
+
         def fixed(site: Site) -> Decision | None:
+            asked.add(site.name)
             if site.hidden or site.name not in self.decisions:
                 if self.complete and not site.hidden:
                     raise Undecided(site)
@@ -56,7 +66,11 @@ class Conditioned(Model):
                 raise Undecided(site, decision)
             return decision
 
-        return _pinned(self.model.expand(fixed), self.decisions)
+        trace = self.model.expand(fixed)
+        for d in trace.draws:
+            if d.name in self.decisions and d.name not in asked and d.decision != (value := self.decisions[d.name]):
+                raise PINNED(trace.program, name=d.name, pin=shown(d.decision), value=shown(value))
+        return _pinned(trace, self.decisions)
 
 
 def _pinned(trace: Trace, names: Iterable[str]) -> Trace:
@@ -69,7 +83,8 @@ def condition(model: Model, decisions: Mapping[str, Decision]) -> Model:
     """The named draws have these decisions, as if they were pinned in the text.
 
     One outside of its draw's support is never bent into it: the trace is refused (E0506). Draws that do not come up, for
-    instance in a branch that is not taken, need no decision.
+    instance in a branch that is not taken, need no decision. One that is pinned to something else in the text, or by an
+    inner handler, is refused too (E0560).
     """
     return Conditioned(model, dict(decisions), False)
 

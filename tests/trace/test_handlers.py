@@ -66,8 +66,13 @@ def test_an_illegal_condition_is_refused_with_what_is_legal_and_never_bent() -> 
 
 
 def test_a_pin_in_the_text_goes_before_any_handler() -> None:
-    trace = handlers.condition(SPACE, {"branch": 0, "b": 9}).sample(rng())
-    assert trace.decisions["b"] == 7
+    for value in (7, 9):
+        model = handlers.condition(SPACE, {"branch": 0, "b": value})
+        if value == 7:
+            assert model.sample(rng()).decisions["b"] == 7
+        else:  # a condition without effect is never silent
+            with pytest.raises(ScheduleRefusal, match="E0560: `b` is pinned to 7: it cannot be 9"):
+                model.sample(rng())
 
 
 def test_replay_takes_all_of_a_trace_and_draws_nothing() -> None:
@@ -98,7 +103,9 @@ def test_they_nest_in_any_order() -> None:
     one = handlers.seed(handlers.condition(SPACE, fixed), 5)()
     other = handlers.condition(handlers.seed(SPACE, 5), fixed)()
     assert one.decisions["a"] == other.decisions["a"] == 2
-    assert handlers.condition(handlers.condition(SPACE, {"a": 1}), {"a": 8}).sample(rng()).decisions["a"] == 1
+    assert handlers.condition(handlers.condition(SPACE, {"a": 1}), {"a": 1}).sample(rng()).decisions["a"] == 1
+    with pytest.raises(ScheduleRefusal, match="E0560"):
+        handlers.condition(handlers.condition(SPACE, {"a": 1}), {"a": 8}).sample(rng())
 
 
 def test_trace_keeps_the_last_trace() -> None:
