@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.sets import NotAffine, feasible
-from tensorc_dsl.affine.simplify import extent_ranges, simplify
-from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, free_vars, substitute
+from tensorc_dsl.affine.simplify import extent_ranges, prove, simplify
+from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, add, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Program
 from tensorc_dsl.schedule.refusal import Refusal
@@ -47,11 +48,18 @@ def reduction_loops(program: Program, b: Block, around: tuple[For, ...]) -> froz
     for v in sorted(counting):
         try:
             stray = feasible(extents, [*at_zero, Compare(">=", Var(v), ONE)])
-        except NotAffine:
-            stray = True
+        except NotAffine:  # such as a loop times the extent of another one, which depends on a size
+            stray = not any(_at_least_one(it.binding, v, ranges) for it in reductions)
         if stray:
             raise _not_at_zero(program, b, next(it for it in reductions if v in free_vars(it.binding)))
     return counting
+
+
+def _at_least_one(e: Expr, loop: str, ranges: Ranges) -> bool:
+    """Whether an expression is 1 or more wherever the loop is, as far as intervals tell."""
+    low, high = ranges[loop]
+    further = {**ranges, loop: (low, None if high is None else high - 1)}
+    return prove(Compare(">=", substitute(e, {loop: add(Var(loop), ONE)}), ONE), further) is True
 
 
 def _not_at_zero(program: Program, b: Block, it: Iter) -> Exception:
