@@ -8,7 +8,7 @@ it is one to one is checked, and what signatures leave open becomes an obligatio
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
@@ -18,7 +18,7 @@ from tensorc_dsl.affine.validate_code import Statement
 from tensorc_dsl.affine.validate_facts import Undecided, at, example, point, refuted, written_by
 from tensorc_dsl.affine.validate_plain import require_simple
 from tensorc_dsl.affine.validate_terms import IDEMPOTENT, Term, Terms, is_neutral, operator
-from tensorc_dsl.affine.validate_values import TAKEN, Node, Values, place
+from tensorc_dsl.affine.validate_values import TAKEN, Node, Signature, Values, place
 from tensorc_dsl.diagnostic import Problem
 from tensorc_dsl.ir.program import IterKind
 
@@ -62,13 +62,17 @@ def match(
     Raises Refuted where a term has no partner or too many, Undecided where no matching is found.
     """
     starts = left.starts | right.starts
-    ours, theirs = (_by_signature(x.found, kind, starts, values) for x, values in ((left, a), (right, b)))
+    ours, theirs = (_by_signature(x.found, kind, starts, v, v.signature) for x, v in ((left, a), (right, b)))
+    if any(TAKEN in text for text in ours.keys() ^ theirs.keys()):  # a gathered element may be a choice there
+        ours, theirs = (_by_signature(x.found, kind, starts, v, v.broad_signature) for x, v in ((left, a), (right, b)))
     for text in dict.fromkeys([*ours, *theirs]):
         question = _Question(kind, pairs, a, b, s, t)
         yield from question.matched(text, ours.get(text, []), theirs.get(text, []))
 
 
-def _by_signature(terms: Sequence[Term], kind: str, starts: Collection[str], values: Values) -> dict[str, list[_Part]]:
+def _by_signature(
+    terms: Sequence[Term], kind: str, starts: Collection[str], values: Values, told: Callable[[Node], Signature]
+) -> dict[str, list[_Part]]:
     width = max((t.path.dim(isl.dim_type.out) for t in terms), default=0)
     found: dict[str, list[_Part]] = {}
     for n, term in enumerate(terms):
@@ -81,7 +85,7 @@ def _by_signature(terms: Sequence[Term], kind: str, starts: Collection[str], val
         leaf = point.apply_range(term.leaf)
         path = term.path.apply_range(tag)
         unsigned = path
-        for case in values.signature(term.node):
+        for case in told(term.node):
             renew()
             signature = leaf.apply_range(case.subscripts)
             part = path.intersect_range(signature.domain())

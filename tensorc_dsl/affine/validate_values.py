@@ -12,14 +12,28 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.affine.data import depends_on_data, outermost
+from tensorc_dsl.affine.data import depends_on_data, outermost, with_values
 from tensorc_dsl.affine.sets import NotAffine, affine_text, condition_text, mapping
 from tensorc_dsl.affine.validate_code import PAIR, Code, Statement, label, where
 from tensorc_dsl.affine.validate_facts import at, element, element_at, example, point, refuted
 from tensorc_dsl.affine.validate_flow import Flow, Total
 from tensorc_dsl.diagnostic import Problem
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
-from tensorc_dsl.ir.expr import Binary, BinaryOp, Call, Cast, Const, Expr, Load, Not, Select, children, dtype_of, loads
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Binary,
+    BinaryOp,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Select,
+    children,
+    dtype_of,
+    loads,
+)
 
 UNWRITTEN = Problem(
     "E0803", "{what} reads {element}, which nothing has written{sizes}",
@@ -56,6 +70,13 @@ def key(node: Node) -> Key:
 def gathers(node: Node) -> TypeGuard[At]:
     """Whether it is a load of which data decide the element: the value of another node, but of which one is not known."""
     return isinstance(node, At) and isinstance(node.expr, Load) and depends_on_data(node.expr.indices)
+
+
+def decided(node: Node) -> bool:
+    """Whether data decide which of several values it is: as `gathers`, or a choice between such, as an inlined border is."""
+    if not isinstance(node, At) or not isinstance(node.expr, Select):
+        return gathers(node)
+    return not loads(with_values(node.expr.cond, dict.fromkeys(outermost((node.expr.cond,)), ZERO)))
 
 
 def is_index(e: Expr) -> bool:
@@ -112,6 +133,7 @@ class Values:
         self._steps: dict[Key, tuple[tuple[Node, isl.Map], ...] | None] = {}
         self._signatures: dict[Key, Signature] = {}
         self._fingerprints: dict[Key, Signature] = {}
+        self._broad: dict[Key, Signature] = {}
         self._kept: list[Node] = []
 
     def steps(self, node: Node) -> tuple[tuple[Node, isl.Map], ...] | None:
@@ -203,6 +225,10 @@ class Values:
         """What the node computes from the inputs, as text and subscripts, case by case."""
         return self._known(node, self._signatures, self._total_unsaid)
 
+    def broad_signature(self, node: Node) -> Signature:
+        """As `signature`; of a choice that data decide it says no more than of an element that they do."""
+        return self._known(node, self._broad, self._total_unsaid)
+
     def fingerprint(self, node: Node) -> Signature:
         """As `signature`, and of each reduction the least of the subscripts in its terms.
 
@@ -215,7 +241,11 @@ class Values:
         if k not in known:
             self._kept.append(node)
             known[k] = self._opaque(node, "…")  # what a node that reads itself sees of itself
-            known[k] = tuple(self._merged(self._cases_of(node, lambda n: self._known(n, known, of_total), of_total)))
+            known[k] = tuple(
+                self._merged(
+                    self._cases_of(node, lambda n: self._known(n, known, of_total), of_total, known is self._broad)
+                )
+            )
         return known[k]
 
     def _total_unsaid(self, node: Total) -> Signature:
@@ -245,7 +275,9 @@ class Values:
             by_text[c.text] = c
         yield from by_text.values()
 
-    def _cases_of(self, node: Node, known: Callable[[Node], Signature], of_total: _OfTotal) -> Sequence[Case]:
+    def _cases_of(
+        self, node: Node, known: Callable[[Node], Signature], of_total: _OfTotal, broad: bool
+    ) -> Sequence[Case]:
         if isinstance(node, Total):
             return of_total(node)
         steps = self.steps(node)
@@ -259,8 +291,8 @@ class Values:
         if isinstance(e, Const):
             return [Case(label(e), nothing, (e,))]
         parts: list[tuple[tuple[Case, ...], isl.Map]] = [((), nothing)]
-        taken = gathers(node)  # known is only what decides which element it is
-        operands = [d.operand for d in outermost(children(e))] if taken else children(e)
+        taken = (decided if broad else gathers)(node)  # known is only what decides which element it is
+        operands = [d.operand for d in dict.fromkeys(outermost(children(e)))] if taken else children(e)
         for child in operands:
             pairs = [
                 ((*cases, c), m.flat_range_product(c.subscripts)) for cases, m in parts for c in known(At(s, child))

@@ -175,17 +175,56 @@ def test_a_table_of_one_row_over_and_over_needs_no_data() -> None:
     assert isinstance(compared(TABLE, inlined), Unproved)
 
 
-def test_terms_that_only_data_tell_apart_differently_are_not_decided() -> None:
-    """The original adds rows of a table with a border, the other one rows without: equal, but by their data alone."""
+def test_rows_of_a_table_with_a_border_are_rows_without_or_nothing() -> None:
     table = BAGS.replace("X[min", "W[min").replace("    for b", WITH_BORDER + "    for b").replace("0), 4)", "0), 6)")
     clamp = "min(max(index(I[vb, vl]), 0), 6)"
     inlined = BAGS.replace(
         "X[min(max(index(I[vb, vl]), 0), 4), vd]", f"(X[{clamp} - 1, vd] if 1 <= {clamp} and {clamp} < 6 else 0.0)"
     )
-    assert isinstance(compared(table, inlined), Unproved)
+    assert compared(table, inlined) == Valid()
 
 
 WITH_BORDER = """    buffer W: f32[7, 3]
     for v in 7, c in 3 { block W { spatial vv in 7 = v; spatial vc in 3 = c
         W[vv, vc] = X[vv - 1, vc] if 1 <= vv and vv < 6 else 0.0 } }
 """
+
+
+BORDERED = """
+program bags(X: f32[5, 3], I: i32[7, 2], S: f32[7, 3]) {
+    buffer P: f32[7, 3]
+    for v in 7, c in 3 { block P { spatial vv in 7 = v; spatial vc in 3 = c
+        P[vv, vc] = X[vv - 1, vc] if vv >= 1 and vv < 6 else 0.0 } }
+    for n in 7, d in 3, l in 2 { block S { spatial vn in 7 = n; spatial vd in 3 = d; reduce vl in 2 = l
+        init { S[vn, vd] = 0.0 }
+        S[vn, vd] = S[vn, vd] + P[min(max(index(I[vn, vl]), 0), 6), vd] } }
+}
+"""
+
+INLINED = """
+program bags(X: f32[5, 3], I: i32[7, 2], S: f32[7, 3]) {
+    for n in 7, d in 3, l in 2 { block S { spatial vn in 7 = n; spatial vd in 3 = d; reduce vl in 2 = l
+        init { S[vn, vd] = 0.0 }
+        S[vn, vd] = S[vn, vd] + (X[min(max(index(I[vn, vl]), 0), 6) - 1, vd]
+            if min(max(index(I[vn, vl]), 0), 6) >= 1 and min(max(index(I[vn, vl]), 0), 6) < 6 else 0.0) } }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("", ""),
+        (">= 1", ">= 2"),
+        ("else 0.0", "else 1.0"),
+        (" - 1, vd]", " - 1, (vd + 1) % 3]"),
+        ("index(I[vn, vl]), 0), 6) < 6", "index(I[vn, 0]), 0), 6) < 6"),
+        ("index(I[vn, vl])", "index(I[vn, 0])"),
+        ("6) - 1, vd]", "5) - 1, vd]"),  # what is 6 is in the border
+    ],
+)
+def test_a_border_is_inlined_into_a_sum_of_elements_that_data_decide(right: str, wrong: str) -> None:
+    report = compared(BORDERED, INLINED.replace(right, wrong) if right else INLINED)
+    assert isinstance(report, Valid) == (wrong in ("", "5) - 1, vd]")), report
+    other = compared(INLINED.replace(right, wrong) if right else INLINED, BORDERED)
+    assert isinstance(other, Valid) == isinstance(report, Valid), other
