@@ -23,6 +23,7 @@ from scipy import special
 from tensorc_dsl.codegen.llvm.compile import Compiled, compile_kernel
 from tensorc_dsl.codegen.llvm.machine import Machine
 from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.lower.lower import lower
 from tensorc_dsl.measure.host import host_target
@@ -53,8 +54,9 @@ SPEED_COUNT = 4096
 _SPEED_RANGES = {"log": (0.01, 100.0), "rsqrt": (0.01, 100.0), "pow": (0.01, 10.0)}
 
 
-def compiled(function: str, count: int, lanes: int) -> Compiled:
-    """`C[i] = function(A[i])`, or of A and B, on `count` float32 in vectors of `lanes`; one array for each."""
+def compiled(function: str, count: int, lanes: int, target: Target | None = None) -> Compiled:
+    """`C[i] = function(A[i])`, or of A and B, on `count` float32 in vectors of `lanes`; one array for each. For this machine,
+    or another."""
     names = ("A", "B")[: 2 if function == "pow" else 1]
     params = ", ".join(f"{name}: f32[{count}]" for name in (*names, "C"))
     text = f"""
@@ -71,7 +73,7 @@ program f({params}) {{
 """
     p = parse_program(Source("maths.tsched", text))
     verify(p)
-    return compile_kernel(lower(p), host_target(1), 1)
+    return compile_kernel(lower(p), target or host_target(1), 1)
 
 
 def ulps(got: Array, exact: Array) -> Array:

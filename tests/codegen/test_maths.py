@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from bench.maths import REFERENCE, Array, compiled, ulps
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.runtime.kernel import load
 from tests.codegen.native import check, program
 
-WIDTHS = (1, 4, 8, 16)
+WIDTHS = (1, 4, 8, 16, 64)
 SPECIAL = (
     0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 1e-45, -1e-45, 2.0**-126,
     -(2.0**-126), 2.0**-126 - 2.0**-149, 3.4028234663852886e38, -3.4028234663852886e38,
@@ -182,6 +183,19 @@ def test_no_call_in_the_loop(function: str, lanes: int) -> None:
     if not {"fma", "neon"} & set(kernel.target.feature_names):
         pytest.skip("an fma is a call where the machine has none")
     assert called(kernel.assembly()) == []
+
+
+@pytest.mark.parametrize("function", ["exp", "sigmoid", "tanh", "erf"])
+@pytest.mark.parametrize(("cpu", "features", "bits", "there"), [
+    ("x86-64-v4", "+avx512f", 512, True), ("x86-64-v3", "+avx2,+fma", 256, False),
+])  # fmt: skip
+def test_powers_of_two_are_one_instruction_of_avx512(
+    function: str, cpu: str, features: str, bits: int, there: bool
+) -> None:
+    target = Target(cpu=cpu, features=features, vector_bits=bits, triple="x86_64-unknown-linux-gnu")
+    assembly = compiled(function, 64, 64, target).assembly()
+    assert (assembly.count("vscalefps") >= 4) == there
+    assert called(assembly) == []
 
 
 def test_calls_are_noticed() -> None:

@@ -109,6 +109,7 @@ ANSWERS = {
         "Y.producers[0].name": "E",
         "E.is_injective and not E.is_output": True,
         "E.loops[0].kind": "S",
+        "E.functions == [\"exp\"] and len(Y.functions) == 0": True,
         "E.writes[0].readers[0].name": "Y",
         "E.writes[0].writers[0].name": "E",
         "E.can_inline and not Y.can_inline": True,

@@ -101,7 +101,7 @@ def scratch(body: tuple[Flat, ...], space: Space) -> Expr:
 
 def write_module(kernel: Kernel, symbol: str, vector_bits: int, threads: int, features: tuple[str, ...]) -> str:
     """The LLVM IR of a kernel and, where it has constant inputs, of its preparation."""
-    module = Module()
+    module = Module(frozenset(features))
 
     def write(body: tuple[Flat, ...], name: str, prepares: bool) -> None:
         plan = Plan(vector_bits, threads, scratch(body, "shared"), scratch(body, "worker"), features)

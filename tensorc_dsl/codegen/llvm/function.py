@@ -12,8 +12,9 @@ from tensorc_dsl.ir.dtypes import DType
 
 @dataclass(slots=True)
 class Module:
-    """What several functions share: finished texts and the declarations they need."""
+    """What several functions share: finished texts, the declarations they need, and the machine's instruction sets."""
 
+    features: frozenset[str] = frozenset()
     functions: list[str] = field(default_factory=list[str])
     declarations: dict[str, str] = field(default_factory=dict[str, str])
     bodies: int = 0

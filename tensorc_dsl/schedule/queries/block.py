@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.expr import Load, Var, constant, free_vars, loads
+from tensorc_dsl.ir.expr import Call, Load, Var, children, constant, free_vars, loads
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, IterKind, Program
 from tensorc_dsl.ir.program import blocks as all_blocks
@@ -159,6 +159,19 @@ def is_injective(program: Program, block: BlockRef) -> bool:
         return False
     subscripts = [i.name for i in b.body[0].indices if isinstance(i, Var)]
     return len(subscripts) == len(b.body[0].indices) and len(set(subscripts)) == len(subscripts)
+
+
+@query
+def functions(program: Program, block: BlockRef) -> tuple[str, ...]:
+    """The maths functions that it calls, each once, in alphabetical order: `["exp"]`."""
+    b = the_block(program, block)[1]
+    waiting, found = [s.value for s in b.body], set[str]()
+    while waiting:
+        e = waiting.pop()
+        waiting += children(e)
+        if isinstance(e, Call):
+            found.add(e.function)
+    return tuple(sorted(found))
 
 
 @query

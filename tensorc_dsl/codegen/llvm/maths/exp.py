@@ -20,10 +20,14 @@ _ROUNDER, _ROUNDER_BITS = 12582912.0, 0x4B400000
 def exp(x: Lanes) -> Lanes:
     """e**x within 1 ulp; 0 below -104, infinity above 89, NaN for NaN.
 
-    2**n is applied as two factors, so that results below the least normal number are rounded once, and those above the
-    largest overflow.
+    2**n is applied by an instruction, or as two factors, so that results below the least normal number are rounded once, and
+    those above the largest overflow.
     """
-    p, n = _parts(x.limited(-104.0, 89.0))
+    p, shifted = _parts(x.limited(-104.0, 89.0))
+    scaled = p.scaled(shifted - _ROUNDER)
+    if scaled is not None:
+        return scaled
+    n = shifted.bits() - _ROUNDER_BITS
     half = n.halved()
     for part in (half, n - half):
         p = p * ((part + 127) << 23).bits()
@@ -32,16 +36,17 @@ def exp(x: Lanes) -> Lanes:
 
 def exp_of_moderate(x: Lanes) -> Lanes:
     """e**x for -87 <= x <= 88; anything for other x and NaN."""
-    p, n = _parts(x)
-    return (p.bits() + (n << 23)).bits()
+    p, shifted = _parts(x)
+    scaled = p.scaled(shifted - _ROUNDER)
+    return (p.bits() + ((shifted.bits() - _ROUNDER_BITS) << 23)).bits() if scaled is None else scaled
 
 
 def _parts(x: Lanes) -> tuple[Lanes, Lanes]:
-    """exp(r) and the integer n, where x = n*ln2 + r with |r| <= ln2/2."""
+    """exp(r) and n + _ROUNDER for the integer n, where x = n*ln2 + r with |r| <= ln2/2."""
     shifted = x.times_plus(_LOG2_E, _ROUNDER)
     n = shifted - _ROUNDER
     r = n.times_plus(-LN2[1], n.times_plus(-LN2[0], x))
-    return r.polynomial(_EXP).times_plus(r * r, r) + 1.0, shifted.bits() - _ROUNDER_BITS
+    return r.polynomial(_EXP).times_plus(r * r, r) + 1.0, shifted
 
 
 def sigmoid(x: Lanes) -> Lanes:

@@ -70,6 +70,27 @@ class Lanes:
         below = (self < low).choose(self.constant(low), self)
         return (below > high).choose(self.constant(high), below)
 
+    def scaled(self, n: Self) -> Self | None:
+        """Of f32: `self * 2**n` for whole n, rounded once; None where that is no instruction for so many lanes."""
+        f, lanes = self.f, self.value.lanes
+        if "avx512f" not in f.module.features or not lanes or lanes % 16:
+            return None
+        kind, part = self.value.type, "<16 x float>"
+        name, size = "llvm.x86.avx512.mask.scalef.ps.512", f"v{lanes}f32"
+        f.module.declare(part, name, (part, part, part, "i16", "i32"))
+        f.module.declare(part, f"llvm.vector.extract.v16f32.{size}", (kind, "i64"))
+        f.module.declare(kind, f"llvm.vector.insert.{size}.v16f32", (kind, part, "i64"))
+        out = "poison"
+        for k in range(0, lanes, 16):
+            p, e = (
+                f.op(f"call {part} @llvm.vector.extract.v16f32.{size}({kind} {x.value.ref}, i64 {k})")
+                for x in (self, n)
+            )
+            # All lanes, rounded as the processor is set to.
+            p = f.op(f"call {part} @{name}({part} {p}, {part} {e}, {part} poison, i16 -1, i32 4)")
+            out = f.op(f"call {kind} @llvm.vector.insert.{size}.v16f32({kind} {out}, {part} {p}, i64 {k})")
+        return self._with(Value(F32, out, lanes))
+
     def polynomial(self, coefficients: Sequence[float]) -> Self:
         """The polynomial with these coefficients, the highest power first, by Horner's rule."""
         p = self.constant(coefficients[0])
