@@ -11,7 +11,7 @@ from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.evaluate import evaluate
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.inputs import make_inputs
-from tensorc_dsl.ir.program import Block, LoopKind, walk
+from tensorc_dsl.ir.program import Block, For, LoopKind, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.tolerance import tolerance
 from tensorc_dsl.ir.verify import verify
@@ -194,10 +194,15 @@ def test_the_matrices_of_a_winograd_convolution_are_numbers_in_its_transforms() 
 
 
 def test_a_long_sum_in_f32_is_made_in_parts_whatever_is_drawn() -> None:
+    spread = 0
     for trace in drawn(task("huge"), 6):
         assert "rfactor" in trace.text
         parts = constant(trace.program.buffer("Y_rf").shape[0])
         assert parts is not None and 4000001 / parts <= 65536
+        at_once = [s for _, s in walk(trace.program.body) if isinstance(s, For) and s.kind is LoopKind.PARALLEL]
+        spread += any(constant(loop.extent) == parts for loop in at_once)
+    # Not the loop over the one result is spread then, but that over the parts.
+    assert spread >= 2
 
 
 def test_a_reduction_of_open_length_is_never_refused() -> None:
