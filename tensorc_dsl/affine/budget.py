@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 from tensorc_dsl.affine import isl
 
-OPERATIONS = 10**5
-"""Of one question, or of some that belong together. Less than three seconds in the worst schedules that are known."""
+OPERATIONS = 4 * 10**5
+"""Of one question, or of some that belong together: four times what answered all but 4 of 20,000 random schedules."""
 
 
 class Exhausted(Exception):
