@@ -156,8 +156,14 @@ def fuzz(kinds: tuple[Kind, ...], seed: int, numbers: Iterable[int]) -> Run:
             faulthandler.cancel_dump_traceback_later()
             run.ends[end] += 1
             run.slowest = max(run.slowest, (time.process_time() - start, f"{kind}-{seed}-{n}"))
-    run.megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    run.megabytes = _most_held()
     return run
+
+
+def _most_held() -> float:
+    """The most megabytes this process has held. `getrusage` would count what its parent held when it was forked, too."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status["VmHWM"].split()[0]) / 1024
 
 
 def _begin() -> None:
