@@ -60,6 +60,19 @@ def common_options(function: F) -> F:
     )(function)
 
 
+def target_options(function: F) -> F:
+    """`--target`, `--mcpu` and `--threads`: what the code is for."""
+    function = threads_option(function)
+    function = click.option(
+        "--mcpu", metavar="CPU",
+        help="A CPU, by LLVM's name, in place of the target's; `help` lists those that there are, and their features.",
+    )(function)  # fmt: skip
+    return click.option(
+        "--target", metavar="NAME",
+        help="A target of the file, or `native` for this machine, instead of the one that the space is written for.",
+    )(function)  # fmt: skip
+
+
 def _complete_files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """A shell completes the names of files by itself, when it is told to."""
     from click.shell_completion import CompletionItem  # only when a shell asks
@@ -81,16 +94,6 @@ seed_option = click.option(
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 1024), metavar="T",
     help="Threads that a kernel uses; by default one per core that this process may use.",
-)  # fmt: skip
-
-target_option = click.option(
-    "--target", metavar="NAME",
-    help="A target of the file, or `native` for this machine, instead of the one that the space is written for.",
-)  # fmt: skip
-
-mcpu_option = click.option(
-    "--mcpu", metavar="CPU",
-    help="A CPU, by LLVM's name, in place of the target's; `help` lists those that there are, and their features.",
 )  # fmt: skip
 
 records_option = click.option(

@@ -9,14 +9,7 @@ import click
 
 from tensorc_dsl.cli.handling import condition_option, handled, replay_option
 from tensorc_dsl.cli.loading import load_task
-from tensorc_dsl.cli.options import (
-    common_options,
-    file_argument,
-    mcpu_option,
-    target_option,
-    task_argument,
-    threads_option,
-)
+from tensorc_dsl.cli.options import common_options, file_argument, target_options, task_argument
 from tensorc_dsl.diagnostic import Problem, TschedError
 
 if TYPE_CHECKING:
@@ -49,9 +42,7 @@ NOT_FROZEN = Problem(
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="S", help="Equal seeds make equal draws.")
 @replay_option
 @condition_option
-@target_option
-@mcpu_option
-@threads_option
+@target_options
 @common_options
 def compile(  # noqa: A001 (a command is called as it is typed)
     file: str, task: str, kinds: tuple[Kind, ...], output: str | None, seed: int | None, replayed: str | None,

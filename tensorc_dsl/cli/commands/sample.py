@@ -6,15 +6,7 @@ import click
 
 from tensorc_dsl.cli.handling import handled, handler_options
 from tensorc_dsl.cli.loading import load_task
-from tensorc_dsl.cli.options import (
-    common_options,
-    file_argument,
-    mcpu_option,
-    seed_option,
-    target_option,
-    task_argument,
-    threads_option,
-)
+from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options, task_argument
 
 
 @click.command()
@@ -25,9 +17,7 @@ from tensorc_dsl.cli.options import (
     "-n", "count", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="How many to draw."
 )
 @handler_options
-@target_option
-@mcpu_option
-@threads_option
+@target_options
 @common_options
 def sample(
     file: str, task: str, seed: int, count: int, replayed: str | None, conditions: tuple[tuple[str, str], ...],

@@ -8,14 +8,7 @@ import click
 
 from tensorc_dsl.cli.handling import handled, handler_options
 from tensorc_dsl.cli.loading import load_task
-from tensorc_dsl.cli.options import (
-    common_options,
-    file_argument,
-    mcpu_option,
-    seed_option,
-    target_option,
-    threads_option,
-)
+from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options
 
 Stage = Literal["ast", "ir", "space", "trace", "lowered", "llvm", "asm"]
 
@@ -27,9 +20,7 @@ Stage = Literal["ast", "ir", "space", "trace", "lowered", "llvm", "asm"]
 @seed_option
 @click.option("--scheduled", is_flag=True, help="With `ir`: the program as the schedule leaves it.")
 @handler_options
-@target_option
-@mcpu_option
-@threads_option
+@target_options
 @common_options
 def show(
     file: str, name: str, stage: Stage, seed: int, scheduled: bool, replayed: str | None,

@@ -17,12 +17,10 @@ from tensorc_dsl.cli.loading import load_task
 from tensorc_dsl.cli.options import (
     common_options,
     file_argument,
-    mcpu_option,
     records_option,
     seed_option,
-    target_option,
+    target_options,
     task_argument,
-    threads_option,
 )
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 
@@ -55,9 +53,7 @@ def _strategy(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     help="bayes learns from what it measured; random draws from the space.",
 )
 @handler_options
-@target_option
-@mcpu_option
-@threads_option
+@target_options
 @click.option("--output", type=click.Path(), metavar="PATH", help="The best schedule; by default TASK.best.tsched.")
 @records_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on standard output.")

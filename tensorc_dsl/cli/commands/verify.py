@@ -9,14 +9,7 @@ import click
 
 from tensorc_dsl.cli.failures import ExitCode, show_diagnostics
 from tensorc_dsl.cli.loading import load_task
-from tensorc_dsl.cli.options import (
-    common_options,
-    file_argument,
-    mcpu_option,
-    seed_option,
-    target_option,
-    threads_option,
-)
+from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options
 from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError
 
 if TYPE_CHECKING:
@@ -33,9 +26,7 @@ TWO_PROGRAMS = Problem(
 @click.argument("task", metavar="[TASK]", required=False)
 @click.argument("trace", metavar="[TRACE]", required=False)
 @seed_option
-@target_option
-@mcpu_option
-@threads_option
+@target_options
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on standard output.")
 @common_options
 @click.pass_context
