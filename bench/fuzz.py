@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import gc
 import multiprocessing
 import random
 import resource
@@ -44,6 +45,8 @@ T = TypeVar("T")
 
 SECONDS = 1.0
 MEGABYTES = 512
+HANGS = 300
+"""Seconds after which an input is taken to have no end: many more than one takes on a machine with much else to do."""
 OUT = Path("build/fuzz")
 BLOCK = 250
 """Inputs that a process is given at a time."""
@@ -140,7 +143,7 @@ def fuzz(kinds: tuple[Kind, ...], seed: int, numbers: Iterable[int]) -> Run:
         for n in numbers:
             kind = kinds[n % len(kinds)]
             file.write_bytes(data := generate(kind, seed, n))
-            faulthandler.dump_traceback_later(60, exit=True)
+            faulthandler.dump_traceback_later(HANGS, exit=True)
             start = time.process_time()
             try:
                 end = digest(file)
@@ -169,6 +172,7 @@ def _most_held() -> float:
 def _begin() -> None:
     """What an input needs beyond the limit becomes a MemoryError. Address space counts, so what is loaded is added."""
     fuzz(("bytes", "grammar"), 0, range(20))  # what is loaded on the way is not the input's memory
+    gc.freeze()  # nor is it searched for garbage after each input
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + MEGABYTES * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))

@@ -1,23 +1,24 @@
 """Distinct samples of every sketch of a task: `python -m bench.sketches FILE TASK [--count 100] [--prove 1] [--jobs 2]`.
 
-A sketch is a choice for every `either` of a space; what is left open in it are numbers. Sketches are found by turning, in
-each one that is known, each choice to its other branches, until nothing new turns up. Of every sketch `--count` programs are
-drawn that lower to different kernels; where few numbers lead to a sketch, half of the numbers are those of a trace that came
-there. Each program must be well formed, and the first `--prove` of them are proved to compute what the task does. A step
-that is refused is counted by its code. Everything else that is raised is a bug: it is printed with the decisions, and the
-run exits with 1.
+A sketch is a choice for every `either` of a space; what is left open in it are numbers. Sketches are found by turning,
+in each one that is known, each choice to its other branches, until nothing new turns up. Of every sketch `--count`
+programs are drawn that lower to different kernels; where few numbers lead to a sketch, half of the numbers are those of
+a trace that came there, and a draw that ends in another sketch is one of that sketch. Each program must be well formed,
+and the first `--prove` of them are proved to compute what the task does. A step that is refused is counted by its code.
+Everything else that is raised is a bug: it is printed with the decisions, and the run exits with 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import random
 import sys
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -50,10 +51,11 @@ def sketch_of(trace: Trace) -> Sketch:
 
 @dataclass(slots=True)
 class Ends:
-    """What became of the draws of one sketch."""
+    """What became of draws for one sketch."""
 
     refused: Counter[str] = field(default_factory=Counter[str])
-    programs: set[str] = field(default_factory=set[str])
+    programs: dict[Sketch, set[str]] = field(default_factory=dict["Sketch", set[str]])
+    """By the sketch that they are of."""
     again: int = 0
     proved: Counter[str] = field(default_factory=Counter[str])
     bugs: int = 0
@@ -108,45 +110,60 @@ class Explored:
                     waiting += [(*found[:n], (d.name, m)) for m in d.distribution.moves(d.decision)]
 
 
-def examine(file: str, task: str, seed: int, count: int, prove: int, sketch: Sketch) -> Ends:
-    """Draw `count` different programs of a sketch, where there are so many."""
+def examine(
+    file: str, task: str, seed: int, count: int, prove: int, sketch: Sketch, known: frozenset[str] = frozenset()
+) -> Ends:
+    """Draw different programs of a sketch until there are `count` with those that are known, where there are so many."""
     explored, ends = Explored(load(file)[task], seed), Ends()
+    own = ends.programs[sketch] = set(known)
     rng = random.Random(f"{seed}/{sketch}")
     came: list[Trace] = []
     plain = reached = 0
     for _ in range(PATIENCE * count):
-        if len(ends.programs) == count:
+        if len(own) >= count and len(came) >= prove:
             break
         wanted = dict(sketch)
         held = bool(came) and 2 * reached < plain
         if held:
-            known = rng.choice(came).draws
-            wanted = {d.name: d.decision for d in known if rng.random() < HELD} | wanted
+            draws = rng.choice(came).draws
+            wanted = {d.name: d.decision for d in draws if rng.random() < HELD} | wanted
         trace = explored.draw(wanted, ends)
         there = trace is not None and sketch_of(trace) == sketch
         if not held:
             plain, reached = plain + 1, reached + there
-        if trace is None or not there:
+        if trace is None:
             continue
-        came.append(trace)
+        programs = ends.programs.setdefault(sketch_of(trace), set())
         key = kernel_key(trace.program)
-        ends.again += key in ends.programs
-        ends.programs.add(key)
-        if len(ends.programs) <= prove:
-            report = validate(explored.task.program, trace.program)
-            ends.proved[type(report).__name__] += 1
-            if not isinstance(report, Valid):
-                print(f"{explored.task.name}: {report}\n{trace.text}")
+        if there:
+            came.append(trace)
+            ends.again += key in programs
+            if len(came) <= prove:
+                report = validate(explored.task.program, trace.program)
+                ends.proved[type(report).__name__] += 1
+                if not isinstance(report, Valid):
+                    print(f"{explored.task.name}: {report}\n{trace.text}")
+        programs.add(key)
     return ends
 
 
-def each(work: Callable[[Sketch], Ends], sketches: Sequence[Sketch], jobs: int) -> Iterator[Ends]:
-    """The work on each sketch, in order, in several processes where so many are asked for."""
-    if jobs == 1:
-        yield from map(work, sketches)
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(work, sketches)
+Examine = Callable[[Sketch, frozenset[str]], Ends]
+
+
+def each(work: Examine, sketches: Sequence[Sketch], jobs: int) -> Iterator[tuple[Sketch, Ends]]:
+    """The work on each sketch, with the programs of it that the sketches before it have met, in `jobs` processes."""
+    met: dict[Sketch, set[str]] = {s: set() for s in sketches}
+    todo, waiting = list(reversed(sketches)), dict[Future[Ends], Sketch]()
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        while todo or waiting:
+            while todo and len(waiting) < jobs:
+                sketch = todo.pop()
+                waiting[pool.submit(work, sketch, frozenset(met[sketch]))] = sketch
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                ends = future.result()
+                for sketch, programs in ends.programs.items():
+                    met.setdefault(sketch, set()).update(programs)
+                yield waiting.pop(future), ends
 
 
 def main() -> None:
@@ -166,20 +183,23 @@ def main() -> None:
         total = Ends()
         sketches = [*explored.sketches()]
         work = partial(examine, options.file, name, options.seed, options.count, options.prove)
-        for sketch, ends in zip(sketches, each(work, sketches, options.jobs), strict=True):
+        for sketch, ends in each(work, sketches, options.jobs):
             total.refused += ends.refused
-            total.programs |= ends.programs
             total.again += ends.again
             total.proved += ends.proved
             total.bugs += ends.bugs
+            for of, programs in ends.programs.items():
+                total.programs.setdefault(of, set()).update(programs)
             branches = " ".join(str(d) for _, d in sketch) or "-"
             print(
-                f"  {branches:<24} {len(ends.programs)} programs, {ends.again} again, {ends.refused.total()} refused",
+                f"  {branches:<24} {len(ends.programs[sketch])} programs, {ends.again} again, {ends.refused.total()} refused",
                 flush=True,
             )
+        others = total.programs.keys() - set(sketches)
         print(
-            f"{name}: {len(sketches)} sketches, {len(total.programs)} programs, {total.again} drawn again, "
-            f"refused {dict(total.refused)}, proofs {dict(total.proved)}, {total.bugs} bugs, "
+            f"{name}: {len(sketches)} sketches, the fewest programs of one {min(len(total.programs[s]) for s in sketches)}, "
+            f"{sum(map(len, total.programs.values()))} programs, {len(others)} sketches met besides, "
+            f"{total.again} drawn again, refused {dict(total.refused)}, proofs {dict(total.proved)}, {total.bugs} bugs, "
             f"{time.perf_counter() - begun:.0f} s"
         )
         bugs += total.bugs + sum(n for kind, n in total.proved.items() if kind == "Invalid")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from threading import Lock
 
 from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError, help_note
@@ -22,6 +22,9 @@ from tensorc_dsl.syntax.words import Token, Tree
 
 MAX_FINDINGS = 100
 """Syntax errors of one file that are reported."""
+
+RECENT = 32
+"""Files whose trees are kept: those of a package are used again and again, and trees are never changed."""
 
 _LOCK = Lock()  # the builder holds the source of the parse that is going on
 
@@ -86,6 +89,7 @@ def _too_deep(span: Span) -> TschedError:
     return TschedError(Diagnostic("E0107", f"this is nested more than {MAX_DEPTH} levels deep", span, notes=(repair,)))
 
 
+@lru_cache(RECENT)
 def parse(source: Source) -> tree.File:
     """The tree of a whole file.
 
