@@ -102,6 +102,9 @@ task turned_2 = turned_2(M=7, N=48, K=9) with default
 task turned_3 = turned_3(G=3, M=7, N=48, K=5) with default
 task turned_4 = turned_4(G=2, H=3, M=5, N=32, K=7) with default
 task transforms = conv2d_winograd_2x2_nhwc(N=1, H=5, W=4, CI=3, CO=5, pad=1) with default
+task narrow = conv2d_transpose_nhwc(N=1, H=5, W=17, CI=4, CO=3, KH=4, KW=4, stride=2, pad=1) with default
+task narrow_rows = conv2d_nhwc(N=1, H=19, W=7, CI=5, CO=2, KH=3, KW=3, pad=1) with default
+task deep = matmul(M=5, N=48, K=5003) with default
 """
 NAMES = [line.split()[1] for line in TASKS.splitlines() if line.startswith("task")]
 MACHINE = Target(vector_bits=512, cores=2, features="+avx2,+fma,+avx512vnni,+avx512bf16")
@@ -173,6 +176,26 @@ def test_operands_whose_lanes_lie_apart_are_packed(name: str) -> None:
         tiles = [d.decision for d in trace.draws if d.name.startswith("factors")]
         for tile in tiles[: len(t.program.outputs[0].shape) - 2]:
             assert isinstance(tile, tuple) and tile[-1] == 1
+
+
+@pytest.mark.parametrize("name", ["narrow", "narrow_rows"])
+def test_vectors_of_a_narrow_block_run_along_its_longest_loop(name: str) -> None:
+    wide = 0
+    for trace in drawn(task(name), 8):
+        nests = {s.name: around for around, s in walk(trace.program.body) if isinstance(s, Block)}
+        block = "Z" if name == "narrow" else "Y"
+        wide += nests[block][-1].var.startswith("qw" if name == "narrow" else "oh")
+        if f"reindex({block}, {block})" in trace.text:
+            assert nests[block][-1].kind is LoopKind.VECTORIZED
+            turned = "(a, c, j, k)" if name == "narrow" else "(a, j, c, k)"
+            assert f"{turned} -> (a, c, k, j)" in trace.text
+    assert wide >= 5
+
+
+def test_sums_too_long_for_the_cache_are_made_in_pieces() -> None:
+    structures = {trace.text.count(", parts=4") for trace in drawn(task("deep"), 12)}
+    assert structures == {0, 2}
+    assert not any(", parts=4" in trace.text for trace in drawn(task("product"), 4))
 
 
 def test_an_epilogue_may_be_part_of_the_tile() -> None:
