@@ -104,6 +104,7 @@ task turned_4 = turned_4(G=2, H=3, M=5, N=32, K=7) with default
 task transforms = conv2d_winograd_2x2_nhwc(N=1, H=5, W=4, CI=3, CO=5, pad=1) with default
 task narrow = conv2d_transpose_nhwc(N=1, H=5, W=17, CI=4, CO=3, KH=4, KW=4, stride=2, pad=1) with default
 task narrow_rows = conv2d_nhwc(N=1, H=19, W=7, CI=5, CO=2, KH=3, KW=3, pad=1) with default
+task uneven = matmul(M=11, N=93, K=7) with default
 task deep = matmul(M=5, N=48, K=5003) with default
 """
 NAMES = [line.split()[1] for line in TASKS.splitlines() if line.startswith("task")]
@@ -190,6 +191,17 @@ def test_vectors_of_a_narrow_block_run_along_its_longest_loop(name: str) -> None
             turned = "(a, c, j, k)" if name == "narrow" else "(a, j, c, k)"
             assert f"{turned} -> (a, c, k, j)" in trace.text
     assert wide >= 5
+
+
+def test_rows_of_no_whole_vectors_end_in_a_part_of_a_tile() -> None:
+    for trace in drawn(task("uneven"), 8):
+        if "loop_partition" not in trace.text:
+            assert "split(j, [_, inner[0], inner[1]], partial=true)" in trace.text
+            assert (
+                16
+                <= next(d.decision[-1] for d in trace.draws if isinstance(d.decision, tuple) and d.name == "inner")
+                <= 64
+            )
 
 
 def test_sums_too_long_for_the_cache_are_made_in_pieces() -> None:
