@@ -116,6 +116,7 @@ ANSWERS = {
         "Y.can_reverse_inline and not E.can_reverse_inline": True,
         "E.annotated(\"rule\", 1) and not E.annotated(\"rule\", true)": True,
         "E.annotated(\"rule\", \"1\") or E.annotated(\"other\", 1) or Y.annotated(\"rule\", 1)": False,
+        "E.can_compute_at(Y.loops[0]) and not Y.can_compute_at(E.loops[0])": True,
         "Y.can_reverse_compute_at(E.loops[0])": True,
         "E.can_reverse_compute_at(E.loops[0])": False,
     },

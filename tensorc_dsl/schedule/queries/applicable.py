@@ -12,6 +12,7 @@ from functools import lru_cache
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef
+from tensorc_dsl.schedule.primitives.compute_at import compute_at
 from tensorc_dsl.schedule.primitives.compute_inline import compute_inline
 from tensorc_dsl.schedule.primitives.pad_einsum import pad_einsum
 from tensorc_dsl.schedule.primitives.reverse_compute_at import reverse_compute_at
@@ -40,6 +41,12 @@ def can_inline(program: Program, block: BlockRef) -> bool:
 def can_reverse_inline(program: Program, block: BlockRef) -> bool:
     """Whether `reverse_compute_inline` would be accepted: its producer can compute and store what it makes."""
     return _accepted(reverse_compute_inline, program, block)
+
+
+@query
+def can_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
+    """Whether `compute_at` would put it below a loop around all its consumers."""
+    return _accepted(compute_at, program, block, loop)
 
 
 @query
