@@ -27,9 +27,10 @@ class Turn(msgspec.Struct, tag=True, frozen=True):
 
 
 class Prepared(msgspec.Struct, tag=True, frozen=True):
-    """The result lies in the folder. `note` is for the reader of the table."""
+    """The result lies in the folder. `note` is for the reader of the table; `searched` is that of `Ready`."""
 
     note: str
+    searched: float | None
 
 
 class NotOffered(msgspec.Struct, tag=True, frozen=True):

@@ -85,11 +85,15 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a library has made of a job: `run` computes once, `result` is what the last run computed, in the task's layout."""
+    """What a library has made of a job: `run` computes once, `result` is what the last run computed, in the task's layout.
+
+    `searched` is how many seconds it looked for the way in which it runs; None where it had no need to.
+    """
 
     run: Callable[[], object]
     result: Callable[[], Array]
     note: str = ""
+    searched: float | None = None
 
 
 def split(task: str) -> tuple[str, str]:

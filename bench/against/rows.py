@@ -14,7 +14,8 @@ class Row(msgspec.Struct, frozen=True):
     """An operator at one size. Times are seconds of one call, medians over the rounds; `spread` are their quartiles.
 
     `ratio_to_best_peer` is above 1 where ours is faster than all peers. `fraction_of_roof` is by the peaks that were
-    known when the row was made, or held `under` others. `why_not` says why others have no time.
+    known when the row was made, or held `under` others. `why_not` says why others have no time. `searched` are the seconds
+    that searches took, of those that had one.
     """
 
     op: str
@@ -27,6 +28,7 @@ class Row(msgspec.Struct, frozen=True):
     why_not: dict[str, str]
     note: str
     need: Need
+    searched: dict[str, float] = {}
 
     def under(self, peaks: Mapping[str, float]) -> Row:
         """The row where these are the machine's peaks."""
@@ -66,5 +68,6 @@ def row(op: str, size: str, outcomes: Mapping[str, Outcome], ours: str, need: Ne
         why_not={name: o for name, o in outcomes.items() if isinstance(o, str)},
         note=read[ours].note if ours in read else "",
         need=need,
+        searched={name: r.searched for name, r in read.items() if r.searched is not None},
     )
     return found.under(peaks)

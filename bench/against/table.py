@@ -18,7 +18,8 @@ ABSENT = "-"
 def document(report: Report) -> str:
     """All that the report says."""
     table = Table([(r.op, r.size) for r in report.rows], list(report.versions))
-    parts = [heading(report)], [table.head, *map(table.line, report.rows)], summary(report.rows), remarks(report)
+    lines = [table.head, *map(table.line, report.rows)]
+    parts = [heading(report)], lines, summary(report.rows), searches(report.rows), remarks(report)
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
@@ -99,6 +100,21 @@ def summary(rows: Sequence[Row]) -> list[str]:
         cells = [name, count, _ratio(mean), _ratio(known.get(least)), least]
         lines.append(_line([c.cell(text) for c, text in zip(columns, cells, strict=True)]))
     return lines
+
+
+def searches(rows: Sequence[Row]) -> list[str]:
+    """Of each peer that searched where ours did: how often faster ours is, and how many times as long it searched."""
+    out: list[str] = []
+    for peer in dict.fromkeys(name for r in rows for name in r.searched if name != OURS.name):
+        both = [r for r in rows if r.ours_seconds and peer in r.peers and {OURS.name, peer} <= r.searched.keys()]
+        if both:
+            faster = geometric_mean([r.peers[peer] / (r.ours_seconds or 1) for r in both])
+            longer = geometric_mean([r.searched[peer] / r.searched[OURS.name] for r in both])
+            ours, theirs = (sum(r.searched[name] for r in both) for name in (OURS.name, peer))
+            took = f"{units.seconds(theirs)} in all, where ours took {units.seconds(ours)}"
+            fast = f"ours is {_ratio(faster)} as fast in the geometric mean of {len(both)} tasks"
+            out.append(f"- {peer}, which searched, too: {fast}; its searches were {_ratio(longer)} as long, {took}")
+    return out
 
 
 def remarks(report: Report) -> list[str]:

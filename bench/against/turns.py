@@ -39,13 +39,15 @@ RUN_SECONDS = 300.0
 class Reading:
     """Seconds of one call: the median over the rounds, and the quartiles on either side of it.
 
-    A round counts with the lower quartile of its turn, as a candidate of a search does.
+    A round counts with the lower quartile of its turn, as a candidate of a search does. `searched` is how many seconds a
+    search took before, if there was one.
     """
 
     seconds: float
     low: float
     high: float
     note: str = ""
+    searched: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +108,23 @@ class Bench:
     def measure(self, case: Case) -> dict[str, Outcome]:
         """What each took, by name. A library that fails says how, and is started again for the next case."""
         failed: dict[str, Outcome] = {}
-        notes: dict[Contender, str] = {}
+        able: dict[Contender, Prepared] = {}
         for c in self._workers:
             found = self._prepared(c, case)
             if isinstance(found, Prepared):
-                notes[c] = found.note
+                able[c] = found
             else:
                 failed[c.name] = found
-        times: dict[Contender, list[float]] = {c: [] for c in notes}
+        times: dict[Contender, list[float]] = {c: [] for c in able}
         for _ in range(self._settings.rounds):
-            for c in self._order(list(notes)):
-                found = self._asked(c, Turn(TURN_SECONDS), RUN_SECONDS) if c in notes else failed[c.name]
+            for c in self._order(list(able)):
+                found = self._asked(c, Turn(TURN_SECONDS), RUN_SECONDS) if c in able else failed[c.name]
                 if isinstance(found, Times):
                     times[c].append(seconds_of(found.seconds))
                 else:
                     failed[c.name] = str(found)
-                    notes.pop(c, None)
-        return {c.name: failed[c.name] if c.name in failed else _reading(times[c], notes[c]) for c in self._workers}
+                    able.pop(c, None)
+        return {c.name: failed[c.name] if c.name in failed else _reading(times[c], able[c]) for c in self._workers}
 
     def _order(self, able: Sequence[Contender]) -> list[Contender]:
         """One round: ours before each of the peers."""
@@ -174,9 +176,9 @@ def _tell(worker: Worker[Reply], number: signal.Signals) -> None:
         os.killpg(worker.pid, number)
 
 
-def _reading(times: Sequence[float], note: str) -> Reading:
+def _reading(times: Sequence[float], prepared: Prepared) -> Reading:
     low, middle, high = map(float, np.quantile(times, [0.25, 0.5, 0.75]))
-    return Reading(middle, low, high, note)
+    return Reading(middle, low, high, prepared.note, prepared.searched)
 
 
 def _wrong(found: Array, case: Case) -> str:

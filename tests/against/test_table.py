@@ -7,7 +7,7 @@ import pytest
 
 from bench.against.roof import Need
 from bench.against.rows import Report, Row, row
-from bench.against.table import document, summary
+from bench.against.table import document, searches, summary
 from bench.against.turns import Outcome, Reading
 
 OUTCOMES: dict[str, Outcome] = {
@@ -50,6 +50,20 @@ def test_a_row_is_held_under_the_peak_that_is_known_in_the_end() -> None:
     assert early.under({"f32": 2e9, "u8i8": 0.1e9}).fraction_of_roof == pytest.approx(0.5)
     failed = row("gemm", "512", {"ours": "crashed"}, "ours", NEED, {"f32": 0.6e9})
     assert failed.under(PEAKS).fraction_of_roof is None
+
+
+def test_searches_are_compared_where_both_searched() -> None:
+    def pair(ours: float | None, peer: float | None, times: float) -> Row:
+        outcomes = {"ours": Reading(1e-3, 1e-3, 1e-3, "", ours), "tvm": Reading(times * 1e-3, 1e-3, 1e-3, "", peer)}
+        return row("gemm", "1", outcomes, "ours", NEED, PEAKS)
+
+    rows = [pair(10, 80, 2), pair(20, 40, 8), pair(None, 40, 100), pair(10, None, 100)]
+    assert rows[0].searched == {"ours": 10, "tvm": 80}
+    assert rows[2].searched == {"tvm": 40}
+    (line,) = searches(rows)
+    assert "ours is 4.00× as fast in the geometric mean of 2 tasks" in line
+    assert "its searches were 4.00× as long, 2 min 00 s in all, where ours took 30.0 s" in line
+    assert searches(rows[2:]) == []
 
 
 def report(*rows: Row) -> Report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 
 import numpy as np
@@ -12,14 +13,16 @@ from bench.against.problem import Job, Ready
 
 def prepare(job: Job) -> Ready:
     task = tensorc_dsl.load(job.problem.file, threads=job.threads)[job.problem.task]
-    kernel, note = _recorded(task, job), "recorded"
+    kernel, note, searched = _recorded(task, job), "recorded", None
     if kernel is None:
+        begun = time.perf_counter()
         kernel, note = task.tune(job.trials, seed=job.seed, records=job.records), f"{job.trials} trials"
+        searched = time.perf_counter() - begun
     bound = kernel.bind(**{name: job.inputs[name] for name in kernel.constants})
     inputs = tuple(a for name, a in job.inputs.items() if name not in kernel.constants)
     output = bound(*inputs)
     assert isinstance(output, np.ndarray)
-    return Ready(lambda: bound(*inputs, output), lambda: output, note)
+    return Ready(lambda: bound(*inputs, output), lambda: output, note, searched)
 
 
 def _recorded(task: tensorc_dsl.Task, job: Job) -> tensorc_dsl.Kernel | None:

@@ -5,6 +5,7 @@ Its records lie in a folder beside ours; what has one there is not tuned again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -30,7 +31,7 @@ def prepare(job: Job) -> Ready | None:
     function = te.create_prim_func(list(tensors))
     host = tvm.target.codegen.llvm_get_system_cpu()
     target = tvm.target.Target({"kind": "llvm", "mcpu": host, "num-cores": job.threads})
-    schedule, note = _tuned(job, function, target)
+    schedule, note, searched = _tuned(job, function, target)
     kernel = tvm.compile(schedule.mod, target)["main"]
     shapes = [tuple(map(int, t.shape)) for t in tensors]
     arrays = [a.reshape(s) for a, s in zip(job.inputs.values(), shapes, strict=False)]
@@ -39,16 +40,17 @@ def prepare(job: Job) -> Ready | None:
     def result() -> Array:
         return out.numpy()
 
-    return Ready(lambda: kernel(*given, out), result, note)
+    return Ready(lambda: kernel(*given, out), result, note, searched)
 
 
-def _tuned(job: Job, function: Any, target: Any) -> tuple[Any, str]:
-    """The best schedule on record, or of a search."""
+def _tuned(job: Job, function: Any, target: Any) -> tuple[Any, str, float | None]:
+    """The best schedule on record, or of a search, and how many seconds that took."""
     folder = job.records.parent / f"{job.records.stem}.tvm" / job.problem.task
     folder.mkdir(parents=True, exist_ok=True)
     found = ms.tir_integration.compile_tir(ms.database.JSONDatabase(work_dir=str(folder)), function, target)
     if found is not None:
-        return found, "recorded"
+        return found, "recorded", None
+    begun = time.perf_counter()
     database = ms.tune_tir(
         function,
         target,
@@ -63,7 +65,7 @@ def _tuned(job: Job, function: Any, target: Any) -> tuple[Any, str]:
     found = ms.tir_integration.compile_tir(database, function, target)
     if found is None:
         raise RuntimeError(f"none of {job.trials} candidates is valid")
-    return found, f"{job.trials} trials"
+    return found, f"{job.trials} trials", time.perf_counter() - begun
 
 
 Make = Callable[[Job], tuple[Any, ...]]
