@@ -115,8 +115,11 @@ class Calls(ABC):
         query = self._query(value, at.name)
         if query is None or query.is_method:
             raise fail(problems.NO_ATTRIBUTE, at.span, kind=kind_of(value), name=at.name)
-        with self.at(at.span):
+        try:
             return self._answer(query, value, (), {})
+        except (ScheduleRefusal, TschedError) as e:
+            with self.at(at.span):  # entered where it is needed only: most questions are answered
+                raise e
 
     def _method(self, function: tree.Attribute, call: tree.CallExpr, env: Env) -> Value:
         base = evaluate(function.base, env, self)

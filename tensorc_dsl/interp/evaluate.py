@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, assert_never
+from typing import Any, Protocol, get_args
 
 from tensorc_dsl.interp.arithmetic import binary, compare
 from tensorc_dsl.interp.limits import MAX_FORMULA, Budget
@@ -42,67 +42,129 @@ class Machine(Protocol):
 
 def evaluate(e: tree.Expr, env: Env, machine: Machine) -> Value:
     """The value of an expression. Raises TschedError, or ScheduleRefusal from what it calls."""
-    machine.budget.enter(e.span)
-    value = _evaluate(e, env, machine)
-    machine.budget.leave()
+    budget = machine.budget
+    budget.enter(e.span)
+    value = _RULES[type(e)](e, env, machine)
+    budget.leave()
     return value
 
 
-def _evaluate(e: tree.Expr, env: Env, machine: Machine) -> Value:
-    match e:
-        case tree.Number(value=v) | tree.String(value=v) | tree.Bool(value=v):
-            return v
-        case tree.Wildcard():
-            return OpenFactor()
-        case tree.Name(id=name):
-            if name in env:
-                return env[name]
-            raise fail(UNKNOWN_NAME, e.span, name=name)
-        case tree.ListExpr(items=items):
-            made = tuple(evaluate(i, env, machine) for i in items)
-            machine.budget.use(made, e.span)
-            return made
-        case tree.MapExpr(items=items):
-            return Weights(tuple((_entry(k, env, machine), _entry(v, env, machine)) for k, v in items))
-        case tree.BinaryExpr(op=op, lhs=a, rhs=b):
-            value = binary(op, evaluate(a, env, machine), evaluate(b, env, machine), e.span)
-            machine.budget.use(bare(value), e.span)
-            return value
-        case tree.Negate(operand=a):
-            return -a.value if isinstance(a, tree.Number) else binary("-", 0, evaluate(a, env, machine), e.span)
-        case tree.CompareExpr(ops=ops, operands=operands):
-            values = [evaluate(o, env, machine) for o in operands]
-            for v in values:
-                machine.budget.use(v, e.span)
-            return all(compare(op, x, y, e.span) for op, x, y in zip(ops, values, values[1:], strict=False))
-        case tree.LogicExpr(op=op, lhs=a, rhs=b):
-            left = truth(evaluate(a, env, machine), a)
-            return left if left == (op == "or") else truth(evaluate(b, env, machine), b)
-        case tree.NotExpr(operand=a):
-            return not truth(evaluate(a, env, machine), a)
-        case tree.Conditional(cond=c, then=t, other=o):
-            return evaluate(t if truth(evaluate(c, env, machine), c) else o, env, machine)
-        case tree.Attribute(base=base):
-            return machine.attribute(evaluate(base, env, machine), e)
-        case tree.IndexExpr(base=base, indices=indices):
-            return element(evaluate(base, env, machine), [evaluate(i, env, machine) for i in indices], e)
-        case tree.SliceExpr(base=base, low=low, high=high):
-            whole = evaluate(base, env, machine)
-            made = part(whole, *(None if b is None else _position(b, env, machine) for b in (low, high)), at=e)
-            machine.budget.use(made, e.span)
-            return made
-        case tree.RangeExpr(low=a, high=b):
-            return _interval(evaluate(a, env, machine), evaluate(b, env, machine), e)
-        case tree.Lambda():
-            return _lambda(e, env)
-        case tree.CallExpr():
-            return machine.call(e, env)
-        case tree.ForList():
-            return machine.for_list(e, env)
-        case tree.Reduce() | tree.Scan():
-            raise fail(IN_COMPUTE_ONLY, e.span)
-        case _:
-            assert_never(e)
+def _literal(e: tree.Number | tree.String | tree.Bool, _env: Env, _machine: Machine) -> Value:
+    return e.value
+
+
+def _wildcard(_e: tree.Wildcard, _env: Env, _machine: Machine) -> Value:
+    return OpenFactor()
+
+
+def _name(e: tree.Name, env: Env, _machine: Machine) -> Value:
+    if e.id in env:
+        return env[e.id]
+    raise fail(UNKNOWN_NAME, e.span, name=e.id)
+
+
+def _list(e: tree.ListExpr, env: Env, machine: Machine) -> Value:
+    made = tuple([evaluate(i, env, machine) for i in e.items])
+    machine.budget.use(made, e.span)
+    return made
+
+
+def _map(e: tree.MapExpr, env: Env, machine: Machine) -> Value:
+    return Weights(tuple((_entry(k, env, machine), _entry(v, env, machine)) for k, v in e.items))
+
+
+def _binary(e: tree.BinaryExpr, env: Env, machine: Machine) -> Value:
+    value = binary(e.op, evaluate(e.lhs, env, machine), evaluate(e.rhs, env, machine), e.span)
+    machine.budget.use(bare(value), e.span)
+    return value
+
+
+def _negate(e: tree.Negate, env: Env, machine: Machine) -> Value:
+    a = e.operand
+    return -a.value if isinstance(a, tree.Number) else binary("-", 0, evaluate(a, env, machine), e.span)
+
+
+def _compare(e: tree.CompareExpr, env: Env, machine: Machine) -> Value:
+    values = [evaluate(o, env, machine) for o in e.operands]
+    for v in values:
+        machine.budget.use(v, e.span)
+    return all(compare(op, x, y, e.span) for op, x, y in zip(e.ops, values, values[1:], strict=False))
+
+
+def _logic(e: tree.LogicExpr, env: Env, machine: Machine) -> Value:
+    left = truth(evaluate(e.lhs, env, machine), e.lhs)
+    return left if left == (e.op == "or") else truth(evaluate(e.rhs, env, machine), e.rhs)
+
+
+def _not(e: tree.NotExpr, env: Env, machine: Machine) -> Value:
+    return not truth(evaluate(e.operand, env, machine), e.operand)
+
+
+def _conditional(e: tree.Conditional, env: Env, machine: Machine) -> Value:
+    return evaluate(e.then if truth(evaluate(e.cond, env, machine), e.cond) else e.other, env, machine)
+
+
+def _attribute(e: tree.Attribute, env: Env, machine: Machine) -> Value:
+    return machine.attribute(evaluate(e.base, env, machine), e)
+
+
+def _index(e: tree.IndexExpr, env: Env, machine: Machine) -> Value:
+    return element(evaluate(e.base, env, machine), [evaluate(i, env, machine) for i in e.indices], e)
+
+
+def _slice(e: tree.SliceExpr, env: Env, machine: Machine) -> Value:
+    whole = evaluate(e.base, env, machine)
+    made = part(whole, *(None if b is None else _position(b, env, machine) for b in (e.low, e.high)), at=e)
+    machine.budget.use(made, e.span)
+    return made
+
+
+def _range(e: tree.RangeExpr, env: Env, machine: Machine) -> Value:
+    return _interval(evaluate(e.low, env, machine), evaluate(e.high, env, machine), e)
+
+
+def _index_map(e: tree.Lambda, env: Env, _machine: Machine) -> Value:
+    return _lambda(e, env)
+
+
+def _call(e: tree.CallExpr, env: Env, machine: Machine) -> Value:
+    return machine.call(e, env)
+
+
+def _for_list(e: tree.ForList, env: Env, machine: Machine) -> Value:
+    return machine.for_list(e, env)
+
+
+def _in_computes_only(e: tree.Reduce | tree.Scan, _env: Env, _machine: Machine) -> Value:
+    raise fail(IN_COMPUTE_ONLY, e.span)
+
+
+_RULES: Mapping[type, Callable[[Any, Env, Machine], Value]] = {
+    tree.Number: _literal,
+    tree.String: _literal,
+    tree.Bool: _literal,
+    tree.Wildcard: _wildcard,
+    tree.Name: _name,
+    tree.ListExpr: _list,
+    tree.MapExpr: _map,
+    tree.BinaryExpr: _binary,
+    tree.Negate: _negate,
+    tree.CompareExpr: _compare,
+    tree.LogicExpr: _logic,
+    tree.NotExpr: _not,
+    tree.Conditional: _conditional,
+    tree.Attribute: _attribute,
+    tree.IndexExpr: _index,
+    tree.SliceExpr: _slice,
+    tree.RangeExpr: _range,
+    tree.Lambda: _index_map,
+    tree.CallExpr: _call,
+    tree.ForList: _for_list,
+    tree.Reduce: _in_computes_only,
+    tree.Scan: _in_computes_only,
+}
+"""How each kind of expression is evaluated, found by its type: this is what an expansion does most."""
+assert set(_RULES) == set(get_args(tree.Expr))
 
 
 def truth(value: Value, at: tree.Expr) -> bool:
