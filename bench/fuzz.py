@@ -45,8 +45,8 @@ T = TypeVar("T")
 
 SECONDS = 1.0
 MEGABYTES = 512
-HANGS = 300
-"""Seconds after which an input is taken to have no end: many more than one takes on a machine with much else to do."""
+HANGS = 60
+"""Seconds after which an input is taken to have no end."""
 OUT = Path("build/fuzz")
 BLOCK = 250
 """Inputs that a process is given at a time."""

@@ -7,7 +7,7 @@ about a second.
 from __future__ import annotations
 
 from tensorc_dsl.interp.problems import NESTED_LIST, TOO_DEEP, TOO_LONG, TOO_MANY_STEPS, fail
-from tensorc_dsl.interp.values import Drawn, Value, extent_of
+from tensorc_dsl.interp.values import Value, extent_of
 from tensorc_dsl.source import Span
 
 MAX_STEPS = 300_000
@@ -46,11 +46,9 @@ class Budget:
     def enter(self, span: Span) -> None:
         """One step, one level deeper. Not left again when an error ends the expansion."""
         self._depth += 1
-        self._steps += 1
         if self._depth > MAX_DEPTH:
             raise fail(TOO_DEEP, span, most=MAX_DEPTH)
-        if self._steps > MAX_STEPS:
-            self.charge(0, span)
+        self.charge(1, span)
 
     def leave(self) -> None:
         self._depth -= 1
@@ -62,9 +60,6 @@ class Budget:
 
     def use(self, value: Value, span: Span) -> None:
         """Pay for going through a value, lists in it included, or for having made it."""
-        if not isinstance(value, str | tuple | Drawn):
-            self.charge(1, span)
-            return
         if isinstance(value, str):
             if len(value) > MAX_STRING:
                 raise fail(TOO_LONG, span, what="a string", count=len(value), parts="characters", most=MAX_STRING)
