@@ -151,7 +151,10 @@ Examine = Callable[[Sketch, frozenset[str]], Ends]
 
 
 def each(work: Examine, sketches: Sequence[Sketch], jobs: int) -> Iterator[tuple[Sketch, Ends]]:
-    """The work on each sketch, with the programs of it that the sketches before it have met, in `jobs` processes."""
+    """The work on each sketch, with the programs of it that the sketches before it have met, in `jobs` processes.
+
+    A sketch that the draws for another one meet is worked on too.
+    """
     met: dict[Sketch, set[str]] = {s: set() for s in sketches}
     todo, waiting = list(reversed(sketches)), dict[Future[Ends], Sketch]()
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
@@ -162,6 +165,8 @@ def each(work: Examine, sketches: Sequence[Sketch], jobs: int) -> Iterator[tuple
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 ends = future.result()
                 for sketch, programs in ends.programs.items():
+                    if sketch not in met:
+                        todo.insert(0, sketch)
                     met.setdefault(sketch, set()).update(programs)
                 yield waiting.pop(future), ends
 
@@ -195,10 +200,11 @@ def main() -> None:
                 f"  {branches:<24} {len(ends.programs[sketch])} programs, {ends.again} again, {ends.refused.total()} refused",
                 flush=True,
             )
-        others = total.programs.keys() - set(sketches)
+        sizes = [len(programs) for programs in total.programs.values()]
         print(
-            f"{name}: {len(sketches)} sketches, the fewest programs of one {min(len(total.programs[s]) for s in sketches)}, "
-            f"{sum(map(len, total.programs.values()))} programs, {len(others)} sketches met besides, "
+            f"{name}: {len(sizes)} sketches, {len(sizes) - len(sketches)} of them met while others were drawn; "
+            f"{sum(n >= options.count for n in sizes)} have {options.count} programs or more, the fewest of one {min(sizes)}, "
+            f"{sum(sizes)} in all, "
             f"{total.again} drawn again, refused {dict(total.refused)}, proofs {dict(total.proved)}, {total.bugs} bugs, "
             f"{time.perf_counter() - begun:.0f} s"
         )
