@@ -203,8 +203,8 @@ def main() -> None:
         sizes = [len(programs) for programs in total.programs.values()]
         print(
             f"{name}: {len(sizes)} sketches, {len(sizes) - len(sketches)} of them met while others were drawn; "
-            f"{sum(n >= options.count for n in sizes)} have {options.count} programs or more, the fewest of one {min(sizes)}, "
-            f"{sum(sizes)} in all, "
+            f"{sum(n >= options.count for n in sizes)} have {options.count} programs or more, "
+            f"the fewest of one {min(sizes)}, {sum(sizes)} in all, "
             f"{total.again} drawn again, refused {dict(total.refused)}, proofs {dict(total.proved)}, {total.bugs} bugs, "
             f"{time.perf_counter() - begun:.0f} s"
         )

@@ -61,7 +61,10 @@ def _check(item: t.Item, names: Names, instructions: dict[str, Binding]) -> list
         case t.ModuleDef():
             return check_module(item, names.modules, instructions)
         case t.SpaceDef():
-            return [*check_target_name(item, names.targets), *check_space(item, names.modules, instructions)]
+            return [
+                *check_target_name(item, names.targets),
+                *check_space(item, names.modules, names.spaces, instructions),
+            ]
         case t.ScheduleDef():
             return check_schedule(item, names.computes, names.modules, _blocks_of(item.compute, names), instructions)
         case t.TaskDef():

@@ -8,9 +8,11 @@ from itertools import chain, count
 
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.compute_library import Definitions, Library
+from tensorc_dsl.check.included import Inclusion
 from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import near, where
 from tensorc_dsl.check.spaces import recursion
+from tensorc_dsl.check.targets import TARGET_KINDS
 from tensorc_dsl.check.uses import Resolve, standard, with_full_names
 from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.source import Source, Span
@@ -167,6 +169,7 @@ class _Loader:
         # What a `use` that failed should have brought is not missed a second time.
         unit.found += [d for d in check_items(file.items, unit.names) if _misses(d) not in unit.missing]
         unit.found += recursion(own_modules)
+        self._include(unit)
         if prefix:
             self._qualify(unit, prefix)
         self._units[source.name] = unit
@@ -185,6 +188,19 @@ class _Loader:
             return
         names[item.name] = item
         unit.own[table, item.name] = item
+
+    def _include(self, unit: _Unit) -> None:
+        """Put the rules of the spaces that the unit's spaces name in their places."""
+
+        def kind(target: str) -> str | None:
+            item = unit.names.targets.get(target) or self.used_targets.get(target)
+            return item.kind if item is not None else target if target in TARGET_KINDS else None
+
+        own = {n: s for (_, n), s in unit.own.items() if isinstance(s, t.SpaceDef)}
+        inclusion = Inclusion(unit.names.spaces, unit.names.modules, kind)
+        for name, space in inclusion.whole(own).items():
+            unit.own["spaces", name] = unit.names.spaces[name] = space
+        unit.found += inclusion.found
 
     def _qualify(self, unit: _Unit, prefix: str) -> None:
         """Give the unit's modules their full names, in themselves and in what calls them."""

@@ -8,6 +8,7 @@ from tensorc_dsl.check import calls, problems
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.bodies import BodyChecker, given
 from tensorc_dsl.check.expressions import Binding
+from tensorc_dsl.check.included import rule_name
 from tensorc_dsl.check.kinds import ANY, BLOCK, BUFFER, PARAM_TYPES, STR, fits, show
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.signatures import of_module
@@ -59,16 +60,23 @@ def check_module(
 
 
 def check_space(
-    s: t.SpaceDef, modules: Mapping[str, t.ModuleDef], instructions: dict[str, Binding]
+    s: t.SpaceDef,
+    modules: Mapping[str, t.ModuleDef],
+    spaces: Mapping[str, t.SpaceDef],
+    instructions: dict[str, Binding],
 ) -> Iterator[Diagnostic]:
-    """What is wrong with the rules of a space."""
+    """What is wrong with the rules of a space. Those that name spaces are for `Inclusion` to judge."""
     checker = BodyChecker(modules)
     for rule in s.rules:
         call = rule if isinstance(rule, t.CallExpr) else t.CallExpr(rule, (), (), rule.span)
-        name = call.function.id if isinstance(call.function, t.Name) else ""
+        name = rule_name(rule)
         kinds = checker.arguments(call, given() | instructions)
         if name not in modules:
-            yield problems.UNKNOWN_RULE(call.function.span, notes=near(name, modules), name=name)
+            if name not in spaces:
+                known = (*modules, *(other for other in spaces if other != s.name))
+                yield problems.UNKNOWN_RULE(call.function.span, notes=near(name, known), name=name)
+            elif isinstance(rule, t.CallExpr):
+                yield problems.NO_SPACE_CALL(rule.span, name=name)
             continue
         module = modules[name]
         subject = 1 if module.params and module.params[0].type in _SUBJECTS else 0

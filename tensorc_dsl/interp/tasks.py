@@ -27,7 +27,8 @@ NATIVE = "native"
 
 
 def task_space(file: CheckedFile, name: str, native: Target, chosen: str | None = None) -> Space:
-    """The space of a task: the one it names with `with`, else the file's schedule for its compute, else its space.
+    """The space of a task: the one it names with `with`, else the file's schedule for its compute, else its space:
+    the one that is no part of another, where there are more.
 
     It is for the target that is `chosen` by name, else for the one that the space is written for. Where that is a kind of
     targets, it is `native` if that is of the kind, else the file's only target of it. Raises KeyError when the file has no
@@ -71,7 +72,7 @@ def _definition(file: CheckedFile, task: tree.TaskDef) -> tree.SpaceDef | tree.S
             raise fail(UNKNOWN_SPACE, task.span, name=task.with_)
         return named
     fitting = [s for s in file.schedules.values() if s.compute == task.compute]
-    choices: list[tree.SpaceDef] | list[tree.ScheduleDef] = fitting or list(file.spaces.values())
+    choices: list[tree.SpaceDef] | list[tree.ScheduleDef] = fitting or _outermost([*file.spaces.values()])
     if len(choices) == 1:
         return choices[0]
     if not choices:
@@ -81,6 +82,12 @@ def _definition(file: CheckedFile, task: tree.TaskDef) -> tree.SpaceDef | tree.S
         SEVERAL_SPACES, task.span, count=len(choices), compute=task.compute, names=names, task=task.name,
         first=choices[0].name,
     )  # fmt: skip
+
+
+def _outermost(spaces: list[tree.SpaceDef]) -> list[tree.SpaceDef]:
+    """The spaces that are no part of another one."""
+    rules = {s.name: {r.span for r in s.rules} for s in spaces}
+    return [s for s in spaces if not any(rules[s.name] < others for others in rules.values())]
 
 
 def frozen_space(file: CheckedFile, space: Space) -> Space:
