@@ -20,6 +20,7 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, fresh
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.names import key_span
 from tensorc_dsl.syntax.walk import is_node, node_fields
 
 
@@ -78,7 +79,9 @@ def _given(callee: tree.ComputeDef, call: tree.CallExpr) -> dict[str, tree.Expr]
     for name, value in call.kwargs:
         if name not in known:
             notes = suggestion(name, known)
-            raise Invalid(problems.UNKNOWN_BINDING(value.span, compute=callee.name, name=name, notes=notes))
+            raise Invalid(
+                problems.UNKNOWN_BINDING(key_span(value.span, name), compute=callee.name, name=name, notes=notes)
+            )
         out[name] = value
     return out
 

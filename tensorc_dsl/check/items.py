@@ -21,7 +21,7 @@ from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse import program_from_tree
 from tensorc_dsl.ir.program import Intrinsic
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import name_span, word_span
+from tensorc_dsl.syntax.names import key_span, name_span, word_span
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ def task_bindings(task: t.TaskDef) -> dict[str, Bound]:
         seen.add(name)
         match value:
             case _ if twice:
-                found.append(problems.BOUND_TWICE(value.span, name=name))
+                found.append(problems.BOUND_TWICE(key_span(value.span, name), name=name))
             case t.Number(value=number):
                 out[name] = number  # type: ignore[assignment]
             case t.Negate(operand=t.Number(value=number)):
@@ -156,9 +156,9 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
     wrong = [(name, value) for name, value in task.bindings if name not in known]
     for name, value in wrong:
         if name in computed:
-            yield COMPUTED_BINDING(value.span, compute=compute.name, name=name)
+            yield COMPUTED_BINDING(key_span(value.span, name), compute=compute.name, name=name)
         else:
-            yield UNKNOWN_BINDING(value.span, notes=near(name, known), compute=compute.name, name=name)
+            yield UNKNOWN_BINDING(key_span(value.span, name), notes=near(name, known), compute=compute.name, name=name)
     if not wrong and compute.name not in names.broken:
         for d in compute_layer.check_bound(compute, bindings, names.library):
             note = problems.where(f"for task `{task.name}`", name_span(task))

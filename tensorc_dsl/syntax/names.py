@@ -36,3 +36,9 @@ def word_span(span: Span, word: str, after: str) -> Span:
     start = span.text.find(after)
     match = re.compile(rf"\b{re.escape(word)}\b").search(span.text, start + len(after)) if start >= 0 else None
     return span if match is None else Span(span.source, span.start + match.start(), span.start + match.end())
+
+
+def key_span(value: Span, key: str) -> Span:
+    """The place of `key` in `key=value`, or that of the value where something else stands before it, such as a comment."""
+    before = value.source.text[: value.start].rstrip(" \t\n(").removesuffix("=").rstrip()
+    return Span(value.source, len(before) - len(key), len(before)) if before.endswith(key) else value
