@@ -107,6 +107,7 @@ ANSWERS = {
     "chain": {
         "E.consumers[0].name": "Y",
         "Y.producers[0].name": "E",
+        "len(Y.ancestors) * 10 + len(E.ancestors)": 10,
         "E.is_injective and not E.is_output": True,
         "E.loops[0].kind": "S",
         "E.functions == [\"exp\"] and len(Y.functions) == 0": True,

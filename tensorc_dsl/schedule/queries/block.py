@@ -123,6 +123,18 @@ def producers(program: Program, block: BlockRef) -> tuple[BlockRef, ...]:
 
 
 @query
+def ancestors(program: Program, block: BlockRef) -> tuple[BlockRef, ...]:
+    """The blocks that what it reads is made of: its producers, theirs, and so on, in the order of the text."""
+    found: dict[str, BlockRef] = {}
+    waiting = [block]
+    while waiting:
+        above = producers(program, waiting.pop())
+        waiting += [p for p in above if p.name not in found]
+        found |= {p.name: p for p in above}
+    return tuple(BlockRef(o.name) for o in all_blocks(program) if o.name in found and o.name != block.name)
+
+
+@query
 def consumers(program: Program, block: BlockRef) -> tuple[BlockRef, ...]:
     """The blocks that read what it writes, in the order of the text."""
     written = {s.buffer for s in the_block(program, block)[1].body}
