@@ -19,6 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tensorc_dsl.syntax.layout import REDUCERS
+
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ROOT / "examples" / "matmul.tsched"
 TEXTS = ("stdlib/intrinsics/*.tsched", "stdlib/cpu/*.tsched", "stdlib/ops/*.tsched", "examples/*.tsched")
@@ -39,7 +41,8 @@ def long_text(lines: int) -> str:
                     items[named] = part.strip("\n")
     whole = "\n\n".join(items.values()) + "\n"
     own = "|".join(name for named in items for name in named)
-    names = re.compile(rf"(?<=reduce )({own})\b|\b({own})\b(?!\[)")  # `argmax[i]` is the language's own
+    reduction = "|".join(REDUCERS)  # `argmax[i]` is the language's own, `argmax(X)` a compute
+    names = re.compile(rf"(?<=reduce )({own})\b|\b(?!(?:{reduction})\[)({own})\b")
     copies = -(-lines // (whole.count("\n") + 1))
     return "\n".join(names.sub(rf"\g<0>_{n}", whole) for n in range(copies))
 
