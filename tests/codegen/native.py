@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from bench.bound import run_both
+from tensorc_dsl.api import Task
 from tensorc_dsl.codegen.llvm.compile import Compiled, compile_kernel
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
-from tensorc_dsl.ir.evaluate import shape_of
+from tensorc_dsl.ir.evaluate import evaluate, shape_of
+from tensorc_dsl.ir.inputs import make_inputs
 from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.tolerance import tolerance
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.lower.lower import lower
 from tensorc_dsl.measure.guarded import Guarded, frozen, poison
 from tensorc_dsl.measure.host import host_target
 from tensorc_dsl.runtime.kernel import load
 from tensorc_dsl.source import Source
+from tensorc_dsl.trace.trace import Trace
 
 
 def program(text: str) -> Program:
@@ -31,6 +35,16 @@ def program(text: str) -> Program:
 
 def compiled(p: Program, threads: int = 2) -> Compiled:
     return compile_kernel(lower(p), host_target(threads), threads)
+
+
+def require_right(task: Task, traces: Iterable[Trace]) -> None:
+    """What the kernels of the traces compute is within the tolerance of the task's reference."""
+    inputs = make_inputs(task.program, 3)
+    want = evaluate(task.program, inputs)
+    allowed = tolerance(task.program, want, inputs)
+    for trace in traces:
+        for output, found in run(trace.program, inputs).items():
+            assert (np.abs(found.astype(np.float64) - want[output]) <= allowed[output]).all()
 
 
 def run(p: Program, inputs: Mapping[str, Array], threads: int = 2) -> dict[str, Array]:
