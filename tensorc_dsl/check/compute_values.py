@@ -19,6 +19,7 @@ from tensorc_dsl.check.compute_problems import Invalid, each, suggestion
 from tensorc_dsl.check.compute_reducers import ARG_REDUCERS
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F64, I64, INDEX, DType
+from tensorc_dsl.ir.numbers import limits, wrapped
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.source import Span
@@ -101,7 +102,7 @@ class ValueBuilder:
                 return ir.Const(float(value), want)
             except OverflowError:
                 raise Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want)) from None
-        low, high = (-(2 ** (want.bits - 1)), 2 ** (want.bits - 1) - 1) if want.kind == "int" else (0, 2**want.bits - 1)
+        low, high = limits(want)
         if want == BOOL or not isinstance(value, int) or not low <= value <= high:
             raise Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want))
         return ir.Const(value, want)
@@ -125,7 +126,7 @@ class ValueBuilder:
                 if t == INDEX:
                     return ir.sub(ir.ZERO, x)
                 if isinstance(x, ir.Const):
-                    return ir.Const(-x.value, t)
+                    return ir.Const(-x.value if t.is_float else wrapped(-int(x.value), t), t)
                 return ir.Binary("*", ir.Const(-1.0, t), x) if t.is_float else ir.Binary("-", ir.Const(0, t), x)
             case tree.BinaryExpr():
                 return self._binary(e, want)

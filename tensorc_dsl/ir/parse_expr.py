@@ -13,6 +13,7 @@ from typing import assert_never
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, INDEX, DType
+from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.source import Span
@@ -241,7 +242,7 @@ def _count(e: t.CallExpr, name: str, wanted: int) -> None:
 def _literal(value: int | float, want: DType | None, span: Span) -> ir.Expr:
     if want is None:
         if isinstance(value, int):
-            return ir.index(value)
+            return _literal(value, INDEX, span)
         raise error("E0205", "nothing here says which type this number has", span, help=f"write one: `f32({value})`")
     if want.is_float:
         return ir.Const(float(value), want)
@@ -249,8 +250,7 @@ def _literal(value: int | float, want: DType | None, span: Span) -> ir.Expr:
         raise error("E0205", "a number is no bool", span, help="write `true` or `false`")
     if isinstance(value, float):
         raise error("E0205", f"{want} does not hold {value}", span, "not an integer")
-    low = 0 if want.kind == "uint" else -(2 ** (want.bits - 1))
-    high = 2**want.bits - 1 if want.kind == "uint" else 2 ** (want.bits - 1) - 1
+    low, high = limits(want)
     if not low <= value <= high:
         raise error("E0205", f"{want} does not hold {value}", span, f"{low} to {high}")
     return ir.Const(value, want)
@@ -259,7 +259,7 @@ def _literal(value: int | float, want: DType | None, span: Span) -> ir.Expr:
 def literal_value(e: t.Expr) -> int | float | str | bool:
     """The value of an annotation."""
     match e:
-        case t.Number(value=v) | t.String(value=v) | t.Bool(value=v):
+        case t.Number(value=v) | t.String(value=v) | t.Bool(value=v) if v == v:  # not NaN, which equals nothing
             return v
         case t.Negate(operand=t.Number(value=v)):
             return -v

@@ -45,7 +45,9 @@ def _number(value: int | float | bool) -> tuple[str, int]:
     if isinstance(value, bool):
         return ("true" if value else "false"), _ATOM
     if isinstance(value, float):
-        text = "inf" if math.isinf(value) else repr(abs(value))
+        if math.isnan(value):
+            return "nan", _ATOM  # there is one: no operation of the language tells two apart
+        text = repr(abs(value))
         return (f"-{text}", _NEGATE) if math.copysign(1.0, value) < 0 else (text, _ATOM)
     return str(value), _NEGATE if value < 0 else _ATOM
 

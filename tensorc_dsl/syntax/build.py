@@ -62,7 +62,6 @@ def rule(method: Callable[[Any, Span, Parts], T]) -> Callable[[Any, Span, Parts]
     return method
 
 
-_MAX_INT = 2**63 - 1
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 _ESCAPE = re.compile(r"\\(u\{([0-9a-fA-F]{1,6})\}|.)")
 
@@ -100,8 +99,8 @@ class ExprBuilder:
     @rule
     def integer(self, span: Span, parts: Parts) -> t.Number:
         digits = str(parts[0]).lstrip("0") or "0"
-        if len(digits) > 19 or int(digits) > _MAX_INT:
-            raise error("E0106", "this number needs more than 64 bits", span, f"at most {_MAX_INT}")
+        if len(digits) > t.MAX_BITS or int(digits).bit_length() > t.MAX_BITS:
+            raise error("E0106", f"this number needs more than {t.MAX_BITS} bits", span)
         return t.Number(int(digits), span)
 
     @rule
@@ -114,6 +113,10 @@ class ExprBuilder:
     @rule
     def infinity(self, span: Span, parts: Parts) -> t.Number:
         return t.Number(math.inf, span)
+
+    @rule
+    def not_a_number(self, span: Span, parts: Parts) -> t.Number:
+        return t.Number(math.nan, span)
 
     @rule
     def string(self, span: Span, parts: Parts) -> t.String:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import assert_never
 
@@ -29,8 +28,6 @@ def quoted(value: str) -> str:
 
 
 def number(value: int | float) -> str:
-    if isinstance(value, float) and math.isinf(value):
-        return "inf"
     return repr(value)
 
 

@@ -29,6 +29,7 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
 )
+from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import (
@@ -69,11 +70,11 @@ def _literal(t: DType) -> st.SearchStrategy[Expr]:
     if t == BOOL:
         values: st.SearchStrategy[Any] = st.booleans()
     elif t.is_float:
-        values = st.one_of(st.floats(allow_nan=False), st.sampled_from([math.inf, -math.inf, 1.0]))
+        values = st.one_of(st.floats(), st.sampled_from([math.inf, -math.inf, math.nan, 0.0, -0.0, 1.0]))
     elif t == INDEX:
         values = st.integers(-99, 99)
     else:
-        values = st.integers(0, 2**t.bits - 1) if t.kind == "uint" else st.integers(1 - 2 ** (t.bits - 1), 99)
+        values = st.one_of(st.sampled_from(limits(t)), st.integers(*limits(t)))
     return values.map(lambda v: Const(v, t))
 
 

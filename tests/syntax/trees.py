@@ -27,7 +27,7 @@ NAMES = st.sampled_from(
     "reducer intrinsic target identity bound desc layout lower requires asm call const".split()
 )
 NUMBERS = st.one_of(
-    st.integers(0, 2**63 - 1),
+    st.integers(0, 2**256 - 1),
     st.floats(0, allow_nan=False, allow_infinity=False).map(abs),
     st.just(math.inf),
 )

@@ -22,6 +22,7 @@ from tensorc_dsl.syntax.tree.compute import (
     TaskDef,
 )
 from tensorc_dsl.syntax.tree.expressions import (
+    MAX_BITS,
     Attribute,
     BinaryExpr,
     Bool,
@@ -82,6 +83,7 @@ from tensorc_dsl.syntax.tree.schedule import (
 )
 
 __all__ = [
+    "MAX_BITS",
     "Attribute", "BinaryExpr", "BlockStmt", "Bool", "Branch", "BufferDecl", "CallExpr", "CompareExpr",
     "ComputeDef", "Conditional", "DrawStmt", "Effect", "Either", "Expr", "ExprStmt", "File", "ForList", "If",
     "IndexExpr", "IndexSpec", "IntrinsicDef", "Item", "IterDecl", "Lambda", "Layout", "Let", "ListExpr",

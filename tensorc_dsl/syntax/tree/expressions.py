@@ -19,6 +19,10 @@ class Name:
     span: Span = span_field()
 
 
+MAX_BITS = 256
+"""Size of an int in a text, and of what schedules make of ints: traces say such numbers again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Number:
     """An integer (int) or a decimal (float) literal."""
