@@ -168,6 +168,7 @@ SCAN_LAG = Problem(
     "{found}",
     help="subscript {position} of `{stage}` is `{index} - 1`, `{index} - 2`, … in the step",
 )
+SCAN_BEGINS = help_note("`init` gives the first element alone; a step that looks further back needs a condition")
 SCAN_REDUCE = Problem(
     "E0415",
     "a reduction inside the step of a scan reads `{stage}`; that is not supported yet",

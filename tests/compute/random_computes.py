@@ -133,7 +133,7 @@ class Writer:
         t = self.pick("f32", "i32")
         step = self.pick(
             f"{name}[i, j - 1] * {'0.5' if t == 'f32' else '3'} + {self.value(t, 1)}",
-            f"max({name}[i, j - 1], {self.matrix(t)}) - {name}[i, j - 2]",
+            f"max({name}[i, j - 1], {self.matrix(t)}) - ({name}[i, j - 2] if j >= 2 else {self.value(t, 0)})",
             f"({name}[i - 1, j - 1] if i >= 1 else {self.value(t, 0)}) + {self.matrix(t)}",
         )
         text = f"{name}[i in M, j in N] = scan[j] init {self.typed(t, 1)} step {step}"
