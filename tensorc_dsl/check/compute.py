@@ -268,7 +268,13 @@ class _Elaboration:
                 early = c.scan is not None and a.load.buffer == c.name and value < 0
                 notes = (problems.SCAN_BEGINS,) if early else ()
                 found = problems.OUT_OF_BOUNDS(
-                    a.spans[p], position=p + 1, name=a.load.buffer, value=value, extent=limit, values=values, notes=notes
+                    a.spans[p],
+                    position=p + 1,
+                    name=a.load.buffer,
+                    value=value,
+                    extent=limit,
+                    values=values,
+                    notes=notes,
                 )
                 return [found]
             case Unproven(position=p, interval=(low, high)):

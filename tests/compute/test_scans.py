@@ -21,10 +21,10 @@ def _steps(n: int, step: Callable[[list[float], int], float]) -> list[float]:
     return out
 
 
-@pytest.mark.parametrize("n", (1, 2, 3, 7))
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
 @pytest.mark.parametrize(
     ("step", "meant"),
-    (
+    [
         ("Y[j - 1] + X[j]", lambda y, j: y[j - 1] + X[j]),
         ("2.0 * Y[j - 1] + (Y[j - 2] if j >= 2 else 0.0)", lambda y, j: 2 * y[j - 1] + (y[j - 2] if j >= 2 else 0)),
         ("(Y[j - 2] if j > 1 else X[j]) - 1.0", lambda y, j: (y[j - 2] if j > 1 else X[j]) - 1),
@@ -33,7 +33,7 @@ def _steps(n: int, step: Callable[[list[float], int], float]) -> list[float]:
             lambda y, j: (y[j - 3] if j >= 3 else X[j]) * 0.5 + y[j - 1],
         ),
         ("select(j >= 4, Y[j - 4], 0.25)", lambda y, j: y[j - 4] if j >= 4 else 0.25),
-    ),
+    ],
 )
 def test_init_gives_the_first_element_alone(n: int, step: str, meant: Callable[[list[float], int], float]) -> None:
     p = build(f"compute f(X: f32[N]) -> Y: f32[N] {{ Y[j] = scan[j] init X[0] step {step} }}", N=n)
@@ -55,12 +55,13 @@ def test_several_indices_each_with_its_lag() -> None:
 
 def test_a_step_that_looks_past_the_first_element_is_refused() -> None:
     text = "compute f(X: f32[N]) -> Y: f32[N] { Y[j] = scan[j] init X[0] step Y[j - 1] + Y[j - 2] }"
-    assert errors(text, N=5) == [
+    (found,) = errors(text, N=5)
+    assert found == (
         "error[E0411]: subscript 1 of `Y` can be -1, but the dimension is 5\n"
         " --> t.tsched:1:80\n"
         "  |\n"
         "1 | compute f(X: f32[N]) -> Y: f32[N] { Y[j] = scan[j] init X[0] step Y[j - 1] + Y[j - 2] }\n"
         "  |                                                                                ^^^^^ -1 when j = 1\n"
         "  = help: `init` gives the first element alone; a step that looks further back needs a condition"
-    ]
+    )
     build(text, N=1)  # there is no such step
