@@ -233,7 +233,7 @@ class _Writer:
                 x = self._expr(a)
                 return f"float({x})" if t.is_float else self._wrapped(f"truncate({x})", t)
             case Call(function=f, args=args):
-                return f"call_{f}({', '.join(map(self._expr, args))})"
+                return self._wrapped(f"call_{f}({', '.join(map(self._expr, args))})", dtype_of(e))
             case Load(buffer=name, indices=indices):
                 t, at = self._temporary(), self._temporary()
                 element = f"{self.arrays[name]}[({at} := {self._offset(name, indices)})]"

@@ -102,7 +102,7 @@ class Values:
             case Cast(operand=a, dtype=t):
                 return cast(self.value(a, box, mask), dtype_of(a), t)
             case Call(function=f, args=args):
-                return _FUNCTIONS[f](*(self.value(a, box, mask) for a in args))
+                return wrap(_FUNCTIONS[f](*(self.value(a, box, mask) for a in args)), dtype_of(e))
             case Load(buffer=name, indices=indices):
                 return self.load(self.arrays, name, indices, box, mask)
             case _:
