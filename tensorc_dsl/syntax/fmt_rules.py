@@ -232,8 +232,9 @@ class Rules:
         return join(self._plain(words), HARD, self.doc(when[0]), HARD, self.doc(body))
 
     def _reducer(self, nodes: Nodes) -> Doc:
-        head, (sign, combine, *identity) = _split(nodes, "EQUAL")
-        parts = (Line(" "), self.doc(combine, flush=True), Line(" "), self._plain(identity))
+        head, (sign, combine, word, identity, *assumed) = _split(nodes, "EQUAL")
+        parts = [Line(" "), self.doc(combine, flush=True), Line(" "), self._plain([word, identity])]
+        parts += [part for laws in assumed for part in (Line(" "), self.doc(laws))]
         return group(self._plain(head, "reducer"), SPACE, self.doc(sign), indent(*parts))
 
     def _intrinsic(self, nodes: Nodes) -> Doc:

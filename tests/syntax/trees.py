@@ -161,7 +161,7 @@ ITEMS = st.one_of(
     node(t.SpaceDef, NAMES, NAMES, many(st.one_of(node(t.Name, NAMES), _call(SMALL).map(_of_a_name))), DOCS),
     node(t.ScheduleDef, NAMES, NAMES, stmts(SMALL, 2), DOCS),
     node(t.TaskDef, NAMES, NAMES, pairs(NAMES, SMALL), _MAYBE_NAME, DOCS),
-    node(t.ReducerDef, NAMES, st.tuples(NAMES, NAMES), SMALL, SMALL, DOCS),
+    node(t.ReducerDef, NAMES, st.tuples(NAMES, NAMES), SMALL, SMALL, many(node(t.Name, NAMES)), DOCS),
     node(t.TargetDef, NAMES, NAMES, pairs(NAMES, SMALL), DOCS),
     node(t.IntrinsicDef, NAMES, many(_OPERAND, 1), many(_EFFECT, 1), many(_LAYOUT), many(_LOWERING), DOCS),
     node(t.UseDecl, many(NAMES, 1), many(NAMES)),

@@ -39,16 +39,19 @@ def verify(
     The schedule is that of TRACE, or drawn with the seed. Without TASK the two programs of the file are compared.
     The proof asks nothing of the steps that made the schedule. Exit status 1: it is wrong, or nothing is proved.
     """
+    from tensorc_dsl.affine.validate import Valid
+
     what, report = _two_programs(file) if task is None else _schedule(file, task, trace, seed, target, mcpu, threads)
     result, found = _facts(report)
+    assumes = report.assumes if isinstance(report, Valid) else ()
     if as_json:
-        facts: dict[str, object] = {"what": what, "result": result}
+        facts: dict[str, object] = {"what": what, "result": result, "assumes": assumes}
         if found is not None:
             notes = [{"kind": n.kind, "text": n.text} for n in found.notes]
             facts |= {"code": found.code, "message": found.message, "notes": notes}
         click.echo(json.dumps(facts))
     elif found is None:
-        click.echo(f"{what}: valid")
+        click.echo(f"{what}: valid{' if ' if assumes else ''}{' and '.join(assumes)}")
     else:
         show_diagnostics(found)
     if found is not None:
