@@ -37,6 +37,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import AT_ONCE, Block, Buffer, For, IterKind, Program, Stmt, Store, walk
+from tensorc_dsl.ir.rounding import rounded
 
 Order = Literal["forward", "reversed", "shuffled"]
 
@@ -211,12 +212,10 @@ class _Writer:
 
     def _expr(self, e: Expr) -> str:
         match e:
-            case Const(value=value):
-                return (
-                    f"float({str(value)!r})"
-                    if isinstance(value, float) and not math.isfinite(value)
-                    else f"({value!r})"
-                )
+            case Const(value=value, dtype=t):
+                value = rounded(value, t) if t.is_float else value
+                finite = not isinstance(value, float) or math.isfinite(value)
+                return f"({value!r})" if finite else f"float({str(value)!r})"
             case Var(name=name):
                 return self.names[name]
             case Dim(name=name):

@@ -202,10 +202,7 @@ class _Errors(Evaluation):
         none = np.zeros((1,) * len(box.size), np.float64)
         u = unit_roundoff(dtype_of(e))
         match e:
-            case Const(dtype=t):
-                value = self.value(e, box, mask)
-                return value, np.abs(value) * u if t.is_float and value.flat[0] % 1 else none
-            case Var() | Dim() | Compare() | Logic() | Not():
+            case Const() | Var() | Dim() | Compare() | Logic() | Not():
                 return self.value(e, box, mask), none
             case Load(buffer=name, indices=indices):
                 value, error = self.value(e, box, mask), self.errors[name]

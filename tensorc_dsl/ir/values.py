@@ -26,6 +26,7 @@ from tensorc_dsl.ir.expr import (
     Var,
     dtype_of,
 )
+from tensorc_dsl.ir.rounding import rounded
 
 
 class EvaluateError(ValueError):
@@ -75,7 +76,7 @@ class Values:
         """The values of `e` over the box; where `mask` is false they are arbitrary."""
         match e:
             case Const(value=value, dtype=t):
-                return np.full((1,) * len(box.size), value, wide_dtype(t))
+                return np.full((1,) * len(box.size), rounded(value, t) if t.is_float else value, wide_dtype(t))
             case Var(name=name):
                 axis = box.names.index(name)
                 shape = [box.size[a] if a == axis else 1 for a in range(len(box.size))]

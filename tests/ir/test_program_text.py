@@ -45,6 +45,7 @@ from tensorc_dsl.ir.program import (
     used_names,
     walk,
 )
+from tensorc_dsl.ir.rounding import rounded
 from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.source import Source
 
@@ -69,7 +70,8 @@ def _literal(t: DType) -> st.SearchStrategy[Expr]:
     if t == BOOL:
         values: st.SearchStrategy[Any] = st.booleans()
     elif t.is_float:
-        values = st.one_of(st.floats(allow_nan=False), st.sampled_from([math.inf, -math.inf, 1.0]))
+        fits = st.floats(allow_nan=False).filter(lambda x: math.isinf(x) or math.isfinite(rounded(x, t)))
+        values = st.one_of(fits, st.sampled_from([math.inf, -math.inf, 1.0]))
     elif t == INDEX:
         values = st.integers(-99, 99)
     else:
