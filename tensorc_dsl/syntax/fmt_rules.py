@@ -180,8 +180,10 @@ class Rules:
         return self.doc(lhs), out
 
     def _conditional(self, nodes: Nodes) -> tuple[Doc, list[Doc]]:
-        head, tail = _split(nodes, "ELSE")
-        return self._plain(head), [Line(" "), self._plain(tail)]
+        """Broken before `else`; before `if` as well where the condition does not fit."""
+        then, rest = _split(nodes, "IF")
+        cond, other = _split(rest, "ELSE")
+        return self._plain(then), [group(Line(" "), self._plain(cond)), Line(" "), self._plain(other)]
 
     def _reduction(self, nodes: Nodes) -> Doc:
         *head, body = nodes

@@ -11,9 +11,10 @@ from tensorc_dsl.check.compute_bindings import Bound
 from tensorc_dsl.check.compute_library import Definitions, Library
 from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.ir.evaluate import evaluate
+from tensorc_dsl.ir.expr import Const, children
 from tensorc_dsl.ir.inputs import make_inputs
 from tensorc_dsl.ir.interpret import interpret
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.parse import parse
@@ -52,6 +53,18 @@ def made(defn: ComputeDef, library: Library | None = None, /, **bindings: Bound)
     program = elaborate(defn, bindings, library=library)
     verify(program)
     return program
+
+
+def literals(program: Program) -> set[Const]:
+    """The literals in the values that are stored, those in their subscripts too."""
+    found: set[Const] = set()
+    stack = [s.value for b in blocks(program) for s in b.body]
+    while stack:
+        top = stack.pop()
+        stack += children(top)
+        if isinstance(top, Const):
+            found.add(top)
+    return found
 
 
 def run(program: Program, seed: int = 0) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:

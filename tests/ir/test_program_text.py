@@ -29,7 +29,7 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
 )
-from tensorc_dsl.ir.numbers import limits
+from tensorc_dsl.ir.numbers import limits, nearest
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import (
@@ -70,7 +70,8 @@ def _literal(t: DType) -> st.SearchStrategy[Expr]:
     if t == BOOL:
         values: st.SearchStrategy[Any] = st.booleans()
     elif t.is_float:
-        values = st.one_of(st.floats(), st.sampled_from([math.inf, -math.inf, math.nan, 0.0, -0.0, 1.0]))
+        fits = st.floats().filter(lambda x: not math.isfinite(x) or math.isfinite(nearest(x, t)))
+        values = st.one_of(fits, st.sampled_from([math.inf, -math.inf, math.nan, 0.0, -0.0, 1.0]))
     elif t == INDEX:
         values = st.integers(-99, 99)
     else:
