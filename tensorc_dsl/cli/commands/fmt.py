@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
-from tensorc_dsl.cli.failures import ExitCode, show_diagnostics
+from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.options import common_options, files_argument
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.report.terminal import say, show_diagnostics, write
+from tensorc_dsl.visible import visible_line
 
 
 @click.command()
@@ -52,14 +54,14 @@ def _format(name: str, check: bool, diff: bool) -> bool:
     # What the file holds, byte for byte: its line ends are layout too.
     before = source.text if name == STDIN else Path(name).read_bytes().decode()
     if diff:
-        click.echo(_difference(source.name, before, after), nl=False)
+        write(_difference(source.name, before, after))
     elif name == STDIN and not check:
-        click.echo(after, nl=False)
+        write(after)
     elif before != after and check:
-        click.echo(f"{source.name}: not formatted")
+        say(f"{source.name}: not formatted")
     elif before != after:
         write_text(Path(name).resolve(), after)
-        click.echo(f"{name}: formatted")
+        say(f"{name}: formatted")
     return before != after
 
 
@@ -67,5 +69,6 @@ def _difference(name: str, before: str, after: str) -> str:
     from difflib import unified_diff
     from io import StringIO
 
+    name = visible_line(name)
     lines = unified_diff([*StringIO(before)], [*StringIO(after)], name, f"{name} (formatted)")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

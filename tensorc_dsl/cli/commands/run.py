@@ -10,6 +10,7 @@ import click
 from tensorc_dsl.cli.loading import load
 from tensorc_dsl.cli.measured import measure_and_show
 from tensorc_dsl.cli.options import common_options, file_argument, records_option, task_argument, threads_option
+from tensorc_dsl.report.terminal import say
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
@@ -35,6 +36,6 @@ def run(file: str, task: str, threads: int | None, records: str | None) -> None:
 def _best(task: Task, records: str | None) -> Trace:
     recorded = task.recorded(Path(records) if records else None)
     if recorded is None:
-        click.echo("no recorded schedule for this task on this machine: one is drawn with seed 0", err=True)
+        say("no recorded schedule for this task on this machine: one is drawn with seed 0", err=True)
         return task.sample(0)
     return recorded
