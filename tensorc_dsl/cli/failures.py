@@ -13,7 +13,7 @@ import click
 
 from tensorc_dsl.cli.options import settings
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.report.terminal import say, show, show_diagnostics
+from tensorc_dsl.report.terminal import say, show_diagnostics, show_foreign
 from tensorc_dsl.visible import visible_line
 
 ISSUES = "please report it with the command, the input files and what `--debug` shows"
@@ -59,7 +59,7 @@ def guarded(ctx: click.Context) -> Generator[None, None, None]:
     except Exception as e:
         debug = settings(ctx).debug
         if debug:
-            show(traceback.format_exc().rstrip(), err=True)
-        say(f"internal error: {type(e).__name__}: {str(e) or 'no message'}", err=True)
+            show_foreign(traceback.format_exc().rstrip(), err=True)
+        show_foreign(f"internal error: {type(e).__name__}: {str(e) or 'no message'}", err=True)
         say(f"this is a bug in tensorc-dsl; {ISSUES}", err=True)
         ctx.exit(ExitCode.INTERNAL)

@@ -27,6 +27,11 @@ def show(text: str, *, err: bool = False) -> None:
     _print(visible(text), err)
 
 
+def show_foreign(text: str, *, err: bool = False) -> None:
+    """Print what another program or a bug said; only its first line begins at the margin."""
+    _print(visible(text).replace("\n", "\n    "), err)
+
+
 def show_diagnostics(*diagnostics: Diagnostic) -> None:
     """Each on standard error, with a line between them."""
     _print("\n\n".join(map(paint, diagnostics)), err=True)

@@ -22,7 +22,7 @@ from tensorc_dsl.cli.options import (
     task_argument,
 )
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object
+from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_foreign, show_object
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
@@ -141,4 +141,4 @@ def _explain(task: Task, result: TuneResult) -> None:
         except TschedError as e:
             show_diagnostics(*e.diagnostics)
     for message, count in Counter(f"{o.status.replace('_', ' ')}: {o.message}" for o in result.outcomes).most_common(3):
-        show(f"{count} × {message}", err=True)
+        show_foreign(f"{count} × {message}", err=True)
