@@ -155,6 +155,12 @@ def on_x86() -> Iterator[None]:
 
 
 @contextmanager
+def endless_file() -> Iterator[None]:
+    Path("generated.tsched").write_bytes(b"// \n" * (1 << 20) + b"\n")
+    yield
+
+
+@contextmanager
 def forbidden_records() -> Iterator[None]:
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -182,6 +188,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0908": crashing_kernels,
     "E0913": no_compiler,
     "E0914": on_x86,
+    "E0917": endless_file,
     "W0701": edited_records,
 }
 

@@ -8,9 +8,15 @@ import click
 
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.options import common_options, files_argument
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError
 from tensorc_dsl.report.terminal import say, show_diagnostics, write
 from tensorc_dsl.visible import visible_line
+
+IN_PLACE = Problem(
+    "E0903",
+    "cannot write `{name}`: it is no file that could hold it",
+    help="`tensorc-dsl fmt -` formats what a pipe brings",
+)
 
 
 @click.command()
@@ -46,13 +52,15 @@ def fmt(ctx: click.Context, files: tuple[str, ...], check: bool, diff: bool) -> 
 
 def _format(name: str, check: bool, diff: bool) -> bool:
     """Whether the file was, or would be, changed. Raises TschedError."""
-    from tensorc_dsl.report.files import STDIN, read_source, write_text
+    from tensorc_dsl.report.files import read_text, source_of, write_text
+    from tensorc_dsl.report.inputs import STDIN
     from tensorc_dsl.syntax.fmt import format_text
 
-    source = read_source(name)
+    data = read_text(name)
+    source = source_of(data, name)
     after = format_text(source)
     # What the file holds, byte for byte: its line ends are layout too.
-    before = source.text if name == STDIN else Path(name).read_bytes().decode()
+    before = source.text if name == STDIN else data.decode()
     if diff:
         write(_difference(source.name, before, after))
     elif name == STDIN and not check:
@@ -60,6 +68,8 @@ def _format(name: str, check: bool, diff: bool) -> bool:
     elif before != after and check:
         say(f"{source.name}: not formatted")
     elif before != after:
+        if not Path(name).is_file():
+            raise TschedError(IN_PLACE(None, name=name))
         write_text(Path(name).resolve(), after)
         say(f"{name}: formatted")
     return before != after
