@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tensorc_dsl.cli.options import settings
+from tensorc_dsl.report.terminal import show
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task, TaskFile
@@ -28,6 +29,6 @@ def load_task(file: str, task: str, threads: int | None, target: str | None, mcp
 
         found = load(file, threads, target)[task]
         require_llvm(found.target, task)
-        click.echo(format_processors(found.target))
+        show(format_processors(found.target))
         click.get_current_context().exit()
     return load(file, threads, target, mcpu)[task]

@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from tensorc_dsl.cli import commands
-from tensorc_dsl.cli.failures import guarded
+from tensorc_dsl.cli.failures import guarded, spelled_out
 from tensorc_dsl.cli.options import common_options
+from tensorc_dsl.report.terminal import say
 
 # The interpreter looks for garbage once more before it ends, in trees that are all alive: a tenth of a large check.
 atexit.register(gc.freeze)
@@ -29,6 +30,10 @@ class Commands(click.Group):
             return None
         return getattr(importlib.import_module(f"{commands.__name__}.{cmd_name}"), cmd_name)
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with spelled_out():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
         # Trees of many small objects are all alive while they grow: looking for garbage every 700 of them takes a third of
         # the time of a large check.
@@ -41,7 +46,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> 
     if wanted:
         from importlib.metadata import version
 
-        click.echo(f"tensorc-dsl {version('tensorc-dsl')}")
+        say(f"tensorc-dsl {version('tensorc-dsl')}")
         ctx.exit()
 
 

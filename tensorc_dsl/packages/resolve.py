@@ -17,7 +17,8 @@ from tensorc_dsl.check.uses import Found, standard
 from tensorc_dsl.diagnostic import Note, TschedError
 from tensorc_dsl.packages.installed import installed
 from tensorc_dsl.packages.places import SUFFIX, Place, files_in, from_environment, given, of_project, shown
-from tensorc_dsl.report.files import STDIN, read_source
+from tensorc_dsl.report.files import read_source
+from tensorc_dsl.report.inputs import STDIN
 from tensorc_dsl.source import Source
 
 StrPath = str | os.PathLike[str]

@@ -11,6 +11,7 @@ from tensorc_dsl.report import units
 from tensorc_dsl.report.table import comparison, tally
 from tensorc_dsl.report.yardsticks import Yardsticks
 from tensorc_dsl.search.tune import TuneResult
+from tensorc_dsl.visible import visible_line
 
 PLAUSIBLE = 1.05
 """No kernel is faster than this share of the peak; clocks change by a few percent."""
@@ -59,7 +60,7 @@ class Ended:
         if r.best_seconds is not None and self.flops / r.best_seconds > PLAUSIBLE * y.peak:
             out.append("the machine was busy: its peak and NumPy's time are worse than they should be")
         if best_file is not None:
-            out.append(f"best schedule: {best_file}")
+            out.append(f"best schedule: {visible_line(str(best_file))}")
         return "\n".join(out)
 
     def header(self) -> str:

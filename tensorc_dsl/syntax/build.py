@@ -77,7 +77,7 @@ class ExprBuilder:
         def one(m: re.Match[str]) -> str:
             if m[2] is not None:
                 code = int(m[2], 16)
-                if code <= 0x10FFFF:
+                if code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF:  # halves of characters are none
                     return chr(code)
             elif m[1] in _ESCAPES:
                 return _ESCAPES[m[1]]

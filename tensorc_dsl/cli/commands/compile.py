@@ -11,6 +11,7 @@ from tensorc_dsl.cli.handling import condition_option, handled, replay_option
 from tensorc_dsl.cli.loading import load_task
 from tensorc_dsl.cli.options import common_options, file_argument, target_options, task_argument
 from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.report.terminal import write
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
@@ -66,7 +67,7 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     paths = _paths(task, tuple(dict.fromkeys(kinds)), output)
     library = found.library(_frozen(found, seed))
     if paths is None:
-        click.echo(content(library, next(iter(kinds))).decode(), nl=False)
+        write(content(library, next(iter(kinds))).decode())
     else:
         if output is not None and len(paths) > 1:
             make_folder(Path(output))

@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from tensorc_dsl.cli.options import common_options
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.report.terminal import say, show, show_markdown
 from tensorc_dsl.resources import error_page, error_titles
 
 
@@ -28,7 +29,7 @@ def explain(ctx: click.Context, code: str | None, every: bool) -> None:
         raise click.UsageError("give a code, or --list")
     if code is None:
         for known, title in error_titles().items():
-            click.echo(f"{known}  {title}")
+            say(f"{known}  {title}")
         return
     name, titles = code.upper(), error_titles()
     if name not in titles:
@@ -40,14 +41,6 @@ def explain(ctx: click.Context, code: str | None, every: bool) -> None:
     # What stands behind a fence's language is for the tests of the pages.
     page = re.sub(r"^```(\w+) .*$", r"```\1", error_page(name), flags=re.MULTILINE)
     if ctx.color if ctx.color is not None else sys.stdout.isatty():
-        _render(page)
+        show_markdown(page)
     else:
-        click.echo(page, nl=False)
-
-
-def _render(page: str) -> None:
-    """Print Markdown for a terminal."""
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    Console(force_terminal=True).print(Markdown(page, code_theme="ansi_dark"))
+        show(page.rstrip("\n"))

@@ -10,6 +10,7 @@ import click
 
 from tensorc_dsl.cli.options import common_options, settings
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.report.terminal import say
 
 if TYPE_CHECKING:
     from tensorc_dsl.packages.listing import Listing
@@ -26,7 +27,7 @@ def _listing(ctx: click.Context) -> Listing:
 
     listing = reachable(settings(ctx).include)
     for file in listing.broken:
-        click.echo(f"{file}: cannot be read; `tensorc-dsl check {file}` says why", err=True)
+        say(f"{file}: cannot be read; `tensorc-dsl check {file}` says why", err=True)
     return listing
 
 
@@ -41,9 +42,13 @@ def list_(ctx: click.Context) -> None:
     names = shortest(listing)
     width = max(map(len, names.values()), default=0)
     for n, (place, items) in enumerate(groupby(listing.items, key=lambda i: i.place)):
-        click.echo(("\n" if n else "") + place)
+        if n:
+            say("")
+        say(place)
         for i in items:
-            click.echo(f"  {names[i]:<{width}}  {i.kind:<7}  {i.where}" + (f"\n      {i.doc}" if i.doc else ""))
+            say(f"  {names[i]:<{width}}  {i.kind:<7}  {i.where}")
+            if i.doc:
+                say(f"      {i.doc}")
 
 
 @module.command()
@@ -61,7 +66,8 @@ def which(ctx: click.Context, name: str) -> None:
         near = did_you_mean(name, {s for i in listing.items for s in spellings(i)})
         note = help_note(near or "`tensorc-dsl module list` shows what there is")
         raise TschedError(Diagnostic("E0906", f"there is nothing to use that is called `{name}`", None, notes=(note,)))
-    click.echo("\n".join(found))
+    for where in found:
+        say(where)
 
 
 @module.command()
@@ -85,5 +91,6 @@ def new(name: str, folder: Path | None) -> None:
     for path, text in skeleton(name).items():
         make_folder((root / path).parent)
         write_text(root / path, text)
-        click.echo(root / path)
-    click.echo(f"\nnext: pip install -e {root}, then pytest {root}", err=True)
+        say(str(root / path))
+    say("", err=True)
+    say(f"next: pip install -e {root}, then pytest {root}", err=True)

@@ -9,6 +9,7 @@ import click
 from tensorc_dsl.cli.handling import handled, handler_options
 from tensorc_dsl.cli.loading import load_task
 from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options
+from tensorc_dsl.report.terminal import write
 
 Stage = Literal["ast", "ir", "space", "trace", "lowered", "llvm", "asm"]
 
@@ -44,11 +45,11 @@ def show(
     from tensorc_dsl.syntax import tree
 
     if stage == "ast":
-        click.echo(_ast(file, name), nl=False)
+        write(_ast(file, name))
         return
     task = load_task(file, name, threads, target, mcpu)
     if stage == "ir" and not scheduled:
-        click.echo(format_program(task.program), nl=False)
+        write(format_program(task.program))
         return
     found = handled(task, replayed, conditions, hidden).sample(seed)
     match stage:
@@ -68,7 +69,7 @@ def show(
             text = task.compile(found).assembly()
         case _:
             assert_never(stage)
-    click.echo(text.rstrip("\n"))
+    write(text.rstrip("\n") + "\n")
 
 
 def _ast(file: str, name: str) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, assert_never
 
 import click
 
-from tensorc_dsl.cli.failures import ExitCode, show_diagnostics
+from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.loading import load_task
 from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options
 from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError
+from tensorc_dsl.report.terminal import say, show_diagnostics, show_object
 
 if TYPE_CHECKING:
     from tensorc_dsl.affine.validate import Report
@@ -49,9 +49,9 @@ def verify(
         if found is not None:
             notes = [{"kind": n.kind, "text": n.text} for n in found.notes]
             facts |= {"code": found.code, "message": found.message, "notes": notes}
-        click.echo(json.dumps(facts))
+        show_object(facts)
     elif found is None:
-        click.echo(f"{what}: valid{' if ' if assumes else ''}{' and '.join(assumes)}")
+        say(f"{what}: valid{' if ' if assumes else ''}{' and '.join(assumes)}")
     else:
         show_diagnostics(found)
     if found is not None:
