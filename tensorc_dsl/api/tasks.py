@@ -25,6 +25,7 @@ from tensorc_dsl.interp.pins import opened
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space, task_space
+from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.lower.flat import Kernel as FlatKernel
 from tensorc_dsl.lower.flat import LowerError
@@ -33,7 +34,7 @@ from tensorc_dsl.measure.host import host_lacks, host_target
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.measure.processors import require_known, with_cpu
-from tensorc_dsl.measure.sizes import mean_flops
+from tensorc_dsl.measure.sizes import mean_flops, sizing
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.errors import Passed, passed_over
@@ -197,6 +198,12 @@ class Task:
     def flops(self) -> int:
         """The operations of one call; of a task with open dimensions their mean over the sizes that are timed."""
         return mean_flops(self.program)
+
+    @property
+    def timed_at(self) -> tuple[Sizes, ...]:
+        """The sizes of the open dimensions that kernels are timed at, those of the task or by default; one of none where no
+        dimension is open."""
+        return sizing(self.program).timed
 
     def check(self) -> Trace:
         """A schedule that applies and lowers. Raises TschedError with the reason when none turns up."""

@@ -52,11 +52,13 @@ class Dim:
     """An open dimension: a size that a kernel learns when it is called, from `low` to `high`, both included.
 
     The range travels with every mention, so that whoever reckons with an extent knows it. Without `high` there is no limit.
+    `at` are the sizes that a task wants its kernels timed at; without any, they are chosen.
     """
 
     name: str
     low: int = 0
     high: int | None = None
+    at: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

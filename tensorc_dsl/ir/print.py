@@ -177,7 +177,8 @@ def format_buffer(b: Buffer) -> str:
 
 
 def _ranges(dims: tuple[Dim, ...]) -> str:
-    known = [f"{d.name} in {d.low}..{d.high}" for d in dims if d.high is not None]
+    timed = {d.name: f" at [{', '.join(map(str, d.at))}]" if d.at else "" for d in dims}
+    known = [f"{d.name} in {d.low}..{d.high}{timed[d.name]}" for d in dims if d.high is not None]
     return f" where {', '.join(known)}" if known else ""
 
 

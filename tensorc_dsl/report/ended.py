@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.measure.sizes import describe_all
 from tensorc_dsl.report import units
 from tensorc_dsl.report.table import comparison, tally
 from tensorc_dsl.report.yardsticks import Yardsticks
@@ -28,6 +30,8 @@ class Ended:
     strategy: str
     result: TuneResult
     yardsticks: Yardsticks
+    timed: tuple[Sizes, ...]
+    """The sizes of open dimensions that times are means over; one of none where nothing is open."""
 
     def facts(self, best_file: Path | None) -> dict[str, Any]:
         """What `--json` prints: times in seconds, rates in units of 1e9 FLOP/s."""
@@ -45,6 +49,7 @@ class Ended:
             "strategy": self.strategy,
             "threads": self.threads,
             "target": self.target.key,
+            "timed_at": list(self.timed),
             "interrupted": self.result.interrupted,
             "best_file": None if best_file is None else str(best_file),
         }
@@ -53,7 +58,7 @@ class Ended:
         """The same for people."""
         r, y = self.result, self.yardsticks
         out = [
-            f"{self.task} on {self.target.cpu}, {self._threads()}\n",
+            f"{self.task} on {self.target.cpu}, {self._threads()}{self._sizes()}\n",
             comparison(self.flops, r.best_seconds, y.numpy_seconds, y.peak),
             f"\n{r.trials} trials in {units.seconds(r.elapsed_seconds)}: {tally(r.statuses)}",
         ]
@@ -71,8 +76,11 @@ class Ended:
         peak = units.share(rate / self.yardsticks.peak)
         return (
             f"// {self.task}: {units.seconds(r.best_seconds)}, {units.gflops(rate)} GFLOP/s, {peak} of the FMA peak\n"
-            f"// on {self.target.cpu}, {self._threads()}; {r.trials} trials, {self.strategy}, seed {r.seed}\n"
+            f"// on {self.target.cpu}, {self._threads()}{self._sizes()}; {r.trials} trials, {self.strategy}, seed {r.seed}\n"
         )
+
+    def _sizes(self) -> str:
+        return f", timed at {describe_all(self.timed)}" if any(self.timed) else ""
 
     def _threads(self) -> str:
         return f"{self.threads} thread{'s' * (self.threads != 1)}"

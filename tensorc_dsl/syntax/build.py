@@ -178,7 +178,7 @@ class ExprBuilder:
 
     @rule
     def range(self, span: Span, parts: Parts) -> t.RangeExpr:
-        return t.RangeExpr(parts[0], parts[1], span)
+        return t.RangeExpr(parts[0], parts[1], (), span)
 
     @rule
     def reduce(self, span: Span, parts: Parts) -> t.Reduce:

@@ -253,6 +253,11 @@ class FileBuilder(ExprBuilder):
         return Seq((parts[0].id, parts[1]), span)
 
     @rule
+    def timed(self, span: Span, parts: Parts) -> t.RangeExpr:
+        sizes, *at = parts
+        return t.RangeExpr(sizes.low, sizes.high, tuple(at), span)
+
+    @rule
     def with_(self, span: Span, parts: Parts) -> Word:
         return Word(parts[0].id, span)
 

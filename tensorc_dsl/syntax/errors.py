@@ -14,7 +14,7 @@ from tensorc_dsl.syntax.words import Token
 _SIGNS = {
     "LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}", "COMMA": ",", "COLON": ":",
     "EQUAL": "=", "TILDE": "~", "PIN": ":=", "ADDS": "+=", "ARROW": "->", "AT": "@", "SEMICOLON": ";", "DOT": ".",
-    "DOTS": "..",
+    "DOTS": "..", "TIMED_AT": "at",
 }  # fmt: skip
 _OPERATORS = frozenset("PLUS MINUS STAR SLASH PERCENT COMPARE AND OR IF DOTS DOT".split())
 _STARTS = frozenset(

@@ -17,6 +17,8 @@ _NO_SPACE_AFTER = frozenset(("DOT", "DOTS", "AT"))
 _SPACE_BEFORE_BRACKET = frozenset(("ARROW", "STRING", "DESC"))
 _TIGHT = frozenset(("keyword", "binding", "negate"))
 """Rules without spaces: `key=value`, `-x`."""
+_WIDE = frozenset(("timed",))
+"""Rules with spaces before brackets, too: `1..64 at [8]`, where `at` may be the name of an array elsewhere."""
 _CHAINS = frozenset(("binary", "logic", "compare"))
 _LEVELS = {"PLUS": 0, "MINUS": 0, "STAR": 1, "SLASH": 1, "PERCENT": 1, "OR": 2, "AND": 3, "COMPARE": 4}
 """Operators of one level make one chain, which is broken before each of them or nowhere."""
@@ -107,7 +109,7 @@ class Rules:
             if before is not None and before.type == "COMMA":
                 out.append(Line(" "))
                 listed = True
-            elif before is not None and rule not in _TIGHT and _spaced(before, node):
+            elif before is not None and rule not in _TIGHT and (rule in _WIDE or _spaced(before, node)):
                 out.append(SPACE)
             if _kind(node) in ("LPAR", "LSQB"):
                 start = n

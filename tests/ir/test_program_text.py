@@ -324,6 +324,26 @@ def test_loops_of_one_name_are_renamed() -> None:
     assert parsed(format_program(p)) == p
 
 
+def test_sizes_to_be_timed_at() -> None:
+    text = """\
+program p(A: f32[M]) where M in 1..64 at [1, 16, 64] {
+    for i in M {
+        block b {
+            spatial vi in M = i
+            A[vi] = 1.0
+        }
+    }
+}
+"""
+    p = parsed(text)
+    assert p.dims == (Dim("M", 1, 64, (1, 16, 64)),)
+    assert format_program(p) == text
+    with pytest.raises(TschedError, match="timed at sizes that it does not have"):
+        parsed(text.replace("[1, 16, 64]", "[65]"))
+    with pytest.raises(TschedError, match="no size to be timed at"):
+        parsed(text.replace("[1, 16, 64]", "[M]"))
+
+
 def test_open_dimensions_come_from_the_shapes_of_the_arguments() -> None:
     p = parsed("program p(A: f32[M, N * 2]) { for i in M { block b { spatial vi in M = i; A[vi, 0] = 1 } } }")
     assert p.dims == (Dim("M"), Dim("N"))

@@ -107,7 +107,7 @@ def tune(
     if not result.interrupted:
         with suppress(KeyboardInterrupt):  # the search is over: what it found is not given up for a second look
             yardsticks = yardsticks.better(found.yardsticks())
-    ended = Ended(task, found.flops, found.target, found.threads, strategy, result, yardsticks)
+    ended = Ended(task, found.flops, found.target, found.threads, strategy, result, yardsticks, found.timed_at)
     problem: tuple[Diagnostic, ...] = ()
     written: Path | None = None
     if result.best is not None:

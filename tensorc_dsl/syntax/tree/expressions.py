@@ -178,10 +178,11 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class RangeExpr:
-    """`1..4096`, both ends included."""
+    """`1..4096`, both ends included; of an open size `1..4096 at [1, 16]`, with those at which it is timed."""
 
     low: Expr
     high: Expr
+    at: tuple[Expr, ...]
     span: Span = span_field()
 
 
