@@ -12,13 +12,14 @@ import click
 
 from tensorc_dsl.cli import commands
 from tensorc_dsl.cli.failures import guarded
+from tensorc_dsl.cli.groups import Group
 from tensorc_dsl.cli.options import common_options
 
 # The interpreter looks for garbage once more before it ends, in trees that are all alive: a tenth of a large check.
 atexit.register(gc.freeze)
 
 
-class Commands(click.Group):
+class Commands(Group):
     """Commands are the modules of `tensorc_dsl.cli.commands`; each holds one function named like its file."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -20,7 +20,7 @@ from tensorc_dsl.cli.options import common_options, file_argument, seed_option, 
 @target_options
 @common_options
 def sample(
-    file: str, task: str, seed: int, count: int, replayed: str | None, conditions: tuple[tuple[str, str], ...],
+    file: str, task: str | None, seed: int, count: int, replayed: str | None, conditions: tuple[tuple[str, str], ...],
     hidden: tuple[str, ...], target: str | None, mcpu: str | None, threads: int | None,
 ) -> None:  # fmt: skip
     """Print schedules drawn from a task's space, every decision pinned.
