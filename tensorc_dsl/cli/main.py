@@ -12,6 +12,7 @@ import click
 
 from tensorc_dsl.cli import commands
 from tensorc_dsl.cli.failures import guarded, spelled_out
+from tensorc_dsl.cli.groups import Group
 from tensorc_dsl.cli.options import common_options
 from tensorc_dsl.report.terminal import say
 
@@ -19,7 +20,7 @@ from tensorc_dsl.report.terminal import say
 atexit.register(gc.freeze)
 
 
-class Commands(click.Group):
+class Commands(Group):
     """Commands are the modules of `tensorc_dsl.cli.commands`; each holds one function named like its file."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -46,7 +46,7 @@ NOT_FROZEN = Problem(
 @target_options
 @common_options
 def compile(  # noqa: A001 (a command is called as it is typed)
-    file: str, task: str, kinds: tuple[Kind, ...], output: str | None, seed: int | None, replayed: str | None,
+    file: str, task: str | None, kinds: tuple[Kind, ...], output: str | None, seed: int | None, replayed: str | None,
     conditions: tuple[tuple[str, str], ...], target: str | None, mcpu: str | None, threads: int | None,
 ) -> None:  # fmt: skip
     """Compile a task ahead of time, by a schedule without open draws: what is made needs no Python.
@@ -64,7 +64,7 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     from tensorc_dsl.report.files import make_folder
 
     found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, ())
-    paths = _paths(task, tuple(dict.fromkeys(kinds)), output)
+    paths = _paths(found.name, tuple(dict.fromkeys(kinds)), output)
     library = found.library(_frozen(found, seed))
     if paths is None:
         write(content(library, next(iter(kinds))).decode())

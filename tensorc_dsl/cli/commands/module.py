@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tensorc_dsl.cli.groups import Group
 from tensorc_dsl.cli.options import common_options, settings
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
 from tensorc_dsl.report.terminal import say
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.packages.listing import Listing
 
 
-@click.group()
+@click.group(cls=Group)
 @common_options
 def module() -> None:
     """Modules, spaces and computes that a `use` can bring, and packages of them."""
@@ -56,16 +57,20 @@ def list_(ctx: click.Context) -> None:
 @common_options
 @click.pass_context
 def which(ctx: click.Context, name: str) -> None:
-    """Print the file and the line where NAME stands, such as std.cpu.multi_level_tiling."""
-    from tensorc_dsl.packages.listing import spellings
+    """Print where NAME stands: all that a `use` takes, such as std.cpu.{default}, std.ops.matmul, or a name alone."""
+    from tensorc_dsl.packages.listing import spellings, used
     from tensorc_dsl.syntax.names import did_you_mean
 
-    listing = _listing(ctx)
-    found = [i.where for i in listing.items if name in spellings(i)]
+    # A name alone is first of all that of an item; with its path it is what a `use` finds.
+    found = () if name.isidentifier() else used(name, settings(ctx).include)
     if not found:
-        near = did_you_mean(name, {s for i in listing.items for s in spellings(i)})
-        note = help_note(near or "`tensorc-dsl module list` shows what there is")
-        raise TschedError(Diagnostic("E0906", f"there is nothing to use that is called `{name}`", None, notes=(note,)))
+        listing = _listing(ctx)
+        found = tuple(i.where for i in listing.items if name in spellings(i)) or used(name, settings(ctx).include)
+        if not found:
+            near = did_you_mean(name, {s for i in listing.items for s in spellings(i)})
+            note = help_note(near or "`tensorc-dsl module list` shows what there is")
+            wrong = f"there is nothing to use that is called `{name}`"
+            raise TschedError(Diagnostic("E0906", wrong, None, notes=(note,)))
     for where in found:
         say(where)
 

@@ -21,7 +21,7 @@ from tensorc_dsl.report.terminal import write
 @target_options
 @common_options
 def sample(
-    file: str, task: str, seed: int, count: int, replayed: str | None, conditions: tuple[tuple[str, str], ...],
+    file: str, task: str | None, seed: int, count: int, replayed: str | None, conditions: tuple[tuple[str, str], ...],
     hidden: tuple[str, ...], target: str | None, mcpu: str | None, threads: int | None,
 ) -> None:  # fmt: skip
     """Print schedules drawn from a task's space, every decision pinned.

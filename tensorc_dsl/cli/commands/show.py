@@ -7,7 +7,7 @@ from typing import Literal, assert_never, get_args
 import click
 
 from tensorc_dsl.cli.handling import handled, handler_options
-from tensorc_dsl.cli.loading import load_task
+from tensorc_dsl.cli.loading import load_task, only
 from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options
 from tensorc_dsl.report.terminal import write
 
@@ -16,7 +16,7 @@ Stage = Literal["ast", "ir", "space", "trace", "lowered", "llvm", "asm"]
 
 @click.command()
 @file_argument
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="[NAME]", required=False)
 @click.option("--stage", type=click.Choice(get_args(Stage)), default="ir", show_default=True, help="What to show.")
 @seed_option
 @click.option("--scheduled", is_flag=True, help="With `ir`: the program as the schedule leaves it.")
@@ -24,11 +24,11 @@ Stage = Literal["ast", "ir", "space", "trace", "lowered", "llvm", "asm"]
 @target_options
 @common_options
 def show(
-    file: str, name: str, stage: Stage, seed: int, scheduled: bool, replayed: str | None,
+    file: str, name: str | None, stage: Stage, seed: int, scheduled: bool, replayed: str | None,
     conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...], target: str | None, mcpu: str | None,
     threads: int | None,
 ) -> None:  # fmt: skip
-    """Print one stage of the item NAME: any item for `ast`, a task for the others.
+    """Print one stage of the item NAME: any item for `ast`, a task for the others. The only task need not be named.
 
     \b
     ast      the syntax tree
@@ -72,7 +72,7 @@ def show(
     write(text.rstrip("\n") + "\n")
 
 
-def _ast(file: str, name: str) -> str:
+def _ast(file: str, name: str | None) -> str:
     from tensorc_dsl.report.files import read_source
     from tensorc_dsl.report.missing import no_such
     from tensorc_dsl.report.outline import outline
@@ -80,6 +80,8 @@ def _ast(file: str, name: str) -> str:
     from tensorc_dsl.syntax.parse import parse
 
     items = {i.name: i for i in parse(read_source(file)).items if not isinstance(i, tree.UseDecl)}
+    if name is None:
+        name = only([n for n, i in items.items() if isinstance(i, tree.TaskDef)], file)
     if name not in items:
         raise no_such("E0906", "item", name, list(items), file)
     return outline(items[name])

@@ -88,14 +88,15 @@ __all__ = [
     "ComputeDef", "Conditional", "DrawStmt", "Effect", "Either", "Expr", "ExprStmt", "File", "ForList", "If",
     "IndexExpr", "IndexSpec", "IntrinsicDef", "Item", "IterDecl", "Lambda", "Layout", "Let", "ListExpr",
     "ListPattern", "LogicExpr", "LoopHeader", "LoopStmt", "Lowering", "MapExpr", "ModuleDef", "Name",
-    "NamePattern", "Negate", "NotExpr", "Number", "Operand", "Param", "Pattern", "ProgramDef", "ProgramStmt",
+    "NamePattern", "NamedItem", "Negate", "NotExpr", "Number", "Operand", "Param", "Pattern", "ProgramDef", "ProgramStmt",
     "RangeExpr", "Reduce", "ReducerDef", "Scan", "ScheduleDef", "SliceExpr", "SpaceDef", "Stage", "StageCall", "Stmt",
     "StoreStmt", "String", "TargetDef", "TaskDef", "TensorParam", "TensorType", "UseDecl", "Wildcard", "Yield",
 ]  # fmt: skip
 
-Item = (
-    ComputeDef | ReducerDef | IntrinsicDef | TargetDef | ModuleDef | SpaceDef | ScheduleDef | TaskDef | UseDecl | ProgramDef
-)  # fmt: skip
+NamedItem = (
+    ComputeDef | ReducerDef | IntrinsicDef | TargetDef | ModuleDef | SpaceDef | ScheduleDef | TaskDef | ProgramDef
+)
+Item = NamedItem | UseDecl
 
 
 @dataclass(frozen=True, slots=True)
