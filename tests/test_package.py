@@ -57,6 +57,7 @@ def test_the_wheel_holds_the_package_the_grammar_and_the_library(built: Path) ->
     names = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
     data = {f"tensorc_dsl/_data/{n.removeprefix('docs/')}" for n in files_below("grammar", "stdlib", "docs/errors")}
     assert names == files_below("tensorc_dsl") | data
+    assert "tensorc_dsl/py.typed" in names
 
 
 def test_the_archive_holds_what_the_tests_need(built: Path) -> None:

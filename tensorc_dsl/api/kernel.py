@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tensorc_dsl.codegen.llvm.compile import Compiled
 from tensorc_dsl.lower.flat import format_shape
 from tensorc_dsl.report.files import write_text
-from tensorc_dsl.runtime.kernel import BoundKernel, NativeKernel
+from tensorc_dsl.runtime.kernel import BoundKernel, load
 from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.trace.trace import Trace
 
@@ -16,14 +17,25 @@ from tensorc_dsl.trace.trace import Trace
 class Kernel:
     """Call it with the task's inputs to get its outputs, or with inputs and outputs to have the outputs filled.
 
-    `trace` is the schedule it was made by. `seconds` per call is what the search measured, and `search` what it found;
-    both are None for a kernel that was replayed.
+    `trace` is the schedule it was made by, for `target`. `seconds` per call is what the search measured, and `search` what it
+    found; both are None for a kernel that was replayed.
+
+    A pickle holds the schedule, but not `search`; loading it, by the same version of this package, makes the kernel again, or
+    raises TschedError (E0914) where the machine cannot run it. A copy is the kernel itself: calls do not change it.
     """
 
     def __init__(
-        self, native: NativeKernel, trace: Trace, seconds: float | None = None, search: TuneResult | None = None
+        self,
+        compiled: Compiled,
+        task: str,
+        trace: Trace,
+        seconds: float | None = None,
+        search: TuneResult | None = None,
     ) -> None:
-        self._native = native
+        self._native = load(compiled)
+        self.task = task
+        self.target = compiled.target
+        self.threads = compiled.threads
         self.trace = trace
         self.seconds = seconds
         self.search = search
@@ -52,6 +64,12 @@ class Kernel:
     def save(self, path: str | os.PathLike[str]) -> None:
         """The file holds the schedule afterwards, for `Task.replay`. Raises TschedError where it cannot be written."""
         write_text(Path(path), self.trace.text)
+
+    def __copy__(self) -> Kernel:
+        return self
+
+    def __deepcopy__(self, _: object) -> Kernel:
+        return self
 
     def __repr__(self) -> str:
         params = ", ".join(f"{p.name}: {p.dtype}{format_shape(p.shape)}" for p in self._native.params)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -13,27 +14,29 @@ from tensorc_dsl.affine.validate import Invalid, Report, validate
 from tensorc_dsl.ahead.cpu import required_features
 from tensorc_dsl.ahead.interface import is_free
 from tensorc_dsl.ahead.library import Library, make_library
+from tensorc_dsl.api.drawing import TRIES, sample, schedules_of
 from tensorc_dsl.api.export import Kind, write_files
+from tensorc_dsl.api.failures import NoValidCandidate, WrongSchedule
 from tensorc_dsl.api.kernel import Kernel
-from tensorc_dsl.check.items import Names, check_items
+from tensorc_dsl.api.making import compiled, failed, lowered, require_code, require_llvm
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.codegen.llvm.compile import Compiled, CompileError, compile_kernel
+from tensorc_dsl.codegen.llvm.compile import Compiled
 from tensorc_dsl.codegen.llvm.machine import native_triple
-from tensorc_dsl.diagnostic import Diagnostic, Problem, Severity, TschedError, render
+from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError, render
 from tensorc_dsl.interp.pins import opened
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space, task_space
 from tensorc_dsl.ir.bind import Sizes
+from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.lower.flat import Kernel as FlatKernel
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.lower.lower import lower
 from tensorc_dsl.measure.host import host_lacks, host_target
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
-from tensorc_dsl.measure.processors import require_known, with_cpu
+from tensorc_dsl.measure.processors import with_cpu
 from tensorc_dsl.measure.sizes import mean_flops, sizing
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records.database import Database
@@ -41,24 +44,16 @@ from tensorc_dsl.records.errors import Passed, passed_over
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.report.missing import no_such
-from tensorc_dsl.report.yardsticks import Yardsticks, measure_yardsticks
-from tensorc_dsl.runtime.kernel import load as load_kernel
+from tensorc_dsl.report.progress import Standing, following, watched
+from tensorc_dsl.report.yardsticks import Yardsticks, measure_yardsticks, peak_of
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.search.events import Listener
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.search.tune import TuneResult, tune
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.trace.model import Model, shown
 from tensorc_dsl.trace.trace import Draw, Trace
-
-NO_CODE = Problem(
-    "E0910",
-    "no code can be made for targets of kind `{kind}`, so `{task}` cannot be compiled, run or measured for this one",
-    help="look at what its space draws: `show --stage ir --scheduled`, `sample`, `verify`; or take a target of kind `llvm`",
-)
 
 NOT_HERE = Problem(
     "E0914",
@@ -77,27 +72,18 @@ NO_NAME = Problem(
     help="call the task otherwise: C and C++ use the word, or their libraries have a function of that name",
 )
 
-TRIES = 64
-"""Draws in a row that may be refused before a space counts as empty."""
-
 StrPath = str | os.PathLike[str]
 
 
-class NoValidCandidate(Exception):
-    """A search ended without a kernel that works. `result` tells what became of each trial."""
-
-    def __init__(self, result: TuneResult) -> None:
-        super().__init__(f"none of {result.trials} candidates is valid: {result.statuses}")
-        self.result = result
-
-
-class WrongSchedule(Exception):
-    """A search ended with a schedule that computes something else than its task: a bug in a primitive or in the proof."""
-
-    def __init__(self, trace: Trace, diagnostic: Diagnostic) -> None:
-        super().__init__(f"a schedule is wrong: {diagnostic.code}: {diagnostic.message}")
-        self.trace = trace
-        self.diagnostic = diagnostic
+def require_machine(target: Target, task: str) -> None:
+    """Raises TschedError (E0910, E0914, E0915, E0916) where kernels for the target cannot run on this machine."""
+    require_code(target, task)
+    ours, theirs = native_triple(), target.triple
+    if theirs and architecture_of(theirs) != architecture_of(ours):
+        raise TschedError(NOT_HERE(None, task=task, theirs=theirs, ours=f"is {ours}"))
+    if lacking := host_lacks(required_features(target)):
+        wanted, ours = f"a CPU `{target.cpu}`", f"lacks {', '.join(lacking)}"
+        raise TschedError(NOT_HERE(None, task=task, theirs=wanted, ours=ours))
 
 
 class UnknownTask(TschedError, KeyError):
@@ -126,6 +112,20 @@ def load(
     target's. Raises TschedError with everything that is wrong with the file.
     """
     return TaskFile(load_source(read_source(path), Resolver(path, include)), host_target(threads), target, mcpu)
+
+
+def loads(
+    text: str,
+    *,
+    name: str = "<text>",
+    threads: int | None = None,
+    include: Sequence[StrPath] = (),
+    target: str | None = None,
+    mcpu: str | None = None,
+) -> TaskFile:
+    """As `load`, of a text. Messages call it `name`; what it uses is looked for where a file of that name would look."""
+    source = Source.of(text.encode(), name)
+    return TaskFile(load_source(source, Resolver(name, include)), host_target(threads), target, mcpu)
 
 
 class TaskFile(Mapping[str, "Task"]):
@@ -157,6 +157,9 @@ class TaskFile(Mapping[str, "Task"]):
     def __len__(self) -> int:
         return len(self.checked.tasks)
 
+    def __repr__(self) -> str:
+        return f"TaskFile({Path(self.checked.source.name).name}: {', '.join(self) or 'no tasks'})"
+
 
 class Task:
     """One task on one machine. `program` is what it computes, unscheduled; `space` how it may be computed.
@@ -173,21 +176,14 @@ class Task:
         self.target = space.target
         self.threads = space.target.cores
 
-    def require_code(self) -> None:
-        """Raises TschedError (E0910, E0915, E0916) where no code can be made for the target, so that nothing can be run or
-        measured."""
-        require_llvm(self.target, self.name)
-        require_known(self.target)
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(format_buffer, some)) for some in (self.program.inputs, self.program.outputs))
+        threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
+        return f"Task({self.name}({inputs}) -> {outputs}, {threads} of {self.target.cpu})"
 
     def require_machine(self) -> None:
-        """Raises TschedError (E0910, E0914) where kernels for the target cannot run on this machine."""
-        self.require_code()
-        ours, theirs = native_triple(), self.target.triple
-        if theirs and architecture_of(theirs) != architecture_of(ours):
-            raise TschedError(NOT_HERE(None, task=self.name, theirs=theirs, ours=f"is {ours}"))
-        if lacking := host_lacks(required_features(self.target)):
-            wanted, ours = f"a CPU `{self.target.cpu}`", f"lacks {', '.join(lacking)}"
-            raise TschedError(NOT_HERE(None, task=self.name, theirs=wanted, ours=ours))
+        """Raises TschedError (E0910, E0914, E0915, E0916) where kernels for the target cannot run on this machine."""
+        require_machine(self.target, self.name)
 
     def yardsticks(self) -> Yardsticks:
         """The machine's peak and NumPy's time for the task, measured now. TschedError (E0910, E0914) of another's target."""
@@ -267,7 +263,7 @@ class Task:
         return sample(self._frozen(source), self.name, 0)
 
     def _frozen(self, source: Source) -> Space:
-        return frozen_space(_schedules_of(source, self._checked), self.space)
+        return frozen_space(schedules_of(source, self._checked), self.space)
 
     def search(
         self,
@@ -298,22 +294,36 @@ class Task:
         return result
 
     def tune(
-        self, trials: int = 64, *, seed: int = 0, strategy: str = "bayes", records: StrPath | None = None
+        self,
+        trials: int = 64,
+        *,
+        seed: int = 0,
+        strategy: str = "bayes",
+        records: StrPath | None = None,
+        progress: bool | None = None,
     ) -> Kernel:
         """The fastest kernel that a search finds. Raises NoValidCandidate when there is none.
 
-        Trials are recorded in the file `records`, by default the one in the user's data folder.
+        Trials are recorded in the file `records`, by default the one in the user's data folder. With `progress` the search is
+        shown on standard error as it goes; by default it is where somebody looks, on a terminal or in a notebook.
         """
-        result = self.search(trials=trials, seed=seed, strategy=strategy, records=Path(records) if records else None)
+        self.require_machine()
+        with ExitStack() as stack:
+            shown: Listener | None = None
+            if progress or (progress is None and watched(sys.stderr)):
+                standing = Standing(self.flops, peak_of(self.program, self.target, self.threads))
+                shown = stack.enter_context(following(standing, sys.stderr))
+            file = Path(records) if records else None
+            result = self.search(trials=trials, seed=seed, strategy=strategy, records=file, on_event=shown)
         if result.best is None:
             raise NoValidCandidate(result)
-        return Kernel(load_kernel(self.compile(result.best)), result.best, result.best_seconds, result)
+        return Kernel(self.compile(result.best), self.name, result.best, result.best_seconds, result)
 
     def replay(self, trace: StrPath | Trace) -> Kernel:
         """The kernel that a frozen schedule makes. Raises TschedError where it does not fit this task or machine."""
         self.require_machine()
         found = self.frozen(trace)
-        return Kernel(load_kernel(self.compile(found)), found)
+        return Kernel(self.compile(found), self.name, found)
 
     def recorded(
         self, records: Path | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of
@@ -370,53 +380,9 @@ class Task:
 
     def lower(self, trace: Trace) -> FlatKernel:
         """The flat loops that the schedule makes. Raises TschedError (E0908) where the lowering does not take it."""
-        try:
-            return lower(trace.program)
-        except LowerError as e:
-            raise failed("cannot be lowered", str(e)) from e
+        return lowered(trace.program)
 
     def compile(self, trace: Trace) -> Compiled:
         """The schedule in machine code. Raises TschedError (E0908, E0910) where there is none."""
-        self.require_code()
-        try:
-            return compile_kernel(self.lower(trace), self.target, self.threads)
-        except CompileError as e:
-            raise failed("does not compile", str(e)) from e
-
-
-def _schedules_of(source: Source, home: CheckedFile) -> CheckedFile:
-    """The schedules of a text, whose computes and modules are those of another file. Raises TschedError."""
-    file = parse(source)
-    names = Names(computes=home.computes, modules=home.modules, intrinsics=home.intrinsics, library=home.library)
-    for item in file.items:
-        if isinstance(item, tree.ScheduleDef):
-            names.schedules[item.name] = item
-    found = check_items(tuple(names.schedules.values()), names)
-    if any(d.severity is Severity.ERROR for d in found):
-        raise TschedError(*found)
-    return replace(home, file=file, schedules=names.schedules)
-
-
-def require_llvm(target: Target, task: str) -> None:
-    """Raises TschedError (E0910) where the target is of a kind that no code can be made for."""
-    if target.kind != "llvm":
-        raise TschedError(NO_CODE(None, kind=target.kind, task=task))
-
-
-def failed(how: str, why: str) -> TschedError:
-    """A schedule that was asked for by name and came to nothing."""
-    return TschedError(Diagnostic("E0908", f"the schedule {how}: {why}", None))
-
-
-def sample(model: Model, task: str, seed: int, number: int = 0) -> Trace:
-    """The first trace of a stream of draws that is not refused; TschedError with the last refusal when all are."""
-    rng = stream(seed, task, f"sample/{number}")
-    for _ in range(TRIES - 1):
-        try:
-            return model.sample(rng)
-        except ScheduleRefusal:
-            continue
-    try:
-        return model.sample(rng)
-    except ScheduleRefusal as e:
-        raise TschedError(refusal_diagnostic(e)) from e
+        require_code(self.target, self.name)
+        return compiled(trace.program, self.target, self.threads)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TextIO, assert_never
 
 from tensorc_dsl.report import units
@@ -75,10 +77,26 @@ class Standing:
         return ", ".join(parts)
 
 
+def watched(out: TextIO | None) -> bool:
+    """Whether somebody looks at what is written there: on a terminal, or in a notebook."""
+    return out is not None and (out.isatty() or _in_notebook())
+
+
+def _in_notebook() -> bool:
+    """Whether this is a notebook, where whatever is shown goes into the cell."""
+    if "ipykernel" not in sys.modules:
+        return False  # nobody waits for the import of rich
+
+    from rich.console import Console
+
+    return Console().is_jupyter
+
+
 @contextmanager
 def following(standing: Standing, out: TextIO) -> Generator[Listener, None, None]:
-    """A listener that shows the search on `out` while the context is open."""
-    if out.isatty():
+    """A listener that shows the search on `out`, or in the cell of a notebook, while the context is open."""
+    # In notebooks a bar is a widget.
+    if out.isatty() or (_in_notebook() and find_spec("ipywidgets") is not None):
         with _bar(standing, out) as listener:
             yield listener
     else:

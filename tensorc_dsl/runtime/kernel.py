@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from tensorc_dsl.codegen.llvm.compile import Compiled, workspace_symbol
 from tensorc_dsl.codegen.llvm.statements import PARALLEL_FOR
 from tensorc_dsl.ir.arrays import Array, stored_dtype
-from tensorc_dsl.lower.flat import Param
+from tensorc_dsl.lower.flat import Param, format_shape
 from tensorc_dsl.runtime.arrays import ALIGNMENT, aligned_copy, aligned_empty
 from tensorc_dsl.runtime.dlpack import exported, imported, library_of
 from tensorc_dsl.runtime.doorway import Doorway, Wanted, doorway
@@ -120,6 +120,19 @@ class BoundKernel:
             if out is not None:
                 return out if len(self._outputs) == 1 else tuple(given[n] for n in self._outputs)
         return self._call(arrays)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a bound kernel holds memory of this process: pickle the kernel, and bind again")
+
+    def __copy__(self) -> BoundKernel:
+        return self
+
+    def __deepcopy__(self, _: object) -> BoundKernel:
+        return self
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{p.name}: {p.dtype}{format_shape(p.shape)}" for p in self._params)
+        return f"BoundKernel({params}; bound: {', '.join(self._known) or 'nothing'})"
 
     def _with_outputs(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         """New arrays among the given ones, where the outputs belong."""

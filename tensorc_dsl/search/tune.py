@@ -56,7 +56,7 @@ class TuneResult:
     they are no trials.
     """
 
-    best: Trace | None
+    best: Trace | None = field(repr=False)
     best_seconds: float | None
     finalists: tuple[Trace, ...] = field(repr=False)
     traces: tuple[Trace, ...] = field(repr=False)
