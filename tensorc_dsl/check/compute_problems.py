@@ -67,6 +67,12 @@ EMPTY_REDUCTION = Problem(
 )
 TOO_LARGE = Problem("E0404", "{what} is {value}: more than a 64-bit machine can index", "= {value}")
 UNKNOWN_NAME = Problem("E0405", "there is no {what} `{name}` here")
+RANGE_OF_INDEX = Problem(
+    "E0405",
+    "the range of `{index}` cannot depend on the index `{name}`",
+    "an index, not a size",
+    help="let `{index}` range over all, and say where it counts: `… if {index} < {extent} else 0`, or what changes nothing",
+)
 TOO_EARLY = Problem("E0405", "`{name}` is computed later", help="a stage reads inputs and the stages above it")
 TAKEN = Problem("E0406", "`{name}` is already {what}", help="give this one a name of its own")
 NO_RANGE = Problem(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tensorc_dsl.check.compute_bindings import Environment, extent
+from tensorc_dsl.check.compute_bindings import Environment, extent, names_in
 from tensorc_dsl.check.compute_names import parts
-from tensorc_dsl.check.compute_problems import NO_RANGE, RANGES_DIFFER, RANK, TAKEN, Invalid, each
+from tensorc_dsl.check.compute_problems import NO_RANGE, RANGE_OF_INDEX, RANGES_DIFFER, RANK, TAKEN, Invalid, each
 from tensorc_dsl.diagnostic import Note
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.print import format_expr
@@ -94,6 +94,12 @@ def infer_ranges(
                     visit(p, scope, guarded)
 
     visit(stage.value, introduce(stage.indices, {}), False)
+    indices = {spec.name for spec in specs}
+    for spec in specs:
+        for n in names_in(spec.extent) if spec.extent is not None else ():
+            if n.id in indices:
+                text = spec.extent.span.text if spec.extent is not None else ""
+                raise Invalid(RANGE_OF_INDEX(n.span, index=spec.name, name=n.id, extent=text))
     ranges = Ranges()
 
     def settle(spec: tree.IndexSpec) -> None:
