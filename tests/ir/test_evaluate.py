@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from tensorc_dsl.ir.expr import index
 from tensorc_dsl.ir.inputs import make_inputs
 from tensorc_dsl.ir.program import For, LoopKind
 from tests.compute.texts import build, made, run, std
+from tests.steps import calls
 
 
 def close(got: np.ndarray, expected: np.ndarray) -> None:
@@ -200,13 +201,11 @@ def test_inputs_are_reproducible_and_never_zero() -> None:
     assert (make_inputs(p, 6)["D"] != a["D"]).mean() > 0.99
 
 
-def test_real_sizes_take_well_under_a_second() -> None:
+def test_real_sizes_are_a_few_operations_on_arrays() -> None:
     for p in (
         made(std("matmul"), M=1024, N=1024, K=1024),
         made(std("conv2d"), N=1, H=56, W=56, CI=64, CO=64, KH=3, KW=3, pad=1),
         made(std("softmax"), M=1024, N=1024),
     ):
         x = make_inputs(p, 0)
-        start = time.process_time()
-        evaluate(p, x)
-        assert time.process_time() - start < 3.0  # of all threads together
+        assert calls(partial(evaluate, p, x)) < 5_000  # and not one for each of millions of elements
