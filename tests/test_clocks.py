@@ -9,7 +9,9 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent
 
 CLOCKS = {"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "thread_time", "time_ns"}
-LIMITS = {"timeout", "deadline", "run_seconds", "build_seconds"}
+LIMITS = {"timeout", "deadline"}
+LIMITS_OF_RUNNERS = {"run_seconds", "build_seconds"}
+"""Of outcomes, these are what was measured."""
 LEAST = 60
 """Seconds after which a test may say that something hangs."""
 
@@ -35,9 +37,15 @@ def uses(file: Path) -> Iterator[str]:
                 yield name
             case ast.ImportFrom(module="time", names=names):
                 yield from (n.name for n in names)
-            case ast.keyword(arg=str(name), value=ast.Constant(value=int() | float() as seconds)):
-                if name in LIMITS and seconds < LEAST:
-                    yield f"{name}={seconds}"
+            case ast.Call(func=called, keywords=keywords):
+                runner = isinstance(called, ast.Name) and called.id == "LocalRunner"
+                for k in keywords:
+                    match k:
+                        case ast.keyword(arg=str(name), value=ast.Constant(value=int() | float() as seconds)):
+                            if name in (LIMITS | LIMITS_OF_RUNNERS if runner else LIMITS) and seconds < LEAST:
+                                yield f"{name}={seconds}"
+                        case _:
+                            pass
             case _:
                 pass
 
@@ -58,6 +66,6 @@ def test_the_scan_sees_clocks(tmp_path: Path) -> None:
     file = tmp_path / "x.py"
     file.write_text(
         "import time\nfrom time import perf_counter\nf(timeout=5)\nf(timeout=300)\ntime.monotonic()\ntime.sleep(1)\n"
-        "f(deadline=None)\nf(run_seconds=0.5)\ntime.time() - a\n"
+        "f(deadline=None)\nLocalRunner(run_seconds=0.5)\nTrial(run_seconds=0.5)\ntime.time() - a\n"
     )
     assert sorted(uses(file)) == ["monotonic", "perf_counter", "run_seconds=0.5", "sleep", "time", "timeout=5"]

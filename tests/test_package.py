@@ -93,6 +93,27 @@ def test_the_wheel_has_the_command_and_the_licence(built: Path) -> None:
     assert b"Apache License" in archive.read(names["licenses/LICENSE"])
 
 
+def test_the_page_of_the_package_links_to_nothing_beside_it(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+    page = archive.read(name).decode()
+    assert "\nDescription-Content-Type: text/markdown\n" in page
+    assert "pip install tensorc-dsl" in page and page.count("\n## ") == (ROOT / "README.md").read_text().count("\n## ")
+    prose = re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL)
+    assert all(
+        "://" in target
+        for target in re.findall(r"\]\(([^)]*)\)|^\[[^]]+\]: (\S+)", prose)
+        for target in target
+        if target
+    )
+    named = re.findall(r" \(`([^`]+)`\)", prose)
+    assert {"docs/tour.md", "LICENSE", "CHANGELOG.md"} <= set(named)
+    with tarfile.open(next(built.glob("*.tar.gz"))) as tar:
+        inside = {n.partition("/")[2] for n in tar.getnames()}
+    assert {n for n in named if "/" in n or n.isupper() or n.endswith(".md")} <= inside
+
+
 def test_every_dependency_is_pinned_and_no_registry_is_named() -> None:
     text = (ROOT / "constraints.txt").read_text()
     pins = dict(line.split("==") for line in text.splitlines() if line and not line.startswith("#"))

@@ -8,7 +8,7 @@ from tests.interp.spaces import rng, schedule, space
 from tests.steps import calls
 
 ENOUGH = 30 * limits.MAX_STEPS
-"""Calls of functions in the longest expansion: a step makes about twenty, and a bound stops it long before a machine would."""
+"""Calls of functions in the longest expansion: a step makes about twenty."""
 
 
 def lines(first: str, line: str, count: int) -> list[str]:
