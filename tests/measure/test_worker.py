@@ -115,7 +115,7 @@ def test_a_child_ends_when_its_pipe_is_closed_even_while_it_works(worker: Worker
     assert worker.pid is not None and worker._process is not None and worker._process.stdin is not None
     worker.send(say("hang"), 1000)
     worker._process.stdin.close()
-    assert gone(worker.pid, 60)
+    assert gone(worker.pid)
 
 
 def test_a_child_ends_by_itself_when_nobody_ends_it(worker: Worker[Reply]) -> None:
@@ -123,7 +123,7 @@ def test_a_child_ends_by_itself_when_nobody_ends_it(worker: Worker[Reply]) -> No
     worker.ready()
     assert worker.pid is not None
     worker.send(say("hang"), 0.1)
-    assert gone(worker.pid, 60)
+    assert gone(worker.pid)
     with pytest.raises(WorkerTimeout):
         worker.receive(5)
 
