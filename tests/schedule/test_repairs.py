@@ -9,7 +9,7 @@ import pytest
 from tensorc_dsl.api import load
 from tensorc_dsl.diagnostic import TschedError
 
-LARGER = "reducer larger(a, b) = a if a > b else b identity -inf\n"
+LARGER = "reducer larger(a, b) = a if a > b else b identity -inf assume associative, commutative\n"
 PICK = "compute c(A: f32[M, N]) -> Y: f32[M] { let p[i] = argmax[k] A[i, k]; Y[i] = f32(p[i]) }"
 SCAN = (
     "compute c(A: f32[T, N]) -> Y: f32[T, N] {\n"
