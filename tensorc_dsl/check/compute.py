@@ -44,6 +44,9 @@ from tensorc_dsl.syntax import tree
 MOST_STAGES = 1024
 """Calls may not make more stages than this: a few lines could ask for any number."""
 
+MOST_LOOPS = 64
+"""Loops of one stage: as many as a schedule may have around a block."""
+
 
 def elaborate(
     defn: tree.ComputeDef,
@@ -176,7 +179,7 @@ class _Elaboration:
             self.found.extend(e.diagnostics)
 
     def _param(self, p: tree.TensorParam) -> None:
-        if p.name in self.params or p.name in self.env.names():
+        if p.name in self.params or p.name in self.env:
             raise Invalid(problems.TAKEN(p.span, name=p.name, what="a tensor, a dimension or an attribute"))
         dtype = param_type(p, self.env)
         self.params[p.name] = self.parts.buffers[p.name] = replace(
@@ -191,7 +194,7 @@ class _Elaboration:
     def _output(self, s: tree.Stage | tree.StageCall) -> Buffer | None:
         """The output that a stage computes; None for an intermediate. Raises Invalid when the stage has no such name."""
         if s.is_let:
-            if s.name in self.params or s.name in self.known or s.name in self.env.names():
+            if s.name in self.params or s.name in self.known or s.name in self.env:
                 raise Invalid(problems.TAKEN(s.span, name=s.name, what="a tensor, a dimension or an attribute"))
             return None
         outputs = [p.name for p in self.defn.outputs]
@@ -226,6 +229,9 @@ class _Elaboration:
         computed = replace(computed, annotations=annotations)
         made = (*builder.lifted, computed)
         for c in made:
+            loops = len(c.spatial) + len(c.reduce)
+            if loops > MOST_LOOPS:
+                raise Invalid(problems.TOO_MANY_LOOPS(s.span, name=s.name, count=loops, most=MOST_LOOPS))
             self._steps(c, s.span)
             buffer = output
             if c is not computed or buffer is None:
@@ -364,7 +370,7 @@ class _Elaboration:
         match e:
             case tree.Name(id=name) if name in self.known:
                 return Argument(self.known[name], e.span)
-            case tree.Name(id=name) if name not in self.env.names():
+            case tree.Name(id=name) if name not in self.env:
                 if name in {s.name for s in self.defn.stages}:
                     raise Invalid(problems.TOO_EARLY(e.span, name=name))
                 raise Invalid(

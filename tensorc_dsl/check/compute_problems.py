@@ -208,6 +208,9 @@ RECURSIVE = Problem("E0424", "compute `{name}` calls itself: {chain}", help="com
 TOO_MANY_STAGES = Problem(
     "E0425", "this is more than {most} stages", help="call fewer computes, or write several tasks"
 )
+TOO_MANY_LOOPS = Problem(
+    "E0430", "`{name}` runs over {count} indices, and a stage over at most {most}", help="write some of them as one"
+)
 CONSTANT_OUTPUT = Problem(
     "E0429", "output `{name}` cannot be constant: each call computes it", help="leave `const` out; inputs may have it"
 )

@@ -56,7 +56,7 @@ def infer_ranges(
         for spec in new:
             if spec.name in inner:
                 raise Invalid(TAKEN(spec.span, name=spec.name, what="an index here"))
-            if spec.name in env.names():
+            if spec.name in env:
                 raise Invalid(TAKEN(spec.span, name=spec.name, what="a dimension or an attribute"))
             if spec.name in buffers:
                 raise Invalid(TAKEN(spec.span, name=spec.name, what="a tensor"))

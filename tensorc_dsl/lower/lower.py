@@ -27,6 +27,9 @@ MAX_STEP = "unroll.max_step"
 """An annotation that lowering obeys, as it does `ir.streams.STREAM`. It may stand on the program or on any loop; the largest
 value in a program counts, for all of it. Other annotations are for schedules and people."""
 
+MOST_BUFFERS = 256
+"""Each may stand in the next one's life, so that flat loops are nested as deep; and each is held against all others."""
+
 UNROLL_LIMIT = 4096
 """Code (see `code_size`) of one unrolled nest: beyond it code leaves the instruction cache and takes long to compile."""
 
@@ -36,11 +39,14 @@ def lower(program: Program) -> Kernel:
 
     Serial loops keep their order; parallel and vectorized loops promise that order does not matter. Nests that follow from
     constant inputs alone run once, before. Open dimensions stay open: the kernel is one for all their sizes. LowerError
-    when the shapes of its arguments would not tell a size.
+    when the shapes of its arguments would not tell a size, or there are too many buffers.
     """
     if untold := set(program.dims) - told_by(program.params, program.dims):
         names = ", ".join(sorted(d.name for d in untold))
         raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
+    if len(program.buffers) > MOST_BUFFERS:
+        count = len(program.buffers)
+        raise LowerError(f"{program.name} has {count} intermediate buffers, and at most {MOST_BUFFERS} are lowered")
     found = preparation(program)
     outputs = {p.name for p in program.outputs}
     params = tuple(Param(p.name, p.dtype, shape_of(p), p.name in outputs, p.constant) for p in program.params)

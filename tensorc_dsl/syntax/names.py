@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 
 _HEAD = re.compile(r"[a-z]+\s+([A-Za-z0-9_]+)")
+
+
+FEW = 8
+"""Names that a message lists."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names, or the first of them and how many there are besides."""
+    rest = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return ", ".join(f"`{n}`" for n in names[:FEW]) + rest
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
@@ -20,7 +30,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
         return f"did you mean `{close[0]}`?"
     if len(known) == 1:
         return f"there is only `{known[0]}`"
-    return "there are " + ", ".join(f"`{k}`" for k in known) if 0 < len(known) <= 8 else ""
+    return f"there are {listed(known)}" if 0 < len(known) <= FEW else ""
 
 
 def name_span(item: tree.Item) -> Span:
