@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from typing import TypeVar
 
 from tensorc_dsl.diagnostic import Diagnostic, Note, Problem, help_note
+from tensorc_dsl.syntax.names import listed, nearest
 
 T = TypeVar("T")
 
@@ -37,13 +37,10 @@ def each(*works: Callable[[], T]) -> tuple[T, ...]:
 
 def suggestion(name: str, candidates: Iterable[str]) -> tuple[Note, ...]:
     """A "did you mean" line when some candidate is close to `name`, else the list of all that there are."""
-    known = sorted(set(candidates))
-    close = get_close_matches(name, known, n=1)
-    if not close:
-        close = [c for c in known if c.lower() == name.lower()]
+    close, known = nearest(name, candidates)
     if close:
-        return (help_note(f"did you mean `{close[0]}`?"),)
-    return (help_note("there are: " + ", ".join(f"`{k}`" for k in known)),) if known else ()
+        return (help_note(f"did you mean `{close}`?"),)
+    return (help_note(f"there are: {listed(known)}"),) if known else ()
 
 
 UNKNOWN_BINDING = Problem("E0401", "`{compute}` has no dimension or attribute `{name}`")
