@@ -55,7 +55,7 @@ def lower(program: Program) -> Kernel:
         params,
         _body(program, [n for n in range(len(program.body)) if n not in found.nests], found.prepared),
         program.dims,
-        _body(program, sorted(found.nests), found.prepared),
+        _body(program, sorted(found.nests), found.prepared) if found.nests else (),
         tuple(Prepared(b.name, b.dtype, element_count(b)) for b in found.prepared),
         found.kept,
         streamed(program),

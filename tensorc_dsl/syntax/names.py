@@ -23,9 +23,9 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{n}`" for n in names[:FEW]) + rest
 
 
-COMPARISONS = 50_000
-"""Names that are compared for the sake of one file's messages, which takes a second or two. A file with a thousand names and
-as many mistakes would else be compared for minutes; what is wrong further down goes without a suggestion."""
+COMPARISONS = 10_000
+"""Names that are compared for the sake of one file's messages, which takes half a second. A file with a thousand names and as
+many mistakes would else be compared for minutes; what is wrong further down goes without a suggestion."""
 
 _left: ContextVar[int] = ContextVar("comparisons", default=COMPARISONS)
 
