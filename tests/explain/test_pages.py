@@ -26,7 +26,7 @@ from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure import local
+from tensorc_dsl.measure import cores, local
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records import database
@@ -179,6 +179,13 @@ def edited_records() -> Iterator[None]:
     yield
 
 
+@contextmanager
+def one_core() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cores, "usable_cores", lambda: 1)
+        yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0704": full_disk,
     "E0705": held_records,
@@ -190,6 +197,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0914": on_x86,
     "E0917": endless_file,
     "W0701": edited_records,
+    "W0901": one_core,
 }
 
 # --- tests -----------------------------------------------------------------------------------------------------------
