@@ -88,8 +88,18 @@ def of_commands(code: str, fence: Fence) -> str:
     assert status == (severity == "error"), text
     assert re.findall(rf"{severity}\[([EW]\d+)\]", text) == [code], text
     if severity == "warning":  # what the command does all the same is another page's
-        text = "".join(re.findall(r"^\$ .*\n|^warning.*\n(?: .*\n)*", text, re.MULTILINE))
-    return re.sub(r"\d[\d.e+]* (GB|s)\b", r"N \1", text.replace(f"{Path.cwd()}/", ""))
+        text = "".join(re.findall(r"^\$ .*\n|^warning.*\n(?: {1,8}\S.*\n)*", text, re.MULTILINE))
+    return re.sub(
+        r"\d[\d.e+]* (GB|s|threads?)$|\d[\d.e+]* (GB|s)\b",
+        _unnumbered,
+        text.replace(f"{Path.cwd()}/", ""),
+        flags=re.MULTILINE,
+    )
+
+
+def _unnumbered(found: re.Match[str]) -> str:
+    unit = found[1] or found[2]
+    return f"N {'threads' if unit.startswith('thread') else unit}"
 
 
 def of_program(code: str, fence: Fence) -> str:
