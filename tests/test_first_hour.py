@@ -148,7 +148,7 @@ def test_a_notebook_without_widgets_gets_lines(
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)
     file["twice"].tune(1, records=tmp_path / "r.sqlite")
-    assert "[1/1] now " in stderr.getvalue()
+    assert "[1/1] best " in stderr.getvalue()
     quiet = io.StringIO()
     monkeypatch.setattr(sys, "stderr", quiet)
     file["twice"].tune(1, records=tmp_path / "r.sqlite", progress=False)

@@ -43,11 +43,12 @@ from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.errors import Passed, passed_over
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.report.files import read_source
+from tensorc_dsl.report.following import following, watched
 from tensorc_dsl.report.missing import no_such
-from tensorc_dsl.report.progress import Standing, following, watched
-from tensorc_dsl.report.yardsticks import Yardsticks, measure_yardsticks, peak_of
+from tensorc_dsl.report.progress import Standing
+from tensorc_dsl.report.roof import MEASURING, roof_of
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.search.events import Listener
+from tensorc_dsl.search.events import Event, Listener, Prepared, Preparing, Verifying
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.search.tune import TuneResult, tune
 from tensorc_dsl.source import Source
@@ -185,11 +186,6 @@ class Task:
         """Raises TschedError (E0910, E0914, E0915, E0916) where kernels for the target cannot run on this machine."""
         require_machine(self.target, self.name)
 
-    def yardsticks(self) -> Yardsticks:
-        """The machine's peak and NumPy's time for the task, measured now. TschedError (E0910, E0914) of another's target."""
-        self.require_machine()
-        return measure_yardsticks(self.program, self.target, self.threads)
-
     @property
     def flops(self) -> int:
         """The operations of one call; of a task with open dimensions their mean over the sizes that are timed."""
@@ -280,14 +276,25 @@ class Task:
         (E0910, E0914) where no code can be made for the target, or none that runs here.
         """
         self.require_machine()
+
+        def tell(event: Event) -> None:
+            if on_event is not None:
+                on_event(event)
+
         with ExitStack() as stack:
             database = stack.enter_context(Database.open(records))
-            runner = stack.enter_context(LocalRunner(self.program, self.target, threads=self.threads))
+            runner = stack.enter_context(
+                LocalRunner(self.program, self.target, threads=self.threads, on_preparing=lambda begins: tell(
+                    Preparing() if begins else Prepared()
+                ))
+            )  # fmt: skip
             result = tune(
                 self.model, self.program, self.target, strategy=strategy, trials=trials, seed=seed, runner=runner,
-                threads=self.threads, database=database, on_event=on_event,
+                threads=self.threads, database=database, on_event=tell,
             )  # fmt: skip
-        for trace in result.finalists or ([result.best] if result.best else []):
+        finalists = result.finalists or ((result.best,) if result.best else ())
+        for number, trace in enumerate(finalists):
+            tell(Verifying(number, len(finalists)))
             report = self.verify(trace)
             if isinstance(report, Invalid):
                 raise WrongSchedule(trace, report.diagnostic)
@@ -311,8 +318,10 @@ class Task:
         with ExitStack() as stack:
             shown: Listener | None = None
             if progress or (progress is None and watched(sys.stderr)):
-                standing = Standing(self.flops, peak_of(self.program, self.target, self.threads))
-                shown = stack.enter_context(following(standing, sys.stderr))
+                standing = Standing()
+                shown = follower = stack.enter_context(following(standing, sys.stderr))
+                follower.begin(MEASURING)
+                standing.roof = roof_of(self.program, self.target, self.threads)
             file = Path(records) if records else None
             result = self.search(trials=trials, seed=seed, strategy=strategy, records=file, on_event=shown)
         if result.best is None:

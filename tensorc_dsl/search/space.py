@@ -129,6 +129,10 @@ class Explorer:
                         return found
         return None
 
+    def followed(self, traces: list[Trace]) -> bool:
+        """Whether every move from each of the traces was expanded, so that no single one leads to a new program."""
+        return all(_key(decisions) in self._asked for trace in traces for decisions in neighbours(trace))
+
     def _expand(self, decisions: Mapping[str, Decision] | None, rng: np.random.Generator) -> Trace | None:
         try:
             return self._space.sample(rng) if decisions is None else self._space.replay(decisions, rng)

@@ -15,7 +15,7 @@ from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.trial import Phase, Trial
-from tensorc_dsl.search.events import Event, Finished, Listener, Measured, Proposed, Started
+from tensorc_dsl.search.events import Comparing, Event, Exhausted, Finished, Listener, Measured, Proposed, Started
 from tensorc_dsl.search.space import Explorer, SpaceLike
 from tensorc_dsl.search.strategy import Setting, strategies
 from tensorc_dsl.trace.draw import Decision
@@ -53,7 +53,7 @@ class TuneResult:
 
     `best_seconds` comes from the comparison of the `finalists`, where there was one. `outcomes` are the trials' in order,
     beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that does not apply;
-    they are no trials.
+    they are no trials. `exhausted` says why there are fewer trials than wanted, None where there are as many.
     """
 
     best: Trace | None = field(repr=False)
@@ -67,6 +67,7 @@ class TuneResult:
     seed: int
     refusals: int
     interrupted: bool
+    exhausted: Exhausted | None = None
 
 
 def tune(
@@ -98,6 +99,7 @@ def tune(
     started = clock()
     run.emit(Started(program.name, strategy, trials, seed))
     interrupted = False
+    exhausted: Exhausted | None = None
     best: tuple[Trace, float] | None = None
     try:
         while len(run.outcomes) < trials:
@@ -105,6 +107,8 @@ def tune(
             with one_blas_thread():
                 batch = asked.propose(min(BATCH, trials - len(run.outcomes)))
             if not batch:
+                exhausted = Exhausted(len(run.traces), explorer.followed(run.traces))
+                run.emit(exhausted)
                 break
             run.emit(Proposed(tuple(batch), clock() - before))
             answers = runner.measure([t.program for t in batch], run.best_seconds)
@@ -129,6 +133,7 @@ def tune(
         seed=seed,
         refusals=explorer.refusals,
         interrupted=interrupted,
+        exhausted=exhausted,
     )
 
 
@@ -205,6 +210,7 @@ def _final(run: _Run, runner: RunnerLike) -> tuple[Trace, float] | None:
     numbers = [n for _, n in run.ranked()]
     while numbers:
         few, numbers = numbers[:FINALISTS], numbers[FINALISTS:]
+        run.emit(Comparing(len(few)))
         again = _compare(run, few, runner)
         run.finalists += few
         run.record([(n, run.traces[n], o) for n, o in zip(few, again, strict=True)], "final")

@@ -13,7 +13,10 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.search.events import Event, Finished, Measured, Proposed, Started
+from tensorc_dsl.search.events import Comparing, Event, Exhausted, Finished, Measured, Proposed, Started
+from tensorc_dsl.search.space import Explorer
+from tensorc_dsl.search.strategies import NAMES
+from tensorc_dsl.search.strategy import strategies
 from tensorc_dsl.search.tune import TuneResult, tune
 from tests.search.landscape import FewSpace, TileSpace
 
@@ -166,6 +169,32 @@ def test_a_bug_stops_the_search_and_keeps_the_records(tmp_path: Path) -> None:
 def test_a_small_space_ends_early() -> None:
     result = tune(FewSpace(3), TASK, TARGET, runner=FakeRunner(), threads=1, trials=64)
     assert result.trials == 3 and result.best is not None
+    assert result.exhausted == Exhausted(3, True)
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_a_space_of_one_program_is_told(strategy: str) -> None:
+    events: list[Event] = []
+    result = tune(
+        FewSpace(1), TASK, TARGET, runner=FakeRunner(), threads=1, trials=9, strategy=strategy, on_event=events.append
+    )
+    kinds = [type(e) for e in events]
+    assert kinds == [Started, Proposed, Measured, Exhausted, Comparing, Finished]
+    assert result.exhausted == Exhausted(1, True)
+
+
+def test_a_search_that_has_its_trials_exhausts_nothing() -> None:
+    result, events = run(FakeRunner())
+    assert result.exhausted is None
+    assert [e.finalists for e in events if isinstance(e, Comparing)] == [5]
+
+
+def test_a_space_that_is_left_early_is_not_called_whole() -> None:
+    """`TRIES` expansions without anything new end a request, whatever is left."""
+    explorer = Explorer(TileSpace(), 0, "task")
+    trace = explorer.draw()
+    assert trace is not None
+    assert not explorer.followed([trace])
 
 
 def test_no_trials_and_wrong_arguments() -> None:
@@ -181,3 +210,7 @@ def test_the_clock_is_asked_not_the_wall() -> None:
     ticks = iter(range(1000))
     result, _ = run(FakeRunner(), trials=8, clock=lambda: float(next(ticks)))
     assert result.elapsed_seconds == 3.0
+
+
+def test_strategies_are_called_like_their_files() -> None:
+    assert tuple(strategies()) == NAMES

@@ -13,6 +13,7 @@ import click
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.handling import handled, handler_options
 from tensorc_dsl.cli.loading import load_task
+from tensorc_dsl.cli.measured import warn_of_threads
 from tensorc_dsl.cli.options import (
     common_options,
     file_argument,
@@ -30,12 +31,10 @@ if TYPE_CHECKING:
 
 
 def _strategy(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
-    # Strategies are found by loading them, which a `--help` need not wait for.
-    from tensorc_dsl.search.strategy import strategies
+    from tensorc_dsl.search.strategies import NAMES  # loading them is what takes long
 
-    known = strategies()
-    if value not in known:
-        raise click.BadParameter(f"{value!r} is not one of {', '.join(known)}")
+    if value not in NAMES:
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(NAMES)}")
     return value
 
 
@@ -62,7 +61,7 @@ def _strategy(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
 def tune(
     ctx: click.Context,
     file: str,
-    task: str,
+    task: str | None,
     trials: int,
     seed: int,
     strategy: str,
@@ -81,33 +80,41 @@ def tune(
     Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Ctrl-C ends
     the search early and keeps what was found. Exit status 3: nothing that was tried works.
     """
+    say(f"reading {file}", err=True)  # before anything that takes a while to load
     from tensorc_dsl.api.tasks import WrongSchedule
     from tensorc_dsl.report.ended import Ended
     from tensorc_dsl.report.files import check_writable, write_text
-    from tensorc_dsl.report.progress import Standing, following
+    from tensorc_dsl.report.following import following
+    from tensorc_dsl.report.progress import Standing
+    from tensorc_dsl.report.yardsticks import Measuring
 
     found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, hidden)
-    best_file = Path(output or f"{task}.best.tsched")
+    best_file = Path(output or f"{found.name}.best.tsched")
     check_writable(best_file)
-    yardsticks = found.yardsticks()
-    with following(Standing(found.flops, yardsticks.peak), sys.stderr) as listener:
+    found.require_machine()
+    warn_of_threads(found.threads)
+    standing = Standing()
+    with following(standing, sys.stderr) as follower:
+        measuring = Measuring(found.program, found.target, found.threads, follower.begin)
+        yardsticks = measuring.first()
+        standing.roof = yardsticks.roof
         try:
             result = found.search(
                 trials=trials,
                 seed=seed,
                 strategy=strategy,
                 records=Path(records) if records else None,
-                on_event=listener,
+                on_event=follower,
             )
         except WrongSchedule as e:
-            wrong = Path(f"{task}.wrong.tsched")
+            wrong = Path(f"{found.name}.wrong.tsched")
             write_text(wrong, e.trace.text)
-            say(f"{wrong} holds the schedule: `tensorc-dsl verify {file} {task} {wrong}`", err=True)
+            say(f"{wrong} holds the schedule: `tensorc-dsl verify {file} {found.name} {wrong}`", err=True)
             raise
-    if not result.interrupted:
-        with suppress(KeyboardInterrupt):  # the search is over: what it found is not given up for a second look
-            yardsticks = yardsticks.better(found.yardsticks())
-    ended = Ended(task, found.flops, found.target, found.threads, strategy, result, yardsticks, found.timed_at)
+        if not result.interrupted:
+            with suppress(KeyboardInterrupt):  # the search is over: what it found is not given up for a second look
+                yardsticks = yardsticks.better(measuring.again())
+    ended = Ended(found.name, found.target, found.threads, strategy, result, yardsticks, found.timed_at)
     problem: tuple[Diagnostic, ...] = ()
     written: Path | None = None
     if result.best is not None:
