@@ -60,6 +60,10 @@ def disk_full(path: Path) -> TschedError:
     )
 
 
+def is_disk_full(e: TschedError) -> bool:
+    return any(d.code == "E0704" for d in e.diagnostics)
+
+
 def busy(path: Path, seconds: float) -> TschedError:
     return _error(
         "E0705",

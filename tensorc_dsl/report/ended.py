@@ -51,6 +51,7 @@ class Ended:
             "target": self.target.key,
             "timed_at": list(self.timed),
             "interrupted": self.result.interrupted,
+            "unrecorded": 0 if self.result.unkept is None else len(self.result.unkept.trials),
             "best_file": None if best_file is None else str(best_file),
         }
 

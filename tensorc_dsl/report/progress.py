@@ -14,7 +14,7 @@ from typing import TextIO, assert_never
 from tensorc_dsl.report import units
 from tensorc_dsl.report.table import tally
 from tensorc_dsl.report.terminal import follow
-from tensorc_dsl.search.events import Event, Finished, Listener, Measured, Proposed, Started
+from tensorc_dsl.search.events import Event, Finished, Listener, Measured, Proposed, Started, Waiting
 from tensorc_dsl.visible import visible_line
 
 PLAIN_SECONDS = 5.0
@@ -50,7 +50,7 @@ class Standing:
                     self.current = outcome.status.replace("_", " ")
                 else:
                     self.current = units.seconds(outcome.seconds)
-            case Proposed() | Finished():
+            case Proposed() | Waiting() | Finished():
                 pass
             case _:
                 assert_never(event)
@@ -103,6 +103,11 @@ def following(standing: Standing, out: TextIO) -> Generator[Listener, None, None
         yield _Lines(standing, out)
 
 
+def _waiting(event: Waiting) -> str:
+    why = "; ".join(d.message for d in event.unkept.why)
+    return f"records wait, and are offered again with each trial: {why}"
+
+
 class _Lines:
     """Plain lines, few enough for a log."""
 
@@ -115,6 +120,8 @@ class _Lines:
     def __call__(self, event: Event) -> None:
         s = self._standing
         s.take(event)
+        if isinstance(event, Waiting):
+            follow(_waiting(event), self._out)
         if isinstance(event, Measured):
             pause = PAUSE if s.best != self._shown_best else PLAIN_SECONDS
             if s.clock() - self._shown_at >= pause or s.done == s.trials:
@@ -135,6 +142,8 @@ def _bar(standing: Standing, out: TextIO) -> Generator[Listener, None, None]:
 
         def listen(event: Event) -> None:
             standing.take(event)
+            if isinstance(event, Waiting):
+                progress.console.print(visible_line(_waiting(event)), markup=False, highlight=False)
             progress.update(
                 row, total=standing.trials, completed=standing.done, description=visible_line(standing.text())
             )

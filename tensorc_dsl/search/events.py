@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.records.queue import Unkept
 from tensorc_dsl.trace.trace import Trace
 
 
@@ -36,6 +37,13 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """From now on records wait: the database does not take them."""
+
+    unkept: Unkept
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The finalists were measured side by side; `interrupted` when the search was cut short."""
 
@@ -45,5 +53,5 @@ class Finished:
     interrupted: bool
 
 
-Event = Started | Proposed | Measured | Finished
+Event = Started | Proposed | Measured | Waiting | Finished
 Listener = Callable[[Event], None]
