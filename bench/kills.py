@@ -25,6 +25,8 @@ from pathlib import Path
 
 import psutil
 
+from tensorc_dsl.report.files import check_writable
+
 SECONDS = 1.0
 """How long after the kill processes may live."""
 
@@ -153,6 +155,7 @@ def kill(folder: Path, moment: str, later: float, number: signal.Signals) -> lis
             wrong += [f"left: {' '.join(p.cmdline())[-120:]}" for p in alive(mark)]
         if (records := run.records()) < told:
             wrong.append(f"{told} trials were told, {records} are recorded")
+        check_writable(folder / "best.tsched")  # as the next run does first, which clears away what was being written
         if lying := {p.name for p in folder.iterdir()} - KEPT | {p.name for p in (folder / "tmp").iterdir()}:
             wrong.append(f"left behind: {', '.join(sorted(lying))}")
     finally:
