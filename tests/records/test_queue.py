@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import filelock
 import pytest
@@ -54,6 +57,18 @@ def test_a_database_on_a_full_disk_is_opened_when_there_is_room(tmp_path: Path) 
         assert queue.unkept is None
     with Database.open(path) as database:
         assert [t.trial for t in database.trials("t1", "m1")] == [0, 1]
+
+
+@pytest.mark.parametrize(("free", "code"), [(0, "E0704"), (1 << 30, "E0703")])
+def test_an_error_of_the_disk_is_a_full_one_where_it_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, code: str
+) -> None:
+    """SQLite maps a file beside the database when it opens it, and has no word for a disk without room for that."""
+    e = sqlite3.OperationalError("disk I/O error")
+    e.sqlite_errorcode = sqlite3.SQLITE_IOERR | 19 << 8
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    with pytest.raises(TschedError, match=code), errors.explained(tmp_path / "r.sqlite", 1.0):
+        raise e
 
 
 def test_what_is_no_database_is_refused_at_once(tmp_path: Path) -> None:
