@@ -21,22 +21,27 @@ from tests.records.test_database import TRIAL
 BIG = replace(TRIAL, trace="x" * 40_000)
 
 
+def lost(queue: Queue) -> Unkept | None:
+    return queue.unkept
+
+
 def test_what_waits_is_recorded_when_there_is_room_again(tmp_path: Path) -> None:
     database = Database.open(tmp_path / "r.sqlite")
     with Queue(lambda: database) as queue:
         queue.add_all([TRIAL])
-        assert queue.unkept is None
-        pages = database._pragma("page_count")
+        assert lost(queue) is None
+        (pages,) = database._connection.execute("PRAGMA page_count").fetchone()
         database._connection.execute(f"PRAGMA max_page_count = {pages}")
         for n in (1, 2, 4):
             queue.add_all([replace(BIG, trial=n)])
-        assert queue.unkept is not None
-        assert [d.code for d in queue.unkept.why] == ["E0704"]
-        assert str(queue.unkept) == "3 records could not be kept: trials 2 to 3, 5"
+        unkept = lost(queue)
+        assert unkept is not None
+        assert [d.code for d in unkept.why] == ["E0704"]
+        assert str(unkept) == "3 records could not be kept: trials 2 to 3, 5"
         assert len(database.trials("t1", "m1")) == 1
         database._connection.execute("PRAGMA max_page_count = 100000")
         queue.add_all([replace(BIG, trial=5)])
-        assert queue.unkept is None
+        assert lost(queue) is None
         assert [t.trial for t in database.trials("t1", "m1")] == [0, 1, 2, 4, 5]
 
 
