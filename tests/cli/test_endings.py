@@ -130,9 +130,12 @@ def test_a_search_is_kept_when_its_proof_is_cut_short(folder: Path, proving: sub
 
 
 STUCK = HELD.replace(
-    "    time.sleep(1000)",
+    """\
+    print("proof", file=sys.stderr, flush=True)
+    time.sleep(1000)""",
     """\
     try:
+        print("proof", file=sys.stderr, flush=True)
         time.sleep(1000)
     finally:
         print("ending", file=sys.stderr, flush=True)
