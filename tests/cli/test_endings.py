@@ -9,14 +9,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from bench.kills import alive, marked
+from bench.kills import alive, marked, wait_for
 
 FILE = """\
 use std.ops.{matmul}
@@ -57,11 +56,8 @@ def rows(folder: Path) -> list[tuple[int, str]]:
         return connection.execute("SELECT trial, phase FROM trials ORDER BY id").fetchall()
 
 
-def until(holds: Callable[[], object], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+def until(holds: Callable[[], bool]) -> None:
+    assert wait_for(holds)
 
 
 def hear(process: subprocess.Popen[str], word: str) -> None:
