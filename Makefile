@@ -11,6 +11,8 @@ THREADS ?= 2
 SEED ?= 0
 COUNT ?= 300
 INPUTS ?= 10000
+KILLS ?= 50
+SIGNAL ?= KILL
 SAMPLES ?= 20
 OPS ?=
 SIZES ?=
@@ -99,6 +101,10 @@ suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published si
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000 JOBS=2)
 	$(BIN)/python -m bench.fuzz --seed $(SEED) --count $(INPUTS) --jobs $(JOBS)
+
+.PHONY: kills
+kills: $(VENV)/.dev ## `tune` killed at random moments: nothing is left, nothing is lost (SEED=0 KILLS=50 SIGNAL=KILL)
+	$(BIN)/python -m bench.kills --seed $(SEED) --count $(KILLS) --signal $(SIGNAL)
 
 .PHONY: bench
 bench: $(VENV)/.bench ## Operators tuned, beside other libraries (OPS=gemm SIZES=512 PEERS=torch TRIALS=64)

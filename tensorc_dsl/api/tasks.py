@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tensorc_dsl.affine.validate import Invalid, Report, validate
@@ -42,6 +43,7 @@ from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.errors import Passed, passed_over
 from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.report.following import following, watched
 from tensorc_dsl.report.missing import no_such
@@ -282,7 +284,7 @@ class Task:
                 on_event(event)
 
         with ExitStack() as stack:
-            database = stack.enter_context(Database.open(records))
+            queue = stack.enter_context(Queue(partial(Database.open, records)))
             runner = stack.enter_context(
                 LocalRunner(self.program, self.target, threads=self.threads, on_preparing=lambda begins: tell(
                     Preparing() if begins else Prepared()
@@ -290,14 +292,17 @@ class Task:
             )  # fmt: skip
             result = tune(
                 self.model, self.program, self.target, strategy=strategy, trials=trials, seed=seed, runner=runner,
-                threads=self.threads, database=database, on_event=tell,
+                threads=self.threads, records=queue, on_event=tell,
             )  # fmt: skip
         finalists = result.finalists or ((result.best,) if result.best else ())
-        for number, trace in enumerate(finalists):
-            tell(Verifying(number, len(finalists)))
-            report = self.verify(trace)
-            if isinstance(report, Invalid):
-                raise WrongSchedule(trace, report.diagnostic)
+        try:
+            for number, trace in enumerate(finalists):
+                tell(Verifying(number, len(finalists)))
+                report = self.verify(trace)
+                if isinstance(report, Invalid):
+                    raise WrongSchedule(trace, report.diagnostic)
+        except KeyboardInterrupt:  # what was found is right by the reference, and is not given up for the proof
+            return replace(result, interrupted=True)
         return result
 
     def tune(
@@ -324,6 +329,8 @@ class Task:
                 standing.roof = roof_of(self.program, self.target, self.threads)
             file = Path(records) if records else None
             result = self.search(trials=trials, seed=seed, strategy=strategy, records=file, on_event=shown)
+        if result.unkept is not None:
+            warnings.warn(str(result.unkept), RuntimeWarning, stacklevel=2)
         if result.best is None:
             raise NoValidCandidate(result)
         return Kernel(self.compile(result.best), self.name, result.best, result.best_seconds, result)

@@ -61,6 +61,7 @@ class Ended:
             "timed_at": list(self.timed),
             "interrupted": self.result.interrupted,
             "exhausted": self.result.exhausted is not None,
+            "unrecorded": 0 if self.result.unkept is None else len(self.result.unkept.trials),
             "best_file": None if best_file is None else str(best_file),
         }
 

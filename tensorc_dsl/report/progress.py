@@ -26,6 +26,7 @@ from tensorc_dsl.search.events import (
     Proposed,
     Started,
     Verifying,
+    Waiting,
 )
 
 
@@ -49,7 +50,7 @@ class Standing:
         self.counting, self._phase_began = False, self.clock()
 
     def take(self, event: Event) -> str | None:
-        """The line that says what begins with the event, where something does."""
+        """The line that says what begins with the event, or what went wrong, where something did."""
         self.pace.take(event, self.clock())
         line = self._begins(event)
         if line is not None:
@@ -66,6 +67,9 @@ class Standing:
                     self.current = outcome.status.replace("_", " ")
                 else:
                     self.current = units.seconds(outcome.seconds)
+            case Waiting(unkept=unkept):
+                why = "; ".join(d.message for d in unkept.why)
+                return f"records wait, and are offered again with each trial: {why}"
             case Proposed() | Preparing() | Prepared() | Comparing() | Verifying() | Finished():
                 pass
             case _:

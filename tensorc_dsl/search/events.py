@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.records.queue import Unkept
 from tensorc_dsl.trace.trace import Trace
 
 
@@ -69,6 +70,13 @@ class Verifying:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """From now on records wait: the database does not take them."""
+
+    unkept: Unkept
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The finalists were measured side by side; `interrupted` when the search was cut short."""
 
@@ -78,5 +86,5 @@ class Finished:
     interrupted: bool
 
 
-Event = Started | Proposed | Preparing | Prepared | Measured | Exhausted | Comparing | Finished | Verifying
+Event = Started | Proposed | Preparing | Prepared | Measured | Waiting | Exhausted | Comparing | Finished | Verifying
 Listener = Callable[[Event], None]

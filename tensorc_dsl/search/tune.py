@@ -12,10 +12,20 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.blas import one_blas_thread
 from tensorc_dsl.measure.outcome import Outcome
-from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.records.queue import Queue, Unkept
 from tensorc_dsl.records.trial import Phase, Trial
-from tensorc_dsl.search.events import Comparing, Event, Exhausted, Finished, Listener, Measured, Proposed, Started
+from tensorc_dsl.search.events import (
+    Comparing,
+    Event,
+    Exhausted,
+    Finished,
+    Listener,
+    Measured,
+    Proposed,
+    Started,
+    Waiting,
+)
 from tensorc_dsl.search.space import Explorer, SpaceLike
 from tensorc_dsl.search.strategy import Setting, strategies
 from tensorc_dsl.trace.draw import Decision
@@ -53,7 +63,8 @@ class TuneResult:
 
     `best_seconds` comes from the comparison of the `finalists`, where there was one. `outcomes` are the trials' in order,
     beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that does not apply;
-    they are no trials. `exhausted` says why there are fewer trials than wanted, None where there are as many.
+    they are no trials. `exhausted` says why there are fewer trials than wanted, None where there are as many. `unkept` are
+    records that are in no database.
     """
 
     best: Trace | None = field(repr=False)
@@ -68,6 +79,7 @@ class TuneResult:
     refusals: int
     interrupted: bool
     exhausted: Exhausted | None = None
+    unkept: Unkept | None = None
 
 
 def tune(
@@ -80,7 +92,7 @@ def tune(
     seed: int = 0,
     runner: RunnerLike,
     threads: int,
-    database: Database | None = None,
+    records: Queue | None = None,
     defaults: Iterable[Mapping[str, Decision]] = (),
     on_event: Listener | None = None,
     clock: Callable[[], float] = time.perf_counter,
@@ -95,7 +107,7 @@ def tune(
         raise ValueError(f"trials must not be negative, not {trials}")
     explorer = Explorer(space, seed, program.name)
     asked = strategies()[strategy](Setting(explorer, trials, tuple(defaults)))
-    run = _Run(program, target, threads, strategy, seed, database, on_event or (lambda _: None))
+    run = _Run(program, target, threads, strategy, seed, records, on_event or (lambda _: None))
     started = clock()
     run.emit(Started(program.name, strategy, trials, seed))
     interrupted = False
@@ -119,6 +131,8 @@ def tune(
     except KeyboardInterrupt:
         interrupted = True
         best = run.leader()
+    if records is not None and records.unkept is not None:
+        records.add_all(())  # there may be room by now
     elapsed = clock() - started
     run.emit(Finished(len(run.outcomes), best[1] if best else None, elapsed, interrupted))
     return TuneResult(
@@ -134,6 +148,7 @@ def tune(
         refusals=explorer.refusals,
         interrupted=interrupted,
         exhausted=exhausted,
+        unkept=None if records is None else records.unkept,
     )
 
 
@@ -147,7 +162,7 @@ class _Run:
         threads: int,
         strategy: str,
         seed: int,
-        database: Database | None,
+        records: Queue | None,
         emit: Callable[[Event], None],
     ) -> None:
         self._task = program.name
@@ -155,7 +170,7 @@ class _Run:
         self._target_key = target_key(target, threads)
         self._strategy = strategy
         self._seed = seed
-        self._database = database
+        self._records = records
         self.emit = emit
         self.traces: list[Trace] = []
         self.outcomes: list[Outcome] = []
@@ -180,8 +195,12 @@ class _Run:
         return (self.traces[ranked[0][1]], ranked[0][0]) if ranked else None
 
     def record(self, rows: list[tuple[int, Trace, Outcome]], phase: Phase) -> None:
-        if self._database is not None:
-            self._database.add_all([self._row(number, trace, outcome, phase) for number, trace, outcome in rows])
+        if self._records is not None:
+            before = self._records.unkept
+            self._records.add_all([self._row(number, trace, outcome, phase) for number, trace, outcome in rows])
+            unkept = self._records.unkept
+            if unkept is not None and (before is None or before.why != unkept.why or not before.trials):
+                self.emit(Waiting(unkept))
 
     def _row(self, number: int, trace: Trace, outcome: Outcome, phase: Phase) -> Trial:
         return Trial(

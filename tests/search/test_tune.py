@@ -13,6 +13,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.search.events import Comparing, Event, Exhausted, Finished, Measured, Proposed, Started
 from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.search.strategies import NAMES
@@ -76,7 +77,7 @@ def run(runner: FakeRunner, database: Database | None = None, **options: object)
         TARGET,
         runner=runner,
         threads=2,
-        database=database,
+        records=None if database is None else Queue(lambda: database),
         on_event=events.append,
         **arguments,  # type: ignore[arg-type]
     )

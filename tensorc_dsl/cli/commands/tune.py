@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tensorc_dsl.cli.endings import finishing
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.handling import handled, handler_options
 from tensorc_dsl.cli.loading import load_task
@@ -19,6 +20,7 @@ from tensorc_dsl.cli.options import (
     file_argument,
     records_option,
     seed_option,
+    settings,
     target_options,
     task_argument,
 )
@@ -78,7 +80,8 @@ def tune(
     """Search for the fastest schedule of a task and write it to a file that `replay` takes.
 
     Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Ctrl-C ends
-    the search early and keeps what was found. Exit status 3: nothing that was tried works.
+    the search early and keeps what was found, as do SIGTERM and SIGHUP; a second Ctrl-C ends at once. Exit status 3: nothing
+    that was tried works.
     """
     say(f"reading {file}", err=True)  # before anything that takes a while to load
     from tensorc_dsl.api.tasks import WrongSchedule
@@ -111,29 +114,39 @@ def tune(
             write_text(wrong, e.trace.text)
             say(f"{wrong} holds the schedule: `tensorc-dsl verify {file} {found.name} {wrong}`", err=True)
             raise
+        ending = settings(ctx).ending
         if not result.interrupted:
             with suppress(KeyboardInterrupt):  # the search is over: what it found is not given up for a second look
                 yardsticks = yardsticks.better(measuring.again())
     ended = Ended(found.name, found.target, found.threads, strategy, result, yardsticks, found.timed_at)
     problem: tuple[Diagnostic, ...] = ()
     written: Path | None = None
-    if result.best is not None:
-        try:
-            write_text(best_file, ended.header() + result.best.text)
-            written = best_file
-        except TschedError as e:
-            problem = e.diagnostics
-    if as_json:
-        show_object(ended.facts(written))
-    else:
-        show(ended.table(written))
+    with finishing(ending):
+        if result.best is not None:
+            try:
+                write_text(best_file, ended.header() + result.best.text)
+                written = best_file
+            except TschedError as e:
+                problem = e.diagnostics
+        if as_json:
+            show_object(ended.facts(written))
+        else:
+            show(ended.table(written))
     if problem:
         show_diagnostics(*problem)
-        say("the schedule is among the records: `tensorc-dsl run` uses it", err=True)
-        ctx.exit(ExitCode.FINDINGS)
+        if result.unkept is None:
+            say("the schedule is among the records: `tensorc-dsl run` uses it", err=True)
+        elif result.best is not None:
+            say("the schedule, which may be in no file:", err=True)
+            show(result.best.text, err=True)
+    if result.unkept is not None:
+        show_diagnostics(*result.unkept.why)
+        say(str(result.unkept), err=True)
     if result.interrupted:
-        say("interrupted; the trials so far are recorded", err=True)
-        ctx.exit(ExitCode.INTERRUPTED)
+        say("interrupted" if result.unkept else "interrupted; the trials so far are recorded", err=True)
+        ctx.exit(ending.status)
+    if problem or result.unkept is not None:
+        ctx.exit(ExitCode.FINDINGS)
     if result.best is None:
         _explain(found, result)
         ctx.exit(ExitCode.NO_CANDIDATE)
