@@ -262,7 +262,10 @@ class Meaning:
         to = self.named_type(f)
         if to in TYPES:
             x = self.value(args[0], scope, to)
-            return fit(int(x), to) if to in WIDTHS else fit(x, to)
+            if isinstance(x, float) and to in WIDTHS:  # the nearest there is, without its fraction
+                low, high = ends(to)
+                return 0 if x != x else int(min(max(x, low), high))
+            return fit(x, to)
         if f == "select":
             return self.value(tree.Conditional(args[0], args[1], args[2], e.span), scope, want)
         if f == "clamp":
