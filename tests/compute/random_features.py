@@ -64,6 +64,7 @@ class Features:
         return self.pick(
             f"{m}[i, j]", f"{m}[i, N - 1 - j]", f"{m}[clamp(I[i], 0, M - 1), j]", f"{m}[i, clamp(j - pad, 0, N - 1)]",
             f"{m}[i, j / stride]", f"{m}[i, (j + pad) % N]", f"{m}[i, clamp(J[j], 0, N - 1)]",
+            f"{m}[clamp(i - I[i] * 2, 0, M - 1), j]",
             f"{self.rng.choice(self.columns)}[j]", f"{self.rng.choice(self.single)}[]", *(f"{r}[i]" for r in self.rows),
         )  # fmt: skip
 
@@ -77,23 +78,19 @@ class Features:
         a, b = self.value(depth - 1), self.value(depth - 1)
         options = [
             f"({a} + {b})", f"({a} - {b})", f"min({a}, {b})", f"max({a}, {b})", f"({a} if {self.condition()} else {b})",
-            f"select({self.condition()}, {a}, {b})", f"abs({self.element()})", f"-({self.read()})",
+            f"select({self.condition()}, {a}, {b})", f"abs({self.read()})", f"-({self.read()})",
         ]  # fmt: skip
         if self.exact:
+            other = self.pick("i8", "u16", "i64", "f64")
             options += [
-                f"({a} * {b})",
-                f"({self.element()} / 3)",
-                f"({self.element()} % 5)",
-                f"{self.t}(i8({self.element()}))",
-            ]
-            options += [
-                f"{self.t}(j)",
-                f"({self.element()} / {self.element()})",
-                f"({self.element()} % {self.element()})",
-            ]
+                f"({a} * {b})", f"({a} / 3)", f"({a} % {5 if self.t[0] == 'u' else -5})", f"({a} / {self.read()})",
+                f"({a} % {self.read()})", f"{self.t}(j)", f"{self.t}({other}({self.read()}))",
+            ]  # fmt: skip
         else:
-            options += [f"({self.element()} * 0.5)", f"tanh({self.element()})", f"{self.t}(f64({self.read()}))"]
-            options += [f"({a} / 4)", f"{self.t}(i8({self.pick('X', 'V')}[i, j] * 3))", f"sqrt(abs({self.read()}))"]
+            options += [
+                f"({a} * 0.5)", f"({a} / 4)", f"tanh({a})", f"{self.t}(f64({self.read()}))", f"sqrt(abs({self.read()}))",
+                f"{self.t}(i8({self.pick('X', 'V')}[i, j] * 3))", f"clamp({a}, 0.25, 1)",
+            ]  # fmt: skip
         return self.rng.choice(options)
 
     def typed(self, depth: int) -> str:
