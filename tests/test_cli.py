@@ -269,6 +269,17 @@ def test_a_space_where_nothing_applies(folder: Path) -> None:
     assert "<- this loop" in result.stderr
 
 
+def test_verify_names_the_assumptions_it_stands_on(folder: Path) -> None:
+    Path("sums.tsched").write_text(
+        "use std.ops.logsumexp.{log_sum_exp}\ntask rows = log_sum_exp(M=2, N=8)\n"
+        "schedule parts for log_sum_exp { let [i, j] = Y.loops; let [j0, j1] = split(j, [2, _]); rfactor(Y, j0) }\n"
+    )
+    assert call("verify", "sums.tsched", "rows").stdout == "rows: valid if `logsumexp` is associative\n"
+    assert json.loads(call("verify", "sums.tsched", "rows", "--json").stdout) == {
+        "what": "rows", "result": "valid", "assumes": ["`logsumexp` is associative"],
+    }  # fmt: skip
+
+
 def test_a_finalist_that_is_proved_wrong_is_a_bug(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second best, too: its time is in the database, where `run` would find it."""
     asked: list[str] = []
