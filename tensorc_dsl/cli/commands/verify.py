@@ -39,7 +39,8 @@ def verify(
     """Prove that a schedule computes what its task does, for all inputs and sizes, without running it.
 
     The schedule is that of TRACE, or drawn with the seed. Of a file with two programs and without TASK those are compared.
-    The proof asks nothing of the steps that made the schedule. Exit status 1: it is wrong, or nothing is proved.
+    The proof asks nothing of the steps that made the schedule. Exit status 1: it is wrong, and a run with inputs that are
+    shown says so; 5: nothing is proved.
     """
     from tensorc_dsl.affine.validate import Valid
     from tensorc_dsl.syntax import tree
@@ -57,14 +58,14 @@ def verify(
         facts: dict[str, object] = {"what": what, "result": result, "assumes": assumes}
         if found is not None:
             notes = [{"kind": n.kind, "text": n.text} for n in found.notes]
-            facts |= {"code": found.code, "message": found.message, "notes": notes}
+            facts |= {"code": found.code, "message": found.message, "notes": notes, "inputs": _listed(report)}
         show_object(facts)
     elif found is None:
         say(f"{what}: valid{' if ' if assumes else ''}{' and '.join(assumes)}")
     else:
         show_diagnostics(found)
     if found is not None:
-        ctx.exit(ExitCode.FINDINGS)
+        ctx.exit(ExitCode.FINDINGS if result == "invalid" else ExitCode.UNPROVED)
 
 
 def _schedule(task: Task, trace: str | None, seed: int) -> Report:
@@ -80,6 +81,13 @@ def _two_programs(file: str, items: Sequence[ProgramDef]) -> tuple[str, Report]:
         raise TschedError(TWO_PROGRAMS(None, file=file, count=counted(len(items), "program")))
     a, b = map(program_from_tree, items)
     return f"{a.name} and {b.name}", validate(a, b, (f"`{a.name}`", f"`{b.name}`"))
+
+
+def _listed(report: Report) -> dict[str, object]:
+    """The inputs that show what is wrong, as they lie in memory; none where nothing needs them."""
+    from tensorc_dsl.affine.validate import Invalid
+
+    return {name: a.tolist() for name, a in report.inputs.items()} if isinstance(report, Invalid) else {}
 
 
 def _facts(report: Report) -> tuple[str, Diagnostic | None]:
