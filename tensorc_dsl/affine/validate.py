@@ -152,4 +152,4 @@ def _result(values: Values, p: Buffer) -> At:
     return node
 
 
-__all__ = ["Invalid", "Report", "Unproved", "Valid", "validate"]
+__all__ = ["UNPROVED", "Invalid", "Report", "Unproved", "Valid", "validate"]

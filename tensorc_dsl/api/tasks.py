@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from tensorc_dsl.affine.validate import Invalid, Report, validate
+from tensorc_dsl.affine.validate import UNPROVED, Report, Unproved, validate
 from tensorc_dsl.ahead.cpu import required_features
 from tensorc_dsl.ahead.interface import is_free
 from tensorc_dsl.ahead.library import Library, make_library
@@ -276,7 +276,7 @@ class Task:
     ) -> TuneResult:
         """Try `trials` schedules, each checked and timed in a child process and recorded in the database.
 
-        Raises WrongSchedule where one of the best of them is shown not to compute what the task does, and TschedError
+        Those of the best that are shown not to compute what the task does are in `wrong` of the result. Raises TschedError
         (E0910, E0914) where no code can be made for the target, or none that runs here.
         """
         self.require_machine()
@@ -285,13 +285,17 @@ class Task:
             runner = stack.enter_context(LocalRunner(self.program, self.target, threads=self.threads))
             result = tune(
                 self.model, self.program, self.target, strategy=strategy, trials=trials, seed=seed, runner=runner,
-                threads=self.threads, database=database, on_event=on_event,
+                threads=self.threads, database=database, on_event=on_event, verify=self._judge,
             )  # fmt: skip
-        for trace in result.finalists or ([result.best] if result.best else []):
-            report = self.verify(trace)
-            if isinstance(report, Invalid):
-                raise WrongSchedule(trace, report.diagnostic)
         return result
+
+    def _judge(self, trace: Trace) -> Report:
+        """As `verify`; a proof that breaks off, which is a bug, proves nothing, but takes no result away."""
+        try:
+            return self.verify(trace)
+        except Exception as e:
+            reason = f"the proof broke off, which is a bug: {type(e).__name__}: {e}"
+            return Unproved(UNPROVED(None, reason=reason))
 
     def tune(
         self,
@@ -306,6 +310,7 @@ class Task:
 
         Trials are recorded in the file `records`, by default the one in the user's data folder. With `progress` the search is
         shown on standard error as it goes; by default it is where somebody looks, on a terminal or in a notebook.
+        Schedules that are shown to be wrong are bugs, of which a RuntimeWarning tells.
         """
         self.require_machine()
         with ExitStack() as stack:
@@ -315,6 +320,8 @@ class Task:
                 shown = stack.enter_context(following(standing, sys.stderr))
             file = Path(records) if records else None
             result = self.search(trials=trials, seed=seed, strategy=strategy, records=file, on_event=shown)
+        for trace, report in result.wrong:
+            warnings.warn(f"{WrongSchedule(trace, report.diagnostic)}", RuntimeWarning, stacklevel=2)
         if result.best is None:
             raise NoValidCandidate(result)
         return Kernel(self.compile(result.best), self.name, result.best, result.best_seconds, result)

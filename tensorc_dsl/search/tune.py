@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tensorc_dsl.affine.validate import Invalid, Report
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.blas import one_blas_thread
-from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.trial import Phase, Trial
@@ -51,14 +52,16 @@ class RunnerLike(Protocol):
 class TuneResult:
     """What a search found. `best` is None when no candidate was valid.
 
-    `best_seconds` comes from the comparison of the `finalists`, where there was one. `outcomes` are the trials' in order,
-    beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that does not apply;
-    they are no trials.
+    `best_seconds` comes from the comparison of the finalists, where there was one. `verdict` is what a proof says of the best;
+    None where there was none. `wrong` are those that were as good and that a proof refutes, which are bugs. `outcomes` are the
+    trials' in order, beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that does
+    not apply; they are no trials.
     """
 
     best: Trace | None = field(repr=False)
     best_seconds: float | None
-    finalists: tuple[Trace, ...] = field(repr=False)
+    verdict: Report | None
+    wrong: tuple[tuple[Trace, Invalid], ...] = field(repr=False)
     traces: tuple[Trace, ...] = field(repr=False)
     outcomes: tuple[Outcome, ...] = field(repr=False)
     statuses: dict[str, int]
@@ -82,11 +85,13 @@ def tune(
     database: Database | None = None,
     defaults: Iterable[Mapping[str, Decision]] = (),
     on_event: Listener | None = None,
+    verify: Callable[[Trace], Report] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> TuneResult:
     """Search `space` for the fastest way to run `program` (unscheduled) on `target` with `threads` threads.
 
-    Ends after `trials` trials, or when the space has nothing new, or on Ctrl-C with what there is by then. Given the
+    Ends after `trials` trials, or when the space has nothing new, or on Ctrl-C with what there is by then. What `verify` refutes
+    does not win, and is recorded as wrong. Given the
     measured times, the run is a function of the seed. Raises KeyError for an unknown strategy and ValueError for a
     negative budget; whatever is not a refusal or a failed candidate propagates.
     """
@@ -98,7 +103,7 @@ def tune(
     started = clock()
     run.emit(Started(program.name, strategy, trials, seed))
     interrupted = False
-    best: tuple[Trace, float] | None = None
+    final: list[tuple[float, int]] = []
     try:
         while len(run.outcomes) < trials:
             before = clock()
@@ -111,16 +116,17 @@ def tune(
             for trace, outcome in zip(batch, answers, strict=True):
                 run.measured(trace, outcome)
                 asked.tell(trace, outcome)
-        best = _final(run, runner)
+        final = _final(run, runner)
     except KeyboardInterrupt:
         interrupted = True
-        best = run.leader()
+    best, verdict, wrong = _judged(run, final, verify)
     elapsed = clock() - started
     run.emit(Finished(len(run.outcomes), best[1] if best else None, elapsed, interrupted))
     return TuneResult(
         best=best[0] if best else None,
         best_seconds=best[1] if best else None,
-        finalists=tuple(run.traces[n] for n in run.finalists),
+        verdict=verdict,
+        wrong=wrong,
         traces=tuple(run.traces),
         outcomes=tuple(run.outcomes),
         statuses=dict(Counter(str(o.status) for o in run.outcomes)),
@@ -170,10 +176,6 @@ class _Run:
         """(seconds, number) of the valid trials, fastest first."""
         return sorted((o.seconds, n) for n, o in enumerate(self.outcomes) if o.seconds is not None)
 
-    def leader(self) -> tuple[Trace, float] | None:
-        ranked = self.ranked()
-        return (self.traces[ranked[0][1]], ranked[0][0]) if ranked else None
-
     def record(self, rows: list[tuple[int, Trace, Outcome]], phase: Phase) -> None:
         if self._database is not None:
             self._database.add_all([self._row(number, trace, outcome, phase) for number, trace, outcome in rows])
@@ -200,8 +202,40 @@ class _Run:
         )
 
 
-def _final(run: _Run, runner: RunnerLike) -> tuple[Trace, float] | None:
-    """The winner of a second look at the best few; where none of those works twice, at the next few, and so on."""
+Best = tuple[Trace, float] | None
+
+
+def _judged(
+    run: _Run, final: Sequence[tuple[float, int]], verify: Callable[[Trace], Report] | None
+) -> tuple[Best, Report | None, tuple[tuple[Trace, Invalid], ...]]:
+    """The first that is not refuted, of the finalists and then of the other trials, with its verdict; and the wrong ones.
+
+    All finalists are looked at: their times are in the database, too. Ctrl-C ends the looking.
+    """
+    best: Best = None
+    verdict: Report | None = None
+    wrong: list[tuple[Trace, Invalid]] = []
+    others = [(s, n) for s, n in run.ranked() if n not in run.finalists]
+    try:
+        for seconds, n in (*final, *others):
+            trace = run.traces[n]
+            if best is not None and (n not in run.finalists or verify is None):
+                break
+            report = None if verify is None else verify(trace)
+            if isinstance(report, Invalid):
+                wrong.append((trace, report))
+                message = f"{report.diagnostic.code}: {report.diagnostic.message}"
+                run.record([(n, trace, Outcome(Status.WRONG_RESULT, message=message))], "final")
+            elif best is None:
+                best, verdict = (trace, seconds), report
+    except KeyboardInterrupt:
+        left = [(run.traces[n], s) for s, n in (*final, *others) if all(run.traces[n] is not t for t, _ in wrong)]
+        best = best or (left[0] if left else None)
+    return best, verdict, tuple(wrong)
+
+
+def _final(run: _Run, runner: RunnerLike) -> list[tuple[float, int]]:
+    """Times of a second look at the best few, the winner first; where none of those works twice, at the next few, and so on."""
     numbers = [n for _, n in run.ranked()]
     while numbers:
         few, numbers = numbers[:FINALISTS], numbers[FINALISTS:]
@@ -213,8 +247,8 @@ def _final(run: _Run, runner: RunnerLike) -> tuple[Trace, float] | None:
             limit = min(times)[0] * (1 + TIE)
             even = [(len(run.traces[n].text), run.traces[n].text, n, s) for s, n in times if s <= limit]
             _, _, winner, seconds = min(even)
-            return run.traces[winner], seconds
-    return None
+            return [(seconds, winner), *sorted(x for x in times if x[1] != winner)]
+    return []
 
 
 def _compare(run: _Run, numbers: list[int], runner: RunnerLike) -> list[Outcome]:

@@ -79,7 +79,8 @@ def tune(
     """Search for the fastest schedule of a task and write it to a file that `replay` takes.
 
     Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Ctrl-C ends
-    the search early and keeps what was found. Exit status 3: nothing that was tried works.
+    the search early and keeps what was found. Exit status 3: nothing that was tried works; 4: a schedule that was as fast
+    as the best is proved to be wrong, and the best of the others is written.
     """
     from tensorc_dsl.api.tasks import WrongSchedule
     from tensorc_dsl.report.ended import Ended
@@ -91,19 +92,13 @@ def tune(
     check_writable(best_file)
     yardsticks = found.yardsticks()
     with following(Standing(found.flops, yardsticks.peak), sys.stderr) as listener:
-        try:
-            result = found.search(
-                trials=trials,
-                seed=seed,
-                strategy=strategy,
-                records=Path(records) if records else None,
-                on_event=listener,
-            )
-        except WrongSchedule as e:
-            wrong = Path(f"{task}.wrong.tsched")
-            write_text(wrong, e.trace.text)
-            say(f"{wrong} holds the schedule: `tensorc-dsl verify {file} {task} {wrong}`", err=True)
-            raise
+        result = found.search(
+            trials=trials,
+            seed=seed,
+            strategy=strategy,
+            records=Path(records) if records else None,
+            on_event=listener,
+        )
     if not result.interrupted:
         with suppress(KeyboardInterrupt):  # the search is over: what it found is not given up for a second look
             yardsticks = yardsticks.better(found.yardsticks())
@@ -124,6 +119,11 @@ def tune(
         show_diagnostics(*problem)
         say("the schedule is among the records: `tensorc-dsl run` uses it", err=True)
         ctx.exit(ExitCode.FINDINGS)
+    for trace, report in result.wrong[:1]:
+        wrong = Path(f"{task}.wrong.tsched")
+        write_text(wrong, trace.text)
+        say(f"{wrong} holds a schedule that is wrong: `tensorc-dsl verify {file} {task} {wrong}`", err=True)
+        raise WrongSchedule(trace, report.diagnostic)
     if result.interrupted:
         say("interrupted; the trials so far are recorded", err=True)
         ctx.exit(ExitCode.INTERRUPTED)
