@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
-from tensorc_dsl.affine.validate import Invalid, Report, Unproved, Valid
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.sizes import describe_all
-from tensorc_dsl.report import units
+from tensorc_dsl.report import units, verdict
 from tensorc_dsl.report.table import comparison, tally
 from tensorc_dsl.report.yardsticks import Yardsticks
 from tensorc_dsl.search.tune import TuneResult
@@ -18,19 +17,6 @@ from tensorc_dsl.visible import visible_line
 
 PLAUSIBLE = 1.05
 """No kernel is faster than this share of the peak; clocks change by a few percent."""
-
-
-def verdict_name(report: Report) -> str:
-    """How facts for programs say it."""
-    match report:
-        case Valid():
-            return "valid"
-        case Invalid():
-            return "invalid"
-        case Unproved():
-            return "unproved"
-        case _:
-            assert_never(report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +51,7 @@ class Ended:
             "target": self.target.key,
             "timed_at": list(self.timed),
             "interrupted": self.result.interrupted,
-            "verdict": None if self.result.verdict is None else verdict_name(self.result.verdict),
+            "verdict": None if self.result.verdict is None else verdict.facts(self.result.verdict)[0],
             "best_file": None if best_file is None else str(best_file),
         }
 
@@ -79,15 +65,8 @@ class Ended:
         ]
         if r.best_seconds is not None and self.flops / r.best_seconds > PLAUSIBLE * y.peak:
             out.append("the machine was busy: its peak and NumPy's time are worse than they should be")
-        match r.verdict:
-            case Valid():
-                out.append("proved: it computes what the task does")
-            case Unproved(diagnostic=found) | Invalid(diagnostic=found):
-                out.append(f"{found.message} ({found.code})")
-            case None:
-                pass
-            case _:
-                assert_never(r.verdict)
+        if r.verdict is not None:
+            out.append(f"verified: {verdict.line(r.verdict)}")
         if best_file is not None:
             out.append(f"best schedule: {visible_line(str(best_file))}")
         return "\n".join(out)
