@@ -52,7 +52,7 @@ def example(found: isl.Set, sizes: Sequence[int]) -> tuple[tuple[tuple[int, ...]
         values = values[size:]
     space = point.get_space()
     params = range(space.dim(isl.dim_type.param))
-    names = [space.get_dim_name(isl.dim_type.param, k) for k in params]
+    names = [str(space.get_dim_name(isl.dim_type.param, k)) for k in params]
     numbers = [point.get_coordinate_val(isl.dim_type.param, k).to_python() for k in params]
     return tuple(out), Sizes(tuple(zip(names, numbers, strict=True)))
 

@@ -59,7 +59,9 @@ class TooLong:
     """The programs were not run: for every choice of sizes they take too many steps."""
 
 
-def show(original: Program, scheduled: Program, names: tuple[str, str], met: Mapping[str, int]) -> Shown | TooLong | None:
+def show(
+    original: Program, scheduled: Program, names: tuple[str, str], met: Mapping[str, int]
+) -> Shown | TooLong | None:
     """Inputs on which the programs differ, or one of them breaks a rule; None where none of those that are tried do.
 
     `met` are sizes of open dimensions to begin with.

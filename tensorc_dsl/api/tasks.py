@@ -283,11 +283,10 @@ class Task:
         with ExitStack() as stack:
             database = stack.enter_context(Database.open(records))
             runner = stack.enter_context(LocalRunner(self.program, self.target, threads=self.threads))
-            result = tune(
+            return tune(
                 self.model, self.program, self.target, strategy=strategy, trials=trials, seed=seed, runner=runner,
                 threads=self.threads, database=database, on_event=on_event, verify=self._judge,
             )  # fmt: skip
-        return result
 
     def _judge(self, trace: Trace) -> Report:
         """As `verify`; a proof that breaks off, which is a bug, proves nothing, but takes no result away."""

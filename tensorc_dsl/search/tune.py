@@ -52,10 +52,10 @@ class RunnerLike(Protocol):
 class TuneResult:
     """What a search found. `best` is None when no candidate was valid.
 
-    `best_seconds` comes from the comparison of the finalists, where there was one. `verdict` is what a proof says of the best;
-    None where there was none. `wrong` are those that were as good and that a proof refutes, which are bugs. `outcomes` are the
-    trials' in order, beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that does
-    not apply; they are no trials.
+    `best_seconds` comes from the comparison of the finalists, where there was one. `verdict` is what a proof says of the
+    best, None where none was made; `wrong` are those that were as good and are refuted, which are bugs. `outcomes` are the
+    trials' in order, beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that
+    does not apply; they are no trials.
     """
 
     best: Trace | None = field(repr=False)
@@ -90,10 +90,10 @@ def tune(
 ) -> TuneResult:
     """Search `space` for the fastest way to run `program` (unscheduled) on `target` with `threads` threads.
 
-    Ends after `trials` trials, or when the space has nothing new, or on Ctrl-C with what there is by then. What `verify` refutes
-    does not win, and is recorded as wrong. Given the
-    measured times, the run is a function of the seed. Raises KeyError for an unknown strategy and ValueError for a
-    negative budget; whatever is not a refusal or a failed candidate propagates.
+    Ends after `trials` trials, or when the space has nothing new, or on Ctrl-C with what there is by then. What `verify`
+    refutes does not win, and is recorded as wrong. Given the measured times, the run is a function of the seed. Raises
+    KeyError for an unknown strategy and ValueError for a negative budget; whatever is not a refusal or a failed candidate
+    propagates.
     """
     if trials < 0:
         raise ValueError(f"trials must not be negative, not {trials}")
@@ -235,7 +235,7 @@ def _judged(
 
 
 def _final(run: _Run, runner: RunnerLike) -> list[tuple[float, int]]:
-    """Times of a second look at the best few, the winner first; where none of those works twice, at the next few, and so on."""
+    """Times of a second look at the best few, the winner first; where none works twice, at the next few, and so on."""
     numbers = [n for _, n in run.ranked()]
     while numbers:
         few, numbers = numbers[:FINALISTS], numbers[FINALISTS:]

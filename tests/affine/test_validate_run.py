@@ -77,7 +77,9 @@ def test_what_is_too_long_to_run_is_not_called_wrong(monkeypatch: pytest.MonkeyP
 
 
 def test_an_open_size_is_shown_with_a_number() -> None:
-    text = "program p(A: f32[M], B: f32[M]) where M in 3..900 { for i in M { block B { spatial v in M = i; B[v] = %s } } }"
+    text = (
+        "program p(A: f32[M], B: f32[M]) where M in 3..900 { for i in M { block B { spatial v in M = i; B[v] = %s } } }"
+    )
     report = validate(parsed(text % "A[v]"), parsed(text % "A[M - 1 - v]"))
     assert isinstance(report, Invalid)
     assert any(n.kind == "inputs" and n.text.startswith("M = ") for n in report.diagnostic.notes)

@@ -140,7 +140,7 @@ def test_what_a_proof_refutes_does_not_win(tmp_path: Path) -> None:
         else:
             assert result.best is not None and result.best.text == first.traces[ranked[count]].text
             assert result.verdict == Valid()
-            assert best is not None and best.trace == result.best.text
+            assert best is not None and best.trace not in bad
 
 
 def test_a_verdict_that_is_cut_short_takes_nothing_away() -> None:
