@@ -12,7 +12,7 @@ from tensorc_dsl.search.tune import TuneResult
 
 
 def ended(*timed: Sizes) -> Ended:
-    result = TuneResult(None, 1e-3, (), (), (), {"ok": 2}, 1.0, 2, 0, 0, False)
+    result = TuneResult(None, 1e-3, None, (), (), (), {"ok": 2}, 1.0, 2, 0, 0, False)
     return Ended("t", 10**6, Target(cpu="some"), 2, "bayes", result, Yardsticks(1e10, None), timed)
 
 
