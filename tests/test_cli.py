@@ -10,13 +10,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from tensorc_dsl.affine.validate import Invalid, Report, Valid
-from tensorc_dsl.api import tasks
+from tensorc_dsl.affine.validate import Invalid, Report, Unproved
+from tensorc_dsl.api import load, tasks
 from tensorc_dsl.cli.main import main
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.ir.parse import parse_program
@@ -284,18 +285,28 @@ def test_a_finalist_that_is_proved_wrong_is_a_bug(folder: Path, monkeypatch: pyt
     """The second best, too: its time is in the database, where `run` would find it."""
     asked: list[str] = []
 
-    def second_is_wrong(original: Program, scheduled: Program) -> Report:
+    def some_are_wrong(original: Program, scheduled: Program) -> Report:
         asked.append(str(original == scheduled))
         found = Diagnostic("E0801", "it computes something else", None)
-        return Valid() if len(asked) == 1 else Invalid(found)
+        return Invalid(found) if len(asked) == wrong else Unproved(replace(found, code="E0807"))
 
-    monkeypatch.setattr(tasks, "validate", second_is_wrong)
-    result = call("tune", "small.tsched", "small", "--trials", "4")
-    assert result.exit_code == 4
-    assert len(asked) == 2
-    assert "a schedule is wrong: E0801: it computes something else" in result.stderr
-    assert "tensorc-dsl verify small.tsched small small.wrong.tsched" in result.stderr
-    assert not Path("small.best.tsched").exists()
+    monkeypatch.setattr(tasks, "validate", some_are_wrong)
+    best: list[str] = []
+    for wrong in (2, 1):
+        asked.clear()
+        result = call("tune", "small.tsched", "small", "--trials", "4", "--json", "--records", f"{wrong}.sqlite")
+        assert result.exit_code == 4
+        assert len(asked) > 2
+        assert "a schedule is wrong: E0801: it computes something else" in result.stderr
+        assert "tensorc-dsl verify small.tsched small small.wrong.tsched" in result.stderr
+        told = json.loads(result.stdout)
+        assert (told["verdict"], told["best_file"]) == ("unproved", "small.best.tsched")
+        # What is refuted is not the best of the file, nor of the records.
+        best.append(Path("small.best.tsched").read_text().split("\n", 2)[2])
+        assert Path("small.wrong.tsched").read_text() != best[-1]
+        found = load("small.tsched")["small"].recorded(Path(f"{wrong}.sqlite"))
+        assert found is not None
+        assert found.text != Path("small.wrong.tsched").read_text()
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     assert call("verify", "small.tsched", "small", "small.wrong.tsched").exit_code == 0

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tensorc_dsl.affine.validate import Invalid, Report, validate
+from tensorc_dsl.affine.validate import UNPROVED, Report, Unproved, validate
 from tensorc_dsl.ahead.cpu import required_features
 from tensorc_dsl.ahead.interface import is_free
 from tensorc_dsl.ahead.library import Library, make_library
@@ -50,7 +50,7 @@ from tensorc_dsl.report.missing import no_such
 from tensorc_dsl.report.progress import Standing
 from tensorc_dsl.report.roof import MEASURING, roof_of
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.search.events import Event, Listener, Prepared, Preparing, Verifying
+from tensorc_dsl.search.events import Event, Listener, Prepared, Preparing
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.search.tune import TuneResult, tune
 from tensorc_dsl.source import Source
@@ -274,7 +274,7 @@ class Task:
     ) -> TuneResult:
         """Try `trials` schedules, each checked and timed in a child process and recorded in the database.
 
-        Raises WrongSchedule where one of the best of them is shown not to compute what the task does, and TschedError
+        Those of the best that are shown not to compute what the task does are in `wrong` of the result. Raises TschedError
         (E0910, E0914) where no code can be made for the target, or none that runs here.
         """
         self.require_machine()
@@ -290,20 +290,18 @@ class Task:
                     Preparing() if begins else Prepared()
                 ))
             )  # fmt: skip
-            result = tune(
+            return tune(
                 self.model, self.program, self.target, strategy=strategy, trials=trials, seed=seed, runner=runner,
-                threads=self.threads, records=queue, on_event=tell,
+                threads=self.threads, records=queue, on_event=tell, verify=self._judge,
             )  # fmt: skip
-        finalists = result.finalists or ((result.best,) if result.best else ())
+
+    def _judge(self, trace: Trace) -> Report:
+        """As `verify`; a proof that breaks off, which is a bug, proves nothing, but takes no result away."""
         try:
-            for number, trace in enumerate(finalists):
-                tell(Verifying(number, len(finalists)))
-                report = self.verify(trace)
-                if isinstance(report, Invalid):
-                    raise WrongSchedule(trace, report.diagnostic)
-        except KeyboardInterrupt:  # what was found is right by the reference, and is not given up for the proof
-            return replace(result, interrupted=True)
-        return result
+            return self.verify(trace)
+        except Exception as e:
+            reason = f"the proof broke off, which is a bug: {type(e).__name__}: {e}"
+            return Unproved(UNPROVED(None, reason=reason))
 
     def tune(
         self,
@@ -318,6 +316,7 @@ class Task:
 
         Trials are recorded in the file `records`, by default the one in the user's data folder. With `progress` the search is
         shown on standard error as it goes; by default it is where somebody looks, on a terminal or in a notebook.
+        Schedules that are shown to be wrong are bugs, of which a RuntimeWarning tells.
         """
         self.require_machine()
         with ExitStack() as stack:
@@ -331,6 +330,8 @@ class Task:
             result = self.search(trials=trials, seed=seed, strategy=strategy, records=file, on_event=shown)
         if result.unkept is not None:
             warnings.warn(str(result.unkept), RuntimeWarning, stacklevel=2)
+        for trace, report in result.wrong:
+            warnings.warn(f"{WrongSchedule(trace, report.diagnostic)}", RuntimeWarning, stacklevel=2)
         if result.best is None:
             raise NoValidCandidate(result)
         return Kernel(self.compile(result.best), self.name, result.best, result.best_seconds, result)

@@ -28,6 +28,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     NO_CANDIDATE = 3
     INTERNAL = 4
+    UNPROVED = 5
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.sizes import describe_all
-from tensorc_dsl.report import units
+from tensorc_dsl.report import units, verdict
 from tensorc_dsl.report.progress import exhaustion
 from tensorc_dsl.report.table import comparison, tally
 from tensorc_dsl.report.yardsticks import Yardsticks
@@ -62,6 +62,7 @@ class Ended:
             "interrupted": self.result.interrupted,
             "exhausted": self.result.exhausted is not None,
             "unrecorded": 0 if self.result.unkept is None else len(self.result.unkept.trials),
+            "verdict": None if self.result.verdict is None else verdict.facts(self.result.verdict)[0],
             "best_file": None if best_file is None else str(best_file),
         }
 
@@ -74,6 +75,8 @@ class Ended:
             f"\n{units.counted(r.trials, 'trial')} in {units.seconds(r.elapsed_seconds)}: {tally(r.statuses) or 'none'}",
             *self._notes(),
         ]
+        if r.verdict is not None:
+            out.append(f"verified: {verdict.line(r.verdict)}")
         if best_file is not None:
             out.append(f"best schedule: {visible_line(str(best_file))}")
         return "\n".join(out)

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tensorc_dsl.affine.validate import Invalid, Report
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.blas import one_blas_thread
-from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.queue import Queue, Unkept
 from tensorc_dsl.records.trial import Phase, Trial
@@ -24,6 +25,7 @@ from tensorc_dsl.search.events import (
     Measured,
     Proposed,
     Started,
+    Verifying,
     Waiting,
 )
 from tensorc_dsl.search.space import Explorer, SpaceLike
@@ -61,14 +63,17 @@ class RunnerLike(Protocol):
 class TuneResult:
     """What a search found. `best` is None when no candidate was valid.
 
-    `best_seconds` comes from the comparison of the `finalists`, where there was one. `outcomes` are the trials' in order,
-    beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that does not apply;
-    they are no trials. `exhausted` says why there are fewer trials than wanted, None where there are as many. `unkept` are
-    records that are in no database.
+    `best_seconds` comes from the comparison of the `finalists`, where there was one. `verdict` is what a proof says of the
+    best, None where none was made; `wrong` are those that were as good and are refuted, which are bugs. `outcomes` are the
+    trials' in order, beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that
+    does not apply; they are no trials. `exhausted` says why there are fewer trials than wanted, None where there are as
+    many. `unkept` are records that are in no database.
     """
 
     best: Trace | None = field(repr=False)
     best_seconds: float | None
+    verdict: Report | None
+    wrong: tuple[tuple[Trace, Invalid], ...] = field(repr=False)
     finalists: tuple[Trace, ...] = field(repr=False)
     traces: tuple[Trace, ...] = field(repr=False)
     outcomes: tuple[Outcome, ...] = field(repr=False)
@@ -95,13 +100,15 @@ def tune(
     records: Queue | None = None,
     defaults: Iterable[Mapping[str, Decision]] = (),
     on_event: Listener | None = None,
+    verify: Callable[[Trace], Report] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> TuneResult:
     """Search `space` for the fastest way to run `program` (unscheduled) on `target` with `threads` threads.
 
-    Ends after `trials` trials, or when the space has nothing new, or on Ctrl-C with what there is by then. Given the
-    measured times, the run is a function of the seed. Raises KeyError for an unknown strategy and ValueError for a
-    negative budget; whatever is not a refusal or a failed candidate propagates.
+    Ends after `trials` trials, or when the space has nothing new, or on Ctrl-C with what there is by then. What `verify`
+    refutes does not win, and is recorded as wrong. Given the measured times, the run is a function of the seed. Raises
+    KeyError for an unknown strategy and ValueError for a negative budget; whatever is not a refusal or a failed candidate
+    propagates.
     """
     if trials < 0:
         raise ValueError(f"trials must not be negative, not {trials}")
@@ -112,7 +119,7 @@ def tune(
     run.emit(Started(program.name, strategy, trials, seed))
     interrupted = False
     exhausted: Exhausted | None = None
-    best: tuple[Trace, float] | None = None
+    final: list[tuple[float, int]] = []
     try:
         while len(run.outcomes) < trials:
             before = clock()
@@ -127,10 +134,10 @@ def tune(
             for trace, outcome in zip(batch, answers, strict=True):
                 run.measured(trace, outcome)
                 asked.tell(trace, outcome)
-        best = _final(run, runner)
+        final = _final(run, runner)
     except KeyboardInterrupt:
         interrupted = True
-        best = run.leader()
+    best, verdict, wrong = _judged(run, final, verify)
     if records is not None and records.unkept is not None:
         records.add_all(())  # there may be room by now
     elapsed = clock() - started
@@ -138,6 +145,8 @@ def tune(
     return TuneResult(
         best=best[0] if best else None,
         best_seconds=best[1] if best else None,
+        verdict=verdict,
+        wrong=wrong,
         finalists=tuple(run.traces[n] for n in run.finalists),
         traces=tuple(run.traces),
         outcomes=tuple(run.outcomes),
@@ -190,10 +199,6 @@ class _Run:
         """(seconds, number) of the valid trials, fastest first."""
         return sorted((o.seconds, n) for n, o in enumerate(self.outcomes) if o.seconds is not None)
 
-    def leader(self) -> tuple[Trace, float] | None:
-        ranked = self.ranked()
-        return (self.traces[ranked[0][1]], ranked[0][0]) if ranked else None
-
     def record(self, rows: list[tuple[int, Trace, Outcome]], phase: Phase) -> None:
         if self._records is not None:
             before = self._records.unkept
@@ -224,8 +229,44 @@ class _Run:
         )
 
 
-def _final(run: _Run, runner: RunnerLike) -> tuple[Trace, float] | None:
-    """The winner of a second look at the best few; where none of those works twice, at the next few, and so on."""
+Best = tuple[Trace, float] | None
+
+
+def _judged(
+    run: _Run, final: Sequence[tuple[float, int]], verify: Callable[[Trace], Report] | None
+) -> tuple[Best, Report | None, tuple[tuple[Trace, Invalid], ...]]:
+    """The first that is not refuted, of the finalists and then of the other trials, with its verdict; and the wrong ones.
+
+    All finalists are looked at: their times are in the database, too. Ctrl-C ends the looking.
+    """
+    best: Best = None
+    verdict: Report | None = None
+    wrong: list[tuple[Trace, Invalid]] = []
+    looked = 0
+    others = [(s, n) for s, n in run.ranked() if n not in run.finalists]
+    try:
+        for seconds, n in (*final, *others):
+            trace = run.traces[n]
+            if best is not None and (n not in run.finalists or verify is None):
+                break
+            if verify is not None and n in run.finalists:
+                run.emit(Verifying(looked, len(run.finalists)))
+                looked += 1
+            report = None if verify is None else verify(trace)
+            if isinstance(report, Invalid):
+                wrong.append((trace, report))
+                message = f"{report.diagnostic.code}: {report.diagnostic.message}"
+                run.record([(n, trace, Outcome(Status.WRONG_RESULT, message=message))], "final")
+            elif best is None:
+                best, verdict = (trace, seconds), report
+    except KeyboardInterrupt:
+        left = [(run.traces[n], s) for s, n in (*final, *others) if all(run.traces[n] is not t for t, _ in wrong)]
+        best = best or (left[0] if left else None)
+    return best, verdict, tuple(wrong)
+
+
+def _final(run: _Run, runner: RunnerLike) -> list[tuple[float, int]]:
+    """Times of a second look at the best few, the winner first; where none works twice, at the next few, and so on."""
     numbers = [n for _, n in run.ranked()]
     while numbers:
         few, numbers = numbers[:FINALISTS], numbers[FINALISTS:]
@@ -238,8 +279,8 @@ def _final(run: _Run, runner: RunnerLike) -> tuple[Trace, float] | None:
             limit = min(times)[0] * (1 + TIE)
             even = [(len(run.traces[n].text), run.traces[n].text, n, s) for s, n in times if s <= limit]
             _, _, winner, seconds = min(even)
-            return run.traces[winner], seconds
-    return None
+            return [(seconds, winner), *sorted(x for x in times if x[1] != winner)]
+    return []
 
 
 def _compare(run: _Run, numbers: list[int], runner: RunnerLike) -> list[Outcome]:

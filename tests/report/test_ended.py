@@ -27,8 +27,10 @@ def ended(
     outcomes = tuple(Outcome(Status.CRASH) if t is None else Outcome(Status.OK, t) for t in times)
     statuses = {"ok": sum(t is not None for t in times), "crash": sum(t is None for t in times)}
     result = TuneResult(
-        TRACE if best else None, best, (TRACE,) * min(5, statuses["ok"]), (TRACE,) * len(times), outcomes,
-        {k: n for k, n in statuses.items() if n}, 3.0, len(times), 0, 0, False, exhausted,
+        best=TRACE if best else None, best_seconds=best, verdict=None, wrong=(),
+        finalists=(TRACE,) * min(5, statuses["ok"]), traces=(TRACE,) * len(times), outcomes=outcomes,
+        statuses={k: n for k, n in statuses.items() if n}, elapsed_seconds=3.0, trials=len(times), seed=0, refusals=0,
+        interrupted=False, exhausted=exhausted,
     )  # fmt: skip
     return Ended("small", Target(cpu="zen9"), 1, "bayes", result, YARDSTICKS, timed)
 

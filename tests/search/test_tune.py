@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tensorc_dsl.affine.validate import Invalid, Report, Valid
+from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.outcome import Outcome, Status
@@ -19,6 +21,7 @@ from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.search.strategies import NAMES
 from tensorc_dsl.search.strategy import strategies
 from tensorc_dsl.search.tune import TuneResult, tune
+from tensorc_dsl.trace.trace import Trace
 from tests.search.landscape import FewSpace, TileSpace
 
 TASK = Program("task", (), (), ())
@@ -124,6 +127,33 @@ def test_finalists_that_fail_on_a_second_look_do_not_win() -> None:
     assert [len(c) for c in runner.compared] == [5, 5]
     assert again.best is not None and again.best.text not in {first.traces[n].text for n in bad}
     assert again.best_seconds == ranked[6][0]
+
+
+def test_what_a_proof_refutes_does_not_win(tmp_path: Path) -> None:
+    first, _ = run(FakeRunner())
+    ranked = [n for _, n in sorted((o.seconds or 0.0, n) for n, o in enumerate(first.outcomes))]
+    refuted = Invalid(Diagnostic("E0805", "it differs", None))
+    for count in (1, 6, len(ranked)):
+        bad = {first.traces[n].text for n in ranked[:count]}
+        with Database.open(tmp_path / f"{count}.sqlite") as database:
+            result, _ = run(FakeRunner(), database, verify=lambda t, bad=bad: refuted if t.text in bad else Valid())
+            best = database.best(program_key(TASK), target_key(TARGET, 2))
+        assert {t.text for t, _ in result.wrong} == bad
+        if count == len(ranked):
+            assert result.best is None and result.verdict is None and best is None
+        else:
+            assert result.best is not None and result.best.text == first.traces[ranked[count]].text
+            assert result.verdict == Valid()
+            assert best is not None and best.trace not in bad
+
+
+def test_a_verdict_that_is_cut_short_takes_nothing_away() -> None:
+    def impatient(_: Trace) -> Report:
+        raise KeyboardInterrupt
+
+    result, _ = run(FakeRunner(), verify=impatient)
+    assert result.best is not None and result.verdict is None
+    assert result.best.text == run(FakeRunner())[0].best.text  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("slow", "looks", "factor"), [(0, 1, 1.0), (1, 2, 1.0), (9, 3, 3.0)])

@@ -81,7 +81,8 @@ def tune(
 
     Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Ctrl-C ends
     the search early and keeps what was found, as do SIGTERM and SIGHUP; a second Ctrl-C ends at once. Exit status 3: nothing
-    that was tried works.
+    that was tried works; 4: a schedule that was as fast as the best is proved to be wrong, and the best of the others is
+    written.
     """
     say(f"reading {file}", err=True)  # before anything that takes a while to load
     from tensorc_dsl.api.tasks import WrongSchedule
@@ -101,19 +102,13 @@ def tune(
         measuring = Measuring(found.program, found.target, found.threads, follower.begin)
         yardsticks = measuring.first()
         standing.roof = yardsticks.roof
-        try:
-            result = found.search(
-                trials=trials,
-                seed=seed,
-                strategy=strategy,
-                records=Path(records) if records else None,
-                on_event=follower,
-            )
-        except WrongSchedule as e:
-            wrong = Path(f"{found.name}.wrong.tsched")
-            write_text(wrong, e.trace.text)
-            say(f"{wrong} holds the schedule: `tensorc-dsl verify {file} {found.name} {wrong}`", err=True)
-            raise
+        result = found.search(
+            trials=trials,
+            seed=seed,
+            strategy=strategy,
+            records=Path(records) if records else None,
+            on_event=follower,
+        )
         ending = settings(ctx).ending
         if not result.interrupted:
             with suppress(KeyboardInterrupt):  # the search is over: what it found is not given up for a second look
@@ -142,6 +137,11 @@ def tune(
     if result.unkept is not None:
         show_diagnostics(*result.unkept.why)
         say(str(result.unkept), err=True)
+    for trace, report in result.wrong[:1]:
+        wrong = Path(f"{found.name}.wrong.tsched")
+        write_text(wrong, trace.text)
+        say(f"{wrong} holds a schedule that is wrong: `tensorc-dsl verify {file} {found.name} {wrong}`", err=True)
+        raise WrongSchedule(trace, report.diagnostic)
     if result.interrupted:
         say("interrupted" if result.unkept else "interrupted; the trials so far are recorded", err=True)
         ctx.exit(ending.status)
