@@ -19,7 +19,7 @@ from tensorc_dsl.search.events import Comparing, Event, Exhausted, Finished, Lis
 from tensorc_dsl.search.space import Explorer, SpaceLike
 from tensorc_dsl.search.strategy import Setting, strategies
 from tensorc_dsl.trace.draw import Decision
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.trace.trace import Refused, Trace
 
 BATCH = 8
 """Candidates per question: they build together, and the model is asked anew after each batch."""
@@ -53,7 +53,8 @@ class TuneResult:
 
     `best_seconds` comes from the comparison of the `finalists`, where there was one. `outcomes` are the trials' in order,
     beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that does not apply;
-    they are no trials. `exhausted` says why there are fewer trials than wanted, None where there are as many.
+    they are no trials. `refused` counts the schedules in which a rule of the space was refused and left out.
+    `exhausted` says why there are fewer trials than wanted, None where there are as many.
     """
 
     best: Trace | None = field(repr=False)
@@ -66,6 +67,7 @@ class TuneResult:
     trials: int
     seed: int
     refusals: int
+    refused: Mapping[Refused, int]
     interrupted: bool
     exhausted: Exhausted | None = None
 
@@ -132,6 +134,7 @@ def tune(
         trials=len(run.outcomes),
         seed=seed,
         refusals=explorer.refusals,
+        refused=explorer.refused,
         interrupted=interrupted,
         exhausted=exhausted,
     )
