@@ -1,7 +1,11 @@
-"""Operators and kernels written after the library's rules: what they compute, and that the default space schedules each."""
+"""Operators and kernels written after the library's rules: what they compute, and that the default space schedules each.
+
+`FOREIGN_FUZZ=1000` draws schedules of as many random computes.
+"""
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +17,7 @@ from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import Array, narrow, widen
 from tensorc_dsl.ir.evaluate import evaluate, shape_of
+from tensorc_dsl.ir.inputs import make_inputs
 from tensorc_dsl.ir.program import Buffer, Program
 from tensorc_dsl.ir.tolerance import tolerance
 from tensorc_dsl.ir.verify import verify
@@ -25,11 +30,14 @@ from tests.codegen.native import run
 from tests.foreign.contractions import CONTRACTIONS
 from tests.foreign.onnx import ONNX
 from tests.foreign.polybench import POLYBENCH
+from tests.foreign.random_stages import random_stages
 from tests.foreign.references import Foreign
 
 HERE = Path(__file__).parent
 FILES = {"onnx": ONNX, "polybench": POLYBENCH, "contractions": CONTRACTIONS}
 CASES = [(file, name) for file, known in FILES.items() for name in known]
+COUNT = int(os.environ.get("FOREIGN_FUZZ", "40"))
+GROUP = 5
 EXPANDED = 4
 """Schedules that are drawn and verified for each size; one of them runs."""
 
@@ -78,23 +86,46 @@ def test_a_file_has_no_findings_and_a_reference_for_each_compute(file: str) -> N
     assert {c.name for c in computes if c.span.source.name == source.name} == FILES[file].keys()
 
 
+def require_schedules(space: Space, name: str, inputs: dict[str, Array], count: int) -> dict[str, Array]:
+    """Draws of a space exist, none of its rules is refused, and what the first of them computes is right: the reference's
+    outputs.
+    """
+    want = evaluate(space.program, inputs)
+    allowed = tolerance(space.program, want, inputs)
+    for n in range(count):
+        trace = space.sample(stream(n, name, "foreign"))
+        assert trace.refused == ()
+        verify(trace.program)
+        if n == 0:
+            for output, array in run(trace.program, inputs).items():
+                wide = widen(array, space.program.buffer(output).dtype)
+                fault = compare(output, wide, want[output], allowed[output]).fault
+                assert not fault, f"{fault}\n{trace.text}"
+    return want
+
+
 @pytest.mark.parametrize(("file", "name"), CASES, ids=[name for _, name in CASES])
 def test_a_compute_has_schedules_and_is_what_its_reference_is(file: str, name: str) -> None:
     lib = library(file)
     for number in range(len(FILES[file][name].sizes)):
         program, inputs, expected = made(file, name, number)
-        want = evaluate(program, inputs)
+        space = Space(lib.spaces["default"], name, program, host_target(2), lib.modules)
+        want = require_schedules(space, name, inputs, EXPANDED)
         for output, array in expected.items():
             assert want[output].shape == array.shape
             np.testing.assert_allclose(want[output], array, rtol=1e-9, atol=1e-9)
-        allowed = tolerance(program, want, inputs)
-        space = Space(lib.spaces["default"], name, program, host_target(2), lib.modules)
-        for n in range(EXPANDED):
-            trace = space.sample(stream(n, name, f"foreign/{number}"))
-            assert trace.refused == ()
-            verify(trace.program)
-            if n > 0:
-                continue
-            for output, array in run(trace.program, inputs).items():
-                fault = compare(output, widen(array, program.buffer(output).dtype), want[output], allowed[output]).fault
-                assert not fault, f"{fault}\n{trace.text}"
+
+
+@pytest.mark.parametrize("group", range(-(-COUNT // GROUP)))
+def test_random_computes_have_schedules(group: int) -> None:
+    rules = library("onnx")
+    for seed in range(group * GROUP, min(COUNT, (group + 1) * GROUP)):
+        text = random_stages(seed)
+        found = load_source(Source("random.tsched", text))
+        program = elaborate(found.computes["f"], {}, "f", found.library)
+        space = Space(rules.spaces["default"], "f", program, host_target(2), rules.modules)
+        try:
+            require_schedules(space, f"random {seed}", make_inputs(program, seed), 2)
+        except Exception as e:
+            e.add_note(f"seed {seed}\n{text}")
+            raise
