@@ -108,7 +108,9 @@ class Meaning:
             self.sizes[name] = self.index(e, {})
         for s in self.defn.stages:
             match s:
-                case tree.Stage(indices=(), value=tree.CallExpr(function=tree.Name(id=f)) as call) if f in self.computes:
+                case tree.Stage(indices=(), value=tree.CallExpr(function=tree.Name(id=f)) as call) if (
+                    f in self.computes
+                ):
                     self.tensors[s.name] = self.called(call)
                 case _:
                     self.stage(s)

@@ -82,9 +82,7 @@ def test_what_may_leave_the_table_is_refused(value: str, code: str, says: str) -
 )
 def test_every_integer_clamps_like_an_index(dtype: str, subscript: str) -> None:
     """Data of the middle of the type, where sums do not wrap, and of its ends, where all stays inside the table."""
-    text = (
-        f"compute f(W: f32[V], I: {dtype}[N], s: {dtype}) -> Y: f32[N] {{ Y[n] = W[clamp({subscript}, 0, V - 1)] }}"
-    )
+    text = f"compute f(W: f32[V], I: {dtype}[N], s: {dtype}) -> Y: f32[N] {{ Y[n] = W[clamp({subscript}, 0, V - 1)] }}"
     p = build(text, V=9, N=40)
     assert checked(text) == []
     rng = np.random.default_rng(0)
