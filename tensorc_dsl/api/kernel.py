@@ -43,8 +43,9 @@ class Kernel:
     def __call__(self, *arrays: Any) -> Any:
         """The output, or a tuple of several.
 
-        Arrays are NumPy's or speak DLPack on the CPU. New outputs are of the library that all inputs are of, NumPy's where
-        there are several. ValueError when a dtype, a shape or a layout is not the task's, or an array has a mask.
+        Arrays are NumPy's or speak DLPack on the CPU; a number will do for an input without dimensions. New outputs are of
+        the library that all input arrays are of, NumPy's where there are several. ValueError when a dtype, a shape or a
+        layout is not the task's, or an array has a mask.
         """
         return self._native(*arrays)
 

@@ -44,6 +44,16 @@ class Ended:
             "task": self.task,
             "trials": self.result.trials,
             "statuses": self.result.statuses,
+            "refused": [
+                {
+                    "rule": r.rule,
+                    "subject": r.subject,
+                    "code": r.refusal.refusal.code,
+                    "message": r.refusal.message,
+                    "count": n,
+                }
+                for r, n in self.result.refused.items()
+            ],
             "best_seconds": best,
             "gflops": None if best is None else roof.operations / best / 1e9,
             "peak": roof.title or None,
@@ -75,6 +85,11 @@ class Ended:
             f"\n{units.counted(r.trials, 'trial')} in {units.seconds(r.elapsed_seconds)}: {tally(r.statuses) or 'none'}",
             *self._notes(),
         ]
+        for refused, n in r.refused.items():
+            count = units.counted(n, "schedule")
+            out.append(
+                f"rule `{refused.rule}` was refused on `{refused.subject}` and left out in {count}: {refused.refusal}"
+            )
         if r.verdict is not None:
             out.append(f"verified: {verdict.line(r.verdict)}")
         if best_file is not None:

@@ -31,7 +31,7 @@ from tensorc_dsl.search.events import (
 from tensorc_dsl.search.space import Explorer, SpaceLike
 from tensorc_dsl.search.strategy import Setting, strategies
 from tensorc_dsl.trace.draw import Decision
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.trace.trace import Refused, Trace
 
 BATCH = 8
 """Candidates per question: they build together, and the model is asked anew after each batch."""
@@ -66,8 +66,9 @@ class TuneResult:
     `best_seconds` comes from the comparison of the `finalists`, where there was one. `verdict` is what a proof says of the
     best, None where none was made; `wrong` are those that were as good and are refuted, which are bugs. `outcomes` are the
     trials' in order, beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that
-    does not apply; they are no trials. `exhausted` says why there are fewer trials than wanted, None where there are as
-    many. `unkept` are records that are in no database.
+    does not apply; they are no trials. `refused` counts the schedules in which a rule of the space was refused and left out.
+    `exhausted` says why there are fewer trials than wanted, None where there are as many. `unkept` are records that are in
+    no database.
     """
 
     best: Trace | None = field(repr=False)
@@ -82,6 +83,7 @@ class TuneResult:
     trials: int
     seed: int
     refusals: int
+    refused: Mapping[Refused, int]
     interrupted: bool
     exhausted: Exhausted | None = None
     unkept: Unkept | None = None
@@ -155,6 +157,7 @@ def tune(
         trials=len(run.outcomes),
         seed=seed,
         refusals=explorer.refusals,
+        refused=explorer.refused,
         interrupted=interrupted,
         exhausted=exhausted,
         unkept=None if records is None else records.unkept,

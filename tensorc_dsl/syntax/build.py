@@ -70,6 +70,14 @@ def _require_shallow(lhs: t.Expr, span: Span) -> None:
     raise too_deep(span)
 
 
+def no_subscripts(span: Span) -> TschedError:
+    """`x[]`: a single value has one way to be written."""
+    name = span.text.partition("[")[0].strip()
+    return error(
+        "E0116", "there is nothing in these brackets", span, help=f"a single value is its name alone: `{name}`"
+    )
+
+
 Parts = list[Any]
 
 
@@ -249,6 +257,8 @@ class ExprBuilder:
 
     @rule
     def index(self, span: Span, parts: Parts) -> t.IndexExpr:
+        if len(parts) == 1:
+            raise no_subscripts(span)
         return t.IndexExpr(parts[0], tuple(parts[1:]), span)
 
     @rule

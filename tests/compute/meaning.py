@@ -107,11 +107,13 @@ class Meaning:
         for name, e in self.defn.where:
             self.sizes[name] = self.index(e, {})
         for s in self.defn.stages:
-            if isinstance(s, tree.StageCall):
-                call = tree.CallExpr(tree.Name(s.compute, s.span), s.args, s.kwargs, s.span)
-                self.tensors[s.name] = self.called(call)
-            else:
-                self.stage(s)
+            match s:
+                case tree.Stage(indices=(), value=tree.CallExpr(function=tree.Name(id=f)) as call) if (
+                    f in self.computes
+                ):
+                    self.tensors[s.name] = self.called(call)
+                case _:
+                    self.stage(s)
         return {p.name: self.tensors[p.name] for p in self.defn.outputs}
 
     def stage(self, s: tree.Stage) -> None:

@@ -98,11 +98,11 @@ def test_large_integer_products_are_exact() -> None:
 
 
 def test_other_reductions_and_layouts() -> None:
-    text = """compute f(X: f32[N, H, C]) -> Y: f32[C, N, O], M: f32[N], Q: bool[H], L: bool[] where O = (H - 3) / 2 + 1 {
+    text = """compute f(X: f32[N, H, C]) -> Y: f32[C, N, O], M: f32[N], Q: bool[H], L: bool where O = (H - 3) / 2 + 1 {
         Y[c, n, o] = max[k in 3] X[n, o*2 + k, c]
         M[n] = prod[h, c] X[n, h, c] * 4
         Q[h] = any[n, c] X[n, h, c] > 0.9
-        L[] = all[n, h, c] X[n, h, c] < 2
+        L = all[n, h, c] X[n, h, c] < 2
     }"""
     x, y = run(build(text, N=2, H=7, C=3))
     a = x["X"].astype(np.float64)
@@ -114,10 +114,10 @@ def test_other_reductions_and_layouts() -> None:
 
 
 def test_sums_that_are_no_plain_products() -> None:
-    text = """compute f(A: f32[M, K], B: f32[K, N], s: f32[]) -> C: f32[M, N], D: f32[M], E: f32[], T: f32[M, M] {
+    text = """compute f(A: f32[M, K], B: f32[K, N], s: f32) -> C: f32[M, N], D: f32[M], E: f32, T: f32[M, M] {
         C[i, j] = sum[k] abs(A[i, k] - B[k, j])
         D[i] = sum[k, j] A[i, k] * B[k, j] * 2 * s * exp(A[i, k])
-        E[] = sum[i in 5] s
+        E = sum[i in 5] s
         T[i, j] = sum[k] A[i, k] * A[j, k] * (B[k, 0] + 1)
     }"""
     x, y = run(build(text, M=4, N=3, K=5))

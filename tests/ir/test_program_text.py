@@ -353,7 +353,7 @@ def test_open_dimensions_come_from_the_shapes_of_the_arguments() -> None:
 
 
 def test_constant_inputs_are_written_and_read() -> None:
-    p = parsed("program p(const: const f32, A: f32[4]) { block b { A[0] = const[] } }")
+    p = parsed("program p(const: const f32, A: f32[4]) { block b { A[0] = const } }")
     assert [b.constant for b in p.params] == [True, False]
     assert parsed(format_program(p)) == p
 
