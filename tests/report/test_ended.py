@@ -29,8 +29,8 @@ def ended(
     result = TuneResult(
         best=TRACE if best else None, best_seconds=best, verdict=None, wrong=(),
         finalists=(TRACE,) * min(5, statuses["ok"]), traces=(TRACE,) * len(times), outcomes=outcomes,
-        statuses={k: n for k, n in statuses.items() if n}, elapsed_seconds=3.0, trials=len(times), seed=0, refusals=0, refused={},
-        interrupted=False, exhausted=exhausted,
+        statuses={k: n for k, n in statuses.items() if n}, elapsed_seconds=3.0, trials=len(times), seed=0, refusals=0,
+        refused={}, interrupted=False, exhausted=exhausted,
     )  # fmt: skip
     return Ended("small", Target(cpu="zen9"), 1, "bayes", result, YARDSTICKS, timed)
 
