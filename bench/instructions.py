@@ -21,7 +21,7 @@ import llvmlite.binding as llvm
 import msgspec
 
 from tensorc_dsl.api import Task, load
-from tensorc_dsl.api.export import SUFFIXES, Kind
+from tensorc_dsl.backend.llvm.ahead.library import FORMS
 
 FILE = Path(__file__).with_suffix(".tsched")
 RECORDED = Path(__file__).with_suffix(".json")
@@ -47,11 +47,11 @@ def program(task: Task) -> str:
 
 def counted(task: Task, folder: Path) -> int:
     """The instructions of one call. CalledProcessError where a tool fails, or the kernel does."""
-    kinds: tuple[Kind, ...] = ("so", "header")
+    kinds: tuple[str, ...] = ("so", "header")
     for kind in kinds:
-        task.export(task.sample(0), folder / f"{task.name}{SUFFIXES[kind]}", kind)
+        task.export(task.sample(0), folder / f"{task.name}{FORMS[kind].suffix}", kind)
     (folder / "main.c").write_text(program(task), encoding="utf-8")
-    library = f"./{task.name}{SUFFIXES['so']}"
+    library = f"./{task.name}{FORMS['so'].suffix}"
     for command in (
         ["cc", "-std=c99", "-o", "main", "main.c", library],
         ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", f"--toggle-collect={task.name}", "./main"],

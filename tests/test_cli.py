@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tensorc_dsl.affine.validate import Invalid, Report, Valid
 from tensorc_dsl.api import tasks
 from tensorc_dsl.cli.main import main
 from tensorc_dsl.diagnostic import Diagnostic
@@ -24,6 +23,7 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.source import Source
+from tensorc_dsl.validate.validate import Invalid, Report, Valid
 
 SMALL = """\
 /// C = A · B

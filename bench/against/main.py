@@ -30,7 +30,7 @@ from bench.against.rows import Report, Row, row
 from bench.against.table import Table, document, heading, remarks
 from bench.against.turns import Bench, Case, Settings
 from tensorc_dsl.check.items import task_bindings
-from tensorc_dsl.ir.inputs import make_inputs
+from tensorc_dsl.reference.inputs import make_inputs
 
 
 def task_files(threads: int) -> dict[str, tensorc_dsl.TaskFile]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from docs.generate.pages import code, table
 from tensorc_dsl.check import vocabulary as v
-from tensorc_dsl.check.compute_reducers import ARG_REDUCERS, REDUCERS, Reducer
 from tensorc_dsl.check.kinds import LIST, STR, Base, Kind, ListOf, show
 from tensorc_dsl.check.signatures import Rule, Signature
+from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS, Reducer
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F32, I32, DType
 from tensorc_dsl.ir.expr import MATH_FUNCTIONS
 from tensorc_dsl.ir.print import format_expr

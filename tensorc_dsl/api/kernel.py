@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tensorc_dsl.backend.protocol import Bound, LoadedKernel
+from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.lower.flat import format_shape
 from tensorc_dsl.report.files import write_text
-from tensorc_dsl.runtime.arrays import Array
-from tensorc_dsl.runtime.kernel import BoundKernel, NativeKernel
 from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.trace.trace import Trace
 
@@ -22,7 +22,7 @@ class Kernel:
     """
 
     def __init__(
-        self, native: NativeKernel, trace: Trace, seconds: float | None = None, search: TuneResult | None = None
+        self, native: LoadedKernel, trace: Trace, seconds: float | None = None, search: TuneResult | None = None
     ) -> None:
         self._native = native
         self.trace = trace
@@ -39,9 +39,9 @@ class Kernel:
     @property
     def constants(self) -> tuple[str, ...]:
         """The names of the constant inputs."""
-        return tuple(p.name for p in self._native.constants)
+        return tuple(p.name for p in self._native.params if p.constant)
 
-    def bind(self, **constants: Any) -> BoundKernel:
+    def bind(self, **constants: Any) -> Bound:
         """The kernel for these constant inputs, all of them by name; call it with the other ones.
 
         What follows from the constant inputs alone is computed here, once, and not in each call. The arrays may change

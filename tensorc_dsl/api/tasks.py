@@ -8,38 +8,37 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from tensorc_dsl.affine.validate import Invalid, Report, validate
-from tensorc_dsl.ahead.cpu import required_features
-from tensorc_dsl.ahead.interface import is_free
-from tensorc_dsl.ahead.library import Library, make_library
-from tensorc_dsl.api.export import Kind, write_files
+from tensorc_dsl.api.export import write_files
 from tensorc_dsl.api.kernel import Kernel
+from tensorc_dsl.backend.find import backend_of, native, require_backend
+from tensorc_dsl.backend.protocol import (
+    Backend,
+    CompiledKernel,
+    CompileError,
+    KernelLibrary,
+    LoadedKernel,
+    LoweredKernel,
+)
 from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.codegen.llvm.compile import Compiled, CompileError, compile_kernel
-from tensorc_dsl.codegen.llvm.machine import native_triple
 from tensorc_dsl.diagnostic import Diagnostic, Problem, Severity, TschedError
 from tensorc_dsl.interp.pins import opened
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space, task_space
-from tensorc_dsl.ir.target import Target, architecture_of
-from tensorc_dsl.lower.flat import Kernel as FlatKernel
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.lower.lower import lower
-from tensorc_dsl.measure.host import host_lacks, host_target
+from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.machine.yardsticks import Yardsticks, measure_yardsticks
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
-from tensorc_dsl.measure.processors import require_known, with_cpu
-from tensorc_dsl.measure.sizes import mean_flops
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records.database import Database, default_path
 from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.reference.open_sizes import mean_flops
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.report.missing import no_such
-from tensorc_dsl.report.yardsticks import Yardsticks, measure_yardsticks
-from tensorc_dsl.runtime.kernel import load as load_kernel
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.search.events import Listener
@@ -50,28 +49,10 @@ from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.trace.model import Model, shown
 from tensorc_dsl.trace.trace import Draw, Trace
-
-NO_CODE = Problem(
-    "E0910",
-    "no code can be made for targets of kind `{kind}`, so `{task}` cannot be compiled, run or measured for this one",
-    help="look at what its space draws: `show --stage ir --scheduled`, `sample`, `verify`; or take a target of kind `llvm`",
-)
-
-NOT_HERE = Problem(
-    "E0914",
-    "`{task}` is for {theirs}, and this machine {ours}: it cannot be run or measured here",
-    help="compile it for there, `compile --emit obj --emit header`, or run it for this machine, `--target native` without "
-    "`--mcpu`",
-)
+from tensorc_dsl.validate.validate import Invalid, Report, validate
 
 PINNED_DRAW = Problem(
     "E0560", "`{name}` is pinned to {pin}: it cannot be open", help="take the pin out of the module that has it"
-)
-
-NO_NAME = Problem(
-    "E0912",
-    "C cannot have a function called `{name}`",
-    help="call the task otherwise: C and C++ use the word, or their libraries have a function of that name",
 )
 
 TRIES = 64
@@ -139,8 +120,8 @@ class TaskFile(Mapping[str, "Task"]):
             raise UnknownTask(*no_such("E0905", "task", name, known, self.checked.source.name).diagnostics)
         space = task_space(self.checked, name, self.native, self._target)
         if self._mcpu is not None:
-            require_llvm(space.target, name)
-            space = replace(space, target=with_cpu(space.target, self._mcpu))
+            backend = require_backend(space.target.kind, name)
+            space = replace(space, target=backend.with_cpu(space.target, self._mcpu))
         return Task(name, space, self.checked)
 
     def __iter__(self) -> Iterator[str]:
@@ -165,21 +146,20 @@ class Task:
         self.target = space.target
         self.threads = space.target.cores
 
+    @property
+    def backend(self) -> Backend:
+        """What makes code for the target. Raises TschedError (E0910) where nothing does."""
+        return require_backend(self.target.kind, self.name)
+
     def require_code(self) -> None:
         """Raises TschedError (E0910, E0915, E0916) where no code can be made for the target, so that nothing can be run or
         measured."""
-        require_llvm(self.target, self.name)
-        require_known(self.target)
+        self.backend.require_known(self.target)
 
     def require_machine(self) -> None:
         """Raises TschedError (E0910, E0914) where kernels for the target cannot run on this machine."""
         self.require_code()
-        ours, theirs = native_triple(), self.target.triple
-        if theirs and architecture_of(theirs) != architecture_of(ours):
-            raise TschedError(NOT_HERE(None, task=self.name, theirs=theirs, ours=f"is {ours}"))
-        if lacking := host_lacks(required_features(self.target)):
-            wanted, ours = f"a CPU `{self.target.cpu}`", f"lacks {', '.join(lacking)}"
-            raise TschedError(NOT_HERE(None, task=self.name, theirs=wanted, ours=ours))
+        self.backend.require_here(self.target, self.name)
 
     def yardsticks(self) -> Yardsticks:
         """The machine's peak and NumPy's time for the task, measured now. TschedError (E0910, E0914) of another's target."""
@@ -293,13 +273,13 @@ class Task:
         result = self.search(trials=trials, seed=seed, strategy=strategy, records=Path(records) if records else None)
         if result.best is None:
             raise NoValidCandidate(result)
-        return Kernel(load_kernel(self.compile(result.best)), result.best, result.best_seconds, result)
+        return Kernel(self._loaded(result.best), result.best, result.best_seconds, result)
 
     def replay(self, trace: StrPath | Trace) -> Kernel:
         """The kernel that a frozen schedule makes. Raises TschedError where it does not fit this task or machine."""
         self.require_machine()
         found = self.frozen(trace)
-        return Kernel(load_kernel(self.compile(found)), found)
+        return Kernel(self._loaded(found), found)
 
     def recorded(self, records: Path | None = None) -> Trace | None:
         """The best schedule in the database for this task on this machine; None where there is none."""
@@ -320,34 +300,57 @@ class Task:
             (outcome,) = runner.measure([trace.program], None)
             return outcome
 
-    def library(self, trace: Trace) -> Library:
+    def library(self, trace: Trace) -> KernelLibrary:
         """The schedule as a library for C. Raises TschedError (E0908, E0910, E0912) where there is none."""
-        if not is_free(self.name):
-            raise TschedError(NO_NAME(None, name=self.name))
         compiled = self.compile(trace)
         try:
-            return make_library(compiled)
+            return self.backend.library(compiled, self.name)
         except LowerError as e:
             raise failed("cannot be called from C", str(e)) from e
 
-    def export(self, trace: Trace, path: StrPath, kind: Kind) -> None:
-        """The file holds the schedule's library afterwards, as `kind` of it. TschedError as of `library`, and E0903."""
-        write_files(self.library(trace), {Path(path): kind})
+    def export(self, trace: Trace, path: StrPath, form: str) -> None:
+        """The file holds the schedule's library afterwards, in that form. TschedError as of `library`, and E0903."""
+        write_files(self.library(trace), {Path(path): form})
 
-    def lower(self, trace: Trace) -> FlatKernel:
-        """The flat loops that the schedule makes. Raises TschedError (E0908) where the lowering does not take it."""
+    def lower(self, trace: Trace) -> LoweredKernel:
+        """The kernel that the schedule makes, before code generation; for a target without a backend, that of a CPU.
+
+        Raises TschedError (E0908) where the lowering does not take it.
+        """
         try:
-            return lower(trace.program)
+            return self._lowering.lower(trace.program, self.target)
         except LowerError as e:
             raise failed("cannot be lowered", str(e)) from e
 
-    def compile(self, trace: Trace) -> Compiled:
+    def lowered_text(self, trace: Trace, after: str | None = None) -> str:
+        """What `lower` makes as text, or what there is after one of its `passes`. Raises TschedError (E0908)."""
+        backend = self._lowering
+        if after is None:
+            return backend.text(self.lower(trace))
+        try:
+            return backend.text_after(trace.program, self.target, after)
+        except LowerError as e:
+            raise failed("cannot be lowered", str(e)) from e
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The names of the passes of `lower`, in order."""
+        return self._lowering.passes
+
+    @property
+    def _lowering(self) -> Backend:
+        return backend_of(self.target.kind) or native()
+
+    def compile(self, trace: Trace) -> CompiledKernel:
         """The schedule in machine code. Raises TschedError (E0908, E0910) where there is none."""
         self.require_code()
         try:
-            return compile_kernel(self.lower(trace), self.target, self.threads)
+            return self.backend.compile(self.lower(trace), self.target, self.threads)
         except CompileError as e:
             raise failed("does not compile", str(e)) from e
+
+    def _loaded(self, trace: Trace) -> LoadedKernel:
+        return self.backend.load(self.compile(trace).code, trace.program, self.threads)
 
 
 def _schedules_of(source: Source, home: CheckedFile) -> CheckedFile:
@@ -361,12 +364,6 @@ def _schedules_of(source: Source, home: CheckedFile) -> CheckedFile:
     if any(d.severity is Severity.ERROR for d in found):
         raise TschedError(*found)
     return replace(home, file=file, schedules=names.schedules)
-
-
-def require_llvm(target: Target, task: str) -> None:
-    """Raises TschedError (E0910) where the target is of a kind that no code can be made for."""
-    if target.kind != "llvm":
-        raise TschedError(NO_CODE(None, kind=target.kind, task=task))
 
 
 def failed(how: str, why: str) -> TschedError:

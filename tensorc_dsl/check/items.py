@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tensorc_dsl.check import compute as compute_layer
 from tensorc_dsl.check import problems
-from tensorc_dsl.check.compute_bindings import Bound, OpenRange, dimensions
-from tensorc_dsl.check.compute_calls import block_names, recursion
-from tensorc_dsl.check.compute_declared import check_reducer
-from tensorc_dsl.check.compute_library import Library
-from tensorc_dsl.check.compute_problems import COMPUTED_BINDING, UNKNOWN_BINDING
 from tensorc_dsl.check.expressions import Binding
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.spaces import check_module, check_schedule, check_space, instruction_names
 from tensorc_dsl.check.targets import check_target, check_target_name
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.elaborate import compute as compute_layer
+from tensorc_dsl.elaborate.bindings import Bound, OpenRange, dimensions
+from tensorc_dsl.elaborate.calls import block_names, recursion
+from tensorc_dsl.elaborate.declared import check_reducer
+from tensorc_dsl.elaborate.library import Library
+from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse import program_from_tree
 from tensorc_dsl.ir.program import Intrinsic

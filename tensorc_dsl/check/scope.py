@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, count
 
 from tensorc_dsl.check import problems
-from tensorc_dsl.check.compute_library import Definitions, Library
 from tensorc_dsl.check.included import Inclusion
 from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import near, where
@@ -15,6 +14,7 @@ from tensorc_dsl.check.spaces import recursion
 from tensorc_dsl.check.targets import TARGET_KINDS
 from tensorc_dsl.check.uses import Resolve, standard, with_full_names
 from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
+from tensorc_dsl.elaborate.library import Definitions, Library
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import name_span, word_span

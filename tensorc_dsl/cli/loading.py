@@ -23,11 +23,7 @@ def load(file: str, threads: int | None = None, target: str | None = None, mcpu:
 def load_task(file: str, task: str, threads: int | None, target: str | None, mcpu: str | None) -> Task:
     """The task, on the machine that the options describe. With `--mcpu help` the command ends with what there is."""
     if mcpu == "help":
-        from tensorc_dsl.api.tasks import require_llvm
-        from tensorc_dsl.report.processors import format_processors
-
         found = load(file, threads, target)[task]
-        require_llvm(found.target, task)
-        click.echo(format_processors(found.target))
+        click.echo(found.backend.describe_processors(found.target))
         click.get_current_context().exit()
     return load(file, threads, target, mcpu)[task]

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def measure_and_show(task: Task, trace: Trace) -> None:
     """Prints the time beside the peak; raises TschedError (E0908) where the schedule does not work."""
     from tensorc_dsl.api.tasks import failed
+    from tensorc_dsl.machine.yardsticks import peak_of
     from tensorc_dsl.report.table import comparison
-    from tensorc_dsl.report.yardsticks import peak_of
 
     outcome = task.measure(trace)
     if outcome.seconds is None:

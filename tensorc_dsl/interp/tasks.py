@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.check.compute import elaborate
 from tensorc_dsl.check.items import intrinsics_of, task_bindings
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.check.targets import target_of
+from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.interp.problems import (
     NO_SPACE,
     SEVERAL_SCHEDULES,

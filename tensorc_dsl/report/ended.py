@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.machine.yardsticks import Yardsticks
 from tensorc_dsl.report import units
 from tensorc_dsl.report.table import comparison, tally
-from tensorc_dsl.report.yardsticks import Yardsticks
 from tensorc_dsl.search.tune import TuneResult
 
 PLAUSIBLE = 1.05

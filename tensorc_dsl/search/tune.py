@@ -92,7 +92,7 @@ def tune(
     """
     if trials < 0:
         raise ValueError(f"trials must not be negative, not {trials}")
-    explorer = Explorer(space, seed, program.name)
+    explorer = Explorer(space, seed, program.name, target)
     asked = strategies()[strategy](Setting(explorer, trials, tuple(defaults)))
     run = _Run(program, target, threads, strategy, seed, database, on_event or (lambda _: None))
     started = clock()

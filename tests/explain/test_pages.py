@@ -20,7 +20,6 @@ import filelock
 import pytest
 
 from docs.generate.errors import declared
-from tensorc_dsl.api import tasks
 from tensorc_dsl.api.tasks import TaskFile, sample
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
@@ -144,7 +143,7 @@ def no_compiler() -> Iterator[None]:
 @contextmanager
 def on_x86() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks, "native_triple", lambda: "x86_64-unknown-linux-gnu")
+        patch.setattr("tensorc_dsl.backend.llvm.backend.native_triple", lambda: "x86_64-unknown-linux-gnu")
         yield
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorc_dsl.check.compute import elaborate
+from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.source import Source

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.count import bytes_moved, flops
+from tensorc_dsl.reference.count import bytes_moved, flops
 from tests.compute.texts import build, made, std
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.measure.child import serve
 from tensorc_dsl.measure.messages import Build, Built, Reply, Request, requests
 
@@ -35,10 +36,10 @@ def answer(request: Request) -> Reply:
             print("noise on stdout", flush=True)
             os.write(1, b"more noise")
         case ["pid"]:
-            return Built(b"", str(os.getpid()))
+            return Built(Code(b"", str(os.getpid()), frozenset()))
         case _:
             pass
-    return Built(request.program.encode(), "echo")
+    return Built(Code(request.program.encode(), "echo", frozenset()))
 
 
 if __name__ == "__main__":

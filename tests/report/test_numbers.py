@@ -6,12 +6,12 @@ import io
 
 import pytest
 
+from tensorc_dsl.machine.baseline import Contraction, contraction, numpy_seconds
+from tensorc_dsl.machine.yardsticks import Yardsticks
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.report import units
-from tensorc_dsl.report.baseline import Contraction, contraction, numpy_seconds
 from tensorc_dsl.report.progress import Standing, following
 from tensorc_dsl.report.table import comparison, tally
-from tensorc_dsl.report.yardsticks import Yardsticks
 from tensorc_dsl.search.events import Finished, Measured, Started
 from tensorc_dsl.trace.trace import Trace
 from tests import programs

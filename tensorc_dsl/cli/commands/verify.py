@@ -13,7 +13,7 @@ from tensorc_dsl.cli.options import common_options, file_argument, seed_option, 
 from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError
 
 if TYPE_CHECKING:
-    from tensorc_dsl.affine.validate import Report
+    from tensorc_dsl.validate.validate import Report
 
 TWO_PROGRAMS = Problem(
     "E0809", "`{file}` holds {count}, and `verify` compares two programs",
@@ -63,11 +63,11 @@ def _schedule(
 
 
 def _two_programs(file: str) -> tuple[str, Report]:
-    from tensorc_dsl.affine.validate import validate
     from tensorc_dsl.ir.parse import program_from_tree
     from tensorc_dsl.report.files import read_source
     from tensorc_dsl.syntax import tree
     from tensorc_dsl.syntax.parse import parse
+    from tensorc_dsl.validate.validate import validate
 
     items = [i for i in parse(read_source(file)).items if isinstance(i, tree.ProgramDef)]
     if len(items) != 2:
@@ -77,7 +77,7 @@ def _two_programs(file: str) -> tuple[str, Report]:
 
 
 def _facts(report: Report) -> tuple[str, Diagnostic | None]:
-    from tensorc_dsl.affine.validate import Invalid, Unproved, Valid
+    from tensorc_dsl.validate.validate import Invalid, Unproved, Valid
 
     match report:
         case Valid():

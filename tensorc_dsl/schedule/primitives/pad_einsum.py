@@ -26,7 +26,6 @@ from tensorc_dsl.ir.expr import (
     mul,
     transform,
 )
-from tensorc_dsl.ir.parts import NotApart, constant_value, parts_of
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store, fresh, used_names
 from tensorc_dsl.ir.reductions import ArgFold, identity
@@ -34,6 +33,7 @@ from tensorc_dsl.schedule.accumulation import spatial
 from tensorc_dsl.schedule.copies import NOT_FILLED, require_defined
 from tensorc_dsl.schedule.motion import fills, own_buffers, read_indices, writers
 from tensorc_dsl.schedule.nests import copy_nest, map_accesses, nest_over, replace_at
+from tensorc_dsl.schedule.parts import NotApart, constant_value, parts_of
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal

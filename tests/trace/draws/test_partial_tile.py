@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensorc_dsl.check.compute_bindings import OpenRange
 from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.schedule.primitive import LoopRef
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.draws.partial_tile import PartialTile, sample_partial_tile, sizes
