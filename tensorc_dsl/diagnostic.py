@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tensorc_dsl.source import Span
+from tensorc_dsl.visible import columns, visible, visible_line
+
+EXCERPT = 400
+"""Characters of a line that are shown: enough for any that a person writes, and for the start of those of programs."""
 
 
 class Severity(StrEnum):
@@ -37,7 +41,7 @@ class TschedError(Exception):
     """Bad input, as one or more diagnostics. Never a bug, never a failed candidate."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
-        super().__init__("; ".join(f"{d.code}: {d.message}" for d in diagnostics))
+        super().__init__(visible("; ".join(f"{d.code}: {d.message}" for d in diagnostics)))
         self.diagnostics = diagnostics
 
 
@@ -69,24 +73,39 @@ def render(d: Diagnostic) -> str:
        |                             ^^^^^^ label
        = help: …
     """
-    out = [f"{d.severity}[{d.code}]: {d.message}"]
+    # Only the first line of a finding begins at the margin: no name that holds line ends can look like another one.
+    head, *more = visible(d.message).split("\n")
+    out = [f"{d.severity}[{d.code}]: {head}", *(f"    {line}".rstrip() for line in more)]
     margin = " "
     if d.span is not None:
         line, column = d.span.source.line_column(d.span.start)
-        last, last_column = d.span.source.line_column(d.span.end)
-        text = d.span.source.line(line)
-        width = max(1, (last_column if last == line else len(text) + 1) - column)
         margin = " " * len(str(line))
-        # Tabs stay tabs in the gutter so that the underline lands where the terminal puts the text.
-        lead = "".join(ch if ch == "\t" else " " for ch in text[: column - 1])
         out += [
-            f"{margin}--> {d.span.source.name}:{line}:{column}",
+            f"{margin}--> {visible_line(d.span.source.name)}:{line}:{column}",
             f"{margin} |",
-            f"{line} | {text}",
-            f"{margin} | {lead}{'^' * width}{' ' + d.label if d.label else ''}",
+            *_excerpt(d.span, line, column, visible_line(d.label)),
         ]
     for note in d.notes:
-        first, *rest = note.text.split("\n")
+        first, *rest = visible(note.text).split("\n")
         out.append(f"{margin} = {note.kind}: {first}".rstrip())
         out.extend(f"{margin}   {'    ' if r else ''}{r}".rstrip() for r in rest)
     return "\n".join(out)
+
+
+def _excerpt(span: Span, line: int, column: int, label: str) -> tuple[str, str]:
+    """The first line of a span, and below it what underlines the span there."""
+    last, last_column = span.source.line_column(span.end)
+    text = span.source.line(line)
+    start = column - 1
+    end = max(start, last_column - 1 if last == line else len(text))
+    cut = max(0, start - EXCERPT // 2) if len(text) > EXCERPT else 0
+    stop = min(len(text), cut + EXCERPT)
+    before = ("…" if cut else "") + visible(text[cut:start])
+    marked = visible(text[start : min(end, stop)])
+    after = visible(text[min(end, stop) : stop]) + ("…" if stop < len(text) else "")
+    gutter = f"{line} | "
+    # Tabs stay tabs before the underline, so that it lands where the terminal puts the text.
+    lead = "\t".join(" " * columns(part) for part in before.split("\t"))
+    width = max(1, columns(marked, len(gutter) + columns(before, len(gutter))))
+    blank = " " * len(str(line))
+    return gutter + before + marked + after, f"{blank} | {lead}{'^' * width}{' ' + label if label else ''}"

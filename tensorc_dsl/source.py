@@ -25,13 +25,14 @@ class Source:
         object.__setattr__(self, "_starts", (0, *accumulate(len(line) + 1 for line in lines)))
 
     @staticmethod
-    def read(path: Path, name: str | None = None) -> Source:
-        """Read a file as UTF-8; CRLF line ends become LF so that offsets mean the same everywhere.
+    def of(data: bytes, name: str) -> Source:
+        """UTF-8 as text; CRLF line ends become LF so that offsets mean the same everywhere. Raises UnicodeDecodeError."""
+        return Source(name, data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n"))
 
-        Raises OSError or UnicodeDecodeError; the faces turn both into diagnostics.
-        """
-        data = path.read_bytes().decode("utf-8-sig")
-        return Source(name or str(path), data.replace("\r\n", "\n").replace("\r", "\n"))
+    @staticmethod
+    def read(path: Path, name: str | None = None) -> Source:
+        """The text of a file. Raises OSError or UnicodeDecodeError."""
+        return Source.of(path.read_bytes(), name or str(path))
 
     def line_column(self, offset: int) -> tuple[int, int]:
         """1-based line and column of a character offset."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,6 @@ def named(names: Sequence[str]) -> list[Contender]:
 
 
 def environment(threads: int) -> dict[str, str]:
-    """What tells the libraries how many threads to use, before they load."""
+    """What tells the libraries how many threads to use, before they load, and the processes that they start where we are."""
     names = ("OMP", "OPENBLAS", "MKL", "NUMBA", "TVM")
-    return {f"{name}_NUM_THREADS": str(threads) for name in names}
+    return {f"{name}_NUM_THREADS": str(threads) for name in names} | {"PYTHONPATH": str(_ROOT)}

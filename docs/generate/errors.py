@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tensorc_dsl
-from docs.generate.declared import plain
 from docs.generate.pages import FOLDER
+from tensorc_dsl.report.entries.declared import plain
 
 PACKAGE = Path(tensorc_dsl.__file__).resolve().parent
 PAGES = FOLDER.parent / "errors"

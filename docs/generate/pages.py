@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent / "reference"
@@ -29,19 +29,3 @@ def filled(page: str, parts: Mapping[str, Part]) -> str:
 def markers(page: str) -> list[str]:
     """The names of the generated parts of a page, in order."""
     return [m[2] for m in _PART.finditer(page)]
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; a bar inside a cell is escaped."""
-    lines = [head, ["---"] * len(head), *rows]
-    cells = [[cell.replace("|", r"\|") for cell in line] for line in lines]
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
-
-
-def code(text: str) -> str:
-    return f"`{text}`"
-
-
-def fence(text: str) -> str:
-    """Text as it is, for the eye only."""
-    return f"```text\n{text}\n```"

@@ -14,6 +14,7 @@ from typing import TypeGuard
 
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Cast, Compare, Expr, Var, children, dtype_of, index, rebuild
+from tensorc_dsl.ir.numbers import limits
 
 
 def data_in(e: Expr) -> tuple[Cast, ...]:
@@ -51,8 +52,7 @@ def with_values(e: Expr, values: Mapping[Expr, Expr]) -> Expr:
 
 def datum_range(datum: Cast) -> tuple[int, int]:
     """The least and the greatest value that a datum's type has."""
-    t = dtype_of(datum.operand)
-    return (0, 2**t.bits - 1) if t.kind == "uint" else (-(2 ** (t.bits - 1)), 2 ** (t.bits - 1) - 1)
+    return limits(dtype_of(datum.operand))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ Ranges = Mapping[str, Interval]
 
 OPEN: Interval = (None, None)
 
+FAR = 2**62
+"""What may be further from 0 may leave 64 bits when something is added, and come back with the other sign."""
+
 
 @dataclass(slots=True)
 class Linear:
@@ -98,7 +101,13 @@ class Context:
                 below, above = above, below
             low = None if low is None or below is None else low + c * below
             high = None if high is None or above is None else high + c * above
+        if _far(low, high) or ((low is None) != (high is None) and any(_far(*self.atom_range(a)) for a in terms)):
+            return OPEN
         return low, high
+
+
+def _far(low: int | None, high: int | None) -> bool:
+    return (low is not None and low < -FAR) or (high is not None and high > FAR)
 
 
 def expr_of(a: Atom) -> Expr:

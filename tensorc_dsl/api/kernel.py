@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from tensorc_dsl.backend.protocol import Bound, LoadedKernel
-from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.lower.flat import format_shape
 from tensorc_dsl.report.files import write_text
 from tensorc_dsl.search.tune import TuneResult
@@ -29,10 +28,11 @@ class Kernel:
         self.seconds = seconds
         self.search = search
 
-    def __call__(self, *arrays: Any) -> Array | tuple[Array, ...]:
+    def __call__(self, *arrays: Any) -> Any:
         """The output, or a tuple of several.
 
-        Arrays are NumPy's or speak DLPack on the CPU. ValueError when a dtype, a shape or a layout is not the task's.
+        Arrays are NumPy's or speak DLPack on the CPU. New outputs are of the library that all inputs are of, NumPy's where
+        there are several. ValueError when a dtype, a shape or a layout is not the task's, or an array has a mask.
         """
         return self._native(*arrays)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,11 +23,12 @@ from tensorc_dsl.backend.protocol import (
 from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.diagnostic import Diagnostic, Problem, Severity, TschedError
+from tensorc_dsl.diagnostic import Diagnostic, Problem, Severity, TschedError, render
 from tensorc_dsl.interp.pins import opened
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space, task_space
+from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.machine.host import host_target
@@ -34,9 +36,10 @@ from tensorc_dsl.machine.yardsticks import Yardsticks, measure_yardsticks
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.packages.resolve import Resolver
-from tensorc_dsl.records.database import Database, default_path
+from tensorc_dsl.records.database import Database
+from tensorc_dsl.records.errors import Passed, passed_over
 from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.reference.open_sizes import mean_flops
+from tensorc_dsl.reference.open_sizes import mean_flops, sizing
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.report.missing import no_such
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
@@ -82,6 +85,11 @@ class UnknownTask(TschedError, KeyError):
     """A file has no task of that name (E0905): bad input, and what a mapping raises."""
 
     __str__ = TschedError.__str__
+
+
+def warn_of(diagnostic: Diagnostic) -> None:
+    """Tell of it as Python does."""
+    warnings.warn(render(diagnostic), stacklevel=3)
 
 
 def load(
@@ -170,6 +178,12 @@ class Task:
     def flops(self) -> int:
         """The operations of one call; of a task with open dimensions their mean over the sizes that are timed."""
         return mean_flops(self.program)
+
+    @property
+    def timed_at(self) -> tuple[Sizes, ...]:
+        """The sizes of the open dimensions that kernels are timed at, those of the task or by default; one of none where no
+        dimension is open."""
+        return sizing(self.program).timed
 
     def check(self) -> Trace:
         """A schedule that applies and lowers. Raises TschedError with the reason when none turns up."""
@@ -281,13 +295,33 @@ class Task:
         found = self.frozen(trace)
         return Kernel(self._loaded(found), found)
 
-    def recorded(self, records: Path | None = None) -> Trace | None:
-        """The best schedule in the database for this task on this machine; None where there is none."""
-        if not (records or default_path()).exists():
+    def recorded(
+        self, records: Path | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of
+    ) -> Trace | None:
+        """The best schedule in the database for this task on this machine; None where there is none.
+
+        Records that hold what no search writes, or a schedule that does not fit, are passed over with a warning (W0701).
+        The database is only read. Raises TschedError (E0701, E0702, E0705, E0708).
+        """
+        database = Database.reading(records)
+        if database is None:
             return None
-        with Database.open(records) as database:
-            best = database.best(program_key(self.program), target_key(self.target, self.threads))
-        return None if best is None else self.expand(Source(f"<trial {best.trial} of {best.task}>", best.trace))
+        with database:
+            ranking = database.ranking(program_key(self.program), target_key(self.target, self.threads))
+            passed = list(ranking.passed)
+            found: Trace | None = None
+            for row in ranking.rows[:TRIES]:
+                best = database.trial(row)
+                try:
+                    found = self.expand(Source(f"<trial {best.trial} of {best.task}>", best.trace))
+                    self.lower(found)
+                    break
+                except TschedError as e:
+                    found = None
+                    passed.append(Passed(row, f"{e.diagnostics[0].code}: {e.diagnostics[0].message}"))
+            if passed:
+                on_warning(passed_over(database.path, self.name, passed))
+        return found
 
     def verify(self, trace: Trace) -> Report:
         """Whether the schedule's program computes what the task does: shown from the two programs alone."""

@@ -81,7 +81,7 @@ class KernelLibrary(Protocol):
 class Bound(Protocol):
     """A kernel whose constant inputs are given; call it with the other ones."""
 
-    def __call__(self, *arrays: Any) -> Array | tuple[Array, ...]:
+    def __call__(self, *arrays: Any) -> Any:
         """The output, or a tuple of several. ValueError where an array is not what the kernel takes."""
         ...
 

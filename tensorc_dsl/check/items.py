@@ -128,14 +128,31 @@ def task_bindings(task: t.TaskDef) -> dict[str, Bound]:
             case t.Name(id=dtype):
                 out[name] = dtype
             case t.RangeExpr(low=t.Number(value=int(low)), high=t.Number(value=int(high))) if 1 <= low <= high:
-                out[name] = OpenRange(low, high)
+                at = [e.value for e in value.at if isinstance(e, t.Number) and isinstance(e.value, int)]
+                if wrong := [e for e in value.at if not (isinstance(e, t.Number) and e.value in range(low, high + 1))]:
+                    found += (
+                        problems.NOT_TIMED(e.span, name=name, value=e.span.text, low=low, high=high) for e in wrong
+                    )
+                else:
+                    out[name] = OpenRange(low, high, tuple(at))
             case t.RangeExpr():
                 found.append(problems.NO_SIZES(value.span, name=name, range=value.span.text))
             case _:
                 found.append(problems.NOT_A_SIZE(value.span, name=name))
+    found += _timed_together([(name, value) for name, value in task.bindings if isinstance(value, t.RangeExpr)])
     if found:
         raise TschedError(*found)
     return out
+
+
+def _timed_together(ranges: list[tuple[str, t.RangeExpr]]) -> Iterator[Diagnostic]:
+    """Sizes that are timed together, first with first, are as many each."""
+    given = [(name, value) for name, value in ranges if value.at]
+    for name, value in given[1:]:
+        first, sizes = given[0]
+        if len(value.at) != len(sizes.at):
+            count, wanted = len(value.at), len(sizes.at)
+            yield problems.TIMED_APART(value.span, name=name, count=count, first=first, wanted=wanted)
 
 
 def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:

@@ -61,6 +61,16 @@ NO_SIZES = Problem(
     "`{range}` is no range of sizes for `{name}`",
     help="write the smallest, at least 1, and the largest: `{name}=1..4096`",
 )
+NOT_TIMED = Problem(
+    "E0247",
+    "`{value}` is no size of `{name}`, a whole number from {low} to {high}",
+    help="sizes to be timed at lie in the range before `at`",
+)
+TIMED_APART = Problem(
+    "E0247",
+    "`{name}` is timed at {count} sizes, `{first}` at {wanted}",
+    help="sizes are timed together, the first ones, then the second ones: give as many of each",
+)
 BOUND_TWICE = Problem("E0229", "`{name}` is bound twice", "the second time")
 IN_COMPUTE_ONLY = Problem("E0230", "{what} belongs to a compute, not to a schedule")
 LONELY_YIELD = Problem("E0231", "`yield` stands in a `for`")

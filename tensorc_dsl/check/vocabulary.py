@@ -62,6 +62,10 @@ FUNCTIONS: dict[str, Signature] = {
     ),
     "min": _function("The smallest of the numbers, or of a list of them.", Rule.NUMBER, *_SMALLEST, rest=_FURTHER),
     "max": _function("The largest of the numbers, or of a list of them.", Rule.NUMBER, *_SMALLEST, rest=_FURTHER),
+    "clamp": _function(
+        "The number, kept from `low` to `high`, as in subscripts: `min(max(value, low), high)`.",
+        Rule.NUMBER, Parameter("value", (INT, FLOAT)), Parameter("low", (INT, FLOAT)), Parameter("high", (INT, FLOAT)),
+    ),
     "xor": _function(
         "The bits that are set in one of two ints, not in both; also in index maps.",
         INT, Parameter("a", (INT,)), Parameter("b", (INT,)),

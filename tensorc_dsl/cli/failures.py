@@ -12,8 +12,9 @@ from enum import IntEnum
 import click
 
 from tensorc_dsl.cli.options import settings
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.report.paint import paint
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.report.terminal import say, show_diagnostics, show_foreign
+from tensorc_dsl.visible import visible_line
 
 ISSUES = "please report it with the command, the input files and what `--debug` shows"
 
@@ -27,23 +28,29 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-def show_diagnostics(*diagnostics: Diagnostic) -> None:
-    """Each on standard error, with a line between them."""
-    click.echo("\n\n".join(paint(d) for d in diagnostics), err=True)
+@contextmanager
+def spelled_out() -> Generator[None, None, None]:
+    """What click says of wrong usage, which it prints itself, cannot act on a terminal."""
+    try:
+        yield
+    except click.ClickException as e:
+        vars(e)["message"] = visible_line(e.message)  # it is final for who makes one
+        raise
 
 
 @contextmanager
 def guarded(ctx: click.Context) -> Generator[None, None, None]:
     """Leave with the right status and no traceback, whatever happens inside; click's own exits pass through."""
     try:
-        yield
+        with spelled_out():
+            yield
     except (click.exceptions.Exit, click.ClickException):
         raise
     except TschedError as e:
         show_diagnostics(*e.diagnostics)
         ctx.exit(ExitCode.FINDINGS)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
+        say("interrupted", err=True)
         ctx.exit(ExitCode.INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has gone. Python would complain once more when it flushes at exit.
@@ -52,7 +59,7 @@ def guarded(ctx: click.Context) -> Generator[None, None, None]:
     except Exception as e:
         debug = settings(ctx).debug
         if debug:
-            click.echo(traceback.format_exc().rstrip(), err=True)
-        click.echo(f"internal error: {type(e).__name__}: {str(e) or 'no message'}", err=True)
-        click.echo(f"this is a bug in tensorc-dsl; {ISSUES}", err=True)
+            show_foreign(traceback.format_exc().rstrip(), err=True)
+        show_foreign(f"internal error: {type(e).__name__}: {str(e) or 'no message'}", err=True)
+        say(f"this is a bug in tensorc-dsl; {ISSUES}", err=True)
         ctx.exit(ExitCode.INTERNAL)

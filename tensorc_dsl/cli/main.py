@@ -11,14 +11,16 @@ from typing import Any
 import click
 
 from tensorc_dsl.cli import commands
-from tensorc_dsl.cli.failures import guarded
+from tensorc_dsl.cli.failures import guarded, spelled_out
+from tensorc_dsl.cli.groups import Group
 from tensorc_dsl.cli.options import common_options
+from tensorc_dsl.report.terminal import say
 
 # The interpreter looks for garbage once more before it ends, in trees that are all alive: a tenth of a large check.
 atexit.register(gc.freeze)
 
 
-class Commands(click.Group):
+class Commands(Group):
     """Commands are the modules of `tensorc_dsl.cli.commands`; each holds one function named like its file."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -28,6 +30,10 @@ class Commands(click.Group):
         if cmd_name not in self.list_commands(ctx):
             return None
         return getattr(importlib.import_module(f"{commands.__name__}.{cmd_name}"), cmd_name)
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with spelled_out():
+            return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         # Trees of many small objects are all alive while they grow: looking for garbage every 700 of them takes a third of
@@ -41,7 +47,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> 
     if wanted:
         from importlib.metadata import version
 
-        click.echo(f"tensorc-dsl {version('tensorc-dsl')}")
+        say(f"tensorc-dsl {version('tensorc-dsl')}")
         ctx.exit()
 
 

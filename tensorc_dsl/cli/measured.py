@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
+from tensorc_dsl.report.terminal import show
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
@@ -20,5 +20,5 @@ def measure_and_show(task: Task, trace: Trace) -> None:
     outcome = task.measure(trace)
     if outcome.seconds is None:
         raise failed(f"makes no valid kernel ({outcome.status.replace('_', ' ')})", outcome.message)
-    click.echo(comparison(task.flops, outcome.seconds, None, peak_of(task.program, task.target, task.threads)))
-    click.echo(f"\nthe result is right: largest error {outcome.max_error or 0.0:.2g} of what is allowed")
+    show(comparison(task.flops, outcome.seconds, None, peak_of(task.program, task.target, task.threads)))
+    show(f"\nthe result is right: largest error {outcome.max_error or 0.0:.2g} of what is allowed")

@@ -82,9 +82,9 @@ def _complete_files(_ctx: click.Context, _param: click.Parameter, incomplete: st
 
 file_argument = click.argument("file", metavar="FILE", shell_complete=_complete_files)
 files_argument = click.argument("files", metavar="FILE...", nargs=-1, required=True, shell_complete=_complete_files)
-task_argument = click.argument("task", metavar="TASK")
-"""The file's name, or `-` for standard input; a task in it. Both are read by the command, so that a mistake is shown as
-a diagnostic."""
+task_argument = click.argument("task", metavar="[TASK]", required=False)
+"""The file's name, or `-` for standard input; a task in it, which need not be named where there is only one. Both are read
+by the command, so that a mistake is shown as a diagnostic."""
 
 seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, metavar="S",

@@ -37,14 +37,21 @@ LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class OpenRange:
-    """The sizes that a dimension may have when a kernel is called, both included. ValueError unless 1 <= low <= high."""
+    """The sizes that a dimension may have when a kernel is called, both included, and those it is timed at, if it matters.
+
+    ValueError unless 1 <= low <= high, with all of `at` between them.
+    """
 
     low: int
     high: int
+    at: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.low <= self.high:
             raise ValueError(f"there is no size from {self.low} to {self.high}")
+        for n in self.at:
+            if not self.low <= n <= self.high:
+                raise ValueError(f"{n} is no size from {self.low} to {self.high}")
 
 
 Bound = int | float | str | OpenRange
@@ -142,6 +149,9 @@ def index_expr(
                 if p is not None and q is not None:
                     return ir.index(min(p, q) if op == "min" else max(p, q))
                 return ir.Binary(op, x, y)
+            case tree.CallExpr(function=tree.Name(id="clamp"), args=(x, low, high), kwargs=()):
+                above = tree.CallExpr(tree.Name("max", e.span), (x, low), (), e.span)
+                return go(tree.CallExpr(tree.Name("min", e.span), (above, high), (), e.span))
             case _:
                 raise Invalid(NOT_AN_INDEX(e.span, what=f"`{e.span.text}`"))
 
@@ -231,7 +241,7 @@ def _dimension(name: str, value: Bound, use: tree.Name) -> ir.Expr:
     if isinstance(value, OpenRange):
         if value.high > LARGEST:
             raise Invalid(TOO_LARGE(use.span, what=f"`{name}`", value=value.high))
-        return ir.Dim(name, value.low, value.high) if value.low < value.high else ir.index(value.low)
+        return ir.Dim(name, value.low, value.high, value.at) if value.low < value.high else ir.index(value.low)
     if not isinstance(value, int) or isinstance(value, bool):
         raise Invalid(NOT_A_KIND(use.span, name=name, wanted="a dimension (an integer)", value=repr(value)))
     if value < 0:

@@ -265,8 +265,16 @@ class _Elaboration:
                 return []
             case Outside(position=p, value=value, extent=limit, at=at):
                 values = ", ".join(f"{n} = {v}" for n, v in at) or "always"
+                early = c.scan is not None and a.load.buffer == c.name and value < 0
+                notes = (problems.SCAN_BEGINS,) if early else ()
                 found = problems.OUT_OF_BOUNDS(
-                    a.spans[p], position=p + 1, name=a.load.buffer, value=value, extent=limit, values=values
+                    a.spans[p],
+                    position=p + 1,
+                    name=a.load.buffer,
+                    value=value,
+                    extent=limit,
+                    values=values,
+                    notes=notes,
                 )
                 return [found]
             case Unproven(position=p, interval=(low, high)):

@@ -1,21 +1,23 @@
 """Reducers that a file declares: `reducer name(a, b) = combine identity e`.
 
-That a reducer is associative and commutative, so that a reduction may run in any order, is checked on samples: an example
-against it is an error. Where no example is found it is trusted. The identity is checked on what the reducer makes.
+A reduction may run in any order, so a reducer is associative, commutative and left alone by its identity. Where that is
+broken it is an error, and where it is neither proved nor assumed as well, of the types that values have (`compute_laws`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tensorc_dsl.affine.laws import Combination
 from tensorc_dsl.diagnostic import Diagnostic, Note
 from tensorc_dsl.elaborate.bindings import Environment
+from tensorc_dsl.elaborate.laws import law_findings, unknown_laws
 from tensorc_dsl.elaborate.library import Definitions
 from tensorc_dsl.elaborate.names import Scope, check_names, inside
 from tensorc_dsl.elaborate.problems import NOT_A_REDUCER, NOT_CONSTANT, TAKEN, Invalid
 from tensorc_dsl.elaborate.values import ValueBuilder
 from tensorc_dsl.ir import expr as ir
-from tensorc_dsl.ir.dtypes import BOOL, F64, I64, DType
+from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F64, I64, DType
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.syntax import tree
 
@@ -29,6 +31,12 @@ class Declared:
     expr: ir.Expr
     identity: ir.Const
 
+    @property
+    def combination(self) -> Combination:
+        """The reducer without its names."""
+        a, b = (ir.Load(n, (), self.identity.dtype) for n in ("a", "b"))
+        return Combination(self.combine(a, b), self.identity)
+
     def combine(self, a: ir.Expr, b: ir.Expr) -> ir.Expr:
         """What `a`, made so far, and the next value `b` become."""
         values = dict(zip(self.operands, (a, b), strict=True))
@@ -39,17 +47,21 @@ class Declared:
         return ir.transform(self.expr, operand)
 
 
-def declared(defn: tree.ReducerDef, dtype: DType, at: tree.Expr | None = None) -> Declared:
-    """The reducer for values of `dtype`. Raises Invalid, with the place of its use if that is `at`, unless it takes them."""
+def declared(defn: tree.ReducerDef, dtype: DType, at: tree.Expr) -> Declared:
+    """The reducer for the values of `dtype` at its use. Raises Invalid unless it takes them and has the laws of one."""
+    if found := check_reducer(defn):
+        raise Invalid(*found)
+    made, found = None, list[Diagnostic]()
     try:
-        return _declared(defn, dtype)
+        made = _declared(defn, dtype)
+        found = law_findings(defn, made)
     except Invalid as e:
-        if at is None:
-            raise
+        found = list(e.diagnostics)
+    if made is None or found:
         line, column = at.span.source.line_column(at.span.start)
         note = Note("note", f"for {dtype}, as used at {at.span.source.name}:{line}:{column}")
-        found = [Diagnostic(d.code, d.message, d.span, d.label, (*d.notes, note)) for d in e.diagnostics]
-        raise Invalid(*found) from None
+        raise Invalid(*(replace(d, notes=(*d.notes, note)) for d in found))
+    return made
 
 
 def _declared(defn: tree.ReducerDef, dtype: DType) -> Declared:
@@ -72,25 +84,20 @@ def _declared(defn: tree.ReducerDef, dtype: DType) -> Declared:
     return Declared(defn.name, (a, b), combined, start)
 
 
-# --- laws ------------------------------------------------------------------------------------------------------------
-
-
 def check_reducer(defn: tree.ReducerDef) -> list[Diagnostic]:
-    """What is wrong with a declared reducer: its expressions for every type, or a law that some values break."""
-    fitting: list[Declared] = []
-    wrong: dict[DType, tuple[Diagnostic, ...]] = {}
-    for t in (F64, I64, BOOL):
+    """What is wrong with a reducer for values of every type: its expressions, or its laws."""
+    if found := unknown_laws(defn):
+        return found
+    wrong: list[Diagnostic] = []
+    untyped: dict[DType, tuple[Diagnostic, ...]] = {}
+    for t in (F64, I64, BOOL, *DTYPES.values()):
         try:
-            fitting.append(declared(defn, t))
+            found = law_findings(defn, _declared(defn, t))
         except Invalid as e:
-            wrong[t] = e.diagnostics
-    if not fitting:
-        logical = any(isinstance(e, tree.LogicExpr | tree.NotExpr | tree.Bool) for e in inside(defn.combine))
-        return list(wrong[BOOL if logical else F64])
-    from tensorc_dsl.elaborate.laws import broken_laws  # with NumPy, which files without a reducer do not wait for
-
-    for reducer in fitting:
-        found = broken_laws(defn, reducer)
-        if found:
-            return found
-    return []
+            untyped[t] = e.diagnostics
+            continue
+        if not found:
+            return []
+        wrong = wrong or found
+    logical = any(isinstance(e, tree.LogicExpr | tree.NotExpr | tree.Bool) for e in inside(defn.combine))
+    return wrong or list(untyped[BOOL if logical else F64])

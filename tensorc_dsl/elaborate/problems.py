@@ -146,7 +146,11 @@ NARROW_POSITION = Problem(
     "E0419", "positions up to {last} do not fit {dtype}", "{count} values here", help="use a wider type: `i64`"
 )
 
-NO_LAW = Problem("E0420", "`{reducer}` is not {law}", "{example}", help="{repair}")
+NO_LAW = Problem("E0420", "`{reducer}` is not {law}", help="{repair}")
+UNPROVED_LAW = Problem("E0426", "it is not proved that `{reducer}` is {laws}", help="{repair}")
+UNKNOWN_LAW = Problem(
+    "E0427", "there is no law `{name}`", help="those of a reducer are `associative`, `commutative` and `identity`"
+)
 NOT_A_REDUCER = Problem(
     "E0421", "{what} cannot stand in a reducer", help="it is an expression over `{a}` and `{b}` alone"
 )
@@ -168,6 +172,7 @@ SCAN_LAG = Problem(
     "{found}",
     help="subscript {position} of `{stage}` is `{index} - 1`, `{index} - 2`, … in the step",
 )
+SCAN_BEGINS = help_note("`init` gives the first element alone; a step that looks further back needs a condition")
 SCAN_REDUCE = Problem(
     "E0415",
     "a reduction inside the step of a scan reads `{stage}`; that is not supported yet",

@@ -49,13 +49,13 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """The scan in whose step an expression stands: how far back it reads its own values."""
+    """The scan in whose step an expression stands, and where it reads its own values."""
 
     stage: str
     buffer: str
     index: str
     position: int
-    lags: list[int] = field(default_factory=list[int])
+    reads: list[ir.Load] = field(default_factory=list[ir.Load])
 
 
 class StageBuilder(ValueBuilder):
@@ -145,7 +145,7 @@ class StageBuilder(ValueBuilder):
     # --- scans -------------------------------------------------------------------------------------------------------
 
     def _scan(self, stage: tree.Stage, name: str, e: tree.Scan, spatial: Extents, want: DType | None) -> Computed:
-        """A scan as one value: `init` at the first steps, as many as the step reads back, else `step`."""
+        """A scan as one value: `init` at the first step, `step` at each later one."""
         index = e.index.name
         if index not in spatial:
             note = suggestion(index, spatial)
@@ -172,9 +172,11 @@ class StageBuilder(ValueBuilder):
             return part(e.step, "step")
 
         (init, first), (value, rest) = each(lambda: part(e.init, "init"), step)
-        if not own.lags:
+        if not own.reads:
             raise Invalid(problems.SCAN_STEP(e.step.span, stage=stage.name))
-        begins = simplify(ir.Compare("<", ir.Var(index), ir.index(max(own.lags))), ranges_of(spatial))
+        # What looks further back than the first step leaves the stage there, like any other access, unless a condition
+        # keeps it from being read.
+        begins = simplify(ir.Compare("<", ir.Var(index), ir.ONE), ranges_of(spatial))
         accesses = [replace(a, conditions=(*a.conditions, begins)) for a in first]
         accesses += [replace(a, conditions=(*a.conditions, negate(begins))) for a in rest]
         if isinstance(begins, ir.Const):
@@ -186,11 +188,12 @@ class StageBuilder(ValueBuilder):
         """An element of a tensor; one of the scan's own is of an earlier step. Raises Invalid."""
         made = super().load(e)
         if self.own is not None and made.buffer == self.own.buffer:
-            self.own.lags.append(self._lag(made, e, self.own))
+            self._check_earlier(made, e, self.own)
+            self.own.reads.append(made)
         return made
 
-    def _lag(self, made: ir.Load, e: tree.IndexExpr, own: _Own) -> int:
-        """How many steps back the scan looks. Raises Invalid unless that is a number above 0."""
+    def _check_earlier(self, made: ir.Load, e: tree.IndexExpr, own: _Own) -> None:
+        """Raise Invalid unless the scan looks back by a number of steps above 0."""
         back = simplify(ir.sub(ir.Var(own.index), made.indices[own.position]), ranges_of(self.scope))
         lag = ir.constant(back)
         if lag is None and ir.dims_in(back) and self.env.unbound:
@@ -201,4 +204,3 @@ class StageBuilder(ValueBuilder):
             raise Invalid(
                 problems.SCAN_LAG(at, stage=own.stage, index=own.index, position=own.position + 1, found=found)
             )
-        return lag

@@ -6,7 +6,8 @@ through a cast.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -14,11 +15,12 @@ from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
 from tensorc_dsl.affine.simplify import negate, simplify
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import LARGEST, Environment, index_expr
-from tensorc_dsl.elaborate.names import FUNCTIONS
+from tensorc_dsl.elaborate.names import FUNCTIONS, inside
 from tensorc_dsl.elaborate.problems import Invalid, each, suggestion
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F64, I64, INDEX, DType
+from tensorc_dsl.ir.numbers import limits, nearest, wrapped
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.source import Span
@@ -69,7 +71,8 @@ class ValueBuilder:
                 if (cast := self._dtype(name)) is not None:
                     return cast
                 if name == "clamp":
-                    return INDEX
+                    t = next((t for t in map(self.infer, args) if t is not None), None)
+                    return t if t is not None and t.is_float else None if t is None and self._decimal(e) else INDEX
                 values = args[1:] if name == "select" else args
                 return next((t for t in map(self.infer, values) if t is not None), None)
             case tree.IndexExpr(base=tree.Name(id=name)) if name in self.buffers:
@@ -81,6 +84,14 @@ class ValueBuilder:
 
     def _dtype(self, name: str) -> DType | None:
         return self.env.dtypes.get(name) or DTYPES.get(name)
+
+    def _decimal(self, e: tree.Expr) -> bool:
+        """Whether a literal in `e`, or a name of one, is no integer."""
+        return any(
+            isinstance(x.value, float) if isinstance(x, tree.Number) else x.id in self.env.floats or x.id == "inf"
+            for x in inside(e)
+            if isinstance(x, (tree.Number, tree.Name))
+        )
 
     def same_type(self, found: DType, want: DType, at: tree.Expr, what: str) -> None:
         """Raise Invalid unless what stands at `at` has the type that is wanted."""
@@ -97,11 +108,10 @@ class ValueBuilder:
         if want is None:
             raise Invalid(problems.NO_TYPE(at.span, value=at.span.text))
         if want.is_float:
-            try:
-                return ir.Const(float(value), want)
-            except OverflowError:
-                raise Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want)) from None
-        low, high = (-(2 ** (want.bits - 1)), 2 ** (want.bits - 1) - 1) if want.kind == "int" else (0, 2**want.bits - 1)
+            if math.isfinite(value) and math.isinf(nearest(float(value), want)):
+                raise Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want))
+            return ir.Const(float(value), want)
+        low, high = limits(want)
         if want == BOOL or not isinstance(value, int) or not low <= value <= high:
             raise Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want))
         return ir.Const(value, want)
@@ -125,7 +135,7 @@ class ValueBuilder:
                 if t == INDEX:
                     return ir.sub(ir.ZERO, x)
                 if isinstance(x, ir.Const):
-                    return ir.Const(-x.value, t)
+                    return ir.Const(-x.value if t.is_float else wrapped(-int(x.value), t), t)
                 return ir.Binary("*", ir.Const(-1.0, t), x) if t.is_float else ir.Binary("-", ir.Const(0, t), x)
             case tree.BinaryExpr():
                 return self._binary(e, want)
@@ -200,9 +210,9 @@ class ValueBuilder:
             return self._index(e)
         return ir.Binary(e.op, x, y)
 
-    def _index(self, e: tree.Expr, extent: ir.Expr | None = None) -> ir.Expr:
+    def _index(self, e: tree.Expr, extent: ir.Expr | None = None, clamped: bool = False) -> ir.Expr:
         """A subscript of a dimension of some extent, or an index expression that a comparison or a cast takes: simplified
-        under the ranges in scope.
+        under the ranges in scope. Where it is `clamped`, it may be made of integers that are read.
         """
         if isinstance(e, tree.Name) and e.id in self.scope:
             return ir.Var(e.id)
@@ -212,6 +222,8 @@ class ValueBuilder:
             match x:
                 case tree.CallExpr(function=tree.Name(id="clamp")):
                     return self._clamp(x)
+                case _ if clamped and self._of_data(x):
+                    return self._datum(x)
                 case tree.Name(id=name, span=span) | tree.IndexExpr(base=tree.Name(id=name, span=span)) if (
                     name in self.buffers and name not in names
                 ):
@@ -232,15 +244,17 @@ class ValueBuilder:
         if e.kwargs or len(e.args) != FUNCTIONS["clamp"]:
             count = len(e.args) + len(e.kwargs)
             raise Invalid(problems.ARITY(e.span, name="clamp", wanted="3 values", count=count))
-        value, low, high = each(lambda: self._clamped(e.args[0]), *(lambda a=a: self._index(a) for a in e.args[1:]))
-        return ir.Binary("min", ir.Binary("max", value, low), high)
+        made = each(*(lambda a=a, n=n: self._index(a, clamped=n == 0) for n, a in enumerate(e.args)))
+        return _kept(made)
 
-    def _clamped(self, e: tree.Expr) -> ir.Expr:
-        """What a clamp keeps inside, as an index."""
-        t = self.infer(e)
-        if t is None or t == INDEX:
-            return self._index(e)
-        made = self.build(e, t)
+    def _of_data(self, e: tree.Expr) -> bool:
+        """Whether `e` is made of what is read, and of no index or size."""
+        types = {self.infer(x) for x in _operands(e)} - {None}
+        return bool(types) and INDEX not in types
+
+    def _datum(self, e: tree.Expr) -> ir.Expr:
+        """An integer that is read, as an index."""
+        made = self.build(e, self.infer(e))
         found = ir.dtype_of(made)
         if not found.is_integer:
             raise Invalid(problems.CLAMPED(e.span, text=e.span.text, found=found))
@@ -249,7 +263,7 @@ class ValueBuilder:
     def _compare(self, e: tree.CompareExpr) -> ir.Expr:
         parts: list[ir.Expr] = []
         for op, a, b in zip(e.ops, e.operands, e.operands[1:], strict=False):
-            literals = F64 if any(isinstance(x, tree.Number) and isinstance(x.value, float) for x in (a, b)) else INDEX
+            literals = F64 if self._decimal(a) or self._decimal(b) else INDEX
             x, y = self._pair(a, b, literals, op, e)
             if ir.dtype_of(x) == BOOL and op not in ("==", "!="):
                 raise Invalid(problems.BOOL_ARITHMETIC(e.span, op=op))
@@ -315,7 +329,8 @@ class ValueBuilder:
         if cast is not None:
             return self._cast(e, e.args[0], cast)
         if name == "clamp":
-            return self._index(e)
+            t = self.infer(e)
+            return self._index(e) if t == INDEX else self._clamped_value(e, t or want)
         if name == "select":
             return self._conditional(tree.Conditional(e.args[0], e.args[1], e.args[2], e.span), want)
         if name == "min" or name == "max":
@@ -328,6 +343,13 @@ class ValueBuilder:
             raise Invalid(problems.NEEDS_FLOAT(e.span, name=name, found=found, text=e.args[0].span.text))
         return ir.Call(name, args)
 
+    def _clamped_value(self, e: tree.CallExpr, want: DType | None) -> ir.Expr:
+        """A float that is kept between two others."""
+        made = each(*(lambda a=a: self.build(a, want) for a in e.args))
+        for x, a in zip(made, e.args, strict=True):
+            self.same_type(ir.dtype_of(x), ir.dtype_of(made[0]), a, "a bound of `clamp`")
+        return _kept(made)
+
     def _cast(self, e: tree.CallExpr, operand: tree.Expr, to: DType) -> ir.Expr:
         if to == BOOL:
             raise Invalid(problems.NO_BOOL_CAST(e.span, text=operand.span.text))
@@ -338,6 +360,26 @@ class ValueBuilder:
         if isinstance(x, ir.Const) and not isinstance(x.value, bool) and isinstance(x.value, int):
             return self._literal(x.value, to, e)
         return ir.Cast(x, to)
+
+
+def _kept(clamp: tuple[ir.Expr, ...]) -> ir.Expr:
+    """The first of three values, kept between the others."""
+    value, low, high = clamp
+    return ir.Binary("min", ir.Binary("max", value, low), high)
+
+
+def _operands(e: tree.Expr) -> Iterator[tree.Expr]:
+    """What the arithmetic of `e` is over."""
+    match e:
+        case tree.BinaryExpr(lhs=a, rhs=b):
+            yield from (*_operands(a), *_operands(b))
+        case tree.Negate(operand=a):
+            yield from _operands(a)
+        case tree.CallExpr(function=tree.Name(id="min" | "max"), args=args):
+            for a in args:
+                yield from _operands(a)
+        case _:
+            yield e
 
 
 def _small(e: ir.Expr, at: tree.Expr) -> None:

@@ -68,6 +68,7 @@ class Builtins:
             "range": self._range,
             "min": lambda args, _, at: self._fold("min", args, at),
             "max": lambda args, _, at: self._fold("max", args, at),
+            "clamp": self._clamp,
             "xor": self._xor,
             "sum": lambda args, _, at: self._over_list("+", 0, args, at),
             "product": lambda args, _, at: self._over_list("*", 1, args, at),
@@ -121,6 +122,10 @@ class Builtins:
         for v in values[1:]:
             out = binary(op, out, _number(v), at.span)
         return out
+
+    def _clamp(self, args: list[Value], _program: Program, at: tree.CallExpr) -> Value:
+        value, low, high = map(_number, self._only(args, 3, 3))
+        return binary("min", binary("max", value, low, at.span), high, at.span)
 
     def _over_list(self, op: str, start: int, args: list[Value], at: tree.CallExpr) -> Value:
         (value,) = self._only(args, 1, 1)

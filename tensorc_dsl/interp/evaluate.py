@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, get_args
 
@@ -50,6 +51,8 @@ def evaluate(e: tree.Expr, env: Env, machine: Machine) -> Value:
 
 
 def _literal(e: tree.Number | tree.String | tree.Bool, _env: Env, _machine: Machine) -> Value:
+    if isinstance(e.value, float) and math.isnan(e.value):
+        raise fail(NO_RESULT, e.span, text="nan", reason="it is not a number")
     return e.value
 
 

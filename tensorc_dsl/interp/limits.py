@@ -23,9 +23,6 @@ MAX_STRING = 10_000
 MAX_FORMULA = 1_000
 """Characters of a string, and of the formula over draws that a trace keeps for a value."""
 
-MAX_BITS = 256
-"""Size of an int."""
-
 MAX_DEPTH = 120
 """How deep calls, blocks and expressions may be nested in each other, so that the interpreter may recurse."""
 

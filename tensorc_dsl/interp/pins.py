@@ -55,7 +55,7 @@ def read_decision(text: str) -> Decision:
 
 def _value(e: tree.Expr, text: str) -> Decision:
     match e:
-        case tree.Number(value=value) | tree.Bool(value=value) | tree.String(value=value):
+        case tree.Number(value=value) | tree.Bool(value=value) | tree.String(value=value) if value == value:
             return value
         case tree.Negate(operand=tree.Number(value=value)):
             return -value

@@ -36,12 +36,28 @@ def widen(a: Array, t: DType) -> Array:
 
 def narrow(a: Array, t: DType) -> Array:
     """The values as a buffer of `t` holds them: floats rounded to nearest even, integers wrapped."""
-    if t == BF16:
-        bits = np.asarray(a, dtype=np.float32).view(np.uint32)
-        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-        return np.where(np.isnan(a), 0x7FC0, rounded).astype(np.uint16)
+    a = np.asarray(a)
     with np.errstate(over="ignore"):
-        return np.asarray(a).astype(stored_dtype(t))
+        if t.is_float and t.bits == 16:
+            a = _to_odd_single(a)
+        if t == BF16:
+            bits = a.view(np.uint32)
+            rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+            return np.where(np.isnan(a), 0x7FC0, rounded).astype(np.uint16)
+        return a.astype(stored_dtype(t))
+
+
+def _to_odd_single(a: Array) -> Array:
+    """Wide values in float32, the last bit set where that loses others: what rounds them again rounds as once."""
+    if a.dtype.kind in "iu":  # 52 bits, so that float64 loses none
+        a = a.astype(np.int64)
+        large = (np.abs(a) >> 53 != 0) & (a & 0x7FF != 0)
+        a = np.where(large, a & ~0x7FF | 0x800, a)
+    wide = a.astype(np.float64)
+    near = wide.astype(np.float32)
+    back = near.astype(np.float64)
+    bits = near.view(np.uint32) - (np.abs(back) > np.abs(wide))
+    return (bits | ((back != wide) & ~np.isnan(wide))).astype(np.uint32).view(np.float32)
 
 
 def wrap(a: Array, t: DType) -> Array:

@@ -6,6 +6,7 @@ always of type `index`; buffers are named, and a `Load` carries its element type
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, assert_never
@@ -17,12 +18,26 @@ CompareOp = Literal["<", "<=", ">", ">=", "==", "!="]
 LogicOp = Literal["and", "or"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Const:
-    """A literal. Infinities are floats; `true`/`false` have dtype bool."""
+    """A literal. Infinities and NaN are floats; `true`/`false` have dtype bool.
+
+    Equal are those that compute the same: 0.0 is not -0.0, and NaN is NaN. A float stands for the nearest number of its type.
+    """
 
     value: int | float | bool
     dtype: DType
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Const) or self.dtype != other.dtype:
+            return False
+        x, y = self.value, other.value
+        if x == y:
+            return bool(x) or not self.dtype.is_float or math.copysign(1.0, x) == math.copysign(1.0, y)
+        return x != x and y != y
+
+    def __hash__(self) -> int:
+        return hash((self.value if self.value == self.value else "nan", self.dtype))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +52,13 @@ class Dim:
     """An open dimension: a size that a kernel learns when it is called, from `low` to `high`, both included.
 
     The range travels with every mention, so that whoever reckons with an extent knows it. Without `high` there is no limit.
+    `at` are the sizes that a task wants its kernels timed at; without any, they are chosen.
     """
 
     name: str
     low: int = 0
     high: int | None = None
+    at: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,12 +120,21 @@ class _Reader:
                     problem = error("E0201", f"no shape of an argument mentions `{name}`", e.span,
                                     help=did_you_mean(name, self.dims))  # fmt: skip
                 case t.RangeExpr(low=t.Number(value=int(low)), high=t.Number(value=int(high))) if 0 <= low <= high:
-                    self.dims[name] = ir.Dim(name, low, high)
+                    self.dims[name] = ir.Dim(name, low, high, tuple(map(self.timed, e.at)))
                     seen.add(name)
                     continue
                 case _:
                     problem = error("E0210", f"`{name}` has no sizes", e.span, "from a number up to a larger one")
             self.found.extend(problem.diagnostics)
+
+    def timed(self, e: t.Expr) -> int:
+        """A size at which kernels are timed."""
+        match e:
+            case t.Number(value=int(value)):
+                return value
+            case _:
+                self.found.extend(error("E0210", "no size to be timed at", e.span, "a number is expected").diagnostics)
+                return 0
 
     def buffer(
         self,

@@ -6,6 +6,7 @@ converted unless the text says so: `f32(vi)`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
@@ -13,6 +14,7 @@ from typing import assert_never
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, INDEX, DType
+from tensorc_dsl.ir.numbers import limits, nearest
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.source import Span
@@ -193,14 +195,18 @@ class Scope:
         name = e.function.id if isinstance(e.function, t.Name) else ""
         if name in CASTS:
             return self._cast(e, CASTS[name])
-        wanted = 2 if name in ("min", "max", "xor") else ir.MATH_FUNCTIONS.get(name)
+        wanted = {"min": 2, "max": 2, "xor": 2, "clamp": 3, **ir.MATH_FUNCTIONS}.get(name)
         if wanted is None:
-            known = (*ir.MATH_FUNCTIONS, *DTYPES, "min", "max", "xor")
+            known = (*ir.MATH_FUNCTIONS, *DTYPES, "min", "max", "xor", "clamp")
             raise error("E0206", f"there is no function `{e.function.span.text}`", e.function.span,
                         help=did_you_mean(name, known))  # fmt: skip
         _count(e, name, wanted)
         if name == "min" or name == "max" or name == "xor":
             return self._arithmetic(name, e.args[0], e.args[1], want, e.span)
+        if name == "clamp":
+            value, low, high = e.args
+            above = t.CallExpr(t.Name("max", e.span), (value, low), (), e.span)
+            return self._arithmetic("min", above, high, want, e.span)
         kind = next((d for a in e.args if (d := self._infer(a))), None) or want
         args = tuple(self._value(a, kind) for a in e.args)
         for a, value in zip(e.args, args, strict=True):
@@ -241,16 +247,17 @@ def _count(e: t.CallExpr, name: str, wanted: int) -> None:
 def _literal(value: int | float, want: DType | None, span: Span) -> ir.Expr:
     if want is None:
         if isinstance(value, int):
-            return ir.index(value)
+            return _literal(value, INDEX, span)
         raise error("E0205", "nothing here says which type this number has", span, help=f"write one: `f32({value})`")
     if want.is_float:
+        if math.isfinite(value) and math.isinf(nearest(float(value), want)):
+            raise error("E0205", f"{want} does not hold {value}", span, "too large")
         return ir.Const(float(value), want)
     if want == BOOL:
         raise error("E0205", "a number is no bool", span, help="write `true` or `false`")
     if isinstance(value, float):
         raise error("E0205", f"{want} does not hold {value}", span, "not an integer")
-    low = 0 if want.kind == "uint" else -(2 ** (want.bits - 1))
-    high = 2**want.bits - 1 if want.kind == "uint" else 2 ** (want.bits - 1) - 1
+    low, high = limits(want)
     if not low <= value <= high:
         raise error("E0205", f"{want} does not hold {value}", span, f"{low} to {high}")
     return ir.Const(value, want)
@@ -259,7 +266,7 @@ def _literal(value: int | float, want: DType | None, span: Span) -> ir.Expr:
 def literal_value(e: t.Expr) -> int | float | str | bool:
     """The value of an annotation."""
     match e:
-        case t.Number(value=v) | t.String(value=v) | t.Bool(value=v):
+        case t.Number(value=v) | t.String(value=v) | t.Bool(value=v) if v == v:  # not NaN, which equals nothing
             return v
         case t.Negate(operand=t.Number(value=v)):
             return -v

@@ -45,7 +45,9 @@ def _number(value: int | float | bool) -> tuple[str, int]:
     if isinstance(value, bool):
         return ("true" if value else "false"), _ATOM
     if isinstance(value, float):
-        text = "inf" if math.isinf(value) else repr(abs(value))
+        if math.isnan(value):
+            return "nan", _ATOM  # there is one: no operation of the language tells two apart
+        text = repr(abs(value))
         return (f"-{text}", _NEGATE) if math.copysign(1.0, value) < 0 else (text, _ATOM)
     return str(value), _NEGATE if value < 0 else _ATOM
 
@@ -175,7 +177,8 @@ def format_buffer(b: Buffer) -> str:
 
 
 def _ranges(dims: tuple[Dim, ...]) -> str:
-    known = [f"{d.name} in {d.low}..{d.high}" for d in dims if d.high is not None]
+    timed = {d.name: f" at [{', '.join(map(str, d.at))}]" if d.at else "" for d in dims}
+    known = [f"{d.name} in {d.low}..{d.high}{timed[d.name]}" for d in dims if d.high is not None]
     return f" where {', '.join(known)}" if known else ""
 
 

@@ -26,6 +26,7 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     loads,
 )
+from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.program import Block, Store
 
 REDUCER = "reducer"
@@ -174,14 +175,14 @@ def lowest(t: DType) -> int | float:
     """What every value of the type is at least."""
     if t.is_float:
         return float("-inf")
-    return -(2 ** (t.bits - 1)) if t.kind == "int" else 0
+    return limits(t)[0]
 
 
 def highest(t: DType) -> int | float:
     """What every value of the type is at most."""
     if t.is_float:
         return float("inf")
-    return 2 ** (t.bits - 1) - 1 if t.kind == "int" else 2**t.bits - 1
+    return limits(t)[1]
 
 
 def identity(op: FoldOp, t: DType) -> Const:

@@ -88,6 +88,8 @@ def _dims(program: Program, buffers: Collection[str]) -> Scope:
         names.add(d.name)
         if d.low < 0 or (d.low > 0 if d.high is None else d.high < d.low):
             raise ProgramError(f"program {program.name}: {d.name!r} has no sizes from {d.low} to {d.high}")
+        if d.at and (d.high is None or not all(d.low <= n <= d.high for n in d.at)):
+            raise ProgramError(f"program {program.name}: {d.name!r} is timed at sizes that it does not have")
     return set(program.dims)
 
 

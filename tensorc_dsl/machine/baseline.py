@@ -5,11 +5,8 @@ Run as a module it is the child process that is timed: NumPy's libraries read th
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Sequence
+from contextlib import closing
 from string import ascii_lowercase
 
 import msgspec
@@ -18,6 +15,10 @@ import numpy as np
 from tensorc_dsl.ir.dtypes import F32, F64
 from tensorc_dsl.ir.expr import Binary, Expr, Load, Var, constant
 from tensorc_dsl.ir.program import IterKind, Program, blocks
+from tensorc_dsl.measure.child import serve
+from tensorc_dsl.measure.memory import available
+from tensorc_dsl.measure.messages import Bug, Exhausted, Ready
+from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout, library_threads
 
 ROUNDS, SECONDS, PAUSE = 8, 0.1, 0.03
 """How often and how long calls are timed, and the pause after each round."""
@@ -29,12 +30,18 @@ LIMIT = 60.0
 """Seconds that the child process may take."""
 
 
-class Contraction(msgspec.Struct, frozen=True):
+class Contraction(msgspec.Struct, tag=True, frozen=True):
     """A sum of products as `numpy.einsum` writes it."""
 
     subscripts: str
     shapes: tuple[tuple[int, ...], ...]
     dtype: str
+
+
+class Fastest(msgspec.Struct, tag=True, frozen=True):
+    """Seconds of the fastest call."""
+
+    seconds: float
 
 
 def contraction(program: Program) -> Contraction | None:
@@ -82,19 +89,17 @@ def _factors(e: Expr) -> list[Load] | None:
 
 def numpy_seconds(what: Contraction, threads: int) -> float | None:
     """The time of the fastest call in a process of its own; None when it fails or takes too long."""
-    count = {name: str(threads) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    command = [sys.executable, "-m", "tensorc_dsl.machine.baseline", msgspec.json.encode(what).decode()]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=LIMIT, check=True, env={**os.environ, **count}
-        )
-        return float(done.stdout)
-    except (subprocess.SubprocessError, ValueError):
-        return None
+    replies = msgspec.msgpack.Decoder(Ready | Exhausted | Bug | Fastest)
+    worker = Worker("tensorc_dsl.machine.baseline", replies, library_threads(threads), available())
+    with closing(worker):
+        try:
+            reply = worker.ask(what, LIMIT)
+        except (WorkerBug, WorkerCrash, WorkerTimeout):
+            return None
+    return reply.seconds if isinstance(reply, Fastest) else None
 
 
-def _main(argv: Sequence[str]) -> None:
-    what = msgspec.json.decode(argv[0], type=Contraction)
+def _time(what: Contraction) -> Fastest:
     rng = np.random.default_rng(0)
     arrays = [rng.uniform(-1, 1, shape).astype(what.dtype) for shape in what.shapes]
     # `optimize` hands what is a matrix product to BLAS.
@@ -114,8 +119,8 @@ def _main(argv: Sequence[str]) -> None:
             call()
             best = min(best, time.perf_counter() - start)
         time.sleep(PAUSE)
-    print(best)
+    return Fastest(best)
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1:])
+    serve(msgspec.msgpack.Decoder(Contraction), _time)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import resource
+import select
 import signal
-import sys
+import threading
 import traceback
 from collections.abc import Callable
 from typing import TypeVar
@@ -14,9 +13,10 @@ from typing import TypeVar
 import msgspec
 
 from tensorc_dsl.measure import messages
-from tensorc_dsl.measure.messages import Bug, Ready
+from tensorc_dsl.measure.messages import HEAD, Bug, Exhausted, Ready
 
-_PR_SET_PDEATHSIG = 1
+GRACE = 5.0
+"""Seconds that a child lives beyond what a request may take: the parent ends it earlier, unless it is stopped."""
 
 Question = TypeVar("Question")
 
@@ -24,39 +24,50 @@ Question = TypeVar("Question")
 def serve(requests: msgspec.msgpack.Decoder[Question], answer: Callable[[Question], msgspec.Struct]) -> None:
     """Answer the parent's requests, read by `requests`, with `answer` until its pipe closes; then end the process.
 
-    An exception out of `answer` is reported as a bug and ends the process too: its state is not to be trusted.
+    An exception out of `answer` is reported as a bug and ends the process too: its state is not to be trusted. Too little
+    memory is no bug. A request that takes far longer than it may ends the process.
     """
-    _die_with(int(sys.argv[1]))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # The pipes move away from 0 and 1, so that nothing that prints can spoil a frame.
     source, sink = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(2, 1)
     os.close(null)
+    threading.Thread(target=_die_with_pipe, args=(source,), daemon=True).start()
+    signal.setitimer(signal.ITIMER_REAL, 0.0)  # it has started in time
     _write(sink, Ready())
     while (frame := _read(source)) is not None:
+        seconds, body = frame
+        signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
         try:
-            reply = answer(requests.decode(frame))
+            reply = answer(requests.decode(body))
+        except MemoryError:
+            _write(sink, Exhausted())
+            os._exit(1)
         except Exception:
             _write(sink, Bug(traceback.format_exc()))
             os._exit(1)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         _write(sink, reply)
     os._exit(0)
 
 
-def _die_with(parent: int) -> None:
-    """Have the system kill this process when its parent dies, even while native code runs."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(0)
+def _die_with_pipe(source: int) -> None:
+    """End the process when the parent has closed its end of the pipe, also where the system does not tell of its death."""
+    poll = select.poll()
+    poll.register(source, 0)
+    poll.poll()  # it asks for nothing, and so hears of a hang-up only
+    os._exit(0)
 
 
-def _read(fd: int) -> bytes | None:
-    """The next frame's body; None when the parent has closed its end."""
-    head = _exactly(fd, 8)
-    return None if head is None else _exactly(fd, int.from_bytes(head, "little"))
+def _read(fd: int) -> tuple[float, bytes] | None:
+    """The next request's seconds and body; None when the parent has closed its end."""
+    head = _exactly(fd, HEAD.size)
+    if head is None:
+        return None
+    length, seconds = HEAD.unpack(head)
+    body = _exactly(fd, length)
+    return None if body is None else (seconds, body)
 
 
 def _exactly(fd: int, count: int) -> bytes | None:

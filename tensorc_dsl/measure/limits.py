@@ -1,14 +1,15 @@
-"""Tasks that this machine cannot check: too large for its memory, or for the time that a reference may take."""
+"""How much memory checking a task takes and may take; tasks that this machine cannot check: too large for its memory, or for
+the time that a reference may take."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
-
-import psutil
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.measure.memory import available
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.open_sizes import sizing
 
@@ -17,6 +18,32 @@ _FLOAT64_COPIES = 4
 
 _STORED_COPIES = 3
 """A parameter as it was made, as the kernel gets it, and as it is compared."""
+
+_USABLE = 0.9
+"""The share of what is available that children may fill; the rest is for what else the machine does."""
+
+_LEAST = 512 << 20
+"""A child needs about a third of this before it has seen a candidate."""
+
+_MOST_TO_BUILD = 4 << 30
+"""Most candidates take a tenth of this, LLVM included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The bytes that each builder and the runner may fill."""
+
+    builder: int
+    runner: int
+
+
+def memory_of(there: int, builders: int) -> Memory:
+    """How the children share the bytes that are there.
+
+    Builders compile at the same time. The runner works when they have nothing to do, and may have all: a schedule may keep
+    copies.
+    """
+    return Memory(max(_LEAST, min(_MOST_TO_BUILD, there // max(builders, 1))), max(_LEAST, there))
 
 
 def memory_needed(program: Program) -> int:
@@ -30,14 +57,20 @@ def memory_needed(program: Program) -> int:
     return total
 
 
-def require_memory(program: Program) -> None:
-    """Raise TschedError (E0706) when checking a kernel of `program` takes more memory than this machine has."""
-    needed, there = memory_needed(program), psutil.virtual_memory().total
+def require_memory(program: Program) -> int:
+    """The bytes that children may fill. Raises TschedError (E0706) when checking a kernel of `program` takes more."""
+    needed, there = memory_needed(program), int(_USABLE * available())
     if needed > there:
         raise _too_much(
             "E0706",
-            f"checking `{program.name}` takes about {needed / 1e9:.3g} GB; this machine has {there / 1e9:.3g} GB",
+            f"checking `{program.name}` takes about {needed / 1e9:.3g} GB; this machine has {there / 1e9:.3g} GB to spare",
         )
+    return there
+
+
+def too_large(program: Program, why: str) -> TschedError:
+    """The reference does not fit into what the runner may have (E0706)."""
+    return _too_much("E0706", f"`{program.name}` cannot be checked: {why}")
 
 
 def too_slow(program: Program, seconds: float) -> TschedError:

@@ -12,11 +12,18 @@ from typing import Self
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure.limits import require_memory, too_slow
+from tensorc_dsl.measure.limits import memory_of, require_memory, too_large, too_slow
 from tensorc_dsl.measure.messages import Build, Built, Failed, Prepare, Ran, Ready, Reply, Run, replies
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.measure.timing import seconds_of
-from tensorc_dsl.measure.worker import Worker, WorkerCrash, WorkerTimeout, wait_any
+from tensorc_dsl.measure.worker import (
+    Worker,
+    WorkerCrash,
+    WorkerExhausted,
+    WorkerTimeout,
+    library_threads,
+    wait_any,
+)
 
 BUILD_SECONDS = 20.0
 """How long a candidate may take to lower and compile; most take a tenth of a second."""
@@ -57,7 +64,7 @@ class LocalRunner:
         build_seconds: float = BUILD_SECONDS,
         run_seconds: float = RUN_SECONDS,
     ) -> None:
-        require_memory(program)
+        there = require_memory(program)
         self._program = program
         self._task = Prepare(format_program(program), target.kind, seed)
         self._target = target
@@ -65,8 +72,11 @@ class LocalRunner:
         self._build_seconds = build_seconds
         self._run_seconds = run_seconds
         # One thread for libraries in the builders; the runner has what the kernels may use.
-        self._builders = [Worker("tensorc_dsl.measure.builder", replies, _threads(1)) for _ in range(builders)]
-        self._runner = Worker("tensorc_dsl.measure.runner", replies, _threads(threads))
+        most = memory_of(there, builders)
+        self._builders = [
+            Worker("tensorc_dsl.measure.builder", replies, library_threads(1), most.builder) for _ in range(builders)
+        ]
+        self._runner = Worker("tensorc_dsl.measure.runner", replies, library_threads(threads), most.runner)
         self._prepared = 0
 
     def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
@@ -112,8 +122,7 @@ class LocalRunner:
                         w.send(Build(texts[number], self._target, self._threads), self._build_seconds)
                         busy[w] = (number, started)
                     except (WorkerCrash, WorkerTimeout) as e:
-                        lost = Outcome(Status.COMPILE_ERROR, message=f"the compiler crashed: {e}")
-                        done[number] = _Build(lost, time.monotonic() - started)
+                        done[number] = _Build(_lost(e), time.monotonic() - started)
             if not busy:
                 continue
             now = time.monotonic()
@@ -134,8 +143,8 @@ class LocalRunner:
     def _hear(builder: Worker[Reply]) -> Built | Outcome | None:
         try:
             reply = builder.poll()
-        except WorkerCrash as e:
-            return Outcome(Status.COMPILE_ERROR, message=f"the compiler crashed: {e}")
+        except (WorkerCrash, WorkerTimeout) as e:
+            return _lost(e)
         match reply:
             case None | Built():
                 return reply
@@ -196,6 +205,8 @@ class LocalRunner:
                 reply = self._runner.ask(self._task, PREPARE_SECONDS)
             except WorkerTimeout:
                 raise too_slow(self._program, PREPARE_SECONDS) from None
+            except WorkerExhausted as e:
+                raise too_large(self._program, str(e)) from None
             except BaseException:
                 self._runner.kill()
                 raise
@@ -215,8 +226,15 @@ class LocalRunner:
         self.close()
 
 
-def _threads(count: int) -> dict[str, str]:
-    return {name: str(count) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+def _lost(e: WorkerCrash | WorkerTimeout) -> Outcome:
+    """What becomes of a candidate whose builder is gone."""
+    match e:
+        case WorkerExhausted():
+            return Outcome(Status.COMPILE_ERROR, message=f"compiling fails: {e}")
+        case WorkerCrash():
+            return Outcome(Status.COMPILE_ERROR, message=f"the compiler crashed: {e}")
+        case WorkerTimeout():
+            return Outcome(Status.TIMEOUT, message="compiling takes too long")
 
 
 def _merge(rounds: list[Outcome]) -> Outcome:

@@ -1,11 +1,13 @@
 """What parent and child processes say to each other: MessagePack frames of these types and nothing else.
 
-A frame is its length (8 bytes, little-endian) and its bytes. No end ever unpickles, so a child that a kernel has run
+A reply is a frame: its length (8 bytes, little-endian) and its bytes. In a request, between the two, stand the seconds that
+it may take, as a double. No end ever unpickles, so a child that a kernel has run
 wild in can at worst send a wrong answer or nonsense, and nonsense is taken for a crash.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import Literal
 
 import msgspec
@@ -14,6 +16,9 @@ from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.ir.target import Target
 
 MAX_FRAME = 1 << 30
+
+HEAD = struct.Struct("<Qd")
+"""What precedes a request: its length and its seconds."""
 
 
 class Build(msgspec.Struct, tag=True, frozen=True):
@@ -71,19 +76,29 @@ class Ran(msgspec.Struct, tag=True, frozen=True):
     max_error: float
 
 
+class Exhausted(msgspec.Struct, tag=True, frozen=True):
+    """From any child, which ends: the request takes more memory than it may have."""
+
+
 class Bug(msgspec.Struct, tag=True, frozen=True):
     """Our fault: an exception that no candidate should be able to cause."""
 
     traceback: str
 
 
-Reply = Ready | Built | Failed | Ran | Bug
+Reply = Ready | Built | Failed | Ran | Exhausted | Bug
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """The message as one frame."""
+    """A reply as one frame."""
     body = msgspec.msgpack.encode(message)
     return len(body).to_bytes(8, "little") + body
+
+
+def encode_request(message: msgspec.Struct, seconds: float) -> bytes:
+    """A request that may take that many seconds."""
+    body = msgspec.msgpack.encode(message)
+    return HEAD.pack(len(body), seconds) + body
 
 
 requests = msgspec.msgpack.Decoder(Request)

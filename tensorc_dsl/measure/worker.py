@@ -2,7 +2,8 @@
 
 A worker is started when it is first needed and again whenever the last one is gone. It runs in a process group of its
 own, which is killed as a whole on a time-out and when the worker is closed; a terminal's Ctrl-C does not reach it.
-Should the parent die (on Linux: or the thread that started it end), the system kills the worker.
+Should the parent die (on Linux: or the thread that started it end), the worker does at once; should the parent hang, the
+worker ends by itself.
 """
 
 from __future__ import annotations
@@ -11,17 +12,16 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import BinaryIO, Generic, TypeVar, cast
 
 import msgspec
 
+from tensorc_dsl.isolated.start import Limits, end, start_module
 from tensorc_dsl.measure import messages
-from tensorc_dsl.measure.messages import Bug
+from tensorc_dsl.measure.messages import Bug, Exhausted
 
 START_SECONDS = 60.0
 """A child that has not reported for duty after this long will not; starting one takes well under a second."""
@@ -35,6 +35,10 @@ class WorkerCrash(Exception):
     """The child died, or stopped making sense; the message says how."""
 
 
+class WorkerExhausted(WorkerCrash):
+    """The child needs more memory than it may have, and is gone."""
+
+
 class WorkerTimeout(Exception):
     """The child did not answer in time and was killed."""
 
@@ -46,15 +50,20 @@ class WorkerBug(Exception):
 class Worker(Generic[Answer]):
     """One child process at a time, running `python -m <module>`; it answers each request with one reply.
 
-    `replies` reads what it may say, `Ready` and `Bug` among that.
+    `replies` reads what it may say, `Ready`, `Exhausted` and `Bug` among that. It may fill so many bytes of `memory`.
     """
 
     def __init__(
-        self, module: str, replies: msgspec.msgpack.Decoder[Answer], environment: Mapping[str, str] | None = None
+        self,
+        module: str,
+        replies: msgspec.msgpack.Decoder[Answer],
+        environment: Mapping[str, str] | None = None,
+        memory: int | None = None,
     ) -> None:
         self._module = module
         self._replies = replies
         self._environment = dict(environment or {})
+        self._memory = memory
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: BinaryIO | None = None
         self._inbox = bytearray()
@@ -71,19 +80,9 @@ class Worker(Generic[Answer]):
         if self._process is not None and self._process.poll() is None:
             return
         self.kill()
-        package_root = str(Path(__file__).resolve().parents[2])
-        path = os.pathsep.join([package_root, *filter(None, [os.environ.get("PYTHONPATH")])])
         self._stderr = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 (lives as long as the process)
-        # -P: a file in the working folder must not stand in for a module.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", self._module, str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            env={**os.environ, **self._environment, "PYTHONPATH": path},
-            start_new_session=True,
-            bufsize=0,
-        )
+        limits = Limits(START_SECONDS, self._memory)
+        self._process = start_module(self._module, limits=limits, stderr=self._stderr, environment=self._environment)
         self._inbox.clear()
         self._greeted = False
         self.generation += 1
@@ -122,7 +121,7 @@ class Worker(Generic[Answer]):
 
     def send(self, request: msgspec.Struct, seconds: float) -> None:
         """The request is in the pipe afterwards."""
-        data = memoryview(messages.encode(request))
+        data = memoryview(messages.encode_request(request, seconds))
         deadline = time.monotonic() + seconds
         while data:
             self._wait(self._pipe_in(), selectors.EVENT_WRITE, deadline)
@@ -162,6 +161,10 @@ class Worker(Generic[Answer]):
         if isinstance(reply, Bug):
             self.kill()
             raise WorkerBug(reply.traceback)
+        if isinstance(reply, Exhausted):
+            self.kill()
+            most = "it may have" if self._memory is None else f"the {self._memory / 1e9:.3g} GB that it may have"
+            raise WorkerExhausted(f"it takes more memory than {most}")
         return reply
 
     def _fill(self) -> bool:
@@ -196,6 +199,9 @@ class Worker(Generic[Answer]):
             except subprocess.TimeoutExpired:
                 how = "it closed its pipe and went on running"
         code = process.poll()
+        if code == -signal.SIGALRM:
+            self.kill()
+            raise WorkerTimeout  # the parent was stopped meanwhile, and had no time to notice
         if not how and code is not None:
             how = f"killed by {_signal_name(-code)}" if code < 0 else f"exit status {code}"
         stderr.seek(0, os.SEEK_END)
@@ -209,16 +215,15 @@ class Worker(Generic[Answer]):
         process, self._process = self._process, None
         if process is None:
             return
-        try:
-            # The child leads its group; until it is waited for, its number cannot be another's.
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            process.kill()
-        process.wait()
+        end(process)
         for stream in (process.stdin, process.stdout, self._stderr):
             if stream is not None:
                 stream.close()
         self._stderr = None
+
+    def close(self) -> None:
+        """As `kill`, by the name that `closing` knows."""
+        self.kill()
 
     def fileno(self) -> int:
         """What to select on for the next reply."""
@@ -230,6 +235,11 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def library_threads(count: int) -> dict[str, str]:
+    """What tells the libraries in a child how many threads to use, before they load."""
+    return {name: str(count) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
 
 
 def wait_any(workers: Sequence[Worker[Answer]], seconds: float) -> list[Worker[Answer]]:

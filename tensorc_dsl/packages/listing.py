@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tensorc_dsl.check.problems import UNRESOLVED
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.packages.places import SUFFIX, Place, shown
 from tensorc_dsl.packages.resolve import Resolver, StrPath
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.resources import stdlib_root
+from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import name_span
 from tensorc_dsl.syntax.parse import parse
@@ -74,6 +76,14 @@ def _files(place: Place) -> Iterator[tuple[tuple[str, ...], Path]]:
                 yield (*place.name, *inside, f.removesuffix(SUFFIX)), Path(at, f)
 
 
+def _places(file: Path) -> Iterator[tuple[str, str]]:
+    """The names that a `use` can bring from a file, and where they stand."""
+    source = read_source(file, shown(file))
+    for item in parse(source).items:
+        if not isinstance(item, t.UseDecl | t.TaskDef | t.ProgramDef):
+            yield item.name, f"{source.name}:{source.line_column(name_span(item).start)[0]}"
+
+
 def _items(path: tuple[str, ...], file: Path, what: str) -> Iterator[Item]:
     source = read_source(file, shown(file))
     for item in parse(source).items:
@@ -87,6 +97,38 @@ def spellings(item: Item) -> tuple[str, ...]:
     """The names that ask for it: with its file, with the folder of that, and its own."""
     folder = item.use.rpartition(".")[0]
     return (item.path, *([f"{folder}.{item.name}"] if folder else []), item.name)
+
+
+def used(text: str, include: Sequence[StrPath] = ()) -> tuple[str, ...]:
+    """Where everything stands that `use TEXT` brings to a file in this folder: `file`, or `file:line` of a named item.
+
+    The last part of a path may be an item, too: `std.cpu.default` is `std.cpu.{default}`. None where there is no such thing;
+    raises TschedError where a `use` finds several.
+    """
+    try:
+        items = parse(Source("-", f"use {text}\n")).items
+    except TschedError:
+        return ()
+    match items:
+        case (t.UseDecl(path=path, names=names),):
+            pass
+        case _:
+            return ()
+    resolver = Resolver("-", include)
+    tried = [(path, names)] if names or len(path) == 1 else [(path, names), (path[:-1], path[-1:])]
+    for at, wanted in tried:
+        try:
+            files = resolver.locate(at)
+        except TschedError as e:
+            if e.diagnostics[0].code != UNRESOLVED.code:
+                raise
+            continue
+        if not wanted:
+            return tuple(map(shown, files))
+        found = dict(place for f in files for place in _places(f))
+        if all(n in found for n in wanted):
+            return tuple(found[n] for n in wanted)
+    return ()
 
 
 def shortest(listing: Listing) -> dict[Item, str]:

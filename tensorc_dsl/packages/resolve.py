@@ -17,7 +17,9 @@ from tensorc_dsl.check.uses import Found, standard
 from tensorc_dsl.diagnostic import Note, TschedError
 from tensorc_dsl.packages.installed import installed
 from tensorc_dsl.packages.places import SUFFIX, Place, files_in, from_environment, given, of_project, shown
-from tensorc_dsl.report.files import STDIN, read_source
+from tensorc_dsl.report.files import read_source
+from tensorc_dsl.report.inputs import STDIN
+from tensorc_dsl.resources import stdlib_files
 from tensorc_dsl.source import Source
 
 StrPath = str | os.PathLike[str]
@@ -50,6 +52,23 @@ class Resolver:
             self._homes[user.name] = (self.folder, "")
         folder, package = self._homes.get(user.name, (None, ""))
         own = (Place(folder, f"the folder of {user.name}"),) if folder is not None else ()
+        place, at = self._find(path, own)
+        dotted = ".".join(path)
+        name = f"{package}.{dotted}" if package and place in own else dotted
+        if at.is_file():
+            return Found(name, (self._read(at, name.rpartition(".")[0]),))
+        return Found(name, tuple(self._read(file, name) for file in files_in(at)))
+
+    def locate(self, path: tuple[str, ...]) -> tuple[Path, ...]:
+        """The files that a `use` of the path brings to the file. Raises TschedError as the `use` does."""
+        if path[0] == "std":
+            standard(path, Source(self.file.name, ""))
+            return tuple(file for _, file in stdlib_files(path[1:]))
+        _, at = self._find(path, (Place(self.folder, f"the folder of {self.file.name}"),))
+        return (at,) if at.is_file() else files_in(at)
+
+    def _find(self, path: tuple[str, ...], own: tuple[Place, ...]) -> tuple[Place, Path]:
+        """The one file or folder behind a path, and where it was found. Raises TschedError (E0232, E0234)."""
         found: dict[Path, tuple[Place, Path]] = {}
         for place in (*own, *self.shared):
             if (at := place.find(path)) is not None:
@@ -60,11 +79,8 @@ class Resolver:
         if len(found) > 1:
             notes = tuple(Note("note", f"{shown(at)}: {place.what}") for place, at in found.values())
             raise TschedError(AMBIGUOUS(None, notes=notes, path=dotted))
-        ((place, at),) = found.values()
-        name = f"{package}.{dotted}" if package and place in own else dotted
-        if at.is_file():
-            return Found(name, (self._read(at, name.rpartition(".")[0]),))
-        return Found(name, tuple(self._read(file, name) for file in files_in(at)))
+        (only,) = found.values()
+        return only
 
     def _read(self, file: Path, package: str) -> Source:
         real = file.resolve()

@@ -9,43 +9,26 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from filelock import FileLock
 from platformdirs import user_data_path
 
 from tensorc_dsl.records import errors
-from tensorc_dsl.records.trial import Trial, decode_decisions, decode_times, encode_decisions, encode_times
-
-SCHEMA_VERSION = 1
-APPLICATION_ID = 0x75C4ED01
-"""Marks the file as ours in SQLite's header, so that another program's database is never written to."""
+from tensorc_dsl.records.errors import Passed
+from tensorc_dsl.records.files import for_reading, look
+from tensorc_dsl.records.rows import READ, BadRow, from_row, to_row
+from tensorc_dsl.records.schema import COLUMNS, create, is_empty, verify_schema
+from tensorc_dsl.records.trial import Trial
 
 LOCK_SECONDS = 60.0
 """How long a writer waits for another; one holds the lock for milliseconds."""
-
-_COLUMNS = (
-    "task_key, target_key, task, strategy, seed, trial, status, decisions, trace, program_key, seconds, times, "
-    "message, max_error, build_seconds, run_seconds, phase, created, version"
-)
-
-_SCHEMA = """
-CREATE TABLE trials (
-    id INTEGER PRIMARY KEY,
-    task_key TEXT NOT NULL, target_key TEXT NOT NULL, task TEXT NOT NULL,
-    strategy TEXT NOT NULL, seed INTEGER NOT NULL, trial INTEGER NOT NULL,
-    status TEXT NOT NULL, decisions TEXT NOT NULL, trace TEXT NOT NULL, program_key TEXT NOT NULL,
-    seconds REAL, times TEXT NOT NULL, message TEXT NOT NULL, max_error REAL,
-    build_seconds REAL NOT NULL, run_seconds REAL NOT NULL, phase TEXT NOT NULL,
-    created REAL NOT NULL, version TEXT NOT NULL,
-    CHECK ((status = 'ok') = (seconds IS NOT NULL))
-) STRICT;
-CREATE INDEX trials_by_task ON trials (task_key, target_key);
-"""
 
 
 def default_path() -> Path:
@@ -61,54 +44,60 @@ def package_version() -> str:
         return "unknown"
 
 
-class Database:
-    """An open database. Use `Database.open`; close it or use it in a `with`."""
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The rows of the valid trials of a task on a target, one for each program, fastest first; and what is none."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, wait: float) -> None:
+    rows: tuple[int, ...]
+    passed: tuple[Passed, ...]
+
+
+class Database:
+    """An open database. Use `Database.open`, or `Database.reading` to change nothing; close it or use it in a `with`."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, wait: float, open_: ExitStack) -> None:
         self.path = path
         self._connection = connection
+        self._open = open_
         self._wait = wait
         self._lock = FileLock(f"{path}.lock", timeout=wait)
         self._version = package_version()
 
     @classmethod
     def open(cls, path: Path | None = None, *, wait: float = LOCK_SECONDS) -> Database:
-        """Open the file, making it and its folder when they are missing. Raises TschedError (E0701 … E0705)."""
+        """Open the file, making it and its folder when they are missing. Raises TschedError (E0701 … E0705).
+
+        What is no database of records is left as it was, and nothing is made beside it.
+        """
         path = (path or default_path()).expanduser()
         with errors.explained(path, wait):
+            look(path, wait)
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_dir():
-                raise errors.unwritable(path, "it is a folder")
-            # Autocommit: each statement stands alone and `_write` groups what belongs together.
-            connection = sqlite3.connect(path, timeout=wait, isolation_level=None)
-            try:
-                database = cls(path, connection, wait)
-                with database._lock:
-                    database._prepare()
-            except BaseException:
-                connection.close()
-                raise
-        return database
+            # Autocommit: each statement stands alone and `add_all` groups what belongs together.
+            with ExitStack() as stack:
+                connection = stack.enter_context(closing(sqlite3.connect(path, timeout=wait, isolation_level=None)))
+                with FileLock(f"{path}.lock", timeout=wait):
+                    if is_empty(connection):
+                        create(connection)
+                    verify_schema(connection, path)
+                return cls(path, connection, wait, stack.pop_all())
 
-    def _prepare(self) -> None:
-        """Leave a file of the current format, or raise and leave the file as it was."""
-        version = self._pragma("user_version")
-        application = self._pragma("application_id")
-        tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if application == 0 and version == 0 and tables == 0:
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.executescript(
-                f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {APPLICATION_ID};"
-                f" PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
-            )
-        elif application != APPLICATION_ID:
-            raise errors.not_records(self.path, "it is another program's SQLite database")
-        elif version > SCHEMA_VERSION:
-            raise errors.newer_schema(self.path, version, SCHEMA_VERSION)
-        self._connection.execute(f"SELECT {_COLUMNS} FROM trials LIMIT 1").fetchone()
+    @classmethod
+    def reading(cls, path: Path | None = None, *, wait: float = LOCK_SECONDS) -> Database | None:
+        """The database in the file, to be read only; None where there are no records. Nothing need be writable.
 
-    def _pragma(self, name: str) -> int:
-        return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+        Raises TschedError (E0701, E0702, E0705, E0708).
+        """
+        path = (path or default_path()).expanduser()
+        with errors.explained(path, wait, reading=True), ExitStack() as stack:
+            if not path.exists():
+                return None
+            look(path, wait)
+            connection = stack.enter_context(for_reading(path, wait))
+            if is_empty(connection):
+                return None
+            verify_schema(connection, path)
+            return cls(path, connection, wait, stack.pop_all())
 
     def add(self, trial: Trial) -> None:
         """The trial is on disk afterwards, stamped with the time and the version; or TschedError and none of it is."""
@@ -117,42 +106,65 @@ class Database:
     def add_all(self, trials: Iterable[Trial]) -> None:
         """All of the trials are recorded in one transaction, or none."""
         now = time.time()
-        rows = [_to_row(t, now, self._version) for t in trials]
-        marks = ", ".join("?" * (_COLUMNS.count(",") + 1))
+        rows = [to_row(t, now, self._version) for t in trials]
+        marks = ", ".join("?" * (COLUMNS.count(",") + 1))
         with errors.explained(self.path, self._wait), self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
-                self._connection.executemany(f"INSERT INTO trials ({_COLUMNS}) VALUES ({marks})", rows)
+                self._connection.executemany(f"INSERT INTO trials ({COLUMNS}) VALUES ({marks})", rows)
                 self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def trials(self, task_key: str, target_key: str) -> tuple[Trial, ...]:
-        """Every trial of that task on that target, in the order they were recorded."""
-        query = f"SELECT {_COLUMNS} FROM trials WHERE task_key = ? AND target_key = ? ORDER BY id"
+    def _rows(self, task_key: str, target_key: str) -> Iterator[tuple[int, Trial | BadRow]]:
+        query = f"SELECT id, {READ} FROM trials WHERE task_key = ? AND target_key = ? ORDER BY id"
         with errors.explained(self.path, self._wait):
-            return tuple(_from_row(r) for r in self._connection.execute(query, (task_key, target_key)))
+            for number, *row in self._connection.execute(query, (task_key, target_key)):
+                try:
+                    yield number, from_row(tuple(row))
+                except BadRow as e:
+                    yield number, e
 
-    def best(self, task_key: str, target_key: str) -> Trial | None:
-        """The fastest valid trial of that task on that target; None when there is none.
+    def trials(self, task_key: str, target_key: str) -> tuple[Trial, ...]:
+        """Every trial of that task on that target, in the order they were recorded. TschedError (E0702) for a damaged one."""
+        found: list[Trial] = []
+        for number, t in self._rows(task_key, target_key):
+            if isinstance(t, BadRow):
+                raise errors.not_records(self.path, f"row {number} cannot be read: {t}")
+            found.append(t)
+        return tuple(found)
+
+    def trial(self, row: int) -> Trial:
+        """The trial of a row that a ranking named."""
+        with errors.explained(self.path, self._wait):
+            return from_row(self._connection.execute(f"SELECT {READ} FROM trials WHERE id = ?", (row,)).fetchone())
+
+    def ranking(self, task_key: str, target_key: str) -> Ranking:
+        """The valid trials of that task on that target.
 
         Where a program was measured again as a finalist, that time speaks for it: the smallest of many first looks is
         too good to be true more often than not. A program that failed as a finalist is out.
         """
-        finals: dict[str, Trial] = {}
-        firsts: dict[str, Trial] = {}
+        finals: dict[str, tuple[float, int]] = {}
+        firsts: dict[str, tuple[float, int]] = {}
         failed: set[str] = set()
-        for t in self.trials(task_key, target_key):
-            if t.seconds is not None:
+        passed: list[Passed] = []
+        for number, t in self._rows(task_key, target_key):
+            if isinstance(t, BadRow):
+                passed.append(Passed(number, str(t)))
+            elif t.seconds is not None:
                 held = finals if t.phase == "final" else firsts
-                if t.program_key not in held or t.seconds < (held[t.program_key].seconds or 0.0):
-                    held[t.program_key] = t
+                held[t.program_key] = min(held.get(t.program_key, (t.seconds, number)), (t.seconds, number))
             elif t.phase == "final":
                 failed.add(t.program_key)
-        valid = [t for key, t in (firsts | finals).items() if key not in failed]
-        return min(valid, key=lambda t: (t.seconds, t.trace), default=None)
+        valid = sorted(place for key, place in (firsts | finals).items() if key not in failed)
+        return Ranking(tuple(number for _, number in valid), tuple(passed))
+
+    def best(self, task_key: str, target_key: str) -> Trial | None:
+        """The fastest valid trial of that task on that target; None when there is none."""
+        return next(map(self.trial, self.ranking(task_key, target_key).rows), None)
 
     def tasks(self) -> tuple[tuple[str, str, str, int], ...]:
         """(task, task_key, target_key, number of trials) for each task on each target, sorted."""
@@ -161,25 +173,10 @@ class Database:
             return tuple((str(a), str(b), str(c), int(n)) for a, b, c, n in self._connection.execute(query))
 
     def close(self) -> None:
-        self._connection.close()
+        self._open.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
-
-
-def _to_row(t: Trial, now: float, version: str) -> tuple[Any, ...]:
-    return (
-        t.task_key, t.target_key, t.task, t.strategy, t.seed, t.trial, t.status, encode_decisions(t.decisions),
-        t.trace, t.program_key, t.seconds, encode_times(t.times), t.message, t.max_error, t.build_seconds,
-        t.run_seconds, t.phase, now, version,
-    )  # fmt: skip
-
-
-def _from_row(row: tuple[Any, ...]) -> Trial:
-    values = list(row)
-    values[7] = decode_decisions(values[7])
-    values[11] = decode_times(values[11])
-    return Trial(*values)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
+from tensorc_dsl.diagnostic import Diagnostic, Note, Severity, TschedError, help_note
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A row that is passed over, by its number, and why."""
+
+    row: int
+    why: str
 
 
 def _error(code: str, message: str, repair: str) -> TschedError:
@@ -41,6 +48,10 @@ def unwritable(path: Path, why: str) -> TschedError:
     )
 
 
+def unreadable(path: Path, why: str) -> TschedError:
+    return _error("E0708", f"cannot read records from `{path}`: {why}", "give a file that you may read")
+
+
 def disk_full(path: Path) -> TschedError:
     return _error(
         "E0704",
@@ -57,31 +68,58 @@ def busy(path: Path, seconds: float) -> TschedError:
     )
 
 
+SHOWN = 5
+"""Records of which it is said why they are passed over."""
+
+
+def passed_over(path: Path, task: str, passed: Sequence[Passed]) -> Diagnostic:
+    """A warning: records that cannot be used."""
+    lines = [f"row {p.row}: {p.why}" for p in passed[:SHOWN]]
+    if len(passed) > SHOWN:
+        lines.append(f"and {len(passed) - SHOWN} more")
+    records = "a record" if len(passed) == 1 else f"{len(passed)} records"
+    return Diagnostic(
+        "W0701",
+        f"{records} of `{task}` in `{path}` cannot be used",
+        None,
+        notes=(Note("note", "\n".join(lines)), help_note("tune the task again, or give another file")),
+        severity=Severity.WARNING,
+    )
+
+
 @contextmanager
-def explained(path: Path, wait: float) -> Generator[None]:
+def explained(path: Path, wait: float, *, reading: bool = False) -> Generator[None]:
     """Errors of the file system and of SQLite become diagnostics; misuse of the API stays a bug."""
     try:
         yield
-    except (sqlite3.DatabaseError, OSError, msgspec.DecodeError) as e:
-        raise _explain(path, wait, e) from e
+    except (sqlite3.DatabaseError, OSError) as e:
+        raise _explain(path, wait, e, unreadable if reading else unwritable) from e
 
 
-def _explain(path: Path, wait: float, e: Exception) -> Exception:
+def _explain(path: Path, wait: float, e: Exception, impossible: Callable[[Path, str], TschedError]) -> Exception:
     if isinstance(e, TimeoutError):  # filelock's Timeout is one
         return busy(path, wait)
-    if isinstance(e, msgspec.DecodeError):
-        return not_records(path, f"a row cannot be read ({e})")
     if not isinstance(e, sqlite3.Error):
-        return disk_full(path) if getattr(e, "errno", None) == errno.ENOSPC else unwritable(path, str(e))
+        return disk_full(path) if getattr(e, "errno", None) == errno.ENOSPC else impossible(path, str(e))
+    # A trigger that was put in while we run is not our own rule about rows.
+    if getattr(e, "sqlite_errorcode", 0) == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
+        return not_records(path, str(e))
     # The primary code is the low byte: https://www.sqlite.org/rescode.html
     match getattr(e, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_FULL:
             return disk_full(path)
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED | sqlite3.SQLITE_PROTOCOL:
             return busy(path, wait)
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_IOERR:
-            return unwritable(path, str(e))
-        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            return impossible(path, str(e))
+        # The last three: tables that were changed while we run, and rows that are none.
+        case (
+            sqlite3.SQLITE_NOTADB
+            | sqlite3.SQLITE_CORRUPT
+            | sqlite3.SQLITE_ERROR
+            | sqlite3.SQLITE_SCHEMA
+            | sqlite3.SQLITE_TOOBIG
+        ):
             return not_records(path, str(e))
         case _:
             return e

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import special
 
 from tensorc_dsl.ir.arrays import Array, wide_dtype
-from tensorc_dsl.ir.dtypes import INDEX, DType
+from tensorc_dsl.ir.dtypes import DTYPES, INDEX, DType
 from tensorc_dsl.ir.expr import (
     Binary,
     Call,
@@ -34,6 +34,7 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     loads,
 )
+from tensorc_dsl.ir.numbers import holds, nearest, truncated
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import AT_ONCE, Block, Buffer, For, IterKind, Program, Stmt, Store, walk
 from tensorc_dsl.reference.evaluate import bind_inputs, shape_of
@@ -55,10 +56,7 @@ def interpret(program: Program, inputs: Mapping[str, Array], order: Order = "for
     for b in (*program.params, *program.buffers):
         memory.setdefault(b.name, [None] * math.prod(shape_of(b)))
     run = _compile(source(program))
-    try:
-        run(memory, _orders(order))
-    except ZeroDivisionError:
-        raise InterpretError("an integer is divided by 0") from None
+    run(memory, _orders(order))
     out: dict[str, Array] = {}
     for p in program.outputs:
         values = memory[p.name]
@@ -211,12 +209,9 @@ class _Writer:
 
     def _expr(self, e: Expr) -> str:
         match e:
-            case Const(value=value):
-                return (
-                    f"float({str(value)!r})"
-                    if isinstance(value, float) and not math.isfinite(value)
-                    else f"({value!r})"
-                )
+            case Const(value=value, dtype=t):
+                value = nearest(value, t) if t.is_float else value
+                return f"({value!r})" if math.isfinite(value) else f"float({str(value)!r})"
             case Var(name=name):
                 return self.names[name]
             case Dim(name=name):
@@ -230,10 +225,10 @@ class _Writer:
             case Select(cond=c, then=a, other=b):
                 return f"({self._expr(a)} if {self._expr(c)} else {self._expr(b)})"
             case Cast(operand=a, dtype=t):
-                x = self._expr(a)
-                return f"float({x})" if t.is_float else self._wrapped(f"truncate({x})", t)
+                return _converted(self._expr(a), dtype_of(a), t)
             case Call(function=f, args=args):
-                return f"call_{f}({', '.join(map(self._expr, args))})"
+                text = f"call_{f}({', '.join(map(self._expr, args))})"
+                return text if dtype_of(e) == INDEX else _wrapped(text, dtype_of(e))
             case Load(buffer=name, indices=indices):
                 t, at = self._temporary(), self._temporary()
                 element = f"{self.arrays[name]}[({at} := {self._offset(name, indices)})]"
@@ -249,15 +244,27 @@ class _Writer:
         if t.is_float:
             return f"divide({a}, {b})" if op == "/" else f"modulo({a}, {b})" if op == "%" else f"({a} {op} {b})"
         text = f"({a} {'//' if op == '/' else op} {b})"
-        return text if t == INDEX else self._wrapped(text, t)
+        if op in ("/", "%"):  # by 0 they give 0
+            d = self._temporary()
+            text = f"({a} {'//' if op == '/' else op} {d} if ({d} := {b}) else 0)"
+        return text if t == INDEX else _wrapped(text, t)
 
-    def _wrapped(self, text: str, t: DType) -> str:
-        if not t.is_integer:
-            return text
-        if t.kind == "uint":
-            return f"({text} & {2**t.bits - 1})"
-        half = 2 ** (t.bits - 1)
-        return f"((({text} + {half}) & {2**t.bits - 1}) - {half})"
+
+def _wrapped(text: str, t: DType) -> str:
+    if not t.is_integer:
+        return text
+    if t.kind == "uint":
+        return f"({text} & {2**t.bits - 1})"
+    half = 2 ** (t.bits - 1)
+    return f"((({text} + {half}) & {2**t.bits - 1}) - {half})"
+
+
+def _converted(text: str, old: DType, new: DType) -> str:
+    if new.kind == "bool":
+        return f"({text} != 0)"
+    if new.is_float:
+        return f"float({text})" if holds(new, old) or new.bits == 64 else f"nearest({text}, {new})"
+    return f"truncated({text}, {new})" if old.is_float else _wrapped(f"int({text})", new)
 
 
 # --- what the generated text calls -----------------------------------------------------------------------------------
@@ -270,12 +277,6 @@ def _outside(what: str, value: int, extent: int) -> NoReturn:
 def _unwritten(name: str, shape: tuple[int, ...], offset: int) -> NoReturn:
     at = ", ".join(map(str, map(int, np.unravel_index(offset, shape)))) if shape else ""
     raise InterpretError(f"{name}[{at}] is read before it is written")
-
-
-def _truncate(x: float) -> int:
-    if not math.isfinite(x):
-        raise InterpretError(f"{x} is converted to an integer")
-    return int(x)
 
 
 def _min(a: float, b: float) -> float:
@@ -313,7 +314,9 @@ _LIBRARY: dict[str, Any] = {
     "outside": _outside,
     "unwritten": _unwritten,
     "divide": _divide,
-    "truncate": _truncate,
+    "nearest": nearest,
+    "truncated": truncated,
+    **{t.name: t for t in (*DTYPES.values(), INDEX)},
     "modulo": _function(np.mod),
     "min_float": _min,
     "max_float": _max,

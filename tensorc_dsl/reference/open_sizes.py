@@ -2,13 +2,15 @@
 
 Both sets reach from the smallest size to the *top*: the largest size of every dimension, halved until it is checked at a
 cost of at most `COST`. Checked are both ends and three primes between them, at equal steps of the logarithm; several
-dimensions take them in turns. Timed are three sizes at a third, two thirds and the whole of the way to the top. The task's
-time is the mean of theirs, weighted by the inverse of their work, so that every size counts alike: work by time, likewise
+dimensions take them in turns. Timed are the sizes that the task gives, `M=1..4096 at [1, 16, 128]`; else three, at a third,
+two thirds and the whole of the way to the top, or as many as the task gives for another dimension. The task's time is the
+mean of theirs, weighted by the inverse of their work, so that every size counts alike: work by time, likewise
 weighted, is the harmonic mean of the rates.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.ir.bind import Sizes, bind
@@ -43,7 +45,11 @@ def sizing(program: Program) -> Sizing:
     top = _top(program)
     points = {d.name: _points(d, top[d.name]) for d in program.dims}
     checked = [{n: p[(k + turn) % CHECKED] for turn, (n, p) in enumerate(points.items())} for k in range(CHECKED)]
-    timed = [{d.name: _along(d.low, top[d.name], (k + 1) / TIMED) for d in program.dims} for k in range(TIMED)]
+    count = max(len(d.at) for d in program.dims) or TIMED
+    timed = [
+        {d.name: d.at[k] if d.at else _along(d.low, top[d.name], (k + 1) / count) for d in program.dims}
+        for k in range(count)
+    ]
     timed = [x for n, x in enumerate(timed) if x not in timed[:n]]
     inverse = [1 / _work(program, x) for x in timed]
     return Sizing(
@@ -62,6 +68,14 @@ def mean_flops(program: Program) -> int:
 def describe(sizes: Sizes) -> str:
     """`M = 8, N = 16`."""
     return ", ".join(f"{name} = {n}" for name, n in sizes.items())
+
+
+def describe_all(every: Sequence[Sizes]) -> str:
+    """`M = 1, 16, 128`; of several dimensions `M = 1, N = 8; M = 16, N = 64`."""
+    if every and len(every[0]) == 1:
+        (name,) = every[0]
+        return f"{name} = {', '.join(str(sizes[name]) for sizes in every)}"
+    return "; ".join(map(describe, every))
 
 
 def _work(program: Program, sizes: Sizes) -> int:

@@ -42,6 +42,7 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     loads,
 )
+from tensorc_dsl.ir.numbers import holds
 from tensorc_dsl.ir.program import Block, Program, Store
 from tensorc_dsl.ir.reductions import ArgFold, Fold
 from tensorc_dsl.reference.boxes import Box
@@ -202,10 +203,7 @@ class _Errors(Evaluation):
         none = np.zeros((1,) * len(box.size), np.float64)
         u = unit_roundoff(dtype_of(e))
         match e:
-            case Const(dtype=t):
-                value = self.value(e, box, mask)
-                return value, np.abs(value) * u if t.is_float and value.flat[0] % 1 else none
-            case Var() | Dim() | Compare() | Logic() | Not():
+            case Const() | Var() | Dim() | Compare() | Logic() | Not():
                 return self.value(e, box, mask), none
             case Load(buffer=name, indices=indices):
                 value, error = self.value(e, box, mask), self.errors[name]
@@ -236,9 +234,11 @@ class _Errors(Evaluation):
     def _cast(self, x: Array, dx: Array, old: DType, new: DType) -> Pair:
         value = cast(x, old, new)
         if old.is_float and not new.is_float:
-            return value, _steps(np.trunc, x, dx)
-        narrower = unit_roundoff(new) > unit_roundoff(old) and not (old.is_integer and old.bits <= 8)
-        return value, dx + np.abs(value) * unit_roundoff(new) if narrower else dx
+            return value, _steps(lambda v: cast(v, old, new).astype(np.float64), x, dx)
+        if not new.is_float or holds(new, old):
+            return value, dx
+        # Both round, of numbers that differ each its own way.
+        return value, np.where(dx > 0, dx + 2 * np.abs(value) * unit_roundoff(new), dx)
 
 
 def _carried(op: str, x: Array, dx: Array, y: Array, dy: Array, value: Array) -> Array:

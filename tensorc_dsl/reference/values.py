@@ -7,8 +7,8 @@ from typing import assert_never
 
 import numpy as np
 
-from tensorc_dsl.ir.arrays import Array, wide_dtype, wrap
-from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.arrays import Array, narrow, wide_dtype, widen, wrap
+from tensorc_dsl.ir.dtypes import F64, DType
 from tensorc_dsl.ir.expr import (
     Binary,
     BinaryOp,
@@ -25,6 +25,7 @@ from tensorc_dsl.ir.expr import (
     Var,
     dtype_of,
 )
+from tensorc_dsl.ir.numbers import holds, limits, nearest
 from tensorc_dsl.reference.boxes import Box, gather, view
 
 
@@ -75,7 +76,7 @@ class Values:
         """The values of `e` over the box; where `mask` is false they are arbitrary."""
         match e:
             case Const(value=value, dtype=t):
-                return np.full((1,) * len(box.size), value, wide_dtype(t))
+                return np.full((1,) * len(box.size), nearest(value, t) if t.is_float else value, wide_dtype(t))
             case Var(name=name):
                 axis = box.names.index(name)
                 shape = [box.size[a] if a == axis else 1 for a in range(len(box.size))]
@@ -102,7 +103,7 @@ class Values:
             case Cast(operand=a, dtype=t):
                 return cast(self.value(a, box, mask), dtype_of(a), t)
             case Call(function=f, args=args):
-                return _FUNCTIONS[f](*(self.value(a, box, mask) for a in args))
+                return wrap(_FUNCTIONS[f](*(self.value(a, box, mask) for a in args)), dtype_of(e))
             case Load(buffer=name, indices=indices):
                 return self.load(self.arrays, name, indices, box, mask)
             case _:
@@ -132,7 +133,14 @@ def arithmetic(op: BinaryOp, x: Array, y: Array, t: DType) -> Array:
 
 
 def cast(x: Array, old: DType, new: DType) -> Array:
-    """A conversion of wide values: floats truncate towards 0, integers wrap."""
+    """A conversion of wide values, as `ir.numbers` has it for one."""
+    if new.kind == "bool":
+        return x != 0
     if new.is_float:
-        return x.astype(np.float64)
-    return wrap((np.trunc(x) if old.is_float else x).astype(np.int64), new)
+        return x.astype(np.float64) if holds(new, old) or new == F64 else widen(narrow(x, new), new)
+    if not old.is_float:
+        return wrap(x.astype(np.int64), new)
+    low, high = limits(new)
+    # The ends are set apart: float64 has no 2**63 - 1.
+    inside = np.where((x > low) & (x < high), x, 0.0).astype(np.int64)
+    return np.where(x <= low, low, np.where(x >= high, high, inside))

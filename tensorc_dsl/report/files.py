@@ -5,33 +5,49 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import sys
 from pathlib import Path
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError, help_note
+from tensorc_dsl.report.inputs import MAX_BYTES, STDIN, TooLarge, read_bytes
 from tensorc_dsl.source import Source
 
-STDIN = "-"
-"""The path that means standard input."""
+StrPath = str | os.PathLike[str]
 
 
 def _error(code: str, message: str, repair: str) -> TschedError:
     return TschedError(Diagnostic(code, message, None, notes=(help_note(repair),)))
 
 
-def read_source(path: str | os.PathLike[str], shown: str | None = None) -> Source:
-    """The text of a file, or of standard input for `-`; `shown` is its name in messages. TschedError (E0901, E0902)."""
+TOO_LARGE = Problem(
+    "E0917", "`{name}` holds more than {limit:d} MiB of text, and no more is read", help="split it into several files"
+)
+
+
+def read_text(path: StrPath) -> bytes:
+    """What a file holds, a pipe, or for `-` standard input: UTF-8. Raises TschedError (E0901, E0902, E0917)."""
     name = os.fspath(path)
     try:
-        if name == STDIN:
-            data = sys.stdin.buffer.read().decode("utf-8-sig")
-            return Source("<stdin>", data.replace("\r\n", "\n").replace("\r", "\n"))
-        return Source.read(Path(name), shown)
+        data = read_bytes(name)
+        data.decode()
+    except TooLarge as e:
+        raise TschedError(TOO_LARGE(None, name=name, limit=MAX_BYTES >> 20)) from e
     except OSError as e:
         raise _error("E0901", f"cannot read `{name}`: {_reason(e)}", "give the path of a `.tsched` file") from e
     except UnicodeDecodeError as e:
         message = f"`{name}` is not UTF-8 text: byte {e.object[e.start]:#04x} at offset {e.start}"
         raise _error("E0902", message, "save the file as UTF-8") from e
+    return data
+
+
+def source_of(data: bytes, path: StrPath, shown: str | None = None) -> Source:
+    """The text that was read from a path; `shown` is its name in messages."""
+    name = os.fspath(path)
+    return Source.of(data, "<stdin>" if name == STDIN else shown or name)
+
+
+def read_source(path: StrPath, shown: str | None = None) -> Source:
+    """The text of a file, of a pipe, or of standard input for `-`. Raises TschedError (E0901, E0902, E0917)."""
+    return source_of(read_text(path), path, shown)
 
 
 def sources_below(folder: Path) -> list[Path]:
@@ -77,6 +93,9 @@ def _write(path: Path, data: bytes | None) -> None:
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if path.exists() and not path.is_file():
+            _write_into(path, data)
+            return
         # The data goes to a file beside the target, which then takes the target's name in one step.
         fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         try:
@@ -95,6 +114,15 @@ def _write(path: Path, data: bytes | None) -> None:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
             raise _error("E0904", f"no room to write `{path}`", "make room, or give a path on another disk") from e
         raise _error("E0903", f"cannot write `{path}`: {_reason(e)}", "give a path that you may write to") from e
+
+
+def _write_into(path: Path, data: bytes | None) -> None:
+    """Devices and pipes take what is written, and stay what they are."""
+    # A pipe that nobody reads is an error, not a wait.
+    file = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    os.set_blocking(file, True)
+    with os.fdopen(file, "wb") as out:
+        out.write(data or b"")
 
 
 def _mode(path: Path) -> int:

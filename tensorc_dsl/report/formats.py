@@ -5,7 +5,7 @@ Lines and columns count from 1; columns count characters, and an end is the firs
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
@@ -16,17 +16,15 @@ from tensorc_dsl.report.findings import Finding, count
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def as_json(files: Sequence[str], findings: Sequence[Finding]) -> str:
+def as_json(files: Sequence[str], findings: Sequence[Finding]) -> dict[str, Any]:
     """One object with all findings of a run."""
-    return _dump(
-        {
-            "version": 1,
-            "files": list(files),
-            "errors": count(findings, Severity.ERROR),
-            "warnings": count(findings, Severity.WARNING),
-            "findings": [_object(f) for f in findings],
-        }
-    )
+    return {
+        "version": 1,
+        "files": list(files),
+        "errors": count(findings, Severity.ERROR),
+        "warnings": count(findings, Severity.WARNING),
+        "findings": [_object(f) for f in findings],
+    }
 
 
 def _object(f: Finding) -> dict[str, Any]:
@@ -44,7 +42,7 @@ def _object(f: Finding) -> dict[str, Any]:
     }
 
 
-def as_sarif(findings: Sequence[Finding], version: str) -> str:
+def as_sarif(findings: Sequence[Finding], version: str) -> dict[str, Any]:
     """A SARIF 2.1.0 log with one run of this version of the tool."""
     codes = sorted({f.diagnostic.code for f in findings})
     driver = {"name": "tensorc-dsl", "version": version, "rules": [{"id": code} for code in codes]}
@@ -54,11 +52,11 @@ def as_sarif(findings: Sequence[Finding], version: str) -> str:
         "invocations": [{"executionSuccessful": True}],
         "results": [_result(f, codes) for f in findings],
     }
-    return _dump({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]})
+    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
 def _result(f: Finding, codes: list[str]) -> dict[str, Any]:
-    place: dict[str, Any] = {"artifactLocation": {"uri": quote(f.file)}}
+    place: dict[str, Any] = {"artifactLocation": {"uri": quote(os.fsencode(f.file))}}
     if places := f.places():
         (line, column), (last, behind) = places
         place["region"] = {"startLine": line, "startColumn": column, "endLine": last, "endColumn": behind}
@@ -90,7 +88,3 @@ def _escaped(text: str, signs: str) -> str:
     for sign in ("%", "\r", "\n", *signs):
         text = text.replace(sign, f"%{ord(sign):02X}")
     return text
-
-
-def _dump(value: dict[str, Any]) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -11,7 +11,9 @@ from typing import TextIO, assert_never
 
 from tensorc_dsl.report import units
 from tensorc_dsl.report.table import tally
+from tensorc_dsl.report.terminal import follow
 from tensorc_dsl.search.events import Event, Finished, Listener, Measured, Proposed, Started
+from tensorc_dsl.visible import visible_line
 
 PLAIN_SECONDS = 5.0
 """Where nothing can be overwritten: a line at least this often, and one for each improvement after `PAUSE`."""
@@ -99,7 +101,7 @@ class _Lines:
             pause = PAUSE if s.best != self._shown_best else PLAIN_SECONDS
             if s.clock() - self._shown_at >= pause or s.done == s.trials:
                 self._shown_at, self._shown_best = s.clock(), s.best
-                print(f"[{s.done}/{s.trials}] {s.text()}", file=self._out, flush=True)
+                follow(f"[{s.done}/{s.trials}] {s.text()}", self._out)
 
 
 @contextmanager
@@ -115,6 +117,8 @@ def _bar(standing: Standing, out: TextIO) -> Generator[Listener, None, None]:
 
         def listen(event: Event) -> None:
             standing.take(event)
-            progress.update(row, total=standing.trials, completed=standing.done, description=standing.text())
+            progress.update(
+                row, total=standing.trials, completed=standing.done, description=visible_line(standing.text())
+            )
 
         yield listen

@@ -24,5 +24,11 @@ def share(value: float) -> str:
     return f"{100 * value:.0f} %"
 
 
+def counted(count: int, noun: str) -> str:
+    """`no trials`, `1 trial`, `2 trials`, `2 crashes`."""
+    ending = "" if count == 1 else "es" if noun.endswith(("s", "sh", "ch", "x")) else "s"
+    return f"{count or 'no'} {noun}{ending}"
+
+
 def _digits(value: float) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"

@@ -62,7 +62,6 @@ def rule(method: Callable[[Any, Span, Parts], T]) -> Callable[[Any, Span, Parts]
     return method
 
 
-_MAX_INT = 2**63 - 1
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 _ESCAPE = re.compile(r"\\(u\{([0-9a-fA-F]{1,6})\}|.)")
 
@@ -78,7 +77,7 @@ class ExprBuilder:
         def one(m: re.Match[str]) -> str:
             if m[2] is not None:
                 code = int(m[2], 16)
-                if code <= 0x10FFFF:
+                if code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF:  # halves of characters are none
                     return chr(code)
             elif m[1] in _ESCAPES:
                 return _ESCAPES[m[1]]
@@ -100,8 +99,8 @@ class ExprBuilder:
     @rule
     def integer(self, span: Span, parts: Parts) -> t.Number:
         digits = str(parts[0]).lstrip("0") or "0"
-        if len(digits) > 19 or int(digits) > _MAX_INT:
-            raise error("E0106", "this number needs more than 64 bits", span, f"at most {_MAX_INT}")
+        if len(digits) > t.MAX_BITS or int(digits).bit_length() > t.MAX_BITS:
+            raise error("E0106", f"this number needs more than {t.MAX_BITS} bits", span)
         return t.Number(int(digits), span)
 
     @rule
@@ -114,6 +113,10 @@ class ExprBuilder:
     @rule
     def infinity(self, span: Span, parts: Parts) -> t.Number:
         return t.Number(math.inf, span)
+
+    @rule
+    def not_a_number(self, span: Span, parts: Parts) -> t.Number:
+        return t.Number(math.nan, span)
 
     @rule
     def string(self, span: Span, parts: Parts) -> t.String:
@@ -175,7 +178,7 @@ class ExprBuilder:
 
     @rule
     def range(self, span: Span, parts: Parts) -> t.RangeExpr:
-        return t.RangeExpr(parts[0], parts[1], span)
+        return t.RangeExpr(parts[0], parts[1], (), span)
 
     @rule
     def reduce(self, span: Span, parts: Parts) -> t.Reduce:

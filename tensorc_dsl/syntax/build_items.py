@@ -141,8 +141,12 @@ class FileBuilder(ExprBuilder):
 
     @rule
     def reducer(self, span: Span, parts: Parts) -> t.ReducerDef:
-        doc, (name, a, b, combine, identity) = _docs(parts)
-        return t.ReducerDef(name.id, (a.id, b.id), combine, identity, doc, _after_doc(span, parts))
+        doc, (name, a, b, combine, identity, laws) = _docs(parts)
+        return t.ReducerDef(name.id, (a.id, b.id), combine, identity, items(laws), doc, _after_doc(span, parts))
+
+    @rule
+    def assume(self, span: Span, parts: Parts) -> Seq[t.Name]:
+        return Seq(tuple(parts), span)
 
     @rule
     def intrinsic(self, span: Span, parts: Parts) -> t.IntrinsicDef:
@@ -247,6 +251,11 @@ class FileBuilder(ExprBuilder):
     @rule
     def binding(self, span: Span, parts: Parts) -> Seq[Any]:
         return Seq((parts[0].id, parts[1]), span)
+
+    @rule
+    def timed(self, span: Span, parts: Parts) -> t.RangeExpr:
+        sizes, *at = parts
+        return t.RangeExpr(sizes.low, sizes.high, tuple(at), span)
 
     @rule
     def with_(self, span: Span, parts: Parts) -> Word:

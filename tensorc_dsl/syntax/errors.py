@@ -14,11 +14,11 @@ from tensorc_dsl.syntax.words import Token
 _SIGNS = {
     "LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}", "COMMA": ",", "COLON": ":",
     "EQUAL": "=", "TILDE": "~", "PIN": ":=", "ADDS": "+=", "ARROW": "->", "AT": "@", "SEMICOLON": ";", "DOT": ".",
-    "DOTS": "..",
+    "DOTS": "..", "TIMED_AT": "at",
 }  # fmt: skip
 _OPERATORS = frozenset("PLUS MINUS STAR SLASH PERCENT COMPARE AND OR IF DOTS DOT".split())
 _STARTS = frozenset(
-    "NAME INT FLOAT STRING INF TRUE FALSE WILDCARD MINUS NOT LPAR LSQB LBRACE REDUCE_OF REDUCE_BY SCAN_OF FOR".split()
+    "NAME INT FLOAT STRING INF NAN TRUE FALSE WILDCARD MINUS NOT LPAR LSQB LBRACE REDUCE_OF REDUCE_BY SCAN_OF FOR".split()
 )
 """What an expression begins with."""
 _DESCRIBED = ("COMPUTE", "REDUCER", "INTRINSIC", "TARGET", "MODULE", "SPACE", "SCHEDULE", "TASK", "PROGRAM")
@@ -29,7 +29,7 @@ _GROUPS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"BUFFER", "FOR", "BLOCK"}), "a buffer, a loop or a block"),
     (frozenset({"FOR", "BLOCK"}), "a loop or a block"),
 )
-_RESERVED = frozenset("LET IF ELSE FOR YIELD EITHER OR AND NOT TRUE FALSE IN INF WHERE".split())
+_RESERVED = frozenset("LET IF ELSE FOR YIELD EITHER OR AND NOT TRUE FALSE IN INF NAN WHERE".split())
 
 
 def _or(words: Iterable[str]) -> str:

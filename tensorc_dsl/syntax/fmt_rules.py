@@ -17,6 +17,8 @@ _NO_SPACE_AFTER = frozenset(("DOT", "DOTS", "AT"))
 _SPACE_BEFORE_BRACKET = frozenset(("ARROW", "STRING", "DESC"))
 _TIGHT = frozenset(("keyword", "binding", "negate"))
 """Rules without spaces: `key=value`, `-x`."""
+_WIDE = frozenset(("timed",))
+"""Rules with spaces before brackets, too: `1..64 at [8]`, where `at` may be the name of an array elsewhere."""
 _CHAINS = frozenset(("binary", "logic", "compare"))
 _LEVELS = {"PLUS": 0, "MINUS": 0, "STAR": 1, "SLASH": 1, "PERCENT": 1, "OR": 2, "AND": 3, "COMPARE": 4}
 """Operators of one level make one chain, which is broken before each of them or nowhere."""
@@ -107,7 +109,7 @@ class Rules:
             if before is not None and before.type == "COMMA":
                 out.append(Line(" "))
                 listed = True
-            elif before is not None and rule not in _TIGHT and _spaced(before, node):
+            elif before is not None and rule not in _TIGHT and (rule in _WIDE or _spaced(before, node)):
                 out.append(SPACE)
             if _kind(node) in ("LPAR", "LSQB"):
                 start = n
@@ -180,8 +182,10 @@ class Rules:
         return self.doc(lhs), out
 
     def _conditional(self, nodes: Nodes) -> tuple[Doc, list[Doc]]:
-        head, tail = _split(nodes, "ELSE")
-        return self._plain(head), [Line(" "), self._plain(tail)]
+        """Broken before `else`; before `if` as well where the condition does not fit."""
+        then, rest = _split(nodes, "IF")
+        cond, other = _split(rest, "ELSE")
+        return self._plain(then), [group(Line(" "), self._plain(cond)), Line(" "), self._plain(other)]
 
     def _reduction(self, nodes: Nodes) -> Doc:
         *head, body = nodes
@@ -232,8 +236,9 @@ class Rules:
         return join(self._plain(words), HARD, self.doc(when[0]), HARD, self.doc(body))
 
     def _reducer(self, nodes: Nodes) -> Doc:
-        head, (sign, combine, *identity) = _split(nodes, "EQUAL")
-        parts = (Line(" "), self.doc(combine, flush=True), Line(" "), self._plain(identity))
+        head, (sign, combine, word, identity, *assumed) = _split(nodes, "EQUAL")
+        parts = [Line(" "), self.doc(combine, flush=True), Line(" "), self._plain([word, identity])]
+        parts += [part for laws in assumed for part in (Line(" "), self.doc(laws))]
         return group(self._plain(head, "reducer"), SPACE, self.doc(sign), indent(*parts))
 
     def _intrinsic(self, nodes: Nodes) -> Doc:

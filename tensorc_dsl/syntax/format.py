@@ -42,8 +42,9 @@ def _item(item: t.Item) -> str:
     match item:
         case t.ComputeDef():
             return _compute(item)
-        case t.ReducerDef(name=name, params=(a, b), combine=combine, identity=identity):
-            return f"reducer {name}({a}, {b}) = {expr(combine)} identity {expr(identity)}"
+        case t.ReducerDef(name=name, params=(a, b), combine=combine, identity=identity, assumes=assumes):
+            laws = f" assume {', '.join(law.id for law in assumes)}" if assumes else ""
+            return f"reducer {name}({a}, {b}) = {expr(combine)} identity {expr(identity)}{laws}"
         case t.IntrinsicDef():
             return _intrinsic(item)
         case t.TargetDef(name=name, kind=kind, facts=facts):

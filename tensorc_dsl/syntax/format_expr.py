@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import assert_never
 
@@ -29,8 +28,6 @@ def quoted(value: str) -> str:
 
 
 def number(value: int | float) -> str:
-    if isinstance(value, float) and math.isinf(value):
-        return "inf"
     return repr(value)
 
 
@@ -113,8 +110,9 @@ def _expr(e: t.Expr, pad: str, open_end: bool) -> tuple[str, int]:
             return f"{word}[{index_specs(indices, pad)}] {expr(body, pad)}", _swallows(open_end)
         case t.Scan(index=i, init=init, step=step):
             return f"scan[{index_specs([i], pad)}] init {expr(init, pad)} step {expr(step, pad)}", _swallows(open_end)
-        case t.RangeExpr(low=a, high=b):
-            return f"{at(a, _ADD, pad, False)}..{at(b, _ADD, pad)}", _LOWEST
+        case t.RangeExpr(low=a, high=b, at=timed):
+            sizes = f" at [{_list(timed, pad)}]" if timed else ""
+            return f"{at(a, _ADD, pad, False)}..{at(b, _ADD, pad)}{sizes}", _LOWEST
         case t.Lambda(params=params, results=results):
             return f"({', '.join(params)}) -> ({_list(results, pad)})", _LOWEST
         case t.ForList(target=target, source=source, body=body):

@@ -15,8 +15,8 @@ LOOP_KINDS = frozenset("PARALLEL VECTORIZED UNROLLED PIPELINED TENSORIZED BOUND"
 """What may stand before the `for` of a program."""
 
 SOFT_WORDS = LOOP_KINDS | frozenset(
-    "COMPUTE REDUCER INTRINSIC TARGET MODULE SPACE SCHEDULE TASK USE PROGRAM IDENTITY DESC LAYOUT LOWER REQUIRES ASM CALL "
-    "WHEN WITH INIT STEP SCAN SPATIAL REDUCE BLOCK BUFFER CONST".split()
+    "COMPUTE REDUCER INTRINSIC TARGET MODULE SPACE SCHEDULE TASK USE PROGRAM IDENTITY ASSUME DESC LAYOUT LOWER REQUIRES ASM "
+    "CALL WHEN WITH INIT STEP SCAN SPATIAL REDUCE BLOCK BUFFER CONST TIMED_AT".split()
 )
 """Words that are names where a name is expected."""
 
@@ -25,14 +25,15 @@ MAX_DEPTH = 100
 
 _REDUCERS = frozenset(REDUCERS)
 _NAMES = SOFT_WORDS | {"NAME"}
-_ENDS_STATEMENT = _NAMES | set("INT FLOAT STRING INF TRUE FALSE WILDCARD RPAR RSQB RBRACE".split())
+_ENDS_STATEMENT = _NAMES | set("INT FLOAT STRING INF NAN TRUE FALSE WILDCARD RPAR RSQB RBRACE".split())
 _CONTINUES = frozenset(
-    "PLUS MINUS STAR SLASH PERCENT COMPARE ADDS AND OR ELSE DOT DOTS COMMA COLON EQUAL PIN TILDE ARROW AT LBRACE "
+    "PLUS MINUS STAR SLASH PERCENT COMPARE ADDS AND OR ELSE IN DOT DOTS COMMA COLON EQUAL PIN TILDE ARROW AT LBRACE "
     "RPAR RSQB RBRACE".split()
 )
 _CLOSER = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 _CLOSERS = frozenset(_CLOSER.values())
-_SPECIAL = {"NEWLINE", "SEMICOLON", "DOC", "PROGRAM", "SCAN", "REDUCE", "STEP", *_CLOSER, *_CLOSERS}
+_NESTS = {"IF", "ELSE", "SEMICOLON", *_CLOSER, *_CLOSERS}
+_SPECIAL = {"NEWLINE", "SEMICOLON", "DOC", "PROGRAM", "SCAN", "REDUCE", "INIT", "STEP", *_CLOSER, *_CLOSERS}
 """All others go on as they are, but for names of reducers and what follows a newline."""
 
 
@@ -80,13 +81,13 @@ class Arranged:
 def arrange(words: Words) -> Arranged:
     """The words with newlines that count as `_NL`, the lines of a description as one word, and headers of reductions."""
     kinds, texts = words.kinds, words.texts
-    match = _brackets(kinds)
+    match, conditionals = _nesting(kinds)
     out: list[str] = []
     order: list[int] = []  # which word each of `out` is
     docs: list[tuple[int, int, int]] = []  # of `out`, the first and the last line
     open_: list[int] = []
     in_program = False
-    headers: set[int] = set()  # closing brackets of `sum[k]` and `scan[t]`, after which a line goes on
+    unfinished: dict[int, str] = {}  # names and closing brackets after which a line goes on, and what makes them so
     scans = [0]  # by depth: scans that still wait for their `step`
     newline = -1  # one that counts unless the next word goes on with the line
     forced = False
@@ -99,10 +100,10 @@ def arrange(words: Words) -> Arranged:
         if kind == "NAME" and not in_program and texts[i] in _REDUCERS:
             if header := _header(words, i, match):
                 kind = header
-                headers.add(match[i + 1])
+                unfinished[match[i + 1]] = header
         elif kind in _SPECIAL:
             if kind == "NEWLINE" or (kind == "SEMICOLON" and inside == "LBRACE"):
-                if inside == "LBRACE" and previous >= 0 and previous not in headers:
+                if inside == "LBRACE" and previous >= 0 and previous not in unfinished:
                     if kinds[previous] in _ENDS_STATEMENT:
                         newline = i if newline < 0 else newline
                         forced |= kind == "SEMICOLON"
@@ -117,7 +118,7 @@ def arrange(words: Words) -> Arranged:
             order.append(doc[0])
             last, doc = "DOC", None
         if newline >= 0:
-            goes_on = kind in _CONTINUES or (kind == "STEP" and scans[-1] > 0)
+            goes_on = kind in _CONTINUES or (kind == "STEP" and scans[-1] > 0) or i in conditionals
             if kind != "RBRACE" and (forced or not goes_on):
                 out.append("_NL")
                 order.append(newline)
@@ -140,12 +141,18 @@ def arrange(words: Words) -> Arranged:
                 inside = kinds[open_[-1]] if open_ else ""
             elif kind == "PROGRAM":
                 in_program = in_program or (not inside and _is_program(kinds, i))
+            elif kind == "INIT":
+                if unfinished.get(previous) == "SCAN_OF":
+                    unfinished[i] = kind
             elif kind == "STEP":
-                if scans[-1] > 0 and last != "REDUCE_BY":
+                # Where a value is wanted it is a name.
+                after_value = previous not in unfinished and last != "REDUCE_BY" and kinds[previous] in _ENDS_STATEMENT
+                if scans[-1] > 0 and after_value:
                     scans[-1] -= 1
+                    unfinished[i] = kind
             elif kind != "SEMICOLON" and not in_program and (header := _header(words, i, match)):
                 kind = header
-                headers.add(match[i + 2 if header == "REDUCE_BY" else i + 1])
+                unfinished[match[i + 2 if header == "REDUCE_BY" else i + 1]] = header
                 scans[-1] += header == "SCAN_OF"
         out.append(kind)
         order.append(i)
@@ -164,19 +171,35 @@ def arrange(words: Words) -> Arranged:
     return Arranged(arranged, stop)
 
 
-def _brackets(kinds: list[str]) -> dict[int, int]:
-    """Positions of brackets that fit each other, both ways, up to the first that does not fit."""
+def _nesting(kinds: list[str]) -> tuple[dict[int, int], set[int]]:
+    """Positions of brackets that fit each other, both ways, up to the first that does not fit; and of each `if` inside an
+    expression: its `else` comes before any `{` of a statement.
+    """
     match: dict[int, int] = {}
+    conditionals: set[int] = set()
     stack: list[int] = []
+    ifs: list[list[int]] = [[]]  # by depth: those that still wait for an `else` or a `{`
     for i, kind in enumerate(kinds):
+        if kind not in _NESTS:
+            continue
         if kind in _CLOSER:
+            if kind == "LBRACE":
+                ifs[-1].clear()
             stack.append(i)
+            ifs.append([])
         elif kind in _CLOSERS:
             if not stack or _CLOSER[kinds[stack[-1]]] != kind:
                 break
             match[i] = stack.pop()
             match[match[i]] = i
-    return match
+            ifs.pop()
+        elif kind == "IF":
+            ifs[-1].append(i)
+        elif kind == "SEMICOLON":
+            ifs[-1].clear()
+        elif ifs[-1]:
+            conditionals.add(ifs[-1].pop())
+    return match, conditionals
 
 
 def _header(words: Words, i: int, match: dict[int, int]) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Binary, Call, Const, Expr, Logic, dtype_of
+from tensorc_dsl.ir.reductions import highest, lowest
 from tensorc_dsl.validate.code import PAIR, Statement
 from tensorc_dsl.validate.flow import Total
 from tensorc_dsl.validate.values import At, Node, Values, place
@@ -54,21 +54,13 @@ def is_neutral(kind: str, *constants: Const) -> bool:
         case "*" | "and", (c,):
             return c.value == 1
         case "max", (c,):
-            return c.value == _least(c.dtype)
+            return c.value == lowest(c.dtype)
         case "min", (c,):
-            return c.value == _greatest(c.dtype)
+            return c.value == highest(c.dtype)
         case "argmax" | "argmin" as arg, (value, position):
-            return is_neutral(arg[3:], value) and position.value == _greatest(position.dtype)
+            return is_neutral(arg[3:], value) and position.value == highest(position.dtype)
         case _:
             return False
-
-
-def _least(t: DType) -> float | int:
-    return float("-inf") if t.is_float else -(2 ** (t.bits - 1)) if t.kind == "int" else 0
-
-
-def _greatest(t: DType) -> float | int:
-    return float("inf") if t.is_float else 2 ** (t.bits - (t.kind == "int")) - 1
 
 
 def terms_of(node: Node, kind: str, values: Values, domain: isl.Set) -> Terms:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.budget import Exhausted, bounded, renew
+from tensorc_dsl.affine.laws import Broken, reducer_laws
 from tensorc_dsl.affine.sets import NotAffine
 from tensorc_dsl.diagnostic import Diagnostic, Problem
 from tensorc_dsl.ir.expr import Load, Var
@@ -29,7 +30,10 @@ UNPROVED = Problem("E0807", "it is not proved that the programs compute the same
 
 @dataclass(frozen=True, slots=True)
 class Valid:
-    """The scheduled program computes what the original does, whenever it runs."""
+    """The scheduled program computes what the original does, whenever it runs and what is assumed holds."""
+
+    assumes: tuple[str, ...] = ()
+    """What is not proved of the reducers that a file declares: that ``mine` is associative`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,12 @@ def validate(
     original: Program, scheduled: Program, names: tuple[str, str] = ("the original", "the scheduled program")
 ) -> Report:
     """Whether `scheduled` computes what `original` does. `names` are what messages call them."""
+    assumes: list[str] = []
+    for reducer, v in reducer_laws(original):
+        law = f"`{reducer}` is {'left alone by its identity' if v.law == 'identity' else v.law}"
+        if isinstance(v, Broken):
+            return _unproved(f"not that {law}, as reductions in any order need")
+        assumes.append(law)
     try:
         with bounded():
             _prove(original, scheduled, names)
@@ -64,7 +74,7 @@ def validate(
         return _unproved(f"`{format_expr(e.expr)}` is not affine")
     except Exhausted:
         return _unproved("it takes more than the operations on integer sets that are allowed")
-    return Valid()
+    return Valid(tuple(assumes))
 
 
 def _unproved(reason: str) -> Unproved:

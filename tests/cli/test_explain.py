@@ -1,11 +1,19 @@
-"""`explain`: pages, titles, and codes that there are not."""
+"""`explain`: pages and titles of errors, words of the language, and names that there are not."""
 
 from __future__ import annotations
 
+import pytest
 from click.testing import CliRunner, Result
 
 from docs.generate.errors import declared
+from tensorc_dsl.check.vocabulary import FUNCTIONS
 from tensorc_dsl.cli.main import main
+from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
+from tensorc_dsl.ir.expr import MATH_FUNCTIONS
+from tensorc_dsl.report.entries.named import entries, names
+from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.queries import QUERIES
+from tensorc_dsl.trace.draws import DRAWS
 
 
 def call(*arguments: str) -> Result:
@@ -45,3 +53,43 @@ def test_codes_that_there_are_not() -> None:
 def test_wrong_usage() -> None:
     assert call().exit_code == 2
     assert call("E0312", "--list").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("split", ("split(loop: Loop, factors: [int or _]", "E0312", "In Halide and TVM")),
+        ("sample_perfect_tile", ("sample_perfect_tile(", "~> [int]", "A draw")),
+        ("loops", ("`b.loops`", "outermost first")),
+        ("b.reuses", ("`b.reuses(loop: Loop)`",)),
+        ("target.threads", ("`target.threads`",)),
+        ("interleave", ("`interleave(", "spatial loop")),
+        ("s.count", ("`s.count(part)`",)),
+        ("sum", ("A function of schedules", "A reducer of computes")),
+        ("argmax", ("gives a position",)),
+        ("erf", ("the error function",)),
+        ("std.cpu.default", ("space default for llvm", "use std.cpu.default.{default}")),
+        ("multi_level_tiling", ("module multi_level_tiling(",)),
+        ("conv2d_nhwc", ("compute conv2d_nhwc(",)),
+    ],
+)
+def test_words_of_the_language(name: str, parts: tuple[str, ...]) -> None:
+    result = call(name)
+    assert result.exit_code == 0, result.output
+    for part in parts:
+        assert part in result.stdout
+    assert "](" not in result.stdout  # links are for pages
+
+
+def test_every_word_is_explained() -> None:
+    queries = {q for table in QUERIES.values() for q in table}
+    words = {*PRIMITIVES, *DRAWS, *queries, *FUNCTIONS, *REDUCERS, *ARG_REDUCERS, *MATH_FUNCTIONS}
+    assert words <= names()
+    assert all(entries(word) for word in words)
+
+
+def test_words_that_there_are_not() -> None:
+    result = call("splitt")
+    assert (result.exit_code, "error[E0906]" in result.stderr) == (1, True)
+    assert "did you mean `split`?" in result.stderr
+    assert "module list" in call("zzzzzz").stderr

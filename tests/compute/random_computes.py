@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 DEFINITIONS = """
 reducer longest(a, b) = sqrt(a * a + b * b) identity 0
 reducer odd(a, b) = (a or b) and not (a and b) identity false
-reducer highest(a, b) = a if a > b else b identity -100
+reducer highest(a, b) = a if a > b else b identity -2147483648
+reducer highest8(a, b) = a if a > b else b identity -128
 
 compute shifted(X: T[P, Q]; T: dtype = f32, by: int = 1) -> Y: T[P, Q] {
     Y[i, j] = X[i, j - by] if j >= by else X[i, j]
@@ -107,7 +108,7 @@ class Writer:
         if t == "bool":
             word = self.pick("any", "all", "reduce odd")
         elif t in ("i32", "i8"):
-            word = self.pick("sum", "prod", "min", "max", "reduce highest")
+            word = self.pick("sum", "prod", "min", "max", f"reduce {'highest' if t == 'i32' else 'highest8'}")
         else:
             word = self.pick("sum", "sum", "min", "max", "reduce longest")
         self.rows.setdefault(t, []).append(name)
@@ -133,7 +134,7 @@ class Writer:
         t = self.pick("f32", "i32")
         step = self.pick(
             f"{name}[i, j - 1] * {'0.5' if t == 'f32' else '3'} + {self.value(t, 1)}",
-            f"max({name}[i, j - 1], {self.matrix(t)}) - {name}[i, j - 2]",
+            f"max({name}[i, j - 1], {self.matrix(t)}) - ({name}[i, j - 2] if j >= 2 else {self.value(t, 0)})",
             f"({name}[i - 1, j - 1] if i >= 1 else {self.value(t, 0)}) + {self.matrix(t)}",
         )
         text = f"{name}[i in M, j in N] = scan[j] init {self.typed(t, 1)} step {step}"

@@ -9,12 +9,14 @@ from tensorc_dsl.ir.expr import Load, loads
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.reference.inputs import make_inputs
+from tests.codegen.native import program, run
+from tests.compute.native import everywhere
 from tests.compute.texts import build, checked, codes, errors
 
 
 def rows(value: str) -> str:
     """A compute over a table W, integers I and Q, and floats F."""
-    given = "W: f32[V, D], I: i32[N], Q: u8[N], F: f32[N]"
+    given = "W: f32[V, D], I: i32[N], Q: u8[N], L: i64[N], F: f32[N]"
     return f"compute f({given}) -> Y: f32[N, D] {{\n    Y[n, d] = {value}\n}}\n"
 
 
@@ -34,6 +36,16 @@ def read(p: Program) -> list[str]:
         ("clamp(I[n], n, n + 2)", "min(max(index(I[vn]), vn), vn + 2)"),
         ("clamp(n - 1, 0, V - 1)", "max(vn - 1, 0)"),
         ("clamp(I[clamp(Q[n], 0, N - 1)], 0, V - 1)", "min(max(index(I[min(index(Q[vn]), 3)]), 0), 5)"),
+        ("clamp(I[n] + n, 0, V - 1)", "min(max(vn + index(I[vn]), 0), 5)"),
+        ("clamp(n - I[n] * 2, 0, V - 1)", "min(max(vn - index(I[vn] * 2), 0), 5)"),
+        ("clamp(n + Q[n], 0, V - 1)", "min(vn + index(Q[vn]), 5)"),
+        ("clamp(V - 1 - Q[n], 0, V - 1)", "max(5 - index(Q[vn]), 0)"),
+        ("clamp(L[n] + n, 0, V - 1)", "min(max(vn + index(L[vn]), 0), 5)"),
+        ("clamp(max(L[n], 0) + n, 0, V - 1)", "min(max(vn + index(max(L[vn], 0)), 0), 5)"),
+        (
+            "clamp(2 * clamp(L[n], 0, 9223372036854775807), 0, V - 1)",
+            "min(max(min(max(index(L[vn]), 0), 9223372036854775807) * 2, 0), 5)",
+        ),
     ],
 )
 def test_a_clamp_is_an_index(subscript: str, made: str) -> None:
@@ -48,6 +60,10 @@ def test_a_clamp_is_an_index(subscript: str, made: str) -> None:
         ("W[clamp(I[n], 0, V), d]", "E0411", "6 when I[n] = 6"),
         ("W[clamp(I[n], -1, V - 1), d]", "E0411", "-1 when I[n] = -2147483648"),
         ("W[clamp(F[n], 0, V - 1), d]", "E0413", "`clamp` makes an index of an integer; `F[n]` is f32"),
+        ("W[clamp(F[n] + n, 0, V - 1), d]", "E0413", "`clamp` makes an index of an integer; `F[n]` is f32"),
+        ("W[clamp(I[n] + Q[n] + n, 0, V - 1), d]", "E0413", "`+` mixes i32 and u8"),
+        ("W[clamp(n, 0, I[n]), d]", "E0412", "a subscript that the values of `I` decide"),
+        ("clamp(F[n], 0, V - 1)", "E0413", "an index is not a value of type f32"),
         ("W[clamp(I[n], 0), d]", "E0416", "`clamp` takes 3 values, but was given 2"),
         ("W[clamp(I[n], 0, I[n]), d]", "E0412", "a subscript that the values of `I` decide"),
         ("W[clamp(I[n + 1], 0, V - 1), d]", "E0411", "subscript 1 of `I` can be 4"),
@@ -57,6 +73,64 @@ def test_a_clamp_is_an_index(subscript: str, made: str) -> None:
 def test_what_may_leave_the_table_is_refused(value: str, code: str, says: str) -> None:
     assert codes(rows(value), **SIZES) == [code]
     assert says in errors(rows(value), **SIZES)[0]
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64", "u8", "u16", "u32"])
+@pytest.mark.parametrize(
+    "subscript",
+    ["I[n]", "I[n] + n", "n - I[n]", "n + s[]", "max(I[n], s[]) - n", "2 * n + 3 * I[n] - 1", "I[n] / 2 - n % 2"],
+)
+def test_every_integer_clamps_like_an_index(dtype: str, subscript: str) -> None:
+    """Data of the middle of the type, where sums do not wrap, and of its ends, where all stays inside the table."""
+    text = (
+        f"compute f(W: f32[V], I: {dtype}[N], s: {dtype}[]) -> Y: f32[N] {{ Y[n] = W[clamp({subscript}, 0, V - 1)] }}"
+    )
+    p = build(text, V=9, N=40)
+    assert checked(text) == []
+    rng = np.random.default_rng(0)
+    given = make_inputs(p, 1)
+    low, high = (0, 12) if dtype[0] == "u" else (-4, 12)
+    given["I"], given["s"] = (rng.integers(low, high, a.shape).astype(a.dtype) for a in (given["I"], given["s"]))
+    where = subscript.replace("s[]", "s").replace("/", "//")
+    names = {"I": given["I"].tolist(), "s": int(given["s"]), "max": max}
+    at = [eval(where, {**names, "n": n}) for n in range(40)]
+    assert everywhere(p, given)["Y"].tolist() == given["W"][np.clip(at, 0, 8)].tolist()
+    ends = np.iinfo(given["I"].dtype)
+    given["I"][:] = rng.choice([ends.min, ends.max], 40)
+    given["s"] = np.array(ends.max, given["s"].dtype)
+    run(p, given)  # in guarded memory
+    if dtype != "i64":  # where a sum leaves 64 bits, nobody says which row it is
+        everywhere(p, given)
+
+
+def test_a_float_is_clamped_as_a_value() -> None:
+    p = build(rows("clamp(F[n], -0.5, 1) * clamp(W[0, d], F[n], 2.0)"), **SIZES)
+    given = make_inputs(p, 0)
+    f, w = given["F"].astype(np.float64)[:, None], given["W"].astype(np.float64)[:1]
+    want = np.minimum(np.maximum(f, -0.5), 1) * np.minimum(np.maximum(w, f), 2.0)
+    np.testing.assert_allclose(everywhere(p, given)["Y"], want, rtol=1e-6)
+
+
+def test_sizes_and_ranges_are_clamped_like_subscripts() -> None:
+    text = (
+        "compute f(X: f32[N]; p: int = 5) -> Y: f32[M] where M = clamp(N - p, 1, 8)\n"
+        "{ Y[i] = sum[k in clamp(p, 1, 3)] X[clamp(i - k, 0, N - 1)] if clamp(i, 1, 2) == i else 0.0 }"
+    )
+    p = build(text, N=7)
+    x = np.arange(7, dtype=np.float32)
+    assert everywhere(p, {"X": x})["Y"].tolist() == [0.0, 1.0]
+
+
+def test_a_program_has_clamp_for_what_it_prints_as_min_and_max() -> None:
+    text = (
+        "program p(X: f32[9], I: i32[9], Y: f32[9]) {{ for i in 9 {{ block Y {{ spatial v in 9 = i; Y[v] = {} }} }} }}"
+    )
+    for clamp, plain in (
+        ("X[clamp(v - 1, 0, 8)]", "X[min(max(v - 1, 0), 8)]"),
+        ("X[clamp(index(I[v]) + v, 0, 8)]", "X[min(max(index(I[v]) + v, 0), 8)]"),
+        ("clamp(X[v], 0, 0.5)", "min(max(X[v], 0), 0.5)"),
+    ):
+        assert program(text.format(clamp)) == program(text.format(plain))
 
 
 def test_a_table_without_rows_has_none_to_clamp_to() -> None:

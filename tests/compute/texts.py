@@ -10,7 +10,8 @@ from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.elaborate.bindings import Bound
 from tensorc_dsl.elaborate.compute import check, elaborate
 from tensorc_dsl.elaborate.library import Definitions, Library
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.expr import Const, children
+from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
@@ -52,6 +53,18 @@ def made(defn: ComputeDef, library: Library | None = None, /, **bindings: Bound)
     program = elaborate(defn, bindings, library=library)
     verify(program)
     return program
+
+
+def literals(program: Program) -> set[Const]:
+    """The literals in the values that are stored, those in their subscripts too."""
+    found: set[Const] = set()
+    stack = [s.value for b in blocks(program) for s in b.body]
+    while stack:
+        top = stack.pop()
+        stack += children(top)
+        if isinstance(top, Const):
+            found.add(top)
+    return found
 
 
 def run(program: Program, seed: int = 0) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate.declared import plain, prose
 from docs.generate.errors import declared
-from docs.generate.pages import filled, markers, table
-from docs.generate.signatures import parameters
+from docs.generate.pages import filled, markers
+from tensorc_dsl.report.entries.declared import plain, prose
+from tensorc_dsl.report.entries.markdown import table
+from tensorc_dsl.report.entries.signatures import parameters
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tests.docs.pages import Run, fences, sessions
 

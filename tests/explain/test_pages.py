@@ -20,6 +20,7 @@ import filelock
 import pytest
 
 from docs.generate.errors import declared
+from tensorc_dsl.api import load
 from tensorc_dsl.api.tasks import TaskFile, sample
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
@@ -28,7 +29,10 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure import local
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.packages.resolve import Resolver
+from tensorc_dsl.records import database
 from tensorc_dsl.records.database import Database
+from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.source import Source
 from tests.docs.pages import Fence, Run, fences, findings, run_command, sessions
 
@@ -80,8 +84,11 @@ def of_commands(code: str, fence: Fence) -> str:
         for session in sessions(fence):
             output, status = run_command(session.command)
             text += f"$ {session.command}\n{output}"
-    assert status == 1, text
-    assert re.findall(r"error\[([EW]\d+)\]", text) == [code], text
+    severity = "warning" if code.startswith("W") else "error"
+    assert status == (severity == "error"), text
+    assert re.findall(rf"{severity}\[([EW]\d+)\]", text) == [code], text
+    if severity == "warning":  # what the command does all the same is another page's
+        text = "".join(re.findall(r"^\$ .*\n|^warning.*\n(?: .*\n)*", text, re.MULTILINE))
     return re.sub(r"\d[\d.e+]* (GB|s)\b", r"N \1", text.replace(f"{Path.cwd()}/", ""))
 
 
@@ -147,14 +154,42 @@ def on_x86() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def endless_file() -> Iterator[None]:
+    Path("generated.tsched").write_bytes(b"// \n" * (1 << 20) + b"\n")
+    yield
+
+
+@contextmanager
+def forbidden_records() -> Iterator[None]:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    with Database.open(Path("shared.sqlite")), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "look", refuse)
+        yield
+
+
+@contextmanager
+def edited_records() -> Iterator[None]:
+    task = load("small.tsched")["small"]
+    keys = program_key(task.program), target_key(task.target, task.threads)
+    with Database.open(Path("shared.sqlite")) as records:
+        records.add(Trial(*keys, "small", "random", 0, 0, "ok", {}, "schedule for matmul {}", "", 1.0))
+    yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0704": full_disk,
     "E0705": held_records,
     "E0707": no_patience,
+    "E0708": forbidden_records,
     "E0904": full_disk,
     "E0908": crashing_kernels,
     "E0913": no_compiler,
     "E0914": on_x86,
+    "E0917": endless_file,
+    "W0701": edited_records,
 }
 
 # --- tests -----------------------------------------------------------------------------------------------------------

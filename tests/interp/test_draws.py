@@ -243,11 +243,13 @@ def test_arguments_that_are_drawn_stay_formulas() -> None:
         "let t ~ sample_perfect_tile(C.loops[1], parts=(n / 2) + 1, max_innermost=n * 4)",
         "let m ~ sample_int(n..n * 8)",
         'annotate(root, "x", min(m, n + 1))',
+        'annotate(root, "y", clamp(m, 1, n))',
     )
     trace = s.sample(rng(3))
     assert "parts=(n / 2) + 1, max_innermost=n * 4" in trace.text
     assert "sample_int(n..n * 8)" in trace.text
     assert "min(m, n + 1)" in trace.text
+    assert "min(max(m, 1), n)" in trace.text
     assert again(s, trace.text)().text == trace.text
 
 

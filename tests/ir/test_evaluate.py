@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.arrays import narrow, widen
-from tensorc_dsl.ir.dtypes import BF16, F16, F32
+from tensorc_dsl.ir.dtypes import BF16, F16, F32, F64
 from tensorc_dsl.ir.expr import index
 from tensorc_dsl.ir.program import For, LoopKind
 from tensorc_dsl.reference import boxes
@@ -142,7 +142,7 @@ def test_diagonals_reversals_and_guards() -> None:
 def test_other_floats(dtype: str) -> None:
     p = build(f"compute f(A: {dtype}[M]) -> C: f32[M] {{ C[i] = f32(A[i]) * 2 }}", M=9)
     x, y = run(p)
-    close(y["C"], widen(x["A"], {"f16": F16, "bf16": BF16}.get(dtype, F32)) * 2)
+    close(y["C"], narrow(widen(x["A"], {"f16": F16, "bf16": BF16}.get(dtype, F64)), F32).astype(np.float64) * 2)
 
 
 def test_bf16_bits_round_to_nearest_even() -> None:

@@ -177,8 +177,6 @@ def test_arithmetic_at_the_edges() -> None:
     np.testing.assert_array_equal(roots, [np.inf, np.nan, 2])  # as C has it: no square root
     p = build("compute f(A: f32[M]) -> C: i8[M] { C[i] = i8(A[i]) * 2 }", M=3)
     np.testing.assert_array_equal(interpret(p, {"A": np.array([-1.9, 1.9, 100.0])})["C"], [-2, 2, -56])
-    with pytest.raises(InterpretError, match="nan is converted"):
-        interpret(p, {"A": np.array([np.nan, 0, 0])})
+    np.testing.assert_array_equal(interpret(p, {"A": np.array([np.nan, np.inf, -1e9])})["C"], [0, -2, 0])
     p = build("compute f(A: i8[M]) -> C: i8[M] { C[i] = 1 / A[i] }", M=1)
-    with pytest.raises(InterpretError, match="divided by 0"):
-        interpret(p, {"A": np.zeros(1, np.int8)})
+    assert interpret(p, {"A": np.zeros(1, np.int8)})["C"] == 0

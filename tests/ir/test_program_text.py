@@ -29,6 +29,7 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
 )
+from tensorc_dsl.ir.numbers import limits, nearest
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import (
@@ -69,11 +70,12 @@ def _literal(t: DType) -> st.SearchStrategy[Expr]:
     if t == BOOL:
         values: st.SearchStrategy[Any] = st.booleans()
     elif t.is_float:
-        values = st.one_of(st.floats(allow_nan=False), st.sampled_from([math.inf, -math.inf, 1.0]))
+        fits = st.floats().filter(lambda x: not math.isfinite(x) or math.isfinite(nearest(x, t)))
+        values = st.one_of(fits, st.sampled_from([math.inf, -math.inf, math.nan, 0.0, -0.0, 1.0]))
     elif t == INDEX:
         values = st.integers(-99, 99)
     else:
-        values = st.integers(0, 2**t.bits - 1) if t.kind == "uint" else st.integers(1 - 2 ** (t.bits - 1), 99)
+        values = st.one_of(st.sampled_from(limits(t)), st.integers(*limits(t)))
     return values.map(lambda v: Const(v, t))
 
 
@@ -320,6 +322,26 @@ def test_loops_of_one_name_are_renamed() -> None:
     assert [s.var for s in p.body if isinstance(s, For)] == ["i", "i_2"]
     assert {"i", "i_2"} <= used_names(p)
     assert parsed(format_program(p)) == p
+
+
+def test_sizes_to_be_timed_at() -> None:
+    text = """\
+program p(A: f32[M]) where M in 1..64 at [1, 16, 64] {
+    for i in M {
+        block b {
+            spatial vi in M = i
+            A[vi] = 1.0
+        }
+    }
+}
+"""
+    p = parsed(text)
+    assert p.dims == (Dim("M", 1, 64, (1, 16, 64)),)
+    assert format_program(p) == text
+    with pytest.raises(TschedError, match="timed at sizes that it does not have"):
+        parsed(text.replace("[1, 16, 64]", "[65]"))
+    with pytest.raises(TschedError, match="no size to be timed at"):
+        parsed(text.replace("[1, 16, 64]", "[M]"))
 
 
 def test_open_dimensions_come_from_the_shapes_of_the_arguments() -> None:

@@ -17,6 +17,8 @@ def answer(request: Request) -> Reply:
         os.kill(os.getpid(), signal.SIGSEGV)
     if "program hang" in request.program:
         time.sleep(1000)
+    if "program fill" in request.program:
+        bytearray(1 << 40)
     if "program bug" in request.program:
         raise ZeroDivisionError
     return build(request)

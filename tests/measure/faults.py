@@ -21,7 +21,7 @@ declare void @_exit(i32)
 declare i64 @write(i32, ptr, i64)
 {declare}
 define i64 @kernel_workspace(ptr %arguments) {{
-  ret i64 0
+  ret i64 {workspace}
 }}
 define void @kernel(ptr %arguments, ptr %workspace) {{
 entry:
@@ -74,6 +74,7 @@ def _nonsense() -> str:
 # `volatile` where LLVM would otherwise drop what has no effect.
 _FAULTS: dict[str, dict[str, str]] = {
     "none": {},
+    "fills": {"workspace": str(1 << 42)},
     "null": {"before": "store volatile i8 1, ptr null"},
     "hang": {"declare": _SPIN, "before": "call void @spin()"},
     "wrong": {"term": "2.0"},
@@ -101,6 +102,8 @@ _FAULTS: dict[str, dict[str, str]] = {
 
 def kernel(fault: str) -> Built:
     """Object code of the kernel with that fault."""
-    parts = {"declare": "", "before": "", "after": "", "term": "1.0", "count": str(SIZE)} | _FAULTS[fault]
+    parts = {"declare": "", "before": "", "after": "", "term": "1.0", "workspace": "0", "count": str(SIZE)} | _FAULTS[
+        fault
+    ]
     text = _KERNEL.format(**parts)
     return Built(Code(Machine(Target()).object_code(text), "kernel", frozenset()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from tensorc_dsl.backend.protocol import Code
+from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.expr import Dim, floordiv, index
 from tensorc_dsl.ir.program import For, LoopKind, Program
 from tensorc_dsl.ir.target import Target
@@ -118,16 +120,37 @@ def test_a_task_built_and_measured() -> None:
 
 
 def test_compilers_that_crash_or_hang_cost_their_candidate_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.syspath_prepend(Path(__file__).parent)
     good = task()
     with LocalRunner(good, Target(), threads=1, build_seconds=3.0) as r:
         r._builders = [Worker("dying_builder", replies), Worker("dying_builder", replies)]
-        names = ["crash", "add_one", "hang", "crash", "add_one", "hang", "add_one"]
+        names = ["crash", "add_one", "hang", "fill", "crash", "add_one", "hang", "add_one"]
         outcomes = list(r.measure([replace(good, name=n) for n in names], None))
-        wanted = {"crash": Status.COMPILE_ERROR, "hang": Status.TIMEOUT, "add_one": Status.OK}
+        wanted = {
+            "crash": Status.COMPILE_ERROR,
+            "fill": Status.COMPILE_ERROR,
+            "hang": Status.TIMEOUT,
+            "add_one": Status.OK,
+        }
         assert [o.status for o in outcomes] == [wanted[n] for n in names], outcomes
+        assert "more memory than" in outcomes[3].message
         with pytest.raises(WorkerBug, match="ZeroDivisionError"):
             list(r.measure([replace(good, name="bug")], None))
+
+
+def test_a_kernel_that_fills_the_memory_costs_its_candidate_only(runner: LocalRunner) -> None:
+    outcome = run(runner, "fills")
+    assert outcome.status is Status.CRASH
+    assert re.search(r"more memory than the [\d.]+ GB that it may have", outcome.message), outcome.message
+    assert run(runner, "none").status is Status.OK
+
+
+def test_a_reference_that_does_not_fit_is_no_bug() -> None:
+    """The estimate may be too low."""
+    with LocalRunner(matmul(512, 1 << 13, 512), Target(), threads=1, builders=1) as r:
+        r._runner = Worker("tensorc_dsl.measure.runner", replies, memory=180 << 20)
+        with pytest.raises(TschedError, match=r"E0706.*0.189 GB that it may have"):
+            r.run(kernel("none"), None)
 
 
 def test_an_interrupted_runner_can_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

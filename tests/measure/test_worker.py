@@ -16,7 +16,7 @@ import pytest
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.messages import Build, Built, Reply, replies
-from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout, wait_any
+from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerExhausted, WorkerTimeout, wait_any
 
 HERE = Path(__file__).parent
 
@@ -30,7 +30,7 @@ def worker() -> Iterator[Worker[Reply]]:
 
 @pytest.fixture(autouse=True)
 def find_echo_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.syspath_prepend(HERE)
 
 
 def say(text: str) -> Build:
@@ -94,6 +94,46 @@ def test_a_hang_is_killed_with_all_its_processes(worker: Worker[Reply]) -> None:
         worker.receive(0.1)
     assert children and all(gone(p) for p in [pid, *(c.pid for c in children)])
     assert worker.ask(say("hello"), 5) == Built(Code(b"hello", "echo", frozenset()))
+
+
+def test_more_memory_than_allowed_is_told_and_the_next_child_works() -> None:
+    worker = Worker("echo_child", replies, memory=400 << 20)
+    try:
+        assert worker.ask(say(f"fill {200 << 20}"), 20) == Built(Code(b"\0", "echo", frozenset()))
+        with pytest.raises(WorkerExhausted, match=r"more memory than the 0.419 GB that it may have"):
+            worker.ask(say(f"fill {500 << 20}"), 20)
+        assert worker.ask(say("hello"), 5) == Built(Code(b"hello", "echo", frozenset()))
+    finally:
+        worker.kill()
+
+
+def test_a_child_ends_when_its_pipe_is_closed_even_while_it_works(worker: Worker[Reply]) -> None:
+    """Where the system does not tell a child of its parent's death, this does."""
+    worker.ready()
+    assert worker.pid is not None and worker._process is not None and worker._process.stdin is not None
+    worker.send(say("hang"), 1000)
+    worker._process.stdin.close()
+    assert gone(worker.pid, 60)
+
+
+def test_a_child_ends_by_itself_when_nobody_ends_it(worker: Worker[Reply]) -> None:
+    """As with a parent that was stopped: the child is gone before it looks."""
+    worker.ready()
+    assert worker.pid is not None
+    worker.send(say("hang"), 0.1)
+    assert gone(worker.pid, 60)
+    with pytest.raises(WorkerTimeout):
+        worker.receive(5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_everybody_is_the_parents_to_answer(worker: Worker[Reply], number: signal.Signals) -> None:
+    """Else a candidate is recorded as one that crashes."""
+    worker.ready()
+    assert worker.pid is not None
+    os.kill(worker.pid, number)
+    assert worker.ask(say("hello"), 5) == Built(Code(b"hello", "echo", frozenset()))
+    assert worker.generation == 1
 
 
 def test_a_child_killed_between_requests_is_replaced(worker: Worker[Reply]) -> None:

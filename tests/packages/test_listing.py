@@ -77,6 +77,32 @@ def test_which_of_several_and_of_none(folder: Path) -> None:
     assert "`tensorc-dsl module list` shows what there is" in call("which", "qqqq").stderr
 
 
+def test_which_takes_what_a_use_takes(folder: Path) -> None:
+    def which(name: str) -> list[str]:
+        result = call("which", name)
+        assert result.exit_code == 0, result.output
+        return result.stdout.splitlines()
+
+    std = stdlib_root()
+    assert which("std.cpu.inline") == [str(std / "cpu" / "inline.tsched")]
+    assert which("std.cpu") == [str(f) for f in sorted((std / "cpu").glob("*.tsched"))]
+    both = which("std.cpu.{default, auto_inline}")
+    assert [Path(line.rpartition(":")[0]).name for line in both] == ["default.tsched", "inline.tsched"]
+    assert which("std.cpu.{ auto_inline , }") == which("std.cpu.inline.auto_inline") == both[1:]
+    Path("lib/more.tsched").write_text("reducer most(a, b) = max(a, b) identity 0\nprogram p(A: f32[1]) {}\n")
+    assert which("lib.more.{most}") == which("lib.more.most") == ["lib/more.tsched:1"]
+    assert which("lib.more") == ["lib/more.tsched"]
+    for wrong in ("std.cpu.{nothing}", "std.cpu.{default, nothing}", "lib.more.p", "a b", "std", "std.cpu.{", "-"):
+        assert call("which", wrong).exit_code == 1, wrong
+
+
+def test_what_lies_in_the_folder_does_not_hide_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder that holds the library's own files, they are listed once, under the folder's names."""
+    monkeypatch.chdir(stdlib_root().parent)
+    result = CliRunner().invoke(main, ["module", "which", "std.cpu.auto_inline"])
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
 def test_new_writes_only_where_nothing_is(folder: Path) -> None:
     result = call("new", "vendor")
     assert result.exit_code == 0

@@ -12,8 +12,9 @@ import pytest
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.records.database import APPLICATION_ID, SCHEMA_VERSION, Database, default_path
+from tensorc_dsl.records.database import Database, default_path
 from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.records.schema import APPLICATION_ID, SCHEMA_VERSION
 from tensorc_dsl.records.trial import Trial, decode_decisions, encode_decisions
 
 TRIAL = Trial(
@@ -165,7 +166,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
 def test_a_full_disk_keeps_what_was_recorded(tmp_path: Path) -> None:
     with Database.open(tmp_path / "r.sqlite") as db:
         db.add(TRIAL)
-        pages = db._pragma("page_count")
+        (pages,) = db._connection.execute("PRAGMA page_count").fetchone()
         db._connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(TschedError) as caught:
             db.add_all([replace(TRIAL, trace="x" * 4000)] * 100)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -129,10 +130,60 @@ def test_spans_are_those_of_the_text() -> None:
         ("(a)\n(b)", 2),
         ("a\n[b]", 2),
         ("", 0),
+        # A line ends in a word that needs more.
+        ("let x = scan[t] init\n a step\n b\nc", 2),
+        ("let x = scan[t] init step\n step step\nstep", 2),
+        ("let x = f(a)\n if\n b\n else\n c\nd", 2),
+        ("let x = not\n a and\n b or\n c\nd", 2),
+        ("let x = a ==\n b\nc", 2),
+        ("for a in\n xs {\n}\nb", 2),
+        ("let\n x\n ~\n f() :=\n 3\ny", 2),
+        # A line begins with a word that begins no statement.
+        ("let x = a\n and b\n or c\n < d\n % e\n / f\nd", 2),
+        ("for a\n in xs\n {\n}\nb", 2),
+        # An `if` that comes to an `else` before it comes to a `{` belongs to the expression above it.
+        ("let x = a\n  if b else c", 1),
+        ("let x = a\n  if b\n  else c\nd", 2),
+        ("let x = a // why\n  // why not\n\n  if b else c\nd", 2),
+        ("let x = a\n  if b else c\n  if d else e\nif f {}\ng", 3),
+        ("let x = a\n  if f({1: 2}) else c", 1),
+        ("let x = a\n  if sum[k] b if c else d else e\nf", 2),
+        ("let x = a\nif b {\n c\n} else {\n d\n}", 2),
+        ("let x = a\nif b if c else d {\n c\n}", 2),
+        ("let x = a\nif b\n{\n c\n}\nelse if d {\n e\n}", 2),
+        ("let x = a; if b {}", 2),
+        ("f(a)\nif (b if c else d) {}", 2),
+        ("if a {\n}\nif b {\n} else {\n}", 2),
     ],
 )
 def test_newlines(text: str, count: int) -> None:
     assert len(body(text)) == count
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "X[i]\n    if i > 0\n    else X[0]",
+        "X[i]\n    if i > 0 else X[0]",
+        "X[i] if\n    i > 0 else\n    X[0]",
+        "sum[k]\n    X[k]\n    if k > 0 else 0.0",
+        "scan[i] init\n    X[0] step\n    X[i] +\n    Y[i - 1]",
+        "scan[i]\n    init X[0]\n    step\n    X[i]\n    + Y[i - 1]",
+        "reduce mine[k]\n    X[k]",
+    ],
+)
+def test_a_value_goes_on_below_as_on_one_line(value: str) -> None:
+    text = "compute c(X: f32[M]) -> Y: f32[M] {{\n    let H[i] = X[i]\n    Y[i] = {}\n}}\n"
+    program = "program p(A: f32[4]) {{\n    block b {{\n        A[0] = {}\n        A[1] = 2.0\n    }}\n}}"
+    wraps = [text] if re.search(r"sum|scan|reduce", value) else [text, program]
+    for wrap in wraps:
+        assert only(wrap.format(value)) == only(wrap.format(re.sub(r"\s+", " ", value)))
+
+
+def test_an_if_that_no_else_follows_is_looked_for_once() -> None:
+    """Each `if` once: a search from every one to the end of its braces would take hours here."""
+    (d,) = findings("module m(b) {\n" + "a\nif b\n" * 100_000 + "}\n")
+    assert (d.code, d.span and d.span.text) == ("E0101", "\n")
 
 
 def test_words_of_the_language_are_names_where_names_are_expected() -> None:
@@ -198,8 +249,8 @@ def test_precedence(text: str, same: str) -> None:
         ('module m(b) { f("a) }', "E0104", "this string does not end on its line", '"a) }'),
         ('module m(b) { f("a\\q") }', "E0105", "`\\q` is no character", "\\q"),
         ('module m(b) { f("\\u{110000}") }', "E0105", "is no character", "\\u{110000}"),
-        ("module m(b) { 9223372036854775808 }", "E0106", "more than 64 bits", "9223372036854775808"),
-        (f"module m(b) {{ {'9' * 10_000} }}", "E0106", "more than 64 bits", "9" * 10_000),
+        (f"module m(b) {{ {2**256} }}", "E0106", "more than 256 bits", f"{2**256}"),
+        (f"module m(b) {{ {'9' * 10_000} }}", "E0106", "more than 256 bits", "9" * 10_000),
         ("module m(b) { 1e999 }", "E0106", "larger than any f64", "1e999"),
         ("module m(b) { f(a=1, b) }", "E0108", "follows one with a name", "b"),
         ("module m(b) { (a, b) }", "E0109", "parentheses around several values", "(a, b)"),

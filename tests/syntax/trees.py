@@ -27,7 +27,7 @@ NAMES = st.sampled_from(
     "reducer intrinsic target identity bound desc layout lower requires asm call const".split()
 )
 NUMBERS = st.one_of(
-    st.integers(0, 2**63 - 1),
+    st.integers(0, 2**256 - 1),
     st.floats(0, allow_nan=False, allow_infinity=False).map(abs),
     st.just(math.inf),
 )
@@ -108,7 +108,7 @@ def _in_programs(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         node(t.IndexExpr, e, many(e)),
         node(t.SliceExpr, e, st.one_of(st.none(), e), st.one_of(st.none(), e)),
         node(t.Attribute, e, NAMES),
-        node(t.RangeExpr, e, e),
+        node(t.RangeExpr, e, e, st.just(())),
         node(t.Lambda, many(NAMES), many(e)),
     )
 
@@ -116,6 +116,9 @@ def _in_programs(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 EXPRS = st.recursive(_LEAVES, _more, max_leaves=12)
 SMALL = st.recursive(_LEAVES, _more, max_leaves=3)
 PLAIN = st.recursive(_LEAVES, _in_programs, max_leaves=3)
+
+TIMED = node(t.RangeExpr, PLAIN, PLAIN, many(PLAIN))
+"""The sizes of an open dimension, and those it is timed at."""
 
 DOCS = st.one_of(st.just(""), st.text(st.characters(exclude_categories=["Cs"]), max_size=8)).map(
     lambda doc: "\n".join(line.rstrip() for line in doc.split("\n"))
@@ -160,13 +163,13 @@ ITEMS = st.one_of(
     node(t.ModuleDef, NAMES, many(_PARAM), _MAYBE_EXPR, stmts(SMALL, 2), DOCS),
     node(t.SpaceDef, NAMES, NAMES, many(st.one_of(node(t.Name, NAMES), _call(SMALL).map(_of_a_name))), DOCS),
     node(t.ScheduleDef, NAMES, NAMES, stmts(SMALL, 2), DOCS),
-    node(t.TaskDef, NAMES, NAMES, pairs(NAMES, SMALL), _MAYBE_NAME, DOCS),
-    node(t.ReducerDef, NAMES, st.tuples(NAMES, NAMES), SMALL, SMALL, DOCS),
+    node(t.TaskDef, NAMES, NAMES, pairs(NAMES, st.one_of(SMALL, TIMED)), _MAYBE_NAME, DOCS),
+    node(t.ReducerDef, NAMES, st.tuples(NAMES, NAMES), SMALL, SMALL, many(node(t.Name, NAMES)), DOCS),
     node(t.TargetDef, NAMES, NAMES, pairs(NAMES, SMALL), DOCS),
     node(t.IntrinsicDef, NAMES, many(_OPERAND, 1), many(_EFFECT, 1), many(_LAYOUT), many(_LOWERING), DOCS),
     node(t.UseDecl, many(NAMES, 1), many(NAMES)),
     node(
-        t.ProgramDef, NAMES, many(_TENSOR), pairs(NAMES, node(t.RangeExpr, PLAIN, PLAIN)),
+        t.ProgramDef, NAMES, many(_TENSOR), pairs(NAMES, TIMED),
         many(node(t.BufferDecl, NAMES, _TYPE, st.one_of(st.none(), st.text(max_size=3)), _ANNOTATIONS)),
         many(_PROGRAM_STMT), _ANNOTATIONS, DOCS,
     ),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
 import tensorc_dsl
 from bench.against.problem import Job, Ready
@@ -20,8 +21,7 @@ def prepare(job: Job) -> Ready:
         searched = time.perf_counter() - begun
     bound = kernel.bind(**{name: job.inputs[name] for name in kernel.constants})
     inputs = tuple(a for name, a in job.inputs.items() if name not in kernel.constants)
-    output = bound(*inputs)
-    assert isinstance(output, np.ndarray)
+    output: NDArray[Any] = bound(*inputs)
     return Ready(lambda: bound(*inputs, output), lambda: output, note, searched)
 
 

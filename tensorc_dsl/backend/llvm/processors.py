@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from functools import cache
+from subprocess import CompletedProcess
 
 from tensorc_dsl.backend.llvm.codegen.features import ARCHITECTURES, has_features, instruction_sets
 from tensorc_dsl.backend.llvm.codegen.machine import native_triple
@@ -14,6 +13,7 @@ from tensorc_dsl.backend.llvm.host import host_processor, vector_bits_of
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError
 from tensorc_dsl.ir.target import Target, architecture_of
+from tensorc_dsl.isolated.start import Limits, run_module
 
 NO_CPU = Problem(
     "E0915",
@@ -27,34 +27,8 @@ NO_FEATURE = Problem(
     help="take one of those that `tensorc-dsl compile FILE TASK --mcpu help` lists",
 )
 
-_HELP = """
-import sys
-import llvmlite.binding as llvm
-
-llvm.initialize_all_targets()
-llvm.initialize_all_asmprinters()
-llvm.Target.from_triple(sys.argv[1]).create_target_machine(cpu="help")
-"""
-"""LLVM prints what it knows on standard error, once for each process."""
-
-_TRY = """
-import os
-import sys
-import llvmlite.binding as llvm
-
-triple, features, *cpus = sys.argv[1:]
-llvm.initialize_all_targets()
-llvm.initialize_all_asmprinters()
-kind = llvm.Target.from_triple(triple)
-module = llvm.parse_assembly("define void @f() { ret void }")
-for cpu in cpus:
-    if (child := os.fork()) == 0:
-        kind.create_target_machine(cpu=cpu, features=features).emit_object(module)
-        os._exit(0)
-    if os.waitpid(child, 0)[1] == 0:
-        print(cpu)
-"""
-"""A CPU of the other width, `athlon` of x86-64, ends the process."""
+SECONDS = 60.0
+"""How long LLVM may take to answer; it takes a tenth of one."""
 
 _LINE = re.compile(r"^  (\S+) +- (.*?)\.?$", re.MULTILINE)
 
@@ -70,7 +44,7 @@ class Processors:
 @cache
 def processors(triple: str) -> Processors:
     """All names that LLVM has, of CPUs that only share the triple's registers too; none where it does not know the triple."""
-    done = _python(_HELP, triple)
+    done = _asked("names", triple)
     cpus, _, features = done.stderr.partition("\nAvailable features")
     if done.returncode or not features:
         return Processors((), {})
@@ -80,14 +54,11 @@ def processors(triple: str) -> Processors:
 @cache
 def usable(triple: str, cpus: tuple[str, ...], features: str = "") -> tuple[str, ...]:
     """Those of the CPUs that LLVM makes code of this triple for, with these features."""
-    return tuple(_python(_TRY, triple, features, *cpus).stdout.split())
+    return tuple(_asked("usable", triple, features, *cpus).stdout.split())
 
 
-def _python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-c", program, *arguments],
-        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+def _asked(*question: str) -> CompletedProcess[str]:
+    return run_module("tensorc_dsl.measure.llvm", *question, limits=Limits(SECONDS))
 
 
 def require_known(target: Target) -> None:

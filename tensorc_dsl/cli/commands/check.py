@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Literal, assert_never, get_args
 
 import click
 
-from tensorc_dsl.cli.failures import ExitCode, show_diagnostics
+from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.options import common_options, files_argument, settings
 from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
+from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object
 
 if TYPE_CHECKING:
     from tensorc_dsl.check.scope import CheckedFile
@@ -66,8 +67,8 @@ def _below(name: str) -> tuple[str, ...]:
     return tuple(map(str, sources_below(Path(name)))) if Path(name).is_dir() else (name,)
 
 
-def _findings(file: str, include: tuple[str, ...], expand: bool, say: bool) -> Iterator[Diagnostic]:
-    """What is wrong with a file; where nothing is and it is to `say` so, it says so. Raises TschedError."""
+def _findings(file: str, include: tuple[str, ...], expand: bool, aloud: bool) -> Iterator[Diagnostic]:
+    """What is wrong with a file; where nothing is and it is to be said `aloud`, it says so. Raises TschedError."""
     from tensorc_dsl.check.scope import load_file
     from tensorc_dsl.packages.resolve import Resolver
     from tensorc_dsl.report.files import read_source
@@ -76,9 +77,9 @@ def _findings(file: str, include: tuple[str, ...], expand: bool, say: bool) -> I
     found = list(checked.diagnostics)
     if expand and not checked.errors:
         found += _expanded(checked)
-    if say and not found:
+    if aloud and not found:
         tasks = len(checked.tasks)
-        click.echo(f"{file}: ok, {tasks} {'task' if tasks == 1 else 'tasks'}")
+        say(f"{file}: ok, {tasks} {'task' if tasks == 1 else 'tasks'}")
     yield from found
 
 
@@ -104,24 +105,24 @@ def _tell(names: list[str], found: list[Finding], output: Format) -> None:
                 show_diagnostics(*(f.diagnostic for f in found))
                 numbers = [(count(found, s), s) for s in (Severity.ERROR, Severity.WARNING)]
                 counts = " and ".join(f"{n} {s}{'s' * (n != 1)}" for n, s in numbers if n)
-                click.echo(f"\n{counts} in {len(names)} file{'s' * (len(names) != 1)}", err=True)
+                show(f"\n{counts} in {len(names)} file{'s' * (len(names) != 1)}", err=True)
                 errors = [f.diagnostic.code for f in found if f.diagnostic.severity is Severity.ERROR]
                 if errors:
-                    click.echo(f"for more: tensorc-dsl explain {errors[0]}", err=True)
+                    say(f"for more: tensorc-dsl explain {errors[0]}", err=True)
         case "json":
             from tensorc_dsl.report.formats import as_json
 
-            click.echo(as_json(names, found))
+            show_object(as_json(names, found), indent=2)
         case "sarif":
             from importlib.metadata import version
 
             from tensorc_dsl.report.formats import as_sarif
 
-            click.echo(as_sarif(found, version("tensorc-dsl")))
+            show_object(as_sarif(found, version("tensorc-dsl")), indent=2)
         case "github":
             from tensorc_dsl.report.formats import as_github
 
             if found:
-                click.echo(as_github(found))
+                show(as_github(found))
         case _:
             assert_never(output)

@@ -12,6 +12,7 @@ from tensorc_dsl.cli.handling import condition_option, handled, replay_option
 from tensorc_dsl.cli.loading import load_task
 from tensorc_dsl.cli.options import common_options, file_argument, target_options, task_argument
 from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.report.terminal import write
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
@@ -44,7 +45,7 @@ NOT_FROZEN = Problem(
 @target_options
 @common_options
 def compile(  # noqa: A001 (a command is called as it is typed)
-    file: str, task: str, kinds: tuple[str, ...], output: str | None, seed: int | None, replayed: str | None,
+    file: str, task: str | None, kinds: tuple[str, ...], output: str | None, seed: int | None, replayed: str | None,
     conditions: tuple[tuple[str, str], ...], target: str | None, mcpu: str | None, threads: int | None,
 ) -> None:  # fmt: skip
     """Compile a task ahead of time, by a schedule without open draws: what is made needs no Python.
@@ -62,10 +63,10 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     from tensorc_dsl.report.files import make_folder
 
     found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, ())
-    paths = _paths(task, tuple(dict.fromkeys(kinds)), output, found.backend.forms)
+    paths = _paths(found.name, tuple(dict.fromkeys(kinds)), output, found.backend.forms)
     library = found.library(_frozen(found, seed))
     if paths is None:
-        click.echo(library.make(next(iter(kinds))).decode(), nl=False)
+        write(library.make(next(iter(kinds))).decode())
     else:
         if output is not None and len(paths) > 1:
             make_folder(Path(output))

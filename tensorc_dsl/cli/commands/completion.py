@@ -6,6 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from tensorc_dsl.cli.options import common_options
+from tensorc_dsl.report.terminal import show
 
 PROGRAM = "tensorc-dsl"
 
@@ -27,4 +28,4 @@ def completion(ctx: click.Context, shell: str) -> None:
     variable = f"_{PROGRAM.replace('-', '_').upper()}_COMPLETE"
     complete = kind(ctx.find_root().command, {}, PROGRAM, variable)
     # Not `source()`: for bash it would run the bash that is here, which need not be the one that reads this.
-    click.echo(complete.source_template % complete.source_vars())
+    show(complete.source_template % complete.source_vars())

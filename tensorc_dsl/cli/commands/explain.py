@@ -1,4 +1,4 @@
-"""`explain`: what the code of an error or a warning means."""
+"""`explain`: what the code of an error or a warning means, or a word of the language."""
 
 from __future__ import annotations
 
@@ -10,44 +10,62 @@ from click.shell_completion import CompletionItem
 
 from tensorc_dsl.cli.options import common_options
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.report.terminal import say, show, show_markdown
 from tensorc_dsl.resources import error_page, error_titles
+
+_CODE = re.compile(r"[EW]?\d+")
 
 
 def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(c, help=title) for c, title in error_titles().items() if c.startswith(incomplete.upper())]
+    from tensorc_dsl.report.entries.named import names  # only when a shell asks
+
+    codes = [CompletionItem(c, help=title) for c, title in error_titles().items() if c.startswith(incomplete.upper())]
+    return codes + [CompletionItem(n) for n in sorted(names()) if n.startswith(incomplete)]
 
 
 @click.command()
-@click.argument("code", metavar="CODE", required=False, shell_complete=_complete)
+@click.argument("name", metavar="NAME", required=False, shell_complete=_complete)
 @click.option("--list", "every", is_flag=True, help="Print all codes with their titles.")
 @common_options
 @click.pass_context
-def explain(ctx: click.Context, code: str | None, every: bool) -> None:
-    """Say what CODE means, such as E0312: the cause, an example, and how to repair it."""
-    if every == (code is not None):
-        raise click.UsageError("give a code, or --list")
-    if code is None:
+def explain(ctx: click.Context, name: str | None, every: bool) -> None:
+    """Say what NAME means: the code of an error, such as E0312, or a word of the language.
+
+    Of an error: the cause, an example, and how to repair it. Words are primitives (`split`), draws, queries (`b.loops`),
+    functions, reducers, and what the standard library has (`matmul`, `std.cpu.default`).
+    """
+    if every == (name is not None):
+        raise click.UsageError("give a name, or --list")
+    if name is None:
         for known, title in error_titles().items():
-            click.echo(f"{known}  {title}")
+            say(f"{known}  {title}")
         return
-    name, titles = code.upper(), error_titles()
-    if name not in titles:
-        from tensorc_dsl.syntax.names import did_you_mean
-
-        near = did_you_mean(name, [c for c in titles if c[:4] == name[:4]] or titles)
-        notes = [help_note(text) for text in (near, "`tensorc-dsl explain --list` shows all codes") if text]
-        raise TschedError(Diagnostic("E0906", f"no error or warning has the code `{code}`", None, notes=tuple(notes)))
-    # What stands behind a fence's language is for the tests of the pages.
-    page = re.sub(r"^```(\w+) .*$", r"```\1", error_page(name), flags=re.MULTILINE)
+    page = _page(name)
     if ctx.color if ctx.color is not None else sys.stdout.isatty():
-        _render(page)
+        show_markdown(page)
     else:
-        click.echo(page, nl=False)
+        show(page.rstrip("\n"))
 
 
-def _render(page: str) -> None:
-    """Print Markdown for a terminal."""
-    from rich.console import Console
-    from rich.markdown import Markdown
+def _page(name: str) -> str:
+    """What there is to read, as Markdown. Raises TschedError (E0906) for a name that means nothing."""
+    titles = error_titles()
+    code = name.upper()
+    if code in titles:
+        # What stands behind a fence's language is for the tests of the pages.
+        return re.sub(r"^```(\w+) .*$", r"```\1", error_page(code), flags=re.MULTILINE)
+    from tensorc_dsl.syntax.names import did_you_mean
 
-    Console(force_terminal=True).print(Markdown(page, code_theme="ansi_dark"))
+    if _CODE.fullmatch(code):
+        near = did_you_mean(code, [c for c in titles if c[:4] == code[:4]] or titles)
+        wrong, where = f"no error or warning has the code `{name}`", "`tensorc-dsl explain --list` shows all codes"
+    else:
+        from tensorc_dsl.report.entries.named import entries, names
+
+        if found := entries(name):
+            return "\n\n".join(found) + "\n"
+        near = did_you_mean(name, names())
+        wrong = f"there is no primitive, draw, query, function or item of `std` called `{name}`"
+        where = "`tensorc-dsl module list` shows what a `use` can bring, and `explain --list` the codes of errors"
+    notes = tuple(help_note(text) for text in (near, where) if text)
+    raise TschedError(Diagnostic("E0906", wrong, None, notes=notes))

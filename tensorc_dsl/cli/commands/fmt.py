@@ -6,9 +6,17 @@ from pathlib import Path
 
 import click
 
-from tensorc_dsl.cli.failures import ExitCode, show_diagnostics
+from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.options import common_options, files_argument
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError
+from tensorc_dsl.report.terminal import say, show_diagnostics, write
+from tensorc_dsl.visible import visible_line
+
+IN_PLACE = Problem(
+    "E0903",
+    "cannot write `{name}`: it is no file that could hold it",
+    help="`tensorc-dsl fmt -` formats what a pipe brings",
+)
 
 
 @click.command()
@@ -44,22 +52,26 @@ def fmt(ctx: click.Context, files: tuple[str, ...], check: bool, diff: bool) -> 
 
 def _format(name: str, check: bool, diff: bool) -> bool:
     """Whether the file was, or would be, changed. Raises TschedError."""
-    from tensorc_dsl.report.files import STDIN, read_source, write_text
+    from tensorc_dsl.report.files import read_text, source_of, write_text
+    from tensorc_dsl.report.inputs import STDIN
     from tensorc_dsl.syntax.fmt import format_text
 
-    source = read_source(name)
+    data = read_text(name)
+    source = source_of(data, name)
     after = format_text(source)
     # What the file holds, byte for byte: its line ends are layout too.
-    before = source.text if name == STDIN else Path(name).read_bytes().decode()
+    before = source.text if name == STDIN else data.decode()
     if diff:
-        click.echo(_difference(source.name, before, after), nl=False)
+        write(_difference(source.name, before, after))
     elif name == STDIN and not check:
-        click.echo(after, nl=False)
+        write(after)
     elif before != after and check:
-        click.echo(f"{source.name}: not formatted")
+        say(f"{source.name}: not formatted")
     elif before != after:
+        if not Path(name).is_file():
+            raise TschedError(IN_PLACE(None, name=name))
         write_text(Path(name).resolve(), after)
-        click.echo(f"{name}: formatted")
+        say(f"{name}: formatted")
     return before != after
 
 
@@ -67,5 +79,6 @@ def _difference(name: str, before: str, after: str) -> str:
     from difflib import unified_diff
     from io import StringIO
 
+    name = visible_line(name)
     lines = unified_diff([*StringIO(before)], [*StringIO(after)], name, f"{name} (formatted)")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

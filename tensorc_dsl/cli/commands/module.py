@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tensorc_dsl.cli.groups import Group
 from tensorc_dsl.cli.options import common_options, settings
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.report.terminal import say
 
 if TYPE_CHECKING:
     from tensorc_dsl.packages.listing import Listing
 
 
-@click.group()
+@click.group(cls=Group)
 @common_options
 def module() -> None:
     """Modules, spaces and computes that a `use` can bring, and packages of them."""
@@ -26,7 +28,7 @@ def _listing(ctx: click.Context) -> Listing:
 
     listing = reachable(settings(ctx).include)
     for file in listing.broken:
-        click.echo(f"{file}: cannot be read; `tensorc-dsl check {file}` says why", err=True)
+        say(f"{file}: cannot be read; `tensorc-dsl check {file}` says why", err=True)
     return listing
 
 
@@ -41,9 +43,13 @@ def list_(ctx: click.Context) -> None:
     names = shortest(listing)
     width = max(map(len, names.values()), default=0)
     for n, (place, items) in enumerate(groupby(listing.items, key=lambda i: i.place)):
-        click.echo(("\n" if n else "") + place)
+        if n:
+            say("")
+        say(place)
         for i in items:
-            click.echo(f"  {names[i]:<{width}}  {i.kind:<7}  {i.where}" + (f"\n      {i.doc}" if i.doc else ""))
+            say(f"  {names[i]:<{width}}  {i.kind:<7}  {i.where}")
+            if i.doc:
+                say(f"      {i.doc}")
 
 
 @module.command()
@@ -51,17 +57,22 @@ def list_(ctx: click.Context) -> None:
 @common_options
 @click.pass_context
 def which(ctx: click.Context, name: str) -> None:
-    """Print the file and the line where NAME stands, such as std.cpu.multi_level_tiling."""
-    from tensorc_dsl.packages.listing import spellings
+    """Print where NAME stands: all that a `use` takes, such as std.cpu.{default}, std.ops.matmul, or a name alone."""
+    from tensorc_dsl.packages.listing import spellings, used
     from tensorc_dsl.syntax.names import did_you_mean
 
-    listing = _listing(ctx)
-    found = [i.where for i in listing.items if name in spellings(i)]
+    # A name alone is first of all that of an item; with its path it is what a `use` finds.
+    found = () if name.isidentifier() else used(name, settings(ctx).include)
     if not found:
-        near = did_you_mean(name, {s for i in listing.items for s in spellings(i)})
-        note = help_note(near or "`tensorc-dsl module list` shows what there is")
-        raise TschedError(Diagnostic("E0906", f"there is nothing to use that is called `{name}`", None, notes=(note,)))
-    click.echo("\n".join(found))
+        listing = _listing(ctx)
+        found = tuple(i.where for i in listing.items if name in spellings(i)) or used(name, settings(ctx).include)
+        if not found:
+            near = did_you_mean(name, {s for i in listing.items for s in spellings(i)})
+            note = help_note(near or "`tensorc-dsl module list` shows what there is")
+            wrong = f"there is nothing to use that is called `{name}`"
+            raise TschedError(Diagnostic("E0906", wrong, None, notes=(note,)))
+    for where in found:
+        say(where)
 
 
 @module.command()
@@ -85,5 +96,6 @@ def new(name: str, folder: Path | None) -> None:
     for path, text in skeleton(name).items():
         make_folder((root / path).parent)
         write_text(root / path, text)
-        click.echo(root / path)
-    click.echo(f"\nnext: pip install -e {root}, then pytest {root}", err=True)
+        say(str(root / path))
+    say("", err=True)
+    say(f"next: pip install -e {root}, then pytest {root}", err=True)

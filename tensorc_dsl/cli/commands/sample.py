@@ -7,6 +7,7 @@ import click
 from tensorc_dsl.cli.handling import handled, handler_options
 from tensorc_dsl.cli.loading import load_task
 from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options, task_argument
+from tensorc_dsl.report.terminal import write
 
 
 @click.command()
@@ -20,7 +21,7 @@ from tensorc_dsl.cli.options import common_options, file_argument, seed_option, 
 @target_options
 @common_options
 def sample(
-    file: str, task: str, seed: int, count: int, replayed: str | None, conditions: tuple[tuple[str, str], ...],
+    file: str, task: str | None, seed: int, count: int, replayed: str | None, conditions: tuple[tuple[str, str], ...],
     hidden: tuple[str, ...], target: str | None, mcpu: str | None, threads: int | None,
 ) -> None:  # fmt: skip
     """Print schedules drawn from a task's space, every decision pinned.
@@ -29,4 +30,4 @@ def sample(
     """
     found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, hidden)
     for number in range(count):
-        click.echo(("\n" if number else "") + found.sample(seed, number).text, nl=False)
+        write(("\n" if number else "") + found.sample(seed, number).text)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from tensorc_dsl.cli.handling import handled, handler_options
-from tensorc_dsl.cli.loading import load_task
+from tensorc_dsl.cli.loading import load_task, only
 from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options
+from tensorc_dsl.report.terminal import write
 
 STAGES = ("ast", "ir", "space", "trace", "lowered")
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @file_argument
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="[NAME]", required=False)
 @click.option("--stage", metavar="STAGE", default="ir", show_default=True, help="What to show: see above.")
 @click.option(
     "--after", metavar="PASS", help="With `lowered`: what there is after one of the passes; `help` lists them."
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 @target_options
 @common_options
 def show(
-    file: str, name: str, stage: str, seed: int, scheduled: bool, after: str | None, replayed: str | None,
+    file: str, name: str | None, stage: str, seed: int, scheduled: bool, after: str | None, replayed: str | None,
     conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...], target: str | None, mcpu: str | None,
     threads: int | None,
 ) -> None:  # fmt: skip
-    """Print one stage of the item NAME: any item for `ast`, a task for the others.
+    """Print one stage of the item NAME: any item for `ast`, a task for the others. The only task need not be named.
 
     \b
     ast      the syntax tree
@@ -50,7 +51,7 @@ def show(
     from tensorc_dsl.syntax import tree
 
     if stage == "ast":
-        click.echo(_ast(file, name), nl=False)
+        write(_ast(file, name))
         return
     task = load_task(file, name, threads, target, mcpu)
     stages = (*STAGES, *(task.backend.stages if stage not in STAGES else ()))
@@ -59,7 +60,7 @@ def show(
     if after is not None:
         _check_pass(task, stage, after)
     if stage == "ir" and not scheduled:
-        click.echo(format_program(task.program), nl=False)
+        write(format_program(task.program))
         return
     found = handled(task, replayed, conditions, hidden).sample(seed)
     match stage:
@@ -75,7 +76,7 @@ def show(
             text = task.lowered_text(found, after)
         case _:
             text = task.compile(found).view(stage)
-    click.echo(text.rstrip("\n"))
+    write(text.rstrip("\n") + "\n")
 
 
 def _check_pass(task: Task, stage: str, after: str) -> None:
@@ -83,13 +84,13 @@ def _check_pass(task: Task, stage: str, after: str) -> None:
     if stage != "lowered":
         raise click.UsageError("`--after` is for `--stage lowered`")
     if after == "help":
-        click.echo("\n".join(task.passes))
+        write("\n".join((*task.passes, "")))
         click.get_current_context().exit()
     if after not in task.passes:
         raise click.BadParameter(f"{after!r} is not one of {', '.join(task.passes)}.", param_hint="'--after'")
 
 
-def _ast(file: str, name: str) -> str:
+def _ast(file: str, name: str | None) -> str:
     from tensorc_dsl.report.files import read_source
     from tensorc_dsl.report.missing import no_such
     from tensorc_dsl.report.outline import outline
@@ -97,6 +98,8 @@ def _ast(file: str, name: str) -> str:
     from tensorc_dsl.syntax.parse import parse
 
     items = {i.name: i for i in parse(read_source(file)).items if not isinstance(i, tree.UseDecl)}
+    if name is None:
+        name = only([n for n, i in items.items() if isinstance(i, tree.TaskDef)], file)
     if name not in items:
         raise no_such("E0906", "item", name, list(items), file)
     return outline(items[name])

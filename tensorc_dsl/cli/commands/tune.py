@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from contextlib import suppress
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tensorc_dsl.cli.failures import ExitCode, show_diagnostics
+from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.handling import handled, handler_options
 from tensorc_dsl.cli.loading import load_task
 from tensorc_dsl.cli.options import (
@@ -23,6 +22,7 @@ from tensorc_dsl.cli.options import (
     task_argument,
 )
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_foreign, show_object
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
@@ -102,12 +102,12 @@ def tune(
         except WrongSchedule as e:
             wrong = Path(f"{task}.wrong.tsched")
             write_text(wrong, e.trace.text)
-            click.echo(f"{wrong} holds the schedule: `tensorc-dsl verify {file} {task} {wrong}`", err=True)
+            say(f"{wrong} holds the schedule: `tensorc-dsl verify {file} {task} {wrong}`", err=True)
             raise
     if not result.interrupted:
         with suppress(KeyboardInterrupt):  # the search is over: what it found is not given up for a second look
             yardsticks = yardsticks.better(found.yardsticks())
-    ended = Ended(task, found.flops, found.target, found.threads, strategy, result, yardsticks)
+    ended = Ended(task, found.flops, found.target, found.threads, strategy, result, yardsticks, found.timed_at)
     problem: tuple[Diagnostic, ...] = ()
     written: Path | None = None
     if result.best is not None:
@@ -116,13 +116,16 @@ def tune(
             written = best_file
         except TschedError as e:
             problem = e.diagnostics
-    click.echo(json.dumps(ended.facts(written)) if as_json else ended.table(written))
+    if as_json:
+        show_object(ended.facts(written))
+    else:
+        show(ended.table(written))
     if problem:
         show_diagnostics(*problem)
-        click.echo("the schedule is among the records: `tensorc-dsl run` uses it", err=True)
+        say("the schedule is among the records: `tensorc-dsl run` uses it", err=True)
         ctx.exit(ExitCode.FINDINGS)
     if result.interrupted:
-        click.echo("interrupted; the trials so far are recorded", err=True)
+        say("interrupted; the trials so far are recorded", err=True)
         ctx.exit(ExitCode.INTERRUPTED)
     if result.best is None:
         _explain(found, result)
@@ -131,11 +134,11 @@ def tune(
 
 def _explain(task: Task, result: TuneResult) -> None:
     """Why there is no valid candidate: the step that is refused, or what the failed ones said."""
-    click.echo("no valid candidate", err=True)
+    say("no valid candidate", err=True)
     if not result.trials:
         try:
             task.check()
         except TschedError as e:
             show_diagnostics(*e.diagnostics)
     for message, count in Counter(f"{o.status.replace('_', ' ')}: {o.message}" for o in result.outcomes).most_common(3):
-        click.echo(f"{count} × {message}", err=True)
+        show_foreign(f"{count} × {message}", err=True)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
 import click
 
-from tensorc_dsl.cli.failures import ExitCode, show_diagnostics
-from tensorc_dsl.cli.loading import load_task
+from tensorc_dsl.cli.failures import ExitCode
+from tensorc_dsl.cli.loading import chosen, load, task_and_trace
 from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options
 from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError
+from tensorc_dsl.report.terminal import say, show_diagnostics, show_object
 
 if TYPE_CHECKING:
+    from tensorc_dsl.api import Task
+    from tensorc_dsl.syntax.tree import ProgramDef
     from tensorc_dsl.validate.validate import Report
 
 TWO_PROGRAMS = Problem(
@@ -23,55 +26,58 @@ TWO_PROGRAMS = Problem(
 
 @click.command()
 @file_argument
-@click.argument("task", metavar="[TASK]", required=False)
-@click.argument("trace", metavar="[TRACE]", required=False)
+@click.argument("words", metavar="[TASK] [TRACE]", nargs=-1)
 @seed_option
 @target_options
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on standard output.")
 @common_options
 @click.pass_context
 def verify(
-    ctx: click.Context, file: str, task: str | None, trace: str | None, seed: int, target: str | None, mcpu: str | None,
+    ctx: click.Context, file: str, words: tuple[str, ...], seed: int, target: str | None, mcpu: str | None,
     threads: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Prove that a schedule computes what its task does, for all inputs and sizes, without running it.
 
-    The schedule is that of TRACE, or drawn with the seed. Without TASK the two programs of the file are compared.
+    The schedule is that of TRACE, or drawn with the seed. Of a file with two programs and without TASK those are compared.
     The proof asks nothing of the steps that made the schedule. Exit status 1: it is wrong, or nothing is proved.
     """
-    what, report = _two_programs(file) if task is None else _schedule(file, task, trace, seed, target, mcpu, threads)
+    from tensorc_dsl.syntax import tree
+    from tensorc_dsl.validate.validate import Valid
+
+    tasks = load(file, threads, target, mcpu)
+    programs = [i for i in tasks.checked.file.items if isinstance(i, tree.ProgramDef)]
+    if not words and (programs or not tasks):
+        what, report = _two_programs(file, programs)
+    else:
+        name, trace = task_and_trace(tasks, file, words)
+        what, report = name, _schedule(chosen(tasks, name, mcpu), trace, seed)
     result, found = _facts(report)
+    assumes = report.assumes if isinstance(report, Valid) else ()
     if as_json:
-        facts: dict[str, object] = {"what": what, "result": result}
+        facts: dict[str, object] = {"what": what, "result": result, "assumes": assumes}
         if found is not None:
             notes = [{"kind": n.kind, "text": n.text} for n in found.notes]
             facts |= {"code": found.code, "message": found.message, "notes": notes}
-        click.echo(json.dumps(facts))
+        show_object(facts)
     elif found is None:
-        click.echo(f"{what}: valid")
+        say(f"{what}: valid{' if ' if assumes else ''}{' and '.join(assumes)}")
     else:
         show_diagnostics(found)
     if found is not None:
         ctx.exit(ExitCode.FINDINGS)
 
 
-def _schedule(
-    file: str, task: str, trace: str | None, seed: int, target: str | None, mcpu: str | None, threads: int | None
-) -> tuple[str, Report]:
-    found = load_task(file, task, threads, target, mcpu)
-    return task, found.verify(found.frozen(trace) if trace is not None else found.sample(seed))
+def _schedule(task: Task, trace: str | None, seed: int) -> Report:
+    return task.verify(task.frozen(trace) if trace is not None else task.sample(seed))
 
 
-def _two_programs(file: str) -> tuple[str, Report]:
+def _two_programs(file: str, items: Sequence[ProgramDef]) -> tuple[str, Report]:
     from tensorc_dsl.ir.parse import program_from_tree
-    from tensorc_dsl.report.files import read_source
-    from tensorc_dsl.syntax import tree
-    from tensorc_dsl.syntax.parse import parse
+    from tensorc_dsl.report.units import counted
     from tensorc_dsl.validate.validate import validate
 
-    items = [i for i in parse(read_source(file)).items if isinstance(i, tree.ProgramDef)]
     if len(items) != 2:
-        raise TschedError(TWO_PROGRAMS(None, file=file, count=f"{len(items) or 'no'} program{'s' * (len(items) != 1)}"))
+        raise TschedError(TWO_PROGRAMS(None, file=file, count=counted(len(items), "program")))
     a, b = map(program_from_tree, items)
     return f"{a.name} and {b.name}", validate(a, b, (f"`{a.name}`", f"`{b.name}`"))
 

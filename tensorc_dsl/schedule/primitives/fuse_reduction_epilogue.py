@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import reduce
 
 from tensorc_dsl.affine.coverage import full_domain
+from tensorc_dsl.affine.parts import NotApart, parts_of
 from tensorc_dsl.ir.expr import Binary, Expr, Load, Logic, Var, loads, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Store
@@ -22,7 +23,6 @@ from tensorc_dsl.schedule.motion import (
     writers,
 )
 from tensorc_dsl.schedule.nests import map_accesses, remove_block, replace_at, replace_buffer
-from tensorc_dsl.schedule.parts import NotApart, parts_of
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tensorc_dsl.affine.parts import NotApart, constant_value, parts_of
 from tensorc_dsl.affine.simplify import is_multiple, simplify
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
@@ -33,7 +34,6 @@ from tensorc_dsl.schedule.accumulation import spatial
 from tensorc_dsl.schedule.copies import NOT_FILLED, require_defined
 from tensorc_dsl.schedule.motion import fills, own_buffers, read_indices, writers
 from tensorc_dsl.schedule.nests import copy_nest, map_accesses, nest_over, replace_at
-from tensorc_dsl.schedule.parts import NotApart, constant_value, parts_of
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal

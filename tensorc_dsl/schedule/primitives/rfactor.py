@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tensorc_dsl.affine.accesses import touched
+from tensorc_dsl.affine.parts import NotApart, Part, Place, parts_of
 from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify
 from tensorc_dsl.ir.expr import Expr, Load, Select, Var, conjunction, free_vars, substitute
 from tensorc_dsl.ir.program import (
@@ -25,7 +26,6 @@ from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, reduction_loops, spatial
 from tensorc_dsl.schedule.motion import own_buffers
 from tensorc_dsl.schedule.nests import replace_at, stmt_name
-from tensorc_dsl.schedule.parts import NotApart, Part, Place, parts_of
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, NOT_SERIAL, require_serial, the_block, the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.refusal import Refusal

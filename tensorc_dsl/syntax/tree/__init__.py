@@ -22,6 +22,7 @@ from tensorc_dsl.syntax.tree.compute import (
     TaskDef,
 )
 from tensorc_dsl.syntax.tree.expressions import (
+    MAX_BITS,
     Attribute,
     BinaryExpr,
     Bool,
@@ -82,18 +83,20 @@ from tensorc_dsl.syntax.tree.schedule import (
 )
 
 __all__ = [
+    "MAX_BITS",
     "Attribute", "BinaryExpr", "BlockStmt", "Bool", "Branch", "BufferDecl", "CallExpr", "CompareExpr",
     "ComputeDef", "Conditional", "DrawStmt", "Effect", "Either", "Expr", "ExprStmt", "File", "ForList", "If",
     "IndexExpr", "IndexSpec", "IntrinsicDef", "Item", "IterDecl", "Lambda", "Layout", "Let", "ListExpr",
     "ListPattern", "LogicExpr", "LoopHeader", "LoopStmt", "Lowering", "MapExpr", "ModuleDef", "Name",
-    "NamePattern", "Negate", "NotExpr", "Number", "Operand", "Param", "Pattern", "ProgramDef", "ProgramStmt",
+    "NamePattern", "NamedItem", "Negate", "NotExpr", "Number", "Operand", "Param", "Pattern", "ProgramDef", "ProgramStmt",
     "RangeExpr", "Reduce", "ReducerDef", "Scan", "ScheduleDef", "SliceExpr", "SpaceDef", "Stage", "StageCall", "Stmt",
     "StoreStmt", "String", "TargetDef", "TaskDef", "TensorParam", "TensorType", "UseDecl", "Wildcard", "Yield",
 ]  # fmt: skip
 
-Item = (
-    ComputeDef | ReducerDef | IntrinsicDef | TargetDef | ModuleDef | SpaceDef | ScheduleDef | TaskDef | UseDecl | ProgramDef
-)  # fmt: skip
+NamedItem = (
+    ComputeDef | ReducerDef | IntrinsicDef | TargetDef | ModuleDef | SpaceDef | ScheduleDef | TaskDef | ProgramDef
+)
+Item = NamedItem | UseDecl
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tensorc_dsl.source import Span
-from tensorc_dsl.syntax.tree.expressions import Expr, IndexSpec
+from tensorc_dsl.syntax.tree.expressions import Expr, IndexSpec, Name
 from tensorc_dsl.syntax.tree.parameters import Param, TensorParam, TensorType
 from tensorc_dsl.syntax.tree.span import span_field
 
@@ -52,12 +52,16 @@ class ComputeDef:
 
 @dataclass(frozen=True, slots=True)
 class ReducerDef:
-    """`reducer name(a, b) = combine identity e`: `a` is what was made so far, `b` the next value, `e` the start."""
+    """`reducer name(a, b) = combine identity e assume law`: `a` is what was made so far, `b` the next value, `e` the start.
+
+    The laws that are assumed need no proof.
+    """
 
     name: str
     params: tuple[str, str]
     combine: Expr
     identity: Expr
+    assumes: tuple[Name, ...]
     doc: str
     span: Span = span_field()
 

@@ -19,6 +19,10 @@ class Name:
     span: Span = span_field()
 
 
+MAX_BITS = 256
+"""Size of an int in a text, and of what schedules make of ints: traces say such numbers again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Number:
     """An integer (int) or a decimal (float) literal."""
@@ -174,10 +178,11 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class RangeExpr:
-    """`1..4096`, both ends included."""
+    """`1..4096`, both ends included; of an open size `1..4096 at [1, 16]`, with those at which it is timed."""
 
     low: Expr
     high: Expr
+    at: tuple[Expr, ...]
     span: Span = span_field()
 
 

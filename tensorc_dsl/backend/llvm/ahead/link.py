@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.isolated.start import Limits, run_program
 
 NO_LINKER = Problem(
     "E0913",
     "`{name}` cannot be linked: {reason}",
     help="name a C compiler, `CC=clang tensorc-dsl …`, or take `--emit obj`, which needs none, and link it yourself",
 )
+
+
+SECONDS = 300.0
+"""How long a linker may take; it takes a twentieth of one."""
 
 
 def link_shared(object_code: bytes, name: str) -> bytes:
@@ -34,9 +38,7 @@ def link_shared(object_code: bytes, name: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="tensorc-dsl-") as folder:
         source, out = Path(folder, f"{name}.o"), Path(folder, f"{name}.so")
         source.write_bytes(object_code)
-        done = subprocess.run(
-            [*command, *options, "-o", str(out), str(source), "-lm"], capture_output=True, text=True, check=False
-        )
+        done = run_program([*command, *options, "-o", str(out), str(source), "-lm"], Limits(SECONDS))
         if done.returncode:
             said = (done.stderr.strip().replace(f"{folder}{os.sep}", "") or "nothing").splitlines()[0]
             reason = f"`{shlex.join(command)}` ends with status {done.returncode} and says {said}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+import re
 
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, element, vector_type, with_dtype
@@ -17,6 +17,8 @@ _UNSIGNED = {"<": "ult", "<=": "ule", ">": "ugt", ">=": "uge", "==": "eq", "!=":
 def binary(f: Function, op: BinaryOp, a: Value, b: Value) -> Value:
     """`a op b`. Integer division and remainder floor; by 0 they give 0, as in NumPy, and never trap."""
     t = a.dtype
+    if op == "%" and t.is_float:
+        return convert(f, _remainder(f, convert(f, a, F64), convert(f, b, F64)), t)
     if t.name == "bf16":
         return convert(f, binary(f, op, convert(f, a, F32), convert(f, b, F32)), BF16)
     if op in ("min", "max"):
@@ -27,15 +29,8 @@ def binary(f: Function, op: BinaryOp, a: Value, b: Value) -> Value:
     if op == "xor":
         return f.value(t, f"xor {a.type} {a.ref}, {b.ref}", a.lanes)
     if t.is_float:
-        match op:
-            case "+" | "-" | "*" | "/":
-                word = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
-                return f.value(t, f"{word} {a.type} {a.ref}, {b.ref}", a.lanes)
-            case "%":
-                quotient = f.intrinsic("floor", t, (binary(f, "/", a, b),))
-                return binary(f, "-", a, binary(f, "*", quotient, b))
-            case _:
-                assert_never(op)
+        word = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
+        return f.value(t, f"{word} {a.type} {a.ref}, {b.ref}", a.lanes)
     if op in ("/", "%"):
         return _divide(f, op, a, b)
     word = {"+": "add", "-": "sub", "*": "mul"}[op]
@@ -46,7 +41,8 @@ def binary(f: Function, op: BinaryOp, a: Value, b: Value) -> Value:
 def _divide(f: Function, op: BinaryOp, a: Value, b: Value) -> Value:
     t, lanes = a.dtype, a.lanes
     zero, one = constant_value(t, 0, lanes), constant_value(t, 1, lanes)
-    known = not b.ref.startswith("%")
+    # Of a number other than 0, and -1, nothing can go wrong.
+    known = re.fullmatch(r"(splat \(i\d+ )?(-?\d+)\)?", b.ref) is not None and not re.search(r"(^| )(0|-1)\)?$", b.ref)
     if t.kind == "uint":
         by_zero = compare(f, "==", b, zero)
         d = b if known else select(f, by_zero, one, b)
@@ -71,6 +67,27 @@ def _divide(f: Function, op: BinaryOp, a: Value, b: Value) -> Value:
         moved = f.value(t, f"add {a.type} {rest.ref}, {d.ref}", lanes)
         out = select(f, down, moved, rest)
     return out if bad is None else select(f, bad, zero, out)
+
+
+def _remainder(f: Function, a: Value, b: Value) -> Value:
+    """`a % b` of f64: what C's `fmod` leaves, exactly, and the divisor added where that has the other sign."""
+    rest, zero = library(f, "fmod", (a, b)), constant_value(F64, 0.0, a.lanes)
+    other = logic(f, "xor", compare(f, "<", rest, zero), compare(f, "<", b, zero))
+    moved = select(f, other, binary(f, "+", rest, b), rest)
+    return select(f, compare(f, "==", rest, zero), f.intrinsic("copysign", F64, (zero, b)), moved)
+
+
+def library(f: Function, name: str, args: tuple[Value, ...]) -> Value:
+    """The C library's function of doubles, lane by lane."""
+    f.module.declare("double", name, ("double",) * len(args), "nounwind willreturn memory(none)")
+
+    def one(parts: tuple[Value, ...]) -> Value:
+        return f.value(F64, f"call double @{name}({', '.join(p.typed for p in parts)})", 0)
+
+    lanes = args[0].lanes
+    if not lanes:
+        return one(args)
+    return f.gather_lanes([one(tuple(f.lane(a, k) for a in args)) for k in range(lanes)])
 
 
 def compare(f: Function, op: CompareOp, a: Value, b: Value) -> Value:
@@ -118,7 +135,7 @@ def convert(f: Function, v: Value, t: DType) -> Value:
         return v
     if t.is_float and t.bits == 16 and s.bits >= 32:
         # By way of f32; what does not fit that exactly is rounded to odd, so that it is rounded to nearest only once.
-        v = v if s == F32 else _to_odd_f32(f, convert(f, v, F64))
+        v = v if s == F32 else _to_odd_f32(f, convert(f, _to_odd_i64(f, v) if s.kind == "int" else v, F64))
         return (
             _to_bf16(f, v)
             if t.name == "bf16"
@@ -139,6 +156,8 @@ def convert(f: Function, v: Value, t: DType) -> Value:
     elif t.is_float:
         word = "sitofp" if s.kind == "int" else "uitofp"
     elif s.is_float:
+        if s.bits < 32:  # LLVM 22 makes the least i16 of the NaN of a half where it has instructions for halves
+            return convert(f, convert(f, v, F32), t)
         name = f"llvm.fpto{'si' if t.kind == 'int' else 'ui'}.sat.{_mangled(t, v.lanes)}.{_mangled(s, v.lanes)}"
         f.module.declare(to, name, (v.type,))
         return f.value(t, f"call {to} @{name}({v.typed})", v.lanes)
@@ -154,6 +173,25 @@ def convert(f: Function, v: Value, t: DType) -> Value:
 def _mangled(t: DType, lanes: int) -> str:
     name = f"f{t.bits}" if t.is_float else f"i{t.bits}"
     return f"v{lanes}{name}" if lanes else name
+
+
+def _to_odd_i64(f: Function, v: Value) -> Value:
+    """An integer as one that f64 holds: of more than 53 bits the lowest 11 are 0, and the next is set where they were not."""
+    if v.dtype.bits < 64:
+        return v
+
+    def number(x: int) -> Value:
+        return constant_value(v.dtype, x, v.lanes)
+
+    def op(word: str, a: Value, b: Value) -> Value:
+        return f.value(v.dtype, f"{word} {a.type} {a.ref}, {b.ref}", v.lanes)
+
+    # What is left above 53 bits is the sign alone of a number that has no more.
+    top = op("ashr", v, number(53))
+    wide = compare(f, "!=", top, op("ashr", v, number(63)))
+    lost = compare(f, "!=", op("and", v, number(0x7FF)), number(0))
+    odd = op("or", op("and", v, number(~0x7FF)), number(0x800))
+    return select(f, logic(f, "and", wide, lost), odd, v)
 
 
 def _to_odd_f32(f: Function, v: Value) -> Value:

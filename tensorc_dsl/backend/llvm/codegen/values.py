@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from dataclasses import dataclass, replace
 
 from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.numbers import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +48,9 @@ def vector_type(element_type: str, lanes: int) -> str:
     return f"<{lanes} x {element_type}>" if lanes else element_type
 
 
-def _single(x: float) -> float:
-    """`x` rounded to the nearest float32; too large becomes an infinity."""
-    try:
-        return float(struct.unpack("f", struct.pack("f", x))[0])
-    except OverflowError:
-        return math.copysign(math.inf, x)
-
-
-def bf16_bits(x: float) -> int:
-    """The bits of the nearest bf16, ties to even."""
-    bits = int(struct.unpack("I", struct.pack("f", _single(x)))[0])
-    if math.isnan(x):
-        return 0x7FC0
-    return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+def _bits(form: str, x: float) -> int:
+    """The bits of a float that a `struct` format holds exactly."""
+    return int.from_bytes(struct.pack(f"<{form}", x), "little")
 
 
 def literal(t: DType, x: int | float | bool) -> str:
@@ -70,20 +59,14 @@ def literal(t: DType, x: int | float | bool) -> str:
         return "true" if x else "false"
     if t.is_integer:
         return str(int(x))
-    x = float(x)
+    x = nearest(x, t)
     match t.name:
         case "bf16":
-            return str(bf16_bits(x))
+            return str(_bits("f", x) >> 16)
         case "f16":
-            try:
-                bits = int(struct.unpack("H", struct.pack("e", x))[0])
-            except OverflowError:
-                bits = 0x7C00 if x > 0 else 0xFC00
-            return f"0xH{bits:04X}"
-        case "f32":
-            return f"0x{struct.unpack('Q', struct.pack('d', _single(x)))[0]:016X}"
+            return f"0xH{_bits('e', x):04X}"
         case _:
-            return f"0x{struct.unpack('Q', struct.pack('d', x))[0]:016X}"
+            return f"0x{_bits('d', x):016X}"  # an f32 is spelled as the f64 that it is
 
 
 def constant_value(t: DType, x: int | float | bool, lanes: int = 0) -> Value:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, workspace_symbol
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
+from tensorc_dsl.backend.llvm.runtime.dlpack import exported, imported, library_of
 from tensorc_dsl.backend.llvm.runtime.doorway import Doorway, Wanted, doorway
 from tensorc_dsl.backend.llvm.runtime.sizes import Shape, infer_sizes, shape_for, told_sizes
 from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
@@ -109,15 +110,15 @@ class BoundKernel:
         self._memory_lock = threading.Lock()
         self._outputs = [n for n, p in enumerate(self._params) if p.output]
 
-    def __call__(self, *arrays: Any) -> Array | tuple[Array, ...]:
+    def __call__(self, *arrays: Any) -> Any:
         """Run once. Pass the inputs that are not bound, or these and the outputs, as to `NativeKernel`."""
         door = self._door
         if door is not None:
-            if len(arrays) == len(self._inputs) != len(self._params):
-                arrays = self._with_outputs(arrays)
-            out = door(*arrays)
+            made = len(arrays) == len(self._inputs) != len(self._params)
+            given = self._with_outputs(arrays) if made else arrays
+            out = door(*given)
             if out is not None:
-                return out if len(self._outputs) == 1 else tuple(arrays[n] for n in self._outputs)
+                return out if len(self._outputs) == 1 else tuple(given[n] for n in self._outputs)
         return self._call(arrays)
 
     def _with_outputs(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -140,7 +141,7 @@ class BoundKernel:
         ]
         return doorway(self._code.main.address, aligned_empty((self._bytes[0],), _BYTE), self._values, wanted)
 
-    def _call(self, arrays: tuple[Any, ...]) -> Array | tuple[Array, ...]:
+    def _call(self, arrays: tuple[Any, ...]) -> Any:
         bound, arguments = self._bind(arrays)
         workspace, locked = self._prepared(arguments)
         try:
@@ -148,8 +149,15 @@ class BoundKernel:
         finally:
             if locked:
                 self._memory_lock.release()
-        outs = tuple(bound[n] for n in self._outputs)
+        outs = tuple((arrays if len(arrays) == len(bound) else self._made(arrays, bound))[n] for n in self._outputs)
         return outs[0] if len(outs) == 1 else outs
+
+    def _made(self, inputs: tuple[Any, ...], bound: list[Array]) -> Sequence[Any]:
+        """The bound arrays, those that are new as arrays of the inputs' library."""
+        make = library_of(inputs)
+        if make is None:
+            return bound
+        return [exported(p.name, a, p.dtype, make) if p.output else a for p, a in zip(self._params, bound, strict=True)]
 
     def time(self, arrays: Sequence[Any], repeats: int) -> list[float]:
         """Seconds of each of `repeats` runs in a row on the same arrays, measured in native code.
@@ -247,12 +255,14 @@ class NativeKernel:
         self.constants = self._code.constants
         self.dims = compiled.dims
 
-    def __call__(self, *arrays: Any) -> Array | tuple[Array, ...]:
+    def __call__(self, *arrays: Any) -> Any:
         """Run once. Pass all parameters in order, or the inputs only: then new output arrays are made.
 
-        Inputs are NumPy arrays or anything that speaks DLPack on the CPU. Returns the output, or a tuple of several.
-        ValueError when a dtype, a shape or a layout is not the declared one, when sizes do not fit each other or are out of
-        their range, or when an output overlaps another argument. Constant inputs are prepared in each call; see `bind`.
+        Arrays are NumPy's or anything that speaks DLPack on the CPU. Returns the output, or a tuple of several: the arrays
+        that were given for them, else new ones of the library that all inputs are of, NumPy's where there are several.
+        ValueError when a dtype, a shape or a layout is not the declared one, when an array has a mask or cannot be read, when
+        sizes do not fit each other or are out of their range, or when an output overlaps another argument. Constant inputs
+        are prepared in each call; see `bind`.
         """
         return self._unbound(*arrays)
 
@@ -296,18 +306,32 @@ def load(compiled: Compiled) -> NativeKernel:
     return NativeKernel(compiled)
 
 
-def _array(p: Param, value: Any, want: np.dtype[Any]) -> Array:
-    """The array that was passed for a parameter, of the right type."""
+def _array(p: Param, value: object, want: np.dtype[Any]) -> Array:
+    """The array that was passed for a parameter, of the right type: what is in memory, whatever the object says it is."""
+    kind = type(value)
     a: Array
-    if isinstance(value, np.ndarray):
-        a = cast(Array, value)
-    elif hasattr(value, "__dlpack__"):
-        a = np.from_dlpack(value)
+    if issubclass(kind, np.ma.MaskedArray):
+        raise ValueError(
+            f"{p.name}: kernels know no masks; pass `.filled(value)` of the array, or `.data` to use what is under the mask"
+        )
+    if issubclass(kind, np.ndarray):
+        # Attributes of a subclass may be overridden; NumPy's own method reads the fields.
+        found = cast(Array, value)
+        a = found if kind is np.ndarray else np.ndarray.view(found, np.ndarray)
+    elif _speaks_dlpack(value):
+        a = imported(p.name, value, p.dtype)
     else:
-        raise ValueError(f"{p.name}: expected an array, got {type(value).__name__}")
+        raise ValueError(f"{p.name}: expected an array, got {kind.__name__}; `numpy.asarray` makes one of many things")
     if a.dtype != want:
         raise ValueError(f"{p.name}: expected {want} ({p.dtype}), got {a.dtype}")
     return a
+
+
+def _speaks_dlpack(value: object) -> bool:
+    try:
+        return hasattr(value, "__dlpack__")
+    except Exception:
+        return True  # asked for it, it says what is wrong
 
 
 def _check(a: Array, p: Param, shape: tuple[int, ...], address: int) -> None:
@@ -329,5 +353,6 @@ def _no_overlap(params: tuple[Param, ...], bound: list[Array], addresses: list[i
         if not p.output:
             continue
         for j, q in enumerate(params):
-            if i != j and addresses[i] < ends[j] and addresses[j] < ends[i]:
+            empty = bound[i].nbytes == 0 or bound[j].nbytes == 0
+            if i != j and not empty and addresses[i] < ends[j] and addresses[j] < ends[i]:
                 raise ValueError(f"{p.name} and {q.name} share memory; an output needs memory of its own")

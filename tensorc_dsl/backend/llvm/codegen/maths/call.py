@@ -12,9 +12,9 @@ from tensorc_dsl.backend.llvm.codegen.maths.log import log
 from tensorc_dsl.backend.llvm.codegen.maths.pow import power
 from tensorc_dsl.backend.llvm.codegen.maths.tanh import tanh
 from tensorc_dsl.backend.llvm.codegen.maths.trigonometric import cos, sin
-from tensorc_dsl.backend.llvm.codegen.scalars import binary, compare, convert, select
+from tensorc_dsl.backend.llvm.codegen.scalars import binary, compare, convert, library, select
 from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value
-from tensorc_dsl.ir.dtypes import F32, F64
+from tensorc_dsl.ir.dtypes import F32
 
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "round": "roundeven", "sqrt": "sqrt"}
 
@@ -40,8 +40,8 @@ def call(f: Function, function: str, args: tuple[Value, ...]) -> Value:
         return _OURS[function](*(Lanes(f, x) for x in args)).value
     if function == "sigmoid":
         one, negated = constant_value(t, 1.0, a.lanes), f.value(t, f"fneg {a.typed}", a.lanes)
-        return binary(f, "/", one, binary(f, "+", one, _library(f, "exp", (negated,))))
-    return _library(f, function, args)
+        return binary(f, "/", one, binary(f, "+", one, library(f, "exp", (negated,))))
+    return library(f, function, args)
 
 
 def _absolute(f: Function, a: Value) -> Value:
@@ -51,16 +51,3 @@ def _absolute(f: Function, a: Value) -> Value:
         return a
     zero = constant_value(a.dtype, 0, a.lanes)
     return select(f, compare(f, "<", a, zero), binary(f, "-", zero, a), a)
-
-
-def _library(f: Function, name: str, args: tuple[Value, ...]) -> Value:
-    """The C library's function of doubles, lane by lane."""
-    f.module.declare("double", name, ("double",) * len(args), "nounwind willreturn memory(none)")
-
-    def one(parts: tuple[Value, ...]) -> Value:
-        return f.value(F64, f"call double @{name}({', '.join(p.typed for p in parts)})", 0)
-
-    lanes = args[0].lanes
-    if not lanes:
-        return one(args)
-    return f.gather_lanes([one(tuple(f.lane(a, k) for a in args)) for k in range(lanes)])

@@ -1,0 +1,202 @@
+"""Whether what combines two values is associative, commutative and left alone by its identity: proved, refuted, or neither.
+
+Floats are taken as real numbers and NaN: rounding is not what a law is about, branches, bounds and constants are. Integers
+wrap around. A refutation is an example. A proof is one of three: all values of a small type were tried; both sides have one
+normal form (`laws_normal`); they are affine in pieces and integer sets tell that they nowhere differ (`laws_pieces`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from typing import Any, Literal, get_args
+
+from tensorc_dsl.affine.laws_normal import NAN, Special, Unknown, normal
+from tensorc_dsl.affine.laws_pieces import NotPieces, difference
+from tensorc_dsl.affine.parts import NotApart, parts_of
+from tensorc_dsl.ir.dtypes import BOOL, DType
+from tensorc_dsl.ir.expr import Const, Expr, Load, transform
+from tensorc_dsl.ir.program import Block, Program, walk
+from tensorc_dsl.ir.reductions import DeclaredFold, lowest, update_of
+
+Law = Literal["commutative", "associative", "identity"]
+LAWS: tuple[Law, ...] = get_args(Law)
+
+_NAMES = ("a", "b", "c")
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """What `a` and `b`, two loads of scalars with these names, become, and what a reduction starts from."""
+
+    value: Expr
+    identity: Const
+
+    def of(self, a: Expr, b: Expr) -> Expr:
+        """What two values become."""
+
+        def operand(e: Expr) -> Expr:
+            return {"a": a, "b": b}[e.buffer] if isinstance(e, Load) else e
+
+        return transform(self.value, operand)
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    law: Law
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Values for which the two sides of the law are `left` and `right`."""
+
+    law: Law
+    at: tuple[Any, ...]
+    left: Any
+    right: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Nothing is known, but for what `nan` shows: that of a NaN the law does not hold."""
+
+    law: Law
+    nan: Broken | None = None
+
+
+Verdict = Holds | Broken | Open
+
+
+def operand(name: str, like: Const) -> Load:
+    """An operand of a combination of values of the type that `like` has."""
+    return Load(name, (), like.dtype)
+
+
+@lru_cache(maxsize=1024)
+def verdicts(c: Combination) -> tuple[Verdict, ...]:
+    """What is known of each law."""
+    from tensorc_dsl.affine import laws_samples as samples  # with NumPy, which files without a reducer do not wait for
+
+    if samples.is_whole(c.identity.dtype):
+        return _by_all_values(c)
+    return tuple(_verdict(law, c) for law in LAWS)
+
+
+def sides(law: Law, c: Combination) -> tuple[Expr, Expr, tuple[str, ...]]:
+    """The two expressions that a law says are equal, and their operands."""
+    x, y, z = (operand(n, c.identity) for n in _NAMES)
+    match law:
+        case "commutative":
+            return c.of(x, y), c.of(y, x), _NAMES[:2]
+        case "associative":
+            return c.of(c.of(x, y), z), c.of(x, c.of(y, z)), _NAMES
+        case "identity":
+            return c.of(c.identity, c.of(x, y)), c.of(x, y), _NAMES[:2]
+
+
+def _verdict(law: Law, c: Combination) -> Verdict:
+    from tensorc_dsl.affine import laws_samples as samples
+
+    t = c.identity.dtype
+    left, right, operands = sides(law, c)
+
+    def refuted(at: tuple[Any, ...]) -> Broken:
+        given = dict(zip(operands, at, strict=True))
+        return Broken(law, at, samples.value(left, given, t), samples.value(right, given, t))
+
+    found = samples.example(left, right, operands, t)
+    if found is None and law == "identity" and t.is_float:
+        found = samples.undefined_example(left, right, operands)
+    if found is not None:
+        return refuted(found)
+    if not _same(left, right, {}):
+        try:
+            apart = difference(left, right, operands, t)
+        except NotPieces:
+            return Open(law)
+        if apart is not None:
+            return refuted(tuple(float(v) if t.is_float else int(v) for v in apart))
+    if t.is_float:
+        for count in range(1, len(operands) + 1):
+            for some in combinations(operands, count):
+                if not _same_where_nan(left, right, operands, some, t):
+                    shown = samples.nan_example(left, right, operands)
+                    return Open(law, None if shown is None else refuted(shown))
+    return Holds(law)
+
+
+def _same(a: Expr, b: Expr, given: Mapping[str, Special]) -> bool:
+    """Whether two expressions have one normal form."""
+    try:
+        return normal(a, given) == normal(b, given)
+    except Unknown:
+        return False
+
+
+def _same_where_nan(a: Expr, b: Expr, operands: Sequence[str], some: tuple[str, ...], t: DType) -> bool:
+    """Whether two expressions are equal where `some` of their operands are NaN and the others are numbers."""
+    if _same(a, b, dict.fromkeys(some, NAN)):
+        return True
+    try:
+        return difference(a, b, operands, t, some) is None
+    except NotPieces:
+        return False
+
+
+def _by_all_values(c: Combination) -> tuple[Verdict, ...]:
+    from tensorc_dsl.affine import laws_samples as samples
+
+    t = c.identity.dtype
+    low = 0 if t == BOOL else int(lowest(t))
+    made = samples.table(c.value, _NAMES[:2], t)
+    start = int(c.identity.value) - low
+    apart: dict[Law, tuple[int, ...] | None] = {
+        "commutative": samples.first(made != made.T),
+        "associative": samples.unassociative(made),
+        "identity": samples.first(made[start][made] != made),
+    }
+
+    def shown(value: int) -> Any:
+        return bool(value) if t == BOOL else value + low
+
+    def verdict(law: Law) -> Verdict:
+        at = apart[law]
+        if at is None:
+            return Holds(law)
+        a, b = at[:2]
+        pairs = {
+            "commutative": (made[a, b], made[b, a]),
+            "associative": (made[made[a, b], at[-1]], made[a, made[b, at[-1]]]),
+            "identity": (made[start, made[a, b]], made[a, b]),
+        }
+        left, right = pairs[law]
+        return Broken(law, tuple(map(shown, at)), shown(int(left)), shown(int(right)))
+
+    return tuple(map(verdict, LAWS))
+
+
+# --- the reductions of a program -------------------------------------------------------------------------------------
+
+
+def reducer_laws(program: Program) -> tuple[tuple[str, Verdict], ...]:
+    """What is known of the laws of the program's declared reducers, with their names, where that is no proof."""
+    found: dict[tuple[str, Verdict], None] = {}
+    for _, s in walk(program.body):
+        if isinstance(s, Block) and isinstance(update := update_of(s), DeclaredFold):
+            c = _combination(s)
+            known = tuple(map(Open, LAWS)) if c is None else verdicts(c)
+            found |= {(update.reducer, v): None for v in known if not isinstance(v, Holds)}
+    return tuple(found)
+
+
+def _combination(b: Block) -> Combination | None:
+    """What the block of a declared reducer combines by; None where it does not show that."""
+    try:
+        (part,) = parts_of(b)
+    except NotApart:
+        return None
+    (start,) = part.start
+    (store,) = part.stores(((_NAMES[0], ()),), (operand(_NAMES[1], start),))
+    return Combination(store.value, start)

@@ -1,0 +1,108 @@
+"""Arrays of other libraries, by DLPack: read as NumPy's, and made of NumPy's.
+
+NumPy reads what an exporter gives and refuses what it cannot hold. Two things are done for it here. It has no bf16: the type
+that is written in an exporter's capsule is changed to that of the bit patterns, or back, before anyone reads it. And it
+takes a missing address for a wish for new memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.dtypes import BF16, DType
+
+_DEVICES = {2: "a CUDA device", 8: "a Metal device", 10: "a ROCm device"}
+_HOST = (1, 3, 11, 13)
+"""Device types whose memory the CPU reads: its own, pinned for CUDA or ROCm, or managed by CUDA."""
+
+_UINT, _BFLOAT = 1, 4
+"""Kinds of element types."""
+
+_TYPE = {b"dltensor": 20, b"dltensor_versioned": 52}
+"""Where the element type is in what a capsule of each name points at: 8 bits of kind, 8 of bits, 16 of lanes."""
+
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+class _Recoded:
+    """Exports what another does, with one kind of 16-bit elements called another."""
+
+    def __init__(self, exporter: Any, found: int, called: int) -> None:
+        self._exporter = exporter
+        self._kinds = found, called
+
+    def __dlpack_device__(self) -> Any:
+        return self._exporter.__dlpack_device__()
+
+    def __dlpack__(self, **wishes: Any) -> Any:
+        capsule = self._exporter.__dlpack__(**wishes)
+        for name, offset in _TYPE.items():
+            if _is_valid(capsule, name):
+                start = _pointer(capsule, name)
+                # Another major version may have its fields elsewhere. NumPy says that it does not know it.
+                known = name == b"dltensor" or ctypes.c_uint32.from_address(start).value == 1
+                kind, bits = (ctypes.c_uint8.from_address(start + offset + n) for n in (0, 1))
+                if known and (kind.value, bits.value) == (self._kinds[0], 16):
+                    kind.value = self._kinds[1]
+        return capsule
+
+
+def imported(name: str, value: Any, dtype: DType) -> Array:
+    """The memory that an exporter shows, for a parameter of that name and type. ValueError where there is none to read."""
+    where = f"{name}: {type(value).__name__}"
+    try:
+        device = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else _HOST[0]
+        if int(device) in _HOST:
+            a: Array = np.from_dlpack(_Recoded(value, _BFLOAT, _UINT) if dtype == BF16 else value)
+    except Exception as e:
+        raise ValueError(f"{where} cannot be read by DLPack: {type(e).__name__}: {e}") from e
+    if int(device) not in _HOST:
+        known = _DEVICES.get(int(device), f"device type {device}")
+        raise ValueError(f"{where}: it is on {known}; kernels run on the CPU: pass a copy that is there")
+    if a.size and a.flags.owndata:  # pyright: ignore[reportPossiblyUnboundVariable]
+        raise ValueError(f"{where}: it has no memory")
+    return a  # pyright: ignore[reportPossiblyUnboundVariable]
+
+
+FromDLPack = Callable[[Any], Any]
+
+
+def library_of(values: Iterable[Any]) -> FromDLPack | None:
+    """`from_dlpack` of the one library that all of the arrays are of; None where that is NumPy, or there are several.
+
+    A library is found by the package that an array's type, or one that it is made from, is defined in; else it is what the
+    array names as its namespace.
+    """
+    found = {_library(v) for v in values}
+    return found.pop() if len(found) == 1 else None
+
+
+def _library(value: object) -> FromDLPack | None:
+    kind = type(value)
+    if issubclass(kind, np.ndarray):
+        return None
+    for t in kind.__mro__:
+        maker = getattr(sys.modules.get(t.__module__.partition(".")[0]), "from_dlpack", None)
+        if callable(maker):
+            return maker
+    namespace = getattr(value, "__array_namespace__", None)
+    return None if namespace is None else namespace().from_dlpack
+
+
+def exported(name: str, a: Array, dtype: DType, make: FromDLPack) -> Any:
+    """A new array as an array of another library, of the same memory. ValueError where the library does not take it."""
+    try:
+        return make(_Recoded(a, _UINT, _BFLOAT) if dtype == BF16 else a)
+    except Exception as e:
+        raise ValueError(
+            f"{name}: the library of the inputs does not take {dtype} by DLPack: {type(e).__name__}: {e}; pass an output too"
+        ) from e

@@ -1,0 +1,26 @@
+"""Groups of commands that know what a misspelt one was meant to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+
+class Group(click.Group):
+    """A group that names the nearest command where there is none of that name."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name) is not None:
+            return super().resolve_command(ctx, args)
+        raise click.UsageError(" ".join([f"No such command {name!r}.", *self._meant(ctx, name)]), ctx)
+
+    def _meant(self, ctx: click.Context, name: str) -> Iterator[str]:
+        from tensorc_dsl.syntax.names import did_you_mean  # only where something is misspelt
+
+        near = did_you_mean(name, self.list_commands(ctx))
+        if near:
+            yield f"{near[0].upper()}{near[1:]}"

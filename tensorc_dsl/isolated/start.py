@@ -1,0 +1,124 @@
+"""The parent's side of child processes: how each is started, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+
+from tensorc_dsl.isolated import boot
+
+_HOME = __name__.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the system kills a process for, or refuses it: seconds that it lives, bytes that it fills."""
+
+    seconds: float | None = None
+    bytes: int | None = None
+
+
+def start_module(
+    module: str,
+    *arguments: str,
+    limits: Limits,
+    stderr: IO[bytes] | int,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """A process that runs a module, as this one would import it, with pipes for its input and output.
+
+    It leads a group of its own, which a terminal's Ctrl-C does not reach, and dies with the thread that started it (with the
+    process, where that is not Linux and it reads its input). Nothing in the working folder is imported.
+    """
+    packages = {name: _folder(name) for name in (_HOME, module.partition(".")[0])}
+    found = {name: folder for name, folder in packages.items() if folder is not None}
+    orders = _orders([module, *arguments], limits, paths(), found)
+    return _start(orders, subprocess.PIPE, stderr, environment)
+
+
+def run_module(module: str, *arguments: str, limits: Limits) -> subprocess.CompletedProcess[str]:
+    """What a module says, which reads nothing; the status -9 of one that takes longer than it may."""
+    return _finish(start_module(module, *arguments, limits=limits, stderr=subprocess.PIPE), limits)
+
+
+def run_program(program: list[str], limits: Limits) -> subprocess.CompletedProcess[str]:
+    """The same for a program of the system."""
+    return _finish(_start(_orders(program, limits, None, {}), subprocess.DEVNULL, subprocess.PIPE, None), limits)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Neither the process nor any that it started in its group runs afterwards."""
+    try:
+        # The child leads its group; until it is waited for, its number cannot be another's.
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+    process.wait()
+
+
+def paths() -> list[str]:
+    """Where this process looks for modules, but for the working folder and that of the script that it runs.
+
+    What lies there is a person's data; a file `string.py` beside it must not stand in for a module.
+    """
+    apart = {_real(os.curdir)}
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    if script is not None and not sys.flags.safe_path:
+        apart.add(_real(os.path.dirname(script)))
+    return [p for p in sys.path if os.path.isabs(p) and _real(p) not in apart]
+
+
+def _real(path: str) -> str | None:
+    try:
+        return os.path.realpath(path, strict=True)
+    except OSError:  # the working folder may be gone
+        return None
+
+
+def _folder(package: str) -> str | None:
+    """Where this process has a package; None for a module that is a file."""
+    spec = find_spec(package)
+    places = None if spec is None else spec.submodule_search_locations
+    return str(Path(next(iter(places))).resolve()) if places else None
+
+
+def _orders(program: list[str], limits: Limits, paths: list[str] | None, packages: dict[str, str]) -> boot.Orders:
+    return {
+        "parent": os.getpid(), "seconds": limits.seconds or 0.0, "bytes": limits.bytes or 0, "paths": paths,
+        "packages": packages, "program": program,
+    }  # fmt: skip
+
+
+def _start(
+    orders: boot.Orders, stdin: int, stderr: IO[bytes] | int, environment: Mapping[str, str] | None
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", boot.__file__, json.dumps(orders)],
+        stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, env={**os.environ, **(environment or {})},
+        start_new_session=True, bufsize=0,
+    )  # fmt: skip
+
+
+def _finish(process: subprocess.Popen[bytes], limits: Limits) -> subprocess.CompletedProcess[str]:
+    with process:
+        try:
+            out, err = process.communicate(timeout=limits.seconds)
+        except subprocess.TimeoutExpired:
+            end(process)
+            out, err = process.communicate()
+        except BaseException:
+            end(process)
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, _text(out), _text(err))
+
+
+def _text(said: bytes) -> str:
+    return said.decode(errors="replace")

@@ -1,0 +1,56 @@
+"""How much memory this process and its children can still have, before the system swaps or kills."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import psutil
+
+_ROOT = Path("/")
+
+
+def available(root: Path = _ROOT) -> int:
+    """Bytes: the least of what the machine has free, of what each control group around us has left, and of our own limits.
+
+    `root` is where the system's files are found.
+    """
+    own = [resource.getrlimit(which)[0] for which in (resource.RLIMIT_DATA, resource.RLIMIT_AS)]
+    limits = [n for n in own if n != resource.RLIM_INFINITY]
+    return max(0, min([psutil.virtual_memory().available, *limits, *_left_in_groups(root)]))
+
+
+def _left_in_groups(root: Path) -> Iterator[int]:
+    """What is left of each limit of memory, from the group of this process up; of both versions of control groups."""
+    for line in _lines(root / "proc/self/cgroup"):
+        number, kinds, path = line.split(":", 2)
+        if number == "0":
+            yield from _left(root / "sys/fs/cgroup", path, "memory.max", "memory.current", "inactive_file")
+        elif "memory" in kinds.split(","):
+            home = root / "sys/fs/cgroup/memory"
+            yield from _left(home, path, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+def _left(home: Path, path: str, limit: str, used: str, cache: str) -> Iterator[int]:
+    """A group's limit less what it uses, and so for those around it. Pages of files that nobody uses are given up at need."""
+    here = PurePosixPath(path.lstrip("/"))
+    # In a container the path is that of the host, and the group itself is mounted as the root.
+    for group in (here, *here.parents):
+        most, now = _number(home / group / limit), _number(home / group / used)
+        if most is not None and now is not None:
+            spare = next((int(v) for k, v in map(str.split, _lines(home / group / "memory.stat")) if k == cache), 0)
+            yield most - now + spare
+
+
+def _number(file: Path) -> int | None:
+    """What a file says; None where there is none, or no number: `max` is no limit."""
+    text = "".join(_lines(file))
+    return int(text) if text.isdigit() else None
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,101 @@
+"""Opening the file of a database: what cannot be one is left alone, without a file beside it, and readers need not write."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import stat
+import tempfile
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from tensorc_dsl.records import errors
+from tensorc_dsl.records.schema import APPLICATION_ID, is_empty
+
+_MAGIC = b"SQLite format 3\0"
+_ID = slice(68, 72)
+"""Where SQLite's header has the application id: https://www.sqlite.org/fileformat.html"""
+
+_KINDS = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+_COPIES = 5
+"""How often a copy is tried while another process writes."""
+
+
+def look(path: Path, wait: float) -> None:
+    """Raises TschedError (E0702, E0703) where the path can be no database of ours; nothing is made or changed."""
+    try:
+        mode = path.stat()
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode.st_mode):
+        raise errors.unwritable(path, "it is a folder")
+    for is_kind, kind in _KINDS:
+        if is_kind(mode.st_mode):
+            raise errors.not_records(path, f"it is {kind}")
+    with path.open("rb") as file:
+        head = file.read(100)
+    if not head:
+        return
+    if not head.startswith(_MAGIC):
+        raise errors.not_records(path, "file is not a database")
+    if int.from_bytes(head[_ID], "big") == APPLICATION_ID:
+        return
+    # Another program's, or one that a process of ours begins just now: then it is empty, or its log has the rest.
+    logged = _log(path).exists()
+    with closing(_connect(path, "mode=ro" if logged else "mode=ro&immutable=1", wait)) as connection:
+        if not logged and not is_empty(connection):
+            raise errors.not_records(path, "it is another program's SQLite database")
+
+
+@contextmanager
+def for_reading(path: Path, wait: float) -> Generator[sqlite3.Connection]:
+    """A connection that sees all that is recorded and changes nothing; the file and its folder need not be writable."""
+    try:
+        connection = _connect(path, "mode=ro", wait)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as e:
+        # SQLite keeps an index beside the file for as long as it reads, which a folder may not allow.
+        if e.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            raise
+        with tempfile.TemporaryDirectory() as folder:
+            copy = _copied(path, Path(folder))
+            with closing(_connect(copy, "mode=rw", wait)) as connection:
+                yield connection
+        return
+    with closing(connection):
+        yield connection
+
+
+def _connect(path: Path, options: str, wait: float) -> sqlite3.Connection:
+    # Autocommit: each statement stands alone and writers group what belongs together.
+    return sqlite3.connect(f"{path.absolute().as_uri()}?{options}", uri=True, timeout=wait, isolation_level=None)
+
+
+def _log(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _copied(path: Path, folder: Path) -> Path:
+    """A copy of the database with its log, of one moment."""
+    copy = folder / "records.sqlite"
+    for _ in range(_COPIES):
+        before = _state(path)
+        shutil.copyfile(path, copy)
+        if _log(path).exists():
+            shutil.copyfile(_log(path), _log(copy))
+        if _state(path) == before:
+            return copy
+    raise TimeoutError
+
+
+def _state(path: Path) -> list[tuple[int, int]]:
+    found: list[os.stat_result] = [p.stat() for p in (path, _log(path)) if p.exists()]
+    return [(s.st_mtime_ns, s.st_size) for s in found]

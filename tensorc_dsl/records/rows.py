@@ -1,0 +1,79 @@
+"""Rows and trials: how one becomes the other. A file need not hold what was put into it, so each value is checked."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from tensorc_dsl.records.schema import COLUMNS
+from tensorc_dsl.records.trial import Trial, decode_decisions, decode_times, encode_decisions, encode_times
+
+MAX_TEXT = 1 << 20
+"""Bytes of a text that is read: a hundred times the longest trace of the library's spaces."""
+
+SHORTEST = 1e-10
+"""Seconds that no call of a kernel undercuts: less than one step of a processor's clock."""
+
+_NAMES = COLUMNS.split(", ")
+_TEXTS = frozenset(
+    "task_key target_key task strategy status decisions trace program_key times message phase version".split()
+)
+
+READ = ", ".join(
+    f"CASE WHEN length(CAST({n} AS BLOB)) <= {MAX_TEXT} THEN CAST({n} AS BLOB) ELSE length(CAST({n} AS BLOB)) END"
+    if n in _TEXTS
+    else n
+    for n in _NAMES
+)
+"""The columns in a query: texts as bytes, those that are too long as their length."""
+
+
+class BadRow(Exception):
+    """A row holds what no search records; the message says what."""
+
+
+def to_row(t: Trial, now: float, version: str) -> tuple[Any, ...]:
+    return (
+        t.task_key, t.target_key, t.task, t.strategy, t.seed, t.trial, t.status, encode_decisions(t.decisions),
+        t.trace, t.program_key, t.seconds, encode_times(t.times), _storable(t.message), t.max_error, t.build_seconds,
+        t.run_seconds, t.phase, now, version,
+    )  # fmt: skip
+
+
+def _storable(text: str) -> str:
+    """What a process said need not be text; halves of characters are spelled out, and there is an end."""
+    return text.encode("utf-8", "backslashreplace")[:MAX_TEXT].decode("utf-8", "ignore")
+
+
+def from_row(row: tuple[Any, ...]) -> Trial:
+    """The trial of a row of `READ`. Raises BadRow."""
+    values: dict[str, Any] = {}
+    for name, value in zip(_NAMES, row, strict=True):
+        values[name] = _text(name, value) if name in _TEXTS else value
+    try:
+        values["decisions"] = decode_decisions(values["decisions"])
+        values["times"] = decode_times(values["times"])
+        trial = msgspec.convert(values, Trial)
+    except msgspec.DecodeError as e:
+        raise BadRow(str(e)) from e
+    if (trial.status == "ok") != (trial.seconds is not None):
+        raise BadRow(f"its status is `{trial.status}`, and its time {trial.seconds}")
+    for seconds in (*([] if trial.seconds is None else [trial.seconds]), *trial.times):
+        if not SHORTEST <= seconds < math.inf:
+            raise BadRow(f"a time of it is {seconds:g} s")
+    return trial
+
+
+def _text(name: str, value: object) -> str:
+    match value:
+        case bytes():
+            try:
+                return value.decode()
+            except UnicodeDecodeError as e:
+                raise BadRow(f"its {name} is not UTF-8 text") from e
+        case int():
+            raise BadRow(f"its {name} is {value} bytes long, and {MAX_TEXT} are read")
+        case _:
+            raise BadRow(f"it has no {name}")

@@ -1,0 +1,86 @@
+"""What a database of records looks like inside, and whether a file looks so."""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import cache
+from pathlib import Path
+
+from tensorc_dsl.records import errors
+
+SCHEMA_VERSION = 1
+APPLICATION_ID = 0x75C4ED01
+"""Marks the file as ours in SQLite's header, so that another program's database is never written to."""
+
+COLUMNS = (
+    "task_key, target_key, task, strategy, seed, trial, status, decisions, trace, program_key, seconds, times, "
+    "message, max_error, build_seconds, run_seconds, phase, created, version"
+)
+
+_SCHEMA = """
+CREATE TABLE trials (
+    id INTEGER PRIMARY KEY,
+    task_key TEXT NOT NULL, target_key TEXT NOT NULL, task TEXT NOT NULL,
+    strategy TEXT NOT NULL, seed INTEGER NOT NULL, trial INTEGER NOT NULL,
+    status TEXT NOT NULL, decisions TEXT NOT NULL, trace TEXT NOT NULL, program_key TEXT NOT NULL,
+    seconds REAL, times TEXT NOT NULL, message TEXT NOT NULL, max_error REAL,
+    build_seconds REAL NOT NULL, run_seconds REAL NOT NULL, phase TEXT NOT NULL,
+    created REAL NOT NULL, version TEXT NOT NULL,
+    CHECK ((status = 'ok') = (seconds IS NOT NULL))
+) STRICT;
+CREATE INDEX trials_by_task ON trials (task_key, target_key);
+"""
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """An empty file is a database without records afterwards."""
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.executescript(
+        f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {APPLICATION_ID};"
+        f" PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+    )
+
+
+def is_empty(connection: sqlite3.Connection) -> bool:
+    """Whether nobody has put anything into the database, neither we nor another program."""
+    return not (_pragma(connection, "application_id") or _pragma(connection, "user_version") or _items(connection))
+
+
+def verify_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises TschedError (E0701, E0702) unless the database has what ours have, and nothing else: a trigger would run when
+    rows are added, and a view may call itself a table."""
+    if _pragma(connection, "application_id") != APPLICATION_ID:
+        raise errors.not_records(path, "it is another program's SQLite database")
+    version = _pragma(connection, "user_version")
+    if version > SCHEMA_VERSION:
+        raise errors.newer_schema(path, version, SCHEMA_VERSION)
+    if version != SCHEMA_VERSION:
+        raise errors.not_records(path, f"there is no format {version}")
+    wanted, found = _wanted(), _items(connection)
+    for name in sorted(wanted.keys() | found.keys()):
+        if name not in found:
+            raise errors.not_records(path, f"its {wanted[name][0]} `{name}` is missing")
+        if name not in wanted:
+            raise errors.not_records(path, f"it has a {found[name][0]} `{name}` that is not ours")
+        if found[name] != wanted[name]:
+            raise errors.not_records(path, f"its {found[name][0]} `{name}` is not as we make it")
+
+
+@cache
+def _wanted() -> dict[str, tuple[str, str]]:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.executescript(_SCHEMA)
+        return _items(connection)
+    finally:
+        connection.close()
+
+
+def _items(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
+    """Tables, indices, triggers and views by name, but for SQLite's own: what each is, and its words."""
+    query = "SELECT name, type, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+    return {str(name): (str(kind), " ".join(str(sql).split())) for name, kind, sql in connection.execute(query)}
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])

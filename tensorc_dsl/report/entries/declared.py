@@ -1,0 +1,69 @@
+"""Primitives, draws and queries, from their declarations."""
+
+from __future__ import annotations
+
+import re
+
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.report.entries.markdown import code, fence, table
+from tensorc_dsl.report.entries.signatures import parameters, type_text
+from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, Primitive
+from tensorc_dsl.schedule.query import Query
+from tensorc_dsl.trace.declare import Choices, DrawKind, Items
+
+SUBJECTS: dict[type, tuple[str, str]] = {
+    BlockRef: ("Blocks", "b"),
+    LoopRef: ("Loops", "l"),
+    BufferRef: ("Buffers", "x"),
+    Program: ("The program", "p"),
+    Target: ("The target", "target"),
+}
+
+_CASES = re.compile(r"Cases: (tests/\S+\.md)")
+
+
+def prose(doc: str) -> str:
+    """A docstring as Markdown: a paragraph with an arrow is a rewrite, shown as it is."""
+    out: list[str] = []
+    for paragraph in doc.split("\n\n"):
+        if re.search(r"\s->(\s|$)", paragraph, re.MULTILINE):
+            out.append(fence(paragraph.rstrip()))
+        else:
+            out.append(_CASES.sub(r"Cases: [\1](../../\1)", paragraph))
+    return "\n\n".join(out)
+
+
+def primitive_entry(p: Primitive) -> str:
+    result = "" if p.result is type(None) else f" -> {type_text(p.result)}"
+    head = f"### `{p.name}`\n\n{fence(f'{p.name}({parameters(p.signature)}){result}')}"
+    declared = sorted({(r.code, r.message) for r in p.refusals})
+    refusals = table(["refused with", "because"], [[_error(c), plain(message)] for c, message in declared])
+    return f"{head}\n\n{prose(p.doc)}\n\n{refusals}"
+
+
+def plain(message: str) -> str:
+    """A message with its facts shown as names: `{loop}` is the loop's name. A fact that is computed has none."""
+    named = re.sub(r"`?\{([a-z_]+)\}`?", r"*\1*", message)
+    return re.sub(r"`?\{[^}]*\}+`?", "…", named)
+
+
+def _error(name: str) -> str:
+    return f"[{name}](errors.md#{name.lower()})"
+
+
+def draw_entry(d: DrawKind) -> str:
+    match d.result:
+        case result if result is Choices:
+            drawn = "one of the values"
+        case result if result is Items:
+            drawn = "list"
+        case result:
+            drawn = type_text(result)
+    return f"### `{d.name}`\n\n{fence(f'{d.name}({parameters(d.signature)}) ~> {drawn}')}\n\n{prose(d.doc)}"
+
+
+def query_row(subject: type, q: Query) -> list[str]:
+    """How it is asked, what kind of thing the answer is, and what it says."""
+    call = f"({parameters(q.signature)})" if q.is_method else ""
+    return [code(f"{SUBJECTS[subject][1]}.{q.name}{call}"), type_text(q.result), " ".join(q.doc.split())]

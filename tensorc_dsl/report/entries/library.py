@@ -1,0 +1,48 @@
+"""The standard library: every item with its signature, its description and its file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tensorc_dsl.report.entries.markdown import fence
+from tensorc_dsl.resources import stdlib_root
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.format import format_item
+from tensorc_dsl.syntax.parse import parse
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryFile:
+    """A file of the library: the path by which a `use` names it, where it lies, and its items."""
+
+    path: str
+    place: str
+    items: tuple[tree.NamedItem, ...]
+
+
+def library() -> Iterator[LibraryFile]:
+    """All files of the library, in the order of their names."""
+    root = stdlib_root()
+    for file in sorted(root.rglob("*.tsched")):
+        place = file.relative_to(root)
+        path = ".".join(("std", *place.with_suffix("").parts))
+        items = parse(Source.read(file, place.as_posix())).items
+        yield LibraryFile(path, place.as_posix(), tuple(i for i in items if not isinstance(i, tree.UseDecl)))
+
+
+def item_entry(item: tree.NamedItem) -> str:
+    """The item up to its body, and what is written about it."""
+    return f"### `{item.name}`\n\n{fence(_head(item))}\n\n{item.doc}".rstrip()
+
+
+def _head(item: tree.NamedItem) -> str:
+    """The item up to its body."""
+    match item:
+        case tree.ModuleDef():
+            return format_item(replace(item, doc="", body=())).removesuffix("{}").strip()
+        case tree.ComputeDef():
+            return format_item(replace(item, doc="", stages=())).removesuffix("{}").strip()
+        case _:
+            return format_item(replace(item, doc=""))

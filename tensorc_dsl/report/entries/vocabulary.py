@@ -1,0 +1,89 @@
+"""Functions and methods of the schedule layer, and reducers and maths functions of the compute layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tensorc_dsl.check.kinds import Base, Kind, ListOf, show
+from tensorc_dsl.check.signatures import Rule, Signature
+from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS, Reducer
+from tensorc_dsl.ir.dtypes import BOOL, F32, I32, DType
+from tensorc_dsl.ir.expr import MATH_FUNCTIONS
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.report.entries.markdown import code
+
+SIGNATURES_HEAD = ("is", "which says")
+REDUCERS_HEAD = ("reducer", "over", "of nothing (f32)", "of nothing (i32)")
+MATHS_HEAD = ("function", "is")
+
+
+def _kind(kind: Kind | Rule) -> str:
+    match kind:
+        case ListOf(element=Base.ANY):
+            return "list"
+        case ListOf(element=element):
+            return f"[{_kind(element)}]"
+        case Rule.NUMBER:
+            return "int or float"
+        case Rule.FIRST | Rule.ELEMENT:
+            return "as the argument"
+        case _:
+            return show(kind).removeprefix("a ").removeprefix("an ").replace("string", "str")
+
+
+def _call(name: str, s: Signature) -> str:
+    parts = [p.name if p.required else f"[{p.name}]" for p in s.positional]
+    parts += ["…"] if s.rest else []
+    return f"{name}({', '.join((*parts, *(f'{p.name}=…' for p in s.params if p.named)))})"
+
+
+def signature_rows(signatures: Mapping[str, Signature], before: str = "") -> list[list[str]]:
+    """How each is called, what kind of thing it gives, and what it says."""
+    return [[code(before + _call(name, s)), _kind(s.result), s.doc] for name, s in signatures.items()]
+
+
+def reducer_rows() -> dict[str, list[str]]:
+    """By name what each reducer works on, and what it gives where there is nothing to reduce."""
+    rows = {
+        name: [
+            code(name),
+            "conditions" if r.on_bool else "numbers",
+            *(_identity(r, t) for t in _types(r.on_bool)),
+        ]
+        for name, r in REDUCERS.items()
+    }
+    return rows | {name: [code(name), "numbers; gives a position", "refused", "refused"] for name in ARG_REDUCERS}
+
+
+def _types(on_bool: bool) -> tuple[DType, DType]:
+    return (BOOL, BOOL) if on_bool else (F32, I32)
+
+
+def _identity(reducer: Reducer, dtype: DType) -> str:
+    return code(format_expr(reducer.identity(dtype)))
+
+
+MATHS: dict[str, str] = {
+    "exp": "e to the power of x",
+    "log": "the natural logarithm",
+    "tanh": "the hyperbolic tangent",
+    "erf": "the error function",
+    "sqrt": "the square root",
+    "rsqrt": "1 / sqrt(x)",
+    "sigmoid": "1 / (1 + exp(-x))",
+    "floor": "the greatest whole number that is not above x",
+    "ceil": "the least whole number that is not below x",
+    "round": "the nearest whole number; halves go to the even one",
+    "abs": "x without its sign; of integers too",
+    "sin": "the sine",
+    "cos": "the cosine",
+    "pow": "x to the power of y",
+}
+
+
+def maths_rows() -> dict[str, list[str]]:
+    """By name how each function is called, and what it is."""
+    letters = ("x", "y", "z")
+    return {
+        name: [code(f"{name}({', '.join(letters[:count])})"), MATHS[name]] for name, count in MATH_FUNCTIONS.items()
+    }

@@ -1,0 +1,78 @@
+"""The bytes of what people name: files, pipes and standard input, so many and no more, and no wait without an end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import stat
+import sys
+
+STDIN = "-"
+"""The path that means standard input."""
+
+MAX_BYTES = 4 << 20
+"""The largest text that is read: of 70,000 computes, which take a minute to check and a gigabyte of memory."""
+
+NOBODY, SILENT = 5.0, 60.0
+"""Seconds to wait for one who writes to a pipe, and for what that one writes."""
+
+_PIECE = 1 << 16
+
+
+class TooLarge(Exception):
+    """There is more than MAX_BYTES."""
+
+
+def read_bytes(name: str) -> bytes:
+    """All that a file, a pipe or, for `-`, standard input holds. Raises OSError with what is wrong, and TooLarge."""
+    if name == STDIN:
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+    else:
+        # Opening a pipe waits for one who writes unless it is told not to.
+        file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            data = _read(file)
+        finally:
+            os.close(file)
+    if len(data) > MAX_BYTES:
+        raise TooLarge
+    return data
+
+
+def _read(file: int) -> bytes:
+    mode = os.fstat(file).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if stat.S_ISFIFO(mode):
+        return _from_pipe(file)
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is a device")
+    data = bytearray()
+    while len(data) <= MAX_BYTES and (piece := os.read(file, _PIECE)):
+        data += piece
+    return bytes(data)
+
+
+def _from_pipe(file: int) -> bytes:
+    """All that comes until the last one who writes has closed the pipe."""
+    data = bytearray()
+    try:
+        data += os.read(file, _PIECE)
+        seconds = SILENT if data else NOBODY  # a pipe that nobody has opened for writing looks like one at its end
+    except BlockingIOError:
+        seconds = SILENT
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    while len(data) <= MAX_BYTES:
+        if not poll.poll(seconds * 1000):
+            what = (
+                "nobody writes to this pipe" if seconds == NOBODY else f"nothing came from this pipe for {seconds:g} s"
+            )
+            raise TimeoutError(errno.ETIMEDOUT, what)
+        piece = os.read(file, _PIECE)
+        if not piece:
+            break
+        data += piece
+        seconds = SILENT
+    return bytes(data)
