@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.generate import commands, declared, errors, grammar, modules, vocabulary
+from docs.generate import commands, decisions, declared, errors, grammar, modules, vocabulary
 from docs.generate.pages import Part
 
 PARTS: dict[str, Part] = {
@@ -20,4 +20,5 @@ PARTS: dict[str, Part] = {
     "common-options": commands.common_options,
     "errors": errors.errors,
     "modules": modules.modules,
+    "decisions": decisions.decisions,
 }
