@@ -55,6 +55,11 @@ $(VENV)/.bench: pyproject.toml hatch_build.py constraints.txt | $(BIN)/python
 	@$(PIP) --editable '.[dev,bench]'
 	@touch $@ $(VENV)/.dev $(VENV)/.core
 
+$(VENV)/.docs: pyproject.toml hatch_build.py constraints.txt | $(BIN)/python
+	@echo "Installing tensorc-dsl and what makes the site into $(VENV)"
+	@$(PIP) --editable '.[docs]'
+	@touch $@ $(VENV)/.core
+
 .PHONY: venv
 venv: $(VENV)/.dev ## Make .venv with the package and the development tools
 
@@ -83,6 +88,15 @@ format: $(VENV)/.dev ## Format the code and repair what the linter can
 .PHONY: reference
 reference: $(VENV)/.dev ## Make the generated parts of docs/reference from the declarations
 	$(BIN)/python -m docs.generate
+
+.PHONY: site
+site: $(VENV)/.docs ## Make the documentation's site in build/site/html; a link that leads nowhere is an error
+	@rm -rf $(OUT)/site
+	@mkdir -p $(OUT)/site
+	$(BIN)/python -m docs.generate.site $(OUT)/site
+	$(BIN)/python -m mkdocs build --quiet --strict --config-file $(OUT)/site/mkdocs.yml
+	@! grep -rEl '<(script|link|img)[^>]* (src|href)="?(https?:)?//' $(OUT)/site/html --include='*.html' || { \
+		echo "These pages load something from another host." >&2; exit 1; }
 
 .PHONY: soak
 soak: $(VENV)/.dev ## Random schedules of the examples against the reference (SEED=0 COUNT=300)
