@@ -18,7 +18,7 @@ PEERS ?=
 JOBS ?= 2
 
 # The first interpreter that starts and is new enough; `make PYTHON=/path/to/python3` overrides the choice.
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 
 # Build isolation takes the pinned hatchling too.
@@ -72,6 +72,10 @@ demo: $(VENV)/.core ## Install, tune the matmul example and show the result besi
 .PHONY: test
 test: lint ## Everything that must hold: lint, format, types, layers, tests
 	$(BIN)/python -m pytest -n 2 -q
+
+.PHONY: coverage
+coverage: $(VENV)/.dev ## Which branches the tests take; fewer than the share in pyproject.toml are an error
+	$(BIN)/python -m pytest -n 2 -q --cov --cov-report=term
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Lint, format check, types and layers, without the tests
