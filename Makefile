@@ -98,7 +98,7 @@ site: $(VENV)/.docs ## Make the documentation's site in build/site/html; a link 
 	@rm -rf $(OUT)/site
 	@mkdir -p $(OUT)/site
 	$(BIN)/python -m docs.generate.site $(OUT)/site
-	$(BIN)/python -m mkdocs build --quiet --strict --config-file $(OUT)/site/mkdocs.yml
+	$(BIN)/python -m mkdocs build --strict --config-file $(OUT)/site/mkdocs.yml
 	@! grep -rEl '<(script|link|img)[^>]* (src|href)="?(https?:)?//' $(OUT)/site/html --include='*.html' || { \
 		echo "These pages load something from another host." >&2; exit 1; }
 
