@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs.generate.links import anchors, links
-from docs.generate.site import MAP, REFERENCE, ROOT, START, LostLinkError, navigation, pages, write
+from docs.generate.site import MAP, REFERENCE, ROOT, START, LostLinkError, navigation, pages, rows, write
 
 FILES = {
     START: "# Start\n\n[map](docs/README.md#a-heading), [room](room), [other host](https://example.org/x)\n",
@@ -92,3 +92,8 @@ def test_the_pages_of_this_repository_lead_somewhere() -> None:
             if heading and heading not in anchors(site[place]):
                 lost.append(f"{path}: {target}")
     assert lost == []
+
+
+def test_the_map_names_every_page() -> None:
+    named = {file for _, file in rows((ROOT / MAP).read_text(encoding="utf-8"))}
+    assert {p.name for p in (ROOT / "docs").glob("*.md")} - {"README.md"} <= named
