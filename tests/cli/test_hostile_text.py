@@ -242,8 +242,8 @@ def test_colours_are_ours_alone() -> None:
 
 
 BESIDE = {"backend/llvm/known.py", "report/following.py", "report/live.py"}
-"""A program of its own, whose parent reads names that LLVM has; the question whether this is a notebook; the line of a search,
-which is spelled out."""
+"""A program of its own, whose parent reads names that LLVM has; the question whether this is a notebook; the line of a
+search, which is spelled out."""
 
 
 def test_there_is_one_door() -> None:
