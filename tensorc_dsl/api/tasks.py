@@ -384,7 +384,11 @@ class Task:
             raise failed("does not compile", str(e)) from e
 
     def _loaded(self, trace: Trace) -> LoadedKernel:
-        return self.backend.load(self.compile(trace).code, trace.program, self.threads)
+        compiled = self.compile(trace)
+        try:
+            return self.backend.load(compiled.code, trace.program, self.threads)
+        except CompileError as e:
+            raise failed("cannot be loaded", str(e)) from e
 
 
 def _schedules_of(source: Source, home: CheckedFile) -> CheckedFile:

@@ -17,7 +17,7 @@ from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.trial import Phase, Trial
 from tensorc_dsl.search.events import Event, Finished, Listener, Measured, Proposed, Started
 from tensorc_dsl.search.space import Explorer, SpaceLike
-from tensorc_dsl.search.strategy import Setting, strategies
+from tensorc_dsl.search.strategy import Setting, strategy_of
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Trace
 
@@ -93,7 +93,7 @@ def tune(
     if trials < 0:
         raise ValueError(f"trials must not be negative, not {trials}")
     explorer = Explorer(space, seed, program.name, target)
-    asked = strategies()[strategy](Setting(explorer, trials, tuple(defaults)))
+    asked = strategy_of(strategy)(Setting(explorer, trials, tuple(defaults)))
     run = _Run(program, target, threads, strategy, seed, database, on_event or (lambda _: None))
     started = clock()
     run.emit(Started(program.name, strategy, trials, seed))

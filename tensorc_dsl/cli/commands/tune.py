@@ -12,7 +12,7 @@ import click
 
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.handling import handled, handler_options
-from tensorc_dsl.cli.loading import load_task
+from tensorc_dsl.cli.loading import HELP, load_task
 from tensorc_dsl.cli.options import (
     common_options,
     file_argument,
@@ -22,20 +22,24 @@ from tensorc_dsl.cli.options import (
     task_argument,
 )
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_foreign, show_object
+from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_foreign, show_object, write
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
     from tensorc_dsl.search.tune import TuneResult
 
 
-def _strategy(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
-    # Strategies are found by loading them, which a `--help` need not wait for.
-    from tensorc_dsl.search.strategy import strategies
+def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    """The name of a strategy that there is; ends the command with their list for `help`."""
+    from tensorc_dsl.extensions import STRATEGIES  # what is installed is looked up by this command only
 
-    known = strategies()
-    if value not in known:
-        raise click.BadParameter(f"{value!r} is not one of {', '.join(known)}")
+    if value == HELP:
+        write("\n".join((*STRATEGIES.names(), "")))
+        ctx.exit()
+    if STRATEGIES.module(value) is None:
+        from tensorc_dsl.syntax.names import did_you_mean
+
+        raise click.BadParameter(f"there is no strategy {value!r}: {did_you_mean(value, STRATEGIES.names())}")
     return value
 
 
@@ -48,9 +52,10 @@ def _strategy(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     "--strategy",
     default="bayes",
     show_default=True,
+    is_eager=True,
     callback=_strategy,
-    metavar="bayes|random",
-    help="bayes learns from what it measured; random draws from the space.",
+    metavar="NAME",
+    help="bayes learns from what it measured; random draws from the space; `help` lists those of installed packages too.",
 )
 @handler_options
 @target_options
@@ -85,10 +90,12 @@ def tune(
     from tensorc_dsl.report.ended import Ended
     from tensorc_dsl.report.files import check_writable, write_text
     from tensorc_dsl.report.progress import Standing, following
+    from tensorc_dsl.search.strategy import strategy_of
 
     found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, hidden)
     best_file = Path(output or f"{task}.best.tsched")
     check_writable(best_file)
+    strategy_of(strategy)  # one that is broken is told of before anything is measured
     yardsticks = found.yardsticks()
     with following(Standing(found.flops, yardsticks.peak), sys.stderr) as listener:
         try:
