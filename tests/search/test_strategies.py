@@ -56,7 +56,7 @@ def best(outcomes: list[Outcome]) -> float:
 
 
 def test_the_strategies_are_found() -> None:
-    assert NAMES == ["bayes", "random"]
+    assert {"bayes", "random"} <= set(NAMES)
 
 
 def test_a_strategy_that_there_is_not_is_a_key_error() -> None:
