@@ -20,10 +20,6 @@ def named(page: str) -> list[str]:
 
 def only_here() -> str:
     known = set(named(PAGE.read_text(encoding="utf-8")))
-    docs = {name: declared.doc for table_ in (PRIMITIVES, DRAWS) for name, declared in table_.items()}
-    rows = [
-        [code(name), " ".join(doc.partition("\n\n")[0].split())]
-        for name, doc in sorted(docs.items())
-        if name not in known
-    ]
-    return table(["here", "says"], rows)
+    docs = {name: declared.doc for kind in (PRIMITIVES, DRAWS) for name, declared in kind.items()}
+    first = {name: " ".join(doc.partition("\n\n")[0].split()) for name, doc in sorted(docs.items())}
+    return table(["here", "says"], [[code(name), says] for name, says in first.items() if name not in known])
