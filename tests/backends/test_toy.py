@@ -57,7 +57,7 @@ def call(*arguments: str, status: int = 0) -> str:
 
 
 def test_what_the_toy_needs_outside_of_its_folder_is_nothing() -> None:
-    """What there is of it is listed here; no other file names it, and with its folder in reach it is there."""
+    """What there is of it is listed here; nothing but tests names it, and with its folder in reach it is there."""
     needs = {p.relative_to(TOY).as_posix() for p in TOY.rglob("*") if p.is_file() and p.suffix != ".pyc"}
     assert needs == {
         "tensorc_toy/__init__.py",
@@ -65,12 +65,13 @@ def test_what_the_toy_needs_outside_of_its_folder_is_nothing() -> None:
         "tensorc_toy-1.0.dist-info/METADATA",
         "tensorc_toy-1.0.dist-info/entry_points.txt",
     }
-    places = ("tensorc_dsl", "stdlib", "grammar", "docs", "bench", "tests", "examples")
+    places = ("tensorc_dsl", "stdlib", "grammar", "docs", "bench", "examples")
     files = [f for place in places for f in (ROOT / place).rglob("*") if f.suffix in (".py", ".tsched", ".lark", ".md")]
-    files += [ROOT / name for name in ("pyproject.toml", "Makefile", "hatch_build.py", "README.md")]
+    files += [
+        ROOT / name for name in ("pyproject.toml", "Makefile", "hatch_build.py", "README.md", "tests/conftest.py")
+    ]
     naming = [f for f in files if re.search(r"tensorc_toy|tests/backends/toy", f.read_text(encoding="utf-8"))]
-    outside = [f for f in naming if TOY not in f.parents and f != Path(__file__)]
-    assert len(outside) == 0, outside
+    assert len(naming) == 0, naming
     assert BACKENDS.module("toy") is None
     kinds = "from tensorc_dsl.extensions import BACKENDS; print(*BACKENDS.names())"
     run = [sys.executable, "-c", kinds]
@@ -116,6 +117,29 @@ def test_it_tunes_replays_and_runs(folder: Path) -> None:
     assert "the result is right" in call("replay", "toy.tsched", "small", "small.best.tsched")
     assert "the result is right" in call("run", "toy.tsched", "small", "--records", "r.sqlite")
     assert "no valid candidate" in call("tune", "toy.tsched", "never", "--trials", "2", status=3)
+
+
+def test_instructions_may_have_code_for_it(folder: Path) -> None:
+    item = (
+        'intrinsic add_4\n    desc (A: f32[4], C: f32[4]) {\n        C[i] += A[i]\n    }\n    lower KIND FORM "add"\n'
+    )
+    for form in ("asm", "call"):
+        Path("i.tsched").write_text(item.replace("KIND", "toy").replace("FORM", form))
+        assert call("check", "i.tsched") == "i.tsched: ok, 0 tasks\n"
+    Path("i.tsched").write_text(item.replace("KIND", "toi").replace("FORM", "call"))
+    said = call("check", "i.tsched", status=1)
+    assert "error[E0673]: there are no targets of kind `toi`" in said and "did you mean `toy`?" in said
+
+
+def test_what_goes_wrong_in_it_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(folder))
+    assert "error[TOY2]" in call("tune", "toy.tsched", "small", status=1)
+    (folder / "cc").write_text("#!/bin/sh\nexit 1\n")
+    (folder / "cc").chmod(0o755)
+    assert "compile error" in call("tune", "toy.tsched", "small", "--trials", "2", status=3)
+    program = "import tensorc_dsl\ntask = tensorc_dsl.load('toy.tsched')['small']\ntask.replay(task.sample(0))"
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=300)
+    assert "TschedError: E0908: the schedule cannot be loaded: cc does not take the text" in done.stderr
 
 
 @needs_compiler
