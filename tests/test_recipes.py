@@ -205,12 +205,7 @@ def operator(copy: Copy) -> None:
 
 
 def maths(copy: Copy) -> None:
-    copy.edit("tensorc_dsl/ir/expr.py", '"floor": 1,', '"floor": 1, "trunc": 1,')
-    copy.edit(
-        "tensorc_dsl/report/entries/vocabulary.py",
-        '    "abs": "x',
-        '    "trunc": "x without its fraction",\n    "abs": "x',
-    )
+    copy.edit("tensorc_dsl/ir/expr.py", '    "abs": (', '    "trunc": (1, "x without its fraction"),\n    "abs": (')
     copy.edit("tensorc_dsl/reference/values.py", '"floor": np.floor,', '"floor": np.floor, "trunc": np.trunc,')
     call = '    "call_floor": _function(np.floor),\n'
     copy.edit("tensorc_dsl/reference/interpret.py", call, f"{call}{call.replace('floor', 'trunc')}")
