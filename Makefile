@@ -11,6 +11,8 @@ THREADS ?= 2
 SEED ?= 0
 COUNT ?= 300
 INPUTS ?= 10000
+KILLS ?= 50
+SIGNAL ?= KILL
 SAMPLES ?= 20
 OPS ?=
 SIZES ?=
@@ -18,7 +20,7 @@ PEERS ?=
 JOBS ?= 2
 
 # The first interpreter that starts and is new enough; `make PYTHON=/path/to/python3` overrides the choice.
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 
 # Build isolation takes the pinned hatchling too.
@@ -55,6 +57,11 @@ $(VENV)/.bench: pyproject.toml hatch_build.py constraints.txt | $(BIN)/python
 	@$(PIP) --editable '.[dev,bench]'
 	@touch $@ $(VENV)/.dev $(VENV)/.core
 
+$(VENV)/.docs: pyproject.toml hatch_build.py constraints.txt | $(BIN)/python
+	@echo "Installing tensorc-dsl and what makes the site into $(VENV)"
+	@$(PIP) --editable '.[docs]'
+	@touch $@ $(VENV)/.core
+
 .PHONY: venv
 venv: $(VENV)/.dev ## Make .venv with the package and the development tools
 
@@ -67,6 +74,10 @@ demo: $(VENV)/.core ## Install, tune the matmul example and show the result besi
 .PHONY: test
 test: lint ## Everything that must hold: lint, format, types, layers, tests
 	$(BIN)/python -m pytest -n 2 -q
+
+.PHONY: coverage
+coverage: $(VENV)/.dev ## Which branches the tests take; fewer than the share in pyproject.toml are an error
+	$(BIN)/python -m pytest -n 2 -q --cov --cov-report=term
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Lint, format check, types and layers, without the tests
@@ -84,6 +95,15 @@ format: $(VENV)/.dev ## Format the code and repair what the linter can
 reference: $(VENV)/.dev ## Make the generated parts of docs/reference from the declarations
 	$(BIN)/python -m docs.generate
 
+.PHONY: site
+site: $(VENV)/.docs ## Make the documentation's site in build/site/html; a link that leads nowhere is an error
+	@rm -rf $(OUT)/site
+	@mkdir -p $(OUT)/site
+	$(BIN)/python -m docs.generate.site $(OUT)/site
+	$(BIN)/python -m mkdocs build --strict --config-file $(OUT)/site/mkdocs.yml
+	@! grep -rEl '<(script|link|img)[^>]* (src|href)="?(https?:)?//' $(OUT)/site/html --include='*.html' || { \
+		echo "These pages load something from another host." >&2; exit 1; }
+
 .PHONY: soak
 soak: $(VENV)/.dev ## Random schedules of the examples against the reference (SEED=0 COUNT=300)
 	$(BIN)/python -m bench.soak --seed $(SEED) --count $(COUNT)
@@ -92,6 +112,10 @@ soak: $(VENV)/.dev ## Random schedules of the examples against the reference (SE
 schedules: $(VENV)/.dev ## Random steps of every primitive on small programs, each result proved and run (SEED=0 COUNT=300)
 	$(BIN)/python -m bench.schedules --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
 
+.PHONY: computes
+computes: $(VENV)/.dev ## Random computes, run in each way, against what the language's pages say they mean (COUNT=300)
+	COMPUTE_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/compute/test_meaning.py
+
 .PHONY: suite
 suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published sizes (SEED=0 SAMPLES=20 OPS=c1d,c2d_0)
 	$(BIN)/python -m bench.suite --seed $(SEED) --samples $(SAMPLES) --threads $(THREADS) --ops "$(OPS)"
@@ -99,6 +123,10 @@ suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published si
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000 JOBS=2)
 	$(BIN)/python -m bench.fuzz --seed $(SEED) --count $(INPUTS) --jobs $(JOBS)
+
+.PHONY: kills
+kills: $(VENV)/.dev ## `tune` killed at random moments: nothing is left, nothing is lost (SEED=0 KILLS=50 SIGNAL=KILL)
+	$(BIN)/python -m bench.kills --seed $(SEED) --count $(KILLS) --signal $(SIGNAL)
 
 .PHONY: bench
 bench: $(VENV)/.bench ## Operators tuned, beside other libraries (OPS=gemm SIZES=512 PEERS=torch TRIALS=64)

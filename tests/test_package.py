@@ -57,6 +57,7 @@ def test_the_wheel_holds_the_package_the_grammar_and_the_library(built: Path) ->
     names = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
     data = {f"tensorc_dsl/_data/{n.removeprefix('docs/')}" for n in files_below("grammar", "stdlib", "docs/errors")}
     assert names == files_below("tensorc_dsl") | data
+    assert "tensorc_dsl/py.typed" in names
 
 
 def test_the_archive_holds_what_the_tests_need(built: Path) -> None:
@@ -92,14 +93,43 @@ def test_the_wheel_has_the_command_and_the_licence(built: Path) -> None:
     assert b"Apache License" in archive.read(names["licenses/LICENSE"])
 
 
+def test_the_page_of_the_package_links_to_nothing_beside_it(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+    page = archive.read(name).decode()
+    assert "\nDescription-Content-Type: text/markdown\n" in page
+    assert "pip install tensorc-dsl" in page and page.count("\n## ") == (ROOT / "README.md").read_text().count("\n## ")
+    prose = re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL)
+    assert all(
+        "://" in target
+        for target in re.findall(r"\]\(([^)]*)\)|^\[[^]]+\]: (\S+)", prose)
+        for target in target
+        if target
+    )
+    named = re.findall(r" \(`([^`]+)`\)", prose)
+    assert {"docs/tour.md", "LICENSE", "CHANGELOG.md"} <= set(named)
+    with tarfile.open(next(built.glob("*.tar.gz"))) as tar:
+        inside = {n.partition("/")[2] for n in tar.getnames()}
+    assert {n for n in named if "/" in n or n.isupper() or n.endswith(".md")} <= inside
+
+
 def test_every_dependency_is_pinned_and_no_registry_is_named() -> None:
     text = (ROOT / "constraints.txt").read_text()
     pins = dict(line.split("==") for line in text.splitlines() if line and not line.startswith("#"))
     assert all(re.fullmatch(r"[0-9][0-9a-z.]*", version) for version in pins.values())
     known = {normal(name) for name in pins}
-    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"], "hatchling", "pycuda"]
+    wanted = [*PROJECT["dependencies"], "hatchling", "pycuda"]
+    wanted += [name for extra in ("dev", "docs") for name in PROJECT["optional-dependencies"][extra]]
     assert {normal(re.split(r"[\[><=~ ]", w)[0]) for w in wanted} <= known
     assert "://" not in text
+
+
+def test_the_changes_begin_with_what_is_unreleased_and_this_version() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    unreleased, version, *_ = re.findall(r"^## (.*)$", changes, re.MULTILINE)
+    assert unreleased == "Unreleased"
+    assert re.fullmatch(rf"{re.escape(PROJECT['version'])} - \d{{4}}-\d\d-\d\d", version)
 
 
 def normal(name: str) -> str:

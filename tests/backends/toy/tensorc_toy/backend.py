@@ -32,6 +32,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.isolated.start import Limits, run_program
 from tensorc_dsl.lower.flat import Flat, If, Kernel, Loop, LowerError, Parallel, Param, format_kernel
 from tensorc_dsl.lower.lower import COMMON, lower, lower_until
+from tensorc_dsl.reference.count import Work
 
 COMPILER = "cc"
 SECONDS = 60.0
@@ -193,7 +194,7 @@ class ToyBackend:
         return {"c": Form(".c", True, "the C text")}
 
     def processor(self) -> Processor:
-        return Processor("generic", "", 64)
+        return Processor("generic", "", 64, "")
 
     def require_known(self, target: Target) -> None:
         if target.cpu != "generic":
@@ -248,8 +249,14 @@ class ToyBackend:
         assert isinstance(compiled, ToyKernel)
         return compiled
 
-    def peak(self, target: Target, threads: int) -> float:
-        return 1e9 * threads
+    def multipliers(self, work: Work, target: Target) -> tuple[str, ...]:
+        return ()
+
+    def peak(self, title: str, target: Target, threads: int) -> float:
+        raise KeyError(title)
+
+    def bandwidth(self, target: Target, threads: int, size: int) -> float:
+        return 1e9
 
 
 BACKEND: Backend = ToyBackend()
