@@ -62,4 +62,7 @@ def compiled(program: Program, target: Target, threads: int) -> CompiledKernel:
 def loaded(program: Program, target: Target, threads: int) -> LoadedKernel:
     """A scheduled program as a kernel in this process. Raises TschedError (E0908, E0910) where there is none."""
     code = compiled(program, target, threads).code
-    return require_backend(target.kind, program.name).load(code, program, threads)
+    try:
+        return require_backend(target.kind, program.name).load(code, program, threads)
+    except CompileError as e:
+        raise failed("cannot be loaded", str(e)) from e

@@ -11,10 +11,10 @@ from tensorc_dsl.check.included import Inclusion
 from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import near, where
 from tensorc_dsl.check.spaces import recursion
-from tensorc_dsl.check.targets import TARGET_KINDS
 from tensorc_dsl.check.uses import Resolve, standard, with_full_names
 from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.elaborate.library import Definitions, Library
+from tensorc_dsl.ir.target import is_kind
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import compare_anew, name_span, word_span
@@ -195,7 +195,7 @@ class _Loader:
 
         def kind(target: str) -> str | None:
             item = unit.names.targets.get(target) or self.used_targets.get(target)
-            return item.kind if item is not None else target if target in TARGET_KINDS else None
+            return item.kind if item is not None else target if is_kind(target) else None
 
         own = {n: s for (_, n), s in unit.own.items() if isinstance(s, t.SpaceDef)}
         inclusion = Inclusion(unit.names.spaces, unit.names.modules, kind)

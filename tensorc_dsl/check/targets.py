@@ -8,12 +8,9 @@ from dataclasses import fields, replace
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.target import Target, is_kind, kinds, own_kinds
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import name_span, word_span
-
-TARGET_KINDS = ("llvm", "cuda")
-"""Kinds of targets."""
 
 FACTS = tuple(f.name for f in fields(Target) if f.name != "kind")
 """What a target item may say; what it does not say is that of a plain machine, wherever the file is read."""
@@ -27,9 +24,9 @@ _MOST = 1 << 48
 def target_of(item: t.TargetDef) -> Target:
     """The machine that an item describes. Raises TschedError with all that is wrong with it."""
     found: list[Diagnostic] = []
-    if item.kind not in TARGET_KINDS:
+    if not is_kind(item.kind):
         place = word_span(item.span, item.kind, "=")
-        found.append(problems.UNKNOWN_TARGET(place, notes=near(item.kind, TARGET_KINDS), name=item.kind))
+        found.append(problems.UNKNOWN_TARGET(place, notes=near(item.kind, kinds()), name=item.kind))
     facts: dict[str, int | str] = {}
     for name, value in item.facts:
         if name not in FACTS:
@@ -76,7 +73,8 @@ def _fact(name: str, value: t.Expr) -> int | str | Diagnostic:
 def check_target(item: t.TargetDef) -> tuple[Diagnostic, ...]:
     """What is wrong with a target item."""
     found: list[Diagnostic] = []
-    if item.name in (*TARGET_KINDS, "native"):
+    # The kinds of other packages are free: what a file means must not depend on what is installed.
+    if item.name in (*own_kinds(), "native"):
         found.append(problems.TAKEN_TARGET(name_span(item), name=item.name))
     try:
         target_of(item)
@@ -87,8 +85,8 @@ def check_target(item: t.TargetDef) -> tuple[Diagnostic, ...]:
 
 def check_target_name(space: t.SpaceDef, targets: Iterable[str]) -> tuple[Diagnostic, ...]:
     """A space is for a kind of target, or for one that the file describes."""
-    known = (*TARGET_KINDS, *targets)
-    if space.target in known:
+    described = tuple(targets)
+    if space.target in described or is_kind(space.target):
         return ()
     place = word_span(space.span, space.target, " for ")
-    return (problems.UNKNOWN_TARGET(place, notes=near(space.target, known), name=space.target),)
+    return (problems.UNKNOWN_TARGET(place, notes=near(space.target, (*kinds(), *described)), name=space.target),)

@@ -26,7 +26,6 @@ def host_target(threads: int | None = None) -> Target:
     default = Target()
     l1, l2, l3 = (_cache(level) or fallback for level, fallback in ((1, default.l1), (2, default.l2), (3, default.l3)))
     return Target(
-        kind="llvm",
         cpu=processor.name,
         features=processor.features,
         vector_bits=processor.vector_bits,

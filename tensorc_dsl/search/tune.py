@@ -28,7 +28,7 @@ from tensorc_dsl.search.events import (
     Waiting,
 )
 from tensorc_dsl.search.space import Explorer, SpaceLike
-from tensorc_dsl.search.strategy import Setting, strategies
+from tensorc_dsl.search.strategy import Setting, strategy_of
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Refused, Trace
 from tensorc_dsl.validate.validate import Invalid, Report
@@ -115,7 +115,7 @@ def tune(
     if trials < 0:
         raise ValueError(f"trials must not be negative, not {trials}")
     explorer = Explorer(space, seed, program.name, target)
-    asked = strategies()[strategy](Setting(explorer, trials, tuple(defaults)))
+    asked = strategy_of(strategy)(Setting(explorer, trials, tuple(defaults)))
     run = _Run(program, target, threads, strategy, seed, records, on_event or (lambda _: None))
     started = clock()
     run.emit(Started(program.name, strategy, trials, seed))

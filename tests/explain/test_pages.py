@@ -24,6 +24,7 @@ from tensorc_dsl.api import load
 from tensorc_dsl.api.tasks import TaskFile, sample
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
+from tensorc_dsl.extensions import STRATEGIES
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure import cores, local
@@ -165,6 +166,18 @@ def on_x86() -> Iterator[None]:
 
 
 @contextmanager
+def broken_package() -> Iterator[None]:
+    package = Path("site")
+    (package / "broken-1.0.dist-info").mkdir(parents=True)
+    (package / "broken-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    declared = f"[{STRATEGIES.group}]\nbroken = broken_package.strategy\n"
+    (package / "broken-1.0.dist-info" / "entry_points.txt").write_text(declared)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(package))
+        yield
+
+
+@contextmanager
 def endless_file() -> Iterator[None]:
     Path("generated.tsched").write_bytes(b"// \n" * (1 << 20) + b"\n")
     yield
@@ -206,6 +219,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0913": no_compiler,
     "E0914": on_x86,
     "E0917": endless_file,
+    "E0930": broken_package,
     "W0701": edited_records,
     "W0901": one_core,
 }

@@ -8,7 +8,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.space import Explorer, neighbours
-from tensorc_dsl.search.strategy import Setting, strategies
+from tensorc_dsl.search.strategy import Setting, strategies, strategy_of
 from tensorc_dsl.trace import handlers
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.trace import Trace
@@ -57,7 +57,7 @@ def test_moves_reach_every_value_of_a_draw(name: str) -> None:
 @pytest.mark.parametrize("strategy", sorted(strategies()))
 def test_a_search_tries_every_value_of_users_draws(strategy: str) -> None:
     explorer = Explorer(space(MODULE, n=16, k=12), 0, "task", Target())
-    asked = strategies()[strategy](Setting(explorer, 96))
+    asked = strategy_of(strategy)(Setting(explorer, 96))
     tried: dict[str, set[Decision]] = {name: set() for name in DRAWS}
     sizes: dict[str, int] = {}
     for _ in range(12):
@@ -93,7 +93,7 @@ def test_hidden_and_conditioned_draws_are_not_moved() -> None:
     assert {d["count"] for d in near} == {3}
     assert {d["choice"] for d in near} == {trace.decisions["choice"]}
     explorer = Explorer(s, 0, "task", Target())
-    asked = strategies()["bayes"](Setting(explorer, 32))
+    asked = strategy_of("bayes")(Setting(explorer, 32))
     for _ in range(4):
         for t in asked.propose(8):
             assert t.decisions["count"] == 3
@@ -105,4 +105,4 @@ def test_an_illegal_condition_ends_a_search_without_candidates() -> None:
     with pytest.raises(ScheduleRefusal):
         s.sample(rng())
     explorer = Explorer(s, 0, "task", Target())
-    assert strategies()["bayes"](Setting(explorer, 8)).propose(8) == []
+    assert strategy_of("bayes")(Setting(explorer, 8)).propose(8) == []

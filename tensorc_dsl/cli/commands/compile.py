@@ -57,6 +57,8 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     so      a shared library; needs the system's C compiler
     header  the declarations for C and C++
 
+    These are for targets of kind `llvm`; other kinds have their own.
+
     Without --seed no draw may be open. C calls `TASK` on pointers, or `TASK_checked` on arrays with their types and shapes.
     """
     from tensorc_dsl.api.export import write_files

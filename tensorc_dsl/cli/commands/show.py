@@ -45,6 +45,8 @@ def show(
     lowered  the flat loops that the schedule makes
     llvm     their LLVM code (targets of kind `llvm`)
     asm      the machine's assembly (targets of kind `llvm`)
+
+    Targets of other kinds have stages of their own behind `lowered`.
     """
     from tensorc_dsl.ir.print import format_program
     from tensorc_dsl.report.attempts import format_attempts

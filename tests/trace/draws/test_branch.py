@@ -4,6 +4,8 @@ import numpy as np
 
 from tensorc_dsl.trace.draws.branch import Branch
 
+EXAMPLES = [Branch((0.3, 0.0, 0.7))]
+
 
 def rng(n: int = 0) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(n))
