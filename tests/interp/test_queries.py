@@ -7,6 +7,7 @@ import pytest
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.schedule.primitive import BlockRef
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
@@ -25,6 +26,7 @@ ANSWERS = {
         "C.reduce_loops[0].name": "k",
         "C.has_reuse": True,
         "C.reuses(C.loops[0]) and C.reuses(C.loops[1]) and not C.reuses(C.loops[2])": True,
+        "C.is_untouched": True,
         "C.is_output": True,
         "C.is_reduction": True,
         "C.is_injective": False,
@@ -131,6 +133,27 @@ ANSWERS = {
 def test_answers(compute: str, question: str) -> None:
     trace = schedule(f'annotate(root, "answer", {question})', compute=compute).sample(rng())
     assert dict(trace.program.annotations) == {"answer": ANSWERS[compute][question]}
+
+
+@pytest.mark.parametrize(
+    ("steps", "untouched"),
+    [
+        ("", True),
+        ("split(Y.loops[0], [_, 4])", True),
+        ("vectorize(Y.loops[1])", True),
+        ("parallel(Y.loops[0])", False),
+        ("compute_at(E, Y.loops[0])", False),
+        ("compute_at(E, Y.loops[1])", False),
+    ],
+)
+def test_a_block_is_untouched_until_its_outermost_loop_is_shared_or_runs_otherwise(steps: str, untouched: bool) -> None:
+    trace = schedule(steps, 'annotate(root, "answer", Y.is_untouched)', compute="chain").sample(rng())
+    assert dict(trace.program.annotations) == {"answer": untouched}
+
+
+def test_a_block_without_loops_is_not_untouched() -> None:
+    program = parse_program(Source("p", "program p(A: f32[1]) {\n    block B { A[0] = 1.0 }\n}\n"))
+    assert QUERIES[BlockRef]["is_untouched"].function(program, BlockRef("B")) is False
 
 
 @pytest.mark.parametrize(("m", "n", "reused"), [(1, 1, False), (2, 1, True), (1, 2, True)])
