@@ -152,6 +152,9 @@ class BodyChecker(Expressions):
 
     def for_list(self, e: t.ForList, scope: Scope) -> Kind:
         part = self._listed(self.expr(e.source, scope), e.source, "`for` runs over a list")
+        inner = {**scope, **self._bind(e.target, part, scope)}
+        if e.cond is not None:
+            self.condition(e.cond, inner)
         self._yields.append([])
-        self.run(e.body, {**scope, **self._bind(e.target, part, scope)})
+        self.run(e.body, inner)
         return ListOf(join_all(self._yields.pop()))

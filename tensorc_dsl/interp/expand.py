@@ -126,7 +126,8 @@ class Expansion(Calls):
         for value in source:
             scope = dict(env)
             self._bind(loop.target, value, scope)
-            self.run(loop.body, scope)
+            if loop.cond is None or truth(evaluate(loop.cond, scope, self), loop.cond):
+                self.run(loop.body, scope)
         made = tuple(self._yields.pop())
         self.budget.use(made, loop.span)
         return made

@@ -279,8 +279,12 @@ class ExprBuilder:
 
     @rule
     def for_list(self, span: Span, parts: Parts) -> t.ForList:
-        target, source, body = parts
-        return t.ForList(target, source, body.items, span)
+        target, source, *cond, body = parts
+        return t.ForList(target, source, cond[0] if cond else None, body.items, span)
+
+    @rule
+    def filter(self, span: Span, parts: Parts) -> t.Expr:
+        return parts[0]
 
     @rule
     def name_pattern(self, span: Span, parts: Parts) -> t.NamePattern:

@@ -146,7 +146,7 @@ class FileBuilder(ExprBuilder):
 
     @rule
     def assume(self, span: Span, parts: Parts) -> Seq[t.Name]:
-        return Seq(tuple(parts), span)
+        return Seq(tuple(t.Name(w.id, w.span) for w in parts), span)
 
     @rule
     def intrinsic(self, span: Span, parts: Parts) -> t.IntrinsicDef:

@@ -115,8 +115,11 @@ def _expr(e: t.Expr, pad: str, open_end: bool) -> tuple[str, int]:
             return f"{at(a, _ADD, pad, False)}..{at(b, _ADD, pad)}{sizes}", _LOWEST
         case t.Lambda(params=params, results=results):
             return f"({', '.join(params)}) -> ({_list(results, pad)})", _LOWEST
-        case t.ForList(target=target, source=source, body=body):
+        case t.ForList(target=target, source=source, cond=None, body=body):
             return f"for {pattern(target)} in {expr(source, pad)} {block(body, pad)}", _LOWEST
+        case t.ForList(target=target, source=source, cond=c, body=body):
+            rounds = f"{at(source, _OR, pad, False)} if {at(c, _OR, pad)}"
+            return f"for {pattern(target)} in {rounds} {block(body, pad)}", _LOWEST
         case _:
             assert_never(e)
 

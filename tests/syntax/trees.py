@@ -90,7 +90,7 @@ def _more(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         _in_programs(e),
         node(t.Reduce, reducers, many(_specs(e), 1, 2), e),
         node(t.Scan, _specs(e), e, e),
-        node(t.ForList, PATTERN, e, stmts(e)),
+        node(t.ForList, PATTERN, e, st.one_of(st.none(), e), stmts(e)),
     )
 
 

@@ -197,10 +197,11 @@ class Lambda:
 
 @dataclass(frozen=True, slots=True)
 class ForList:
-    """`for x in xs { …; yield e }`: the list of what each round yields. As a statement its value is dropped."""
+    """`for x in xs if cond { …; yield e }`: the list of what each round yields. As a statement its value is dropped."""
 
     target: Pattern
     source: Expr
+    cond: Expr | None
     body: tuple[Stmt, ...]
     span: Span = span_field()
 
