@@ -96,6 +96,10 @@ class BodyChecker(Expressions):
                     if b.weight is not None:
                         self.number(b.weight, scope)
                 return _after([self.run(b.body, scope) for b in branches])
+            case t.Maybe(chance=chance, body=body):
+                if chance is not None:
+                    self.number(chance, scope)
+                return _after([self.run(body, scope), {}])
             case t.If(cond=cond, then=then, other=other):
                 self.condition(cond, scope)
                 return _after([self.run(then, scope), self.run(other, scope)])

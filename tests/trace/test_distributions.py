@@ -13,6 +13,8 @@ from tensorc_dsl.trace.limits import Limit
 
 EXAMPLES: list[Distribution] = [
     draw.Branch((0.3, 0.0, 0.7)),
+    draw.Branch((0.3, 0.0, 0.7), ("panels", "none", "rows")),
+    draw.Branch((70.0, 30.0), (True, False)),
     draw.Categorical((0, 16, True, "a", 0.5), (1.0, 2.0, 1.0, 0.0, 4.0)),
     draw.ComputeLocation(("root", "i", "j", "inline"), (0, 1, 2, 3)),
     draw.Integer(-3, 40),

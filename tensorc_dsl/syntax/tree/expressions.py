@@ -264,8 +264,9 @@ class ExprStmt:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One arm of an `either`; `weight` is written `either(0.3) { … }`, `or(0.7) { … }`."""
+    """One arm of an `either`, with the name and the weight that are written in front of it."""
 
+    name: str | None
     weight: Expr | None
     body: tuple[Stmt, ...]
     span: Span = span_field()
@@ -273,9 +274,20 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """`either { … } or { … }`: a structural draw."""
+    """`either pack: panels(0.7) { … } or rows(0.3) { … }`: a draw of structure. Either all has names or nothing."""
 
+    name: str | None
     branches: tuple[Branch, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """`maybe(70) pack { … }`: done so many times of a hundred; without a chance as often as not."""
+
+    name: str
+    chance: Expr | None
+    body: tuple[Stmt, ...]
     span: Span = span_field()
 
 
@@ -297,4 +309,4 @@ class Yield:
     span: Span = span_field()
 
 
-Stmt = Let | DrawStmt | ExprStmt | Either | If | Yield
+Stmt = Let | DrawStmt | ExprStmt | Either | Maybe | If | Yield
