@@ -17,7 +17,7 @@ from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.elaborate.library import Definitions, Library
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import name_span, word_span
+from tensorc_dsl.syntax.names import compare_anew, name_span, word_span
 from tensorc_dsl.syntax.parse import parse
 
 _KINDS: dict[type, tuple[str, str]] = {
@@ -67,6 +67,7 @@ def load_file(source: Source, resolve: Resolve = standard) -> CheckedFile:
 
     A text that does not parse has no items.
     """
+    compare_anew()
     loader = _Loader(resolve)
     unit = loader.unit(source, "", ())
     n = unit.names
