@@ -17,7 +17,6 @@ from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.elaborate.library import Definitions, Library
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import name_span, word_span
 from tensorc_dsl.syntax.parse import parse
 
 _KINDS: dict[type, tuple[str, str]] = {
@@ -104,8 +103,8 @@ def _position(d: Diagnostic, order: dict[str, int]) -> tuple[int, int]:
     return order.setdefault(d.span.source.name, len(order)), d.span.start
 
 
-def _two_sources(place: Span, one: t.Item, other: t.Item, name: str) -> Diagnostic:
-    notes = (where("one", name_span(one)), where("the other", name_span(other)))
+def _two_sources(place: Span, one: t.NamedItem, other: t.NamedItem, name: str) -> Diagnostic:
+    notes = (where("one", one.name.span), where("the other", other.name.span))
     return problems.TWO_SOURCES(place, notes=notes, kind=_KINDS[type(one)][1], name=name)
 
 
@@ -129,7 +128,7 @@ class _Unit:
 
     file: t.File
     names: Names = field(default_factory=Names)
-    own: dict[tuple[str, str], t.Item] = field(default_factory=dict[tuple[str, str], t.Item])
+    own: dict[tuple[str, str], t.NamedItem] = field(default_factory=dict[tuple[str, str], t.NamedItem])
     found: list[Diagnostic] = field(default_factory=list[Diagnostic])
     missing: set[str] = field(default_factory=set[str])
     """Names that uses ask for of files that are not found."""
@@ -161,7 +160,7 @@ class _Loader:
                 self._own(item, unit)
         for item in unit.own.values():
             if isinstance(item, t.IntrinsicDef) and (other := self.intrinsics.setdefault(item.name, item)) is not item:
-                unit.found.append(_two_sources(name_span(item), other, item, item.name))
+                unit.found.append(_two_sources(item.name.span, other, item, item.name))
         own_modules = dict(unit.names.modules)
         for item in file.items:
             if isinstance(item, t.UseDecl):
@@ -175,16 +174,15 @@ class _Loader:
         self._units[source.name] = unit
         return unit
 
-    def _own(self, item: t.Item, unit: _Unit) -> None:
+    def _own(self, item: t.NamedItem, unit: _Unit) -> None:
         table, kind = _KINDS[type(item)]
         names = getattr(unit.names, table)
         # A task chooses among schedules and spaces by one name.
         rivals = {"spaces": unit.names.schedules, "schedules": unit.names.spaces}.get(table, {})
-        assert not isinstance(item, t.UseDecl)
         first = names.get(item.name) or rivals.get(item.name)
         if first is not None:
-            note = where("the first one", name_span(first))
-            unit.found.append(problems.DUPLICATE_ITEM(name_span(item), notes=(note,), kind=kind, name=item.name))
+            note = where("the first one", first.name.span)
+            unit.found.append(problems.DUPLICATE_ITEM(item.name.span, notes=(note,), kind=kind, name=item.name))
             return
         names[item.name] = item
         unit.own[table, item.name] = item
@@ -213,15 +211,16 @@ class _Loader:
                 # The machine that a used space is for need not be one that the user can name.
                 target = _full_name(prefix, item.target, self.used_targets)
                 self.used_targets[target] = unit.names.targets[item.target]
-                unit.own[key] = replace(item, target=target)
+                unit.own[key] = replace(item, target=t.Word(target, item.target.span))
             if isinstance(item, t.ModuleDef):
-                unit.own[key] = self.used_modules[full[item.name]] = replace(item, name=full[item.name])
+                name = t.Word(full[item.name], item.name.span)
+                unit.own[key] = self.used_modules[name] = replace(item, name=name)
 
     # --- uses --------------------------------------------------------------------------------------------------------
 
     def _use(self, use: t.UseDecl, unit: _Unit, users: tuple[str, ...]) -> None:
         path = ".".join(use.path)
-        place = word_span(use.span, use.path[-1], "use")
+        place = use.path[-1].span
         try:
             found = self.resolve(use.path, unit.file.source)
         except TschedError as e:
@@ -236,7 +235,7 @@ class _Loader:
             circle = " > ".join((*users[users.index(again[0]) :], again[0]))
             unit.found.append(problems.CYCLE(use.span, chain=circle))
             return
-        items: dict[tuple[str, str], t.Item] = {}
+        items: dict[tuple[str, str], t.NamedItem] = {}
         for source in found.sources:
             used = self.unit(source, found.name, users)
             unit.found += [d for d in used.found if d.severity is Severity.ERROR and d not in unit.found]
@@ -247,17 +246,16 @@ class _Loader:
                 items[table, name] = item
         for name in use.names:
             if not any(n == name for _, n in items):
-                place = word_span(use.span, name, "{")
                 known = {n for _, n in items}
-                unit.found.append(problems.NOT_IN_FILE(place, notes=near(name, known), path=path, name=name))
+                unit.found.append(problems.NOT_IN_FILE(name.span, notes=near(name, known), path=path, name=name))
         for (table, name), item in items.items():
             if not use.names or name in use.names:
                 self._bring(use, unit, table, name, item)
 
-    def _bring(self, use: t.UseDecl, unit: _Unit, table: str, name: str, item: t.Item) -> None:
+    def _bring(self, use: t.UseDecl, unit: _Unit, table: str, name: str, item: t.NamedItem) -> None:
         """Bind one item of a used file to its name."""
         kind = _KINDS[type(item)][1]
-        place = word_span(use.span, name, "{") if use.names else use.span
+        place = next((n.span for n in use.names if n == name), use.span)
         if isinstance(item, t.TaskDef | t.ProgramDef):
             if use.names:
                 unit.found.append(problems.NOT_IMPORTED(place, kind=kind, name=name))

@@ -14,7 +14,6 @@ from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.signatures import of_module
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import name_span, word_span
 from tensorc_dsl.syntax.walk import walk
 
 _SUBJECTS = ("Block", "Program")
@@ -31,7 +30,7 @@ def check_module(
 ) -> list[Diagnostic]:
     """What is wrong with a module."""
     checker = BodyChecker(modules)
-    place = name_span(m)
+    place = m.name.span
     for what, taken in (("a primitive", v.STEPS), ("a function", v.FUNCTIONS), ("a distribution", v.DISTRIBUTIONS)):
         if m.name in taken:
             checker.found.append(problems.TAKEN_NAME(place, name=m.name, what=what))
@@ -94,7 +93,7 @@ def check_schedule(
     """What is wrong with a schedule for a compute that has these blocks."""
     compute = computes.get(s.compute)
     if compute is None:
-        place = word_span(s.span, s.compute, " for ")
+        place = s.compute.span
         return [problems.UNKNOWN_COMPUTE(place, notes=near(s.compute, computes), name=s.compute)]
     scope = given() | instructions | {p.name: Binding(BUFFER) for p in (*compute.inputs, *compute.outputs)}
     scope |= {name: Binding(BLOCK) for name in blocks}
@@ -135,6 +134,6 @@ def recursion(modules: Mapping[str, t.ModuleDef]) -> Iterator[Diagnostic]:
                 if not reported.intersection(chain):
                     reported.update(chain)
                     text = " > ".join((*chain, callee))
-                    yield problems.RECURSION(name_span(modules[callee]), name=callee, chain=text)
+                    yield problems.RECURSION(modules[callee].name.span, name=callee, chain=text)
             elif callee not in done:
                 enter(callee)

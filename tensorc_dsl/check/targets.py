@@ -10,7 +10,6 @@ from tensorc_dsl.check.problems import near
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import name_span, word_span
 
 TARGET_KINDS = ("llvm", "cuda")
 """Kinds of targets."""
@@ -28,7 +27,7 @@ def target_of(item: t.TargetDef) -> Target:
     """The machine that an item describes. Raises TschedError with all that is wrong with it."""
     found: list[Diagnostic] = []
     if item.kind not in TARGET_KINDS:
-        place = word_span(item.span, item.kind, "=")
+        place = item.kind.span
         found.append(problems.UNKNOWN_TARGET(place, notes=near(item.kind, TARGET_KINDS), name=item.kind))
     facts: dict[str, int | str] = {}
     for name, value in item.facts:
@@ -77,7 +76,7 @@ def check_target(item: t.TargetDef) -> tuple[Diagnostic, ...]:
     """What is wrong with a target item."""
     found: list[Diagnostic] = []
     if item.name in (*TARGET_KINDS, "native"):
-        found.append(problems.TAKEN_TARGET(name_span(item), name=item.name))
+        found.append(problems.TAKEN_TARGET(item.name.span, name=item.name))
     try:
         target_of(item)
     except TschedError as e:
@@ -90,5 +89,5 @@ def check_target_name(space: t.SpaceDef, targets: Iterable[str]) -> tuple[Diagno
     known = (*TARGET_KINDS, *targets)
     if space.target in known:
         return ()
-    place = word_span(space.span, space.target, " for ")
+    place = space.target.span
     return (problems.UNKNOWN_TARGET(place, notes=near(space.target, known), name=space.target),)

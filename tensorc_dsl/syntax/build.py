@@ -21,14 +21,6 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Word:
-    """A name with its place."""
-
-    id: str
-    span: Span
-
-
-@dataclass(slots=True)
 class Seq(Generic[T]):
     """A list without a node of its own."""
 
@@ -40,7 +32,7 @@ class Seq(Generic[T]):
 class Keyword:
     """`key=value` among the arguments of a call."""
 
-    name: str
+    name: t.Word
     value: t.Expr
     span: Span
 
@@ -89,12 +81,12 @@ class ExprBuilder:
     # --- words and literals ---
 
     @rule
-    def name(self, span: Span, parts: Parts) -> Word:
-        return Word(str(parts[0]), span)
+    def name(self, span: Span, parts: Parts) -> t.Word:
+        return t.Word(parts[0], span)
 
     @rule
     def name_expr(self, span: Span, parts: Parts) -> t.Name:
-        return t.Name(parts[0].id, span)
+        return t.Name(str(parts[0]), span)
 
     @rule
     def integer(self, span: Span, parts: Parts) -> t.Number:
@@ -183,12 +175,14 @@ class ExprBuilder:
     @rule
     def reduce(self, span: Span, parts: Parts) -> t.Reduce:
         reducer, indices, body = parts
-        return t.Reduce(str(reducer), indices.items, body, span)
+        return t.Reduce(
+            t.Word(reducer, Span(span.source, span.start, span.start + len(reducer))), indices.items, body, span
+        )
 
     @rule
     def reduce_by(self, span: Span, parts: Parts) -> t.Reduce:
         reducer, indices, body = parts
-        return t.Reduce(reducer.id, indices.items, body, span)
+        return t.Reduce(reducer, indices.items, body, span)
 
     @rule
     def scan(self, span: Span, parts: Parts) -> t.Scan:
@@ -200,13 +194,13 @@ class ExprBuilder:
 
     @rule
     def index_spec(self, span: Span, parts: Parts) -> t.IndexSpec:
-        return t.IndexSpec(parts[0].id, parts[1] if len(parts) > 1 else None, span)
+        return t.IndexSpec(parts[0], parts[1] if len(parts) > 1 else None, span)
 
     # --- calls, subscripts, parentheses ---
 
     @rule
     def keyword(self, span: Span, parts: Parts) -> Keyword:
-        return Keyword(parts[0].id, parts[1], span)
+        return Keyword(parts[0], parts[1], span)
 
     @rule
     def arguments(self, span: Span, parts: Parts) -> Seq[t.Expr | Keyword]:
@@ -247,7 +241,7 @@ class ExprBuilder:
 
     @rule
     def attribute(self, span: Span, parts: Parts) -> t.Attribute:
-        return t.Attribute(parts[0], parts[1].id, span)
+        return t.Attribute(parts[0], parts[1], span)
 
     @rule
     def parens(self, span: Span, parts: Parts) -> Seq[t.Expr]:
@@ -269,7 +263,7 @@ class ExprBuilder:
         for p in params.items:
             if not isinstance(p, t.Name):
                 raise error("E0113", "a parameter of an index map is a name", p.span, help="write `(i, j) -> (…)`")
-        return t.Lambda(tuple(p.id for p in params.items), results.items, span)
+        return t.Lambda(tuple(t.Word(p.id, p.span) for p in params.items), results.items, span)
 
     # --- statements ---
 
@@ -284,7 +278,7 @@ class ExprBuilder:
 
     @rule
     def name_pattern(self, span: Span, parts: Parts) -> t.NamePattern:
-        return t.NamePattern("_" if isinstance(parts[0], str) else parts[0].id, span)
+        return t.NamePattern(str(parts[0]), span)
 
     @rule
     def list_pattern(self, span: Span, parts: Parts) -> t.ListPattern:

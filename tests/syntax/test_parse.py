@@ -71,7 +71,7 @@ def stages(compute: tree.ComputeDef) -> list[tree.Stage]:
 
 
 def test_intrinsics_reducers_and_targets() -> None:
-    named = {i.name: i for i in items(LANGUAGE) if not isinstance(i, tree.UseDecl)}
+    named: dict[str, tree.NamedItem] = {i.name: i for i in items(LANGUAGE) if not isinstance(i, tree.UseDecl)}
     mma, vnni = named["mma_m16n8k16_bf16"], named["vnni_dot_16x4"]
     assert isinstance(mma, tree.IntrinsicDef) and isinstance(vnni, tree.IntrinsicDef)
     assert [(o.name, o.layout) for o in mma.operands] == [("A", "mma.a"), ("B", "mma.b"), ("C", "mma.c")]

@@ -9,13 +9,14 @@ from tensorc_dsl.source import Span
 from tensorc_dsl.syntax.tree.expressions import Expr, IndexSpec, Name
 from tensorc_dsl.syntax.tree.parameters import Param, TensorParam, TensorType
 from tensorc_dsl.syntax.tree.span import span_field
+from tensorc_dsl.syntax.tree.word import Word
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
     """`let P[n, h in H + 2*pad] @("key", value) = e` (an intermediate, `is_let`) or `Y[i, j] = e` (an output)."""
 
-    name: str
+    name: Word
     indices: tuple[IndexSpec, ...]
     value: Expr
     annotations: tuple[tuple[str, Expr], ...]
@@ -28,10 +29,10 @@ class StageCall:
     """`let H = matmul(A, B, stride=2)` (an intermediate, `is_let`) or `Y = softmax(H)` (an output): all that another
     compute makes of these tensors; `kwargs` are its attributes."""
 
-    name: str
-    compute: str
+    name: Word
+    compute: Word
     args: tuple[Expr, ...]
-    kwargs: tuple[tuple[str, Expr], ...]
+    kwargs: tuple[tuple[Word, Expr], ...]
     is_let: bool
     span: Span = span_field()
 
@@ -40,11 +41,11 @@ class StageCall:
 class ComputeDef:
     """`compute name(inputs; attributes) -> outputs where dim = e, … { stages }`."""
 
-    name: str
+    name: Word
     inputs: tuple[TensorParam, ...]
     attributes: tuple[Param, ...]
     outputs: tuple[TensorParam, ...]
-    where: tuple[tuple[str, Expr], ...]
+    where: tuple[tuple[Word, Expr], ...]
     stages: tuple[Stage | StageCall, ...]
     doc: str
     span: Span = span_field()
@@ -57,8 +58,8 @@ class ReducerDef:
     The laws that are assumed need no proof.
     """
 
-    name: str
-    params: tuple[str, str]
+    name: Word
+    params: tuple[Word, Word]
     combine: Expr
     identity: Expr
     assumes: tuple[Name, ...]
@@ -70,10 +71,10 @@ class ReducerDef:
 class TaskDef:
     """`task name = compute(dim=value, …)`, optionally `with space_or_schedule`."""
 
-    name: str
-    compute: str
-    bindings: tuple[tuple[str, Expr], ...]
-    with_: str | None
+    name: Word
+    compute: Word
+    bindings: tuple[tuple[Word, Expr], ...]
+    with_: Word | None
     doc: str
     span: Span = span_field()
 
@@ -82,7 +83,7 @@ class TaskDef:
 class Operand:
     """`A: bf16[16, 16] in "mma.a"`: what an instruction reads or writes, and the layout that it must have."""
 
-    name: str
+    name: Word
     type: TensorType
     layout: str | None
     span: Span = span_field()
@@ -92,7 +93,7 @@ class Operand:
 class Effect:
     """`C[i, j] += sum[k] e` (`adds`) or `C[i, j] = e`: what an instruction does to every element of an operand."""
 
-    name: str
+    name: Word
     indices: tuple[IndexSpec, ...]
     value: Expr
     adds: bool
@@ -104,8 +105,8 @@ class Layout:
     """`layout "mma.a" (i, k) -> (lane: i % 8 * 4, reg: k / 8)`: where each element is held."""
 
     name: str
-    params: tuple[str, ...]
-    places: tuple[tuple[str, Expr], ...]
+    params: tuple[Word, ...]
+    places: tuple[tuple[Word, Expr], ...]
     span: Span = span_field()
 
 
@@ -113,7 +114,7 @@ class Layout:
 class Lowering:
     """`lower llvm requires "avx512vnni" call "llvm.x86…"`: its code for one kind of target (assembly, or a call)."""
 
-    target: str
+    target: Word
     requires: tuple[str, ...]
     kind: Literal["asm", "call"]
     code: str
@@ -124,7 +125,7 @@ class Lowering:
 class IntrinsicDef:
     """`intrinsic name desc (operands) { effects } layout … lower …`: an instruction, its meaning and its code."""
 
-    name: str
+    name: Word
     operands: tuple[Operand, ...]
     effects: tuple[Effect, ...]
     layouts: tuple[Layout, ...]
