@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 
@@ -17,7 +17,7 @@ from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.elaborate.library import Definitions, Library
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.parse import parse
+from tensorc_dsl.syntax.parse import Parsed, parse_items
 
 _KINDS: dict[type, tuple[str, str]] = {
     t.ComputeDef: ("computes", "compute"),
@@ -30,6 +30,9 @@ _KINDS: dict[type, tuple[str, str]] = {
     t.TargetDef: ("targets", "target"),
     t.IntrinsicDef: ("intrinsics", "intrinsic"),
 }
+
+
+Parse = Callable[[Source], Parsed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +64,13 @@ class CheckedFile:
         return tuple(d for d in self.diagnostics if d.severity is Severity.ERROR)
 
 
-def load_file(source: Source, resolve: Resolve = standard) -> CheckedFile:
+def load_file(source: Source, resolve: Resolve = standard, parsed: Parse = parse_items) -> CheckedFile:
     """The checked file, with every finding in it and in what it uses; never raises TschedError.
 
-    A text that does not parse has no items.
+    A text that does not parse has the items that do: they have names, and nothing is said of what is in them, since what
+    they miss may stand in the others. `parsed` may keep what it makes of a text for the next time.
     """
-    loader = _Loader(resolve)
+    loader = _Loader(resolve, parsed)
     unit = loader.unit(source, "", ())
     n = unit.names
     modules, targets = n.modules | loader.used_modules, n.targets | loader.used_targets
@@ -131,12 +135,21 @@ class _Unit:
     own: dict[tuple[str, str], t.NamedItem] = field(default_factory=dict[tuple[str, str], t.NamedItem])
     found: list[Diagnostic] = field(default_factory=list[Diagnostic])
     missing: set[str] = field(default_factory=set[str])
-    """Names that uses ask for of files that are not found."""
+    """Names that uses ask for of files that are not found, or do not have them as far as they parse."""
+    broken: bool = False
+    """Not all of it parses."""
+    torn: bool = False
+    """A `use` asks for all of a file that is broken: any name may be in what does not parse."""
+
+    def forgives(self, name: str | None) -> bool:
+        """Whether nothing is said of a missing name, since what lacks it is told of already."""
+        return name is not None and (self.torn or name in self.missing)
 
 
 class _Loader:
-    def __init__(self, resolve: Resolve) -> None:
+    def __init__(self, resolve: Resolve, parsed: Parse) -> None:
         self.resolve = resolve
+        self.parsed = parsed
         self.used_modules: dict[str, t.ModuleDef] = {}
         self.used_targets: dict[str, t.TargetDef] = {}
         self.intrinsics: dict[str, t.IntrinsicDef] = {}
@@ -147,13 +160,9 @@ class _Loader:
         """The file with its uses resolved and its items checked; those of a used file get full names."""
         if source.name in self._units:
             return self._units[source.name]
-        try:
-            file = parse(source)
-        except TschedError as e:
-            unit = _Unit(t.File(source, ()), found=list(e.diagnostics))
-            self._units[source.name] = unit
-            return unit
-        unit = _Unit(file, Names(library=self.library))
+        parsed = self.parsed(source)
+        file, broken = parsed.file, bool(parsed.diagnostics)
+        unit = _Unit(file, Names(library=self.library), found=[*parsed.diagnostics], broken=broken)
         self.library.files[source.name] = Definitions(unit.names.computes, unit.names.reducers)
         for item in file.items:
             if not isinstance(item, t.UseDecl):
@@ -165,9 +174,10 @@ class _Loader:
         for item in file.items:
             if isinstance(item, t.UseDecl):
                 self._use(item, unit, (*users, source.name))
-        # What a `use` that failed should have brought is not missed a second time.
-        unit.found += [d for d in check_items(file.items, unit.names) if _misses(d) not in unit.missing]
-        unit.found += recursion(own_modules)
+        if not broken:
+            # What a `use` that failed should have brought is not missed a second time.
+            unit.found += [d for d in check_items(file.items, unit.names) if not unit.forgives(_misses(d))]
+            unit.found += recursion(own_modules)
         self._include(unit)
         if prefix:
             self._qualify(unit, prefix)
@@ -236,16 +246,23 @@ class _Loader:
             unit.found.append(problems.CYCLE(use.span, chain=circle))
             return
         items: dict[tuple[str, str], t.NamedItem] = {}
+        torn = False
         for source in found.sources:
             used = self.unit(source, found.name, users)
             unit.found += [d for d in used.found if d.severity is Severity.ERROR and d not in unit.found]
+            torn |= used.broken
             for (table, name), item in used.own.items():
                 wanted = name in use.names if use.names else not isinstance(item, t.TaskDef | t.ProgramDef)
                 if wanted and (first := items.get((table, name))):
                     unit.found.append(_two_sources(place, first, item, name))
                 items[table, name] = item
+        unit.torn |= torn and not use.names
         for name in use.names:
-            if not any(n == name for _, n in items):
+            if any(n == name for _, n in items):
+                continue
+            if torn:
+                unit.missing.add(name)
+            else:
                 known = {n for _, n in items}
                 unit.found.append(problems.NOT_IN_FILE(name.span, notes=near(name, known), path=path, name=name))
         for (table, name), item in items.items():

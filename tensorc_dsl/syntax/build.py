@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
-from tensorc_dsl.source import Source, Span
+from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.words import Token
 
@@ -61,10 +61,8 @@ _ESCAPE = re.compile(r"\\(u\{([0-9a-fA-F]{1,6})\}|.)")
 class ExprBuilder:
     """Rules of expressions, and of statements, which expressions contain."""
 
-    source: Source
-
-    def text(self, token: Token) -> str:
-        """The value of a string literal."""
+    def text(self, token: Token, span: Span) -> str:
+        """The value of a string literal in what stands at the span."""
 
         def one(m: re.Match[str]) -> str:
             if m[2] is not None:
@@ -73,7 +71,7 @@ class ExprBuilder:
                     return chr(code)
             elif m[1] in _ESCAPES:
                 return _ESCAPES[m[1]]
-            place = Span(self.source, token.start_pos + 1 + m.start(), token.start_pos + 1 + m.end())
+            place = Span(span.source, token.start_pos + 1 + m.start(), token.start_pos + 1 + m.end())
             raise error("E0105", f"`{m[0]}` is no character", place, help='write \\" \\\\ \\n \\t \\r or \\u{HEX}')
 
         return _ESCAPE.sub(one, str(token)[1:-1])
@@ -112,7 +110,7 @@ class ExprBuilder:
 
     @rule
     def string(self, span: Span, parts: Parts) -> t.String:
-        return t.String(self.text(parts[0]), span)
+        return t.String(self.text(parts[0], span), span)
 
     @rule
     def true(self, span: Span, parts: Parts) -> t.Bool:

@@ -65,7 +65,7 @@ class Guard(Seq[t.Expr]):
 class FileBuilder(ExprBuilder):
     @rule
     def file(self, span: Span, parts: Parts) -> t.File:
-        return t.File(self.source, tuple(parts))
+        return t.File(span.source, tuple(parts))
 
     # --- compute ---
 
@@ -177,7 +177,7 @@ class FileBuilder(ExprBuilder):
     def layout(self, span: Span, parts: Parts) -> t.Layout:
         name, *rest = parts
         params, places = _of(rest, t.Word), _of(rest, Seq)
-        return t.Layout(self.text(name), params, tuple(p.items for p in places), span)
+        return t.Layout(self.text(name, span), params, tuple(p.items for p in places), span)
 
     @rule
     def place(self, span: Span, parts: Parts) -> Seq[Any]:
@@ -186,11 +186,11 @@ class FileBuilder(ExprBuilder):
     @rule
     def lowering(self, span: Span, parts: Parts) -> t.Lowering:
         target, requires, kind, code = parts
-        return t.Lowering(target, items(requires), kind, self.text(code), span)
+        return t.Lowering(target, items(requires), kind, self.text(code, span), span)
 
     @rule
     def requires(self, span: Span, parts: Parts) -> Seq[str]:
-        return Seq(tuple(map(self.text, parts)), span)
+        return Seq(tuple(self.text(p, span) for p in parts), span)
 
     @rule
     def target(self, span: Span, parts: Parts) -> t.TargetDef:
@@ -292,7 +292,7 @@ class FileBuilder(ExprBuilder):
 
     @rule
     def scope(self, span: Span, parts: Parts) -> str:
-        return self.text(parts[0])
+        return self.text(parts[0], span)
 
     @rule
     def loop_kind(self, span: Span, parts: Parts) -> str:
@@ -302,7 +302,7 @@ class FileBuilder(ExprBuilder):
 
     @rule
     def bound(self, span: Span, parts: Parts) -> Axis:
-        return Axis(self.text(parts[0]), span)
+        return Axis(self.text(parts[0], span), span)
 
     @rule
     def loop(self, span: Span, parts: Parts) -> t.LoopStmt:
@@ -320,7 +320,7 @@ class FileBuilder(ExprBuilder):
     @rule
     def annotation(self, span: Span, parts: Parts) -> Annotation:
         key, value = parts
-        return Annotation(self.text(key), value, span)
+        return Annotation(self.text(key, span), value, span)
 
     @rule
     def block(self, span: Span, parts: Parts) -> t.BlockStmt:
