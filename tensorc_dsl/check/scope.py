@@ -52,6 +52,8 @@ class CheckedFile:
     programs: dict[str, t.ProgramDef]
     targets: dict[str, t.TargetDef]
     intrinsics: dict[str, t.IntrinsicDef]
+    uses: dict[tuple[str, ...], tuple[Source, ...]]
+    """The files behind the path of each `use` of the file."""
     library: Library
     diagnostics: tuple[Diagnostic, ...]
 
@@ -87,6 +89,7 @@ def load_file(source: Source, resolve: Resolve = standard, parsed: Parse = parse
         n.programs,
         targets,
         loader.intrinsics,
+        unit.uses,
         loader.library,
         diagnostics,
     )
@@ -134,6 +137,7 @@ class _Unit:
     names: Names = field(default_factory=Names)
     own: dict[tuple[str, str], t.NamedItem] = field(default_factory=dict[tuple[str, str], t.NamedItem])
     found: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    uses: dict[tuple[str, ...], tuple[Source, ...]] = field(default_factory=dict[tuple[str, ...], tuple[Source, ...]])
     missing: set[str] = field(default_factory=set[str])
     """Names that uses ask for of files that are not found, or do not have them as far as they parse."""
     broken: bool = False
@@ -237,6 +241,7 @@ class _Loader:
             unit.found += [replace(d, span=place) for d in e.diagnostics]
             unit.missing |= set(use.names)
             return
+        unit.uses[use.path] = found.sources
         if not found.sources:
             unit.found.append(problems.UNRESOLVED(place, path=path))
             unit.missing |= set(use.names)
