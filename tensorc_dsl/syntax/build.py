@@ -54,6 +54,7 @@ def rule(method: Callable[[Any, Span, Parts], T]) -> Callable[[Any, Span, Parts]
     return method
 
 
+_new = str.__new__
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 _ESCAPE = re.compile(r"\\(u\{([0-9a-fA-F]{1,6})\}|.)")
 
@@ -80,7 +81,9 @@ class ExprBuilder:
 
     @rule
     def name(self, span: Span, parts: Parts) -> t.Word:
-        return t.Word(parts[0], span)
+        word = _new(t.Word, parts[0])  # what `Word` does; there are more names than anything else
+        word.span = span
+        return word
 
     @rule
     def name_expr(self, span: Span, parts: Parts) -> t.Name:
