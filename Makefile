@@ -11,6 +11,8 @@ THREADS ?= 2
 SEED ?= 0
 COUNT ?= 300
 INPUTS ?= 10000
+KILLS ?= 50
+SIGNAL ?= KILL
 SAMPLES ?= 20
 OPS ?=
 SIZES ?=
@@ -92,6 +94,10 @@ soak: $(VENV)/.dev ## Random schedules of the examples against the reference (SE
 schedules: $(VENV)/.dev ## Random steps of every primitive on small programs, each result proved and run (SEED=0 COUNT=300)
 	$(BIN)/python -m bench.schedules --seed $(SEED) --count $(COUNT) --jobs $(THREADS)
 
+.PHONY: computes
+computes: $(VENV)/.dev ## Random computes, run in each way, against what the language's pages say they mean (COUNT=300)
+	COMPUTE_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/compute/test_meaning.py
+
 .PHONY: suite
 suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published sizes (SEED=0 SAMPLES=20 OPS=c1d,c2d_0)
 	$(BIN)/python -m bench.suite --seed $(SEED) --samples $(SAMPLES) --threads $(THREADS) --ops "$(OPS)"
@@ -99,6 +105,10 @@ suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published si
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000 JOBS=2)
 	$(BIN)/python -m bench.fuzz --seed $(SEED) --count $(INPUTS) --jobs $(JOBS)
+
+.PHONY: kills
+kills: $(VENV)/.dev ## `tune` killed at random moments: nothing is left, nothing is lost (SEED=0 KILLS=50 SIGNAL=KILL)
+	$(BIN)/python -m bench.kills --seed $(SEED) --count $(KILLS) --signal $(SIGNAL)
 
 .PHONY: bench
 bench: $(VENV)/.bench ## Operators tuned, beside other libraries (OPS=gemm SIZES=512 PEERS=torch TRIALS=64)

@@ -1,17 +1,34 @@
-"""Build hook: the wheel holds `grammar/`, `stdlib/` and `docs/errors/` as `tensorc_dsl/_data/…`.
+"""Build hooks: what the wheel holds besides code, and what the page of the package says.
 
-They stand in the repository where people read them. An editable install adds nothing: there,
-`tensorc_dsl/resources.py` finds them beside the package.
+The wheel holds `grammar/`, `stdlib/` and `docs/errors/` as `tensorc_dsl/_data/…`. They stand in the repository where people
+read them. An editable install adds nothing: there, `tensorc_dsl/resources.py` finds them beside the package.
+
+The page of the package is the README. Its links into the repository lead nowhere from there, so each becomes the name of
+the file, which the source archive holds.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 FOLDERS = ("grammar", "stdlib", "docs/errors")
+
+_LINK = re.compile(r"\[([^\]]+)\]\((?!\w+:)([^)\s#]+)(?:#[^)\s]*)?\)")
+"""A link of Markdown to a file beside the page."""
+
+
+class PageHook(MetadataHookInterface):
+    """Makes the page of the package of the README."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        readme = Path(self.root, "README.md").read_text(encoding="utf-8")
+        page = _LINK.sub(r"\1 (`\2`)", readme) + "\nThe files that this page names are in the source archive.\n"
+        metadata["readme"] = {"content-type": "text/markdown", "text": page}
 
 
 class DataHook(BuildHookInterface[Any]):

@@ -85,6 +85,7 @@ class Explored:
             )
             traceback.print_exc()
             return None
+        ends.refused.update(r.refusal.refusal.code for r in trace.refused)
         return trace
 
     def sketches(self) -> Iterator[Sketch]:

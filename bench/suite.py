@@ -42,7 +42,7 @@ Sketch = tuple[tuple[str, Decision], ...]
 
 @dataclass
 class Sampled:
-    """What was drawn for a task: schedules, and the refusals on the way to them by code."""
+    """What was drawn for a task: schedules, and the refusals on the way to them, of draws and of rules, by code."""
 
     traces: list[Trace] = field(default_factory=list[Trace])
     refused: Counter[str] = field(default_factory=Counter[str])
@@ -69,6 +69,7 @@ def sampled(task: Task, seed: int, count: int) -> Sampled:
     for _ in range(count * TRIES):
         try:
             out.traces.append(task.model.sample(rng))
+            out.refused.update(r.refusal.refusal.code for r in out.traces[-1].refused)
         except ScheduleRefusal as e:
             out.refused[e.refusal.code] += 1
         if len(out.traces) == count:

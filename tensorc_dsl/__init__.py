@@ -5,6 +5,8 @@
     kernel = tensorc_dsl.load("matmul.tsched")["mm_1k"].tune(trials=64)
     c = kernel(a, b)
 
+`loads` takes a text where `load` takes a file.
+
 Importing this package is cheap: what compiles and measures is loaded when it is first used.
 """
 
@@ -14,24 +16,39 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tensorc_dsl.api import Kernel, NoValidCandidate, Task, TaskFile, load
+    from tensorc_dsl.api import Kernel, NoValidCandidate, Task, TaskFile, TuneResult, WrongSchedule, load, loads
     from tensorc_dsl.diagnostic import TschedError
     from tensorc_dsl.trace import handlers
 
-__all__ = ["Kernel", "NoValidCandidate", "Task", "TaskFile", "TschedError", "handlers", "load"]
+    __version__: str
+
+__all__ = [
+    "Kernel",
+    "NoValidCandidate",
+    "Task",
+    "TaskFile",
+    "TschedError",
+    "TuneResult",
+    "WrongSchedule",
+    "__version__",
+    "handlers",
+    "load",
+    "loads",
+]
 
 _HOMES = {"TschedError": "tensorc_dsl.diagnostic"}
 
+if not TYPE_CHECKING:  # who checks types sees the names above, and no others
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        return import_module("importlib.metadata").version("tensorc-dsl")
-    if name not in __all__:
-        raise AttributeError(f"module 'tensorc_dsl' has no attribute {name!r}")
-    if name == "handlers":
-        return import_module("tensorc_dsl.trace.handlers")
-    return getattr(import_module(_HOMES.get(name, "tensorc_dsl.api")), name)
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            return import_module("importlib.metadata").version("tensorc-dsl")
+        if name not in __all__:
+            raise AttributeError(f"module 'tensorc_dsl' has no attribute {name!r}")
+        if name == "handlers":
+            return import_module("tensorc_dsl.trace.handlers")
+        return getattr(import_module(_HOMES.get(name, "tensorc_dsl.api")), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__})

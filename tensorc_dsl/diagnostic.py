@@ -41,8 +41,19 @@ class TschedError(Exception):
     """Bad input, as one or more diagnostics. Never a bug, never a failed candidate."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
-        super().__init__(visible("; ".join(f"{d.code}: {d.message}" for d in diagnostics)))
+        super().__init__(visible("; ".join(f"{d.code}: {d.message}{_place(d)}" for d in diagnostics)))
         self.diagnostics = diagnostics
+
+    def __reduce__(self) -> tuple[type[TschedError], tuple[Diagnostic, ...]]:
+        return type(self), self.diagnostics
+
+
+def _place(d: Diagnostic) -> str:
+    """` (file.tsched:12:24)`: all that a traceback shows of where it is."""
+    if d.span is None:
+        return ""
+    line, column = d.span.source.line_column(d.span.start)
+    return f" ({d.span.source.name}:{line}:{column})"
 
 
 def help_note(text: str) -> Note:

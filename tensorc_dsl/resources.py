@@ -11,6 +11,7 @@ from os.path import isdir, isfile
 from pathlib import Path
 
 
+@cache
 def _data(folder: str) -> Path:
     """The folder of the checkout, or what the wheel has of it: its last part."""
     package = Path(__file__).resolve().parent

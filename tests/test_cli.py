@@ -10,12 +10,13 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from tensorc_dsl.api import tasks
+from tensorc_dsl.api import load, tasks
 from tensorc_dsl.cli.main import main
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.ir.parse import parse_program
@@ -23,7 +24,7 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.source import Source
-from tensorc_dsl.validate.validate import Invalid, Report, Valid
+from tensorc_dsl.validate.validate import Invalid, Report, Unproved
 
 SMALL = """\
 /// C = A · B
@@ -197,10 +198,11 @@ def test_tune_says_what_it_found_as_one_object(folder: Path) -> None:
     assert set(wanted.split()) <= set(said)
     assert (said["task"], said["trials"], said["seed"], said["threads"]) == ("small", 9, 3, 1)
     assert said["statuses"] == {"ok": 9}
-    assert 0 < said["gflops"] < said["peak_gflops"]
+    assert said["gflops"] > 0 and said["peak_gflops"] > 0
     assert said["gflops"] * said["best_seconds"] * 1e9 == pytest.approx(2 * 32 * 48 * 20)
     assert said["best_file"] == "small.best.tsched"
-    assert "[9/9] now " in err
+    assert err.startswith("reading small.tsched\n")
+    assert "[9/9] best " in err
     assert "\x1b[" not in err
     assert len(rows(folder / "data" / "tensorc-dsl" / "records.sqlite")) == 9
 
@@ -219,7 +221,7 @@ def test_tune_ends_in_a_table(folder: Path) -> None:
     assert result.exit_code == 0, result.output
     head, _, table = result.stdout.partition("\n\n")
     assert head.startswith("small on ")
-    assert [line.split("  ")[0] for line in table.splitlines()[:4]] == ["", "tensorc-dsl", "NumPy", "FMA peak"]
+    assert [line.split("  ")[0] for line in table.splitlines()[:4]] == ["", "tensorc-dsl", "NumPy", "f32 FMA peak"]
     assert "2 trials in " in table
     assert table.endswith("best schedule: b.tsched\n")
 
@@ -268,22 +270,43 @@ def test_a_space_where_nothing_applies(folder: Path) -> None:
     assert "<- this loop" in result.stderr
 
 
+def test_verify_names_the_assumptions_it_stands_on(folder: Path) -> None:
+    Path("sums.tsched").write_text(
+        "use std.ops.logsumexp.{log_sum_exp}\ntask rows = log_sum_exp(M=2, N=8)\n"
+        "schedule parts for log_sum_exp { let [i, j] = Y.loops; let [j0, j1] = split(j, [2, _]); rfactor(Y, j0) }\n"
+    )
+    assert call("verify", "sums.tsched", "rows").stdout == "rows: valid if `logsumexp` is associative\n"
+    assert json.loads(call("verify", "sums.tsched", "rows", "--json").stdout) == {
+        "what": "rows", "result": "valid", "assumes": ["`logsumexp` is associative"],
+    }  # fmt: skip
+
+
 def test_a_finalist_that_is_proved_wrong_is_a_bug(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second best, too: its time is in the database, where `run` would find it."""
     asked: list[str] = []
 
-    def second_is_wrong(original: Program, scheduled: Program) -> Report:
+    def some_are_wrong(original: Program, scheduled: Program) -> Report:
         asked.append(str(original == scheduled))
         found = Diagnostic("E0801", "it computes something else", None)
-        return Valid() if len(asked) == 1 else Invalid(found)
+        return Invalid(found) if len(asked) == wrong else Unproved(replace(found, code="E0807"))
 
-    monkeypatch.setattr(tasks, "validate", second_is_wrong)
-    result = call("tune", "small.tsched", "small", "--trials", "4")
-    assert result.exit_code == 4
-    assert len(asked) == 2
-    assert "a schedule is wrong: E0801: it computes something else" in result.stderr
-    assert "tensorc-dsl verify small.tsched small small.wrong.tsched" in result.stderr
-    assert not Path("small.best.tsched").exists()
+    monkeypatch.setattr(tasks, "validate", some_are_wrong)
+    best: list[str] = []
+    for wrong in (2, 1):
+        asked.clear()
+        result = call("tune", "small.tsched", "small", "--trials", "4", "--json", "--records", f"{wrong}.sqlite")
+        assert result.exit_code == 4
+        assert len(asked) > 2
+        assert "a schedule is wrong: E0801: it computes something else" in result.stderr
+        assert "tensorc-dsl verify small.tsched small small.wrong.tsched" in result.stderr
+        told = json.loads(result.stdout)
+        assert (told["verdict"], told["best_file"]) == ("unproved", "small.best.tsched")
+        # What is refuted is not the best of the file, nor of the records.
+        best.append(Path("small.best.tsched").read_text().split("\n", 2)[2])
+        assert Path("small.wrong.tsched").read_text() != best[-1]
+        found = load("small.tsched")["small"].recorded(Path(f"{wrong}.sqlite"))
+        assert found is not None
+        assert found.text != Path("small.wrong.tsched").read_text()
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     assert call("verify", "small.tsched", "small", "small.wrong.tsched").exit_code == 0
@@ -306,8 +329,8 @@ def test_an_interrupted_search_keeps_its_records(folder: Path) -> None:
         folder, "tune", "small.tsched", "endless", "--trials", "100000", "--strategy", "random", "--records", "r.sqlite"
     )
     assert process.stderr is not None
-    first = process.stderr.readline()
-    assert first.startswith("["), first + process.stderr.read()
+    while not (line := process.stderr.readline()).startswith("["):
+        assert line, "it ended before a trial did"
     # As a terminal does it: to the whole group, children included.
     os.killpg(process.pid, signal.SIGINT)
     status, _, err = finish(process)

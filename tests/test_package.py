@@ -57,6 +57,7 @@ def test_the_wheel_holds_the_package_the_grammar_and_the_library(built: Path) ->
     names = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
     data = {f"tensorc_dsl/_data/{n.removeprefix('docs/')}" for n in files_below("grammar", "stdlib", "docs/errors")}
     assert names == files_below("tensorc_dsl") | data
+    assert "tensorc_dsl/py.typed" in names
 
 
 def test_the_archive_holds_what_the_tests_need(built: Path) -> None:
@@ -90,6 +91,27 @@ def test_the_wheel_has_the_command_and_the_licence(built: Path) -> None:
     names = {n.split(".dist-info/")[1]: n for n in archive.namelist() if ".dist-info/" in n}
     assert b"tensorc-dsl = tensorc_dsl.cli.main:main" in archive.read(names["entry_points.txt"])
     assert b"Apache License" in archive.read(names["licenses/LICENSE"])
+
+
+def test_the_page_of_the_package_links_to_nothing_beside_it(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+    page = archive.read(name).decode()
+    assert "\nDescription-Content-Type: text/markdown\n" in page
+    assert "pip install tensorc-dsl" in page and page.count("\n## ") == (ROOT / "README.md").read_text().count("\n## ")
+    prose = re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL)
+    assert all(
+        "://" in target
+        for target in re.findall(r"\]\(([^)]*)\)|^\[[^]]+\]: (\S+)", prose)
+        for target in target
+        if target
+    )
+    named = re.findall(r" \(`([^`]+)`\)", prose)
+    assert {"docs/tour.md", "LICENSE", "CHANGELOG.md"} <= set(named)
+    with tarfile.open(next(built.glob("*.tar.gz"))) as tar:
+        inside = {n.partition("/")[2] for n in tar.getnames()}
+    assert {n for n in named if "/" in n or n.isupper() or n.endswith(".md")} <= inside
 
 
 def test_every_dependency_is_pinned_and_no_registry_is_named() -> None:

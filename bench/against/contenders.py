@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -67,4 +68,5 @@ def named(names: Sequence[str]) -> list[Contender]:
 def environment(threads: int) -> dict[str, str]:
     """What tells the libraries how many threads to use, before they load, and the processes that they start where we are."""
     names = ("OMP", "OPENBLAS", "MKL", "NUMBA", "TVM")
-    return {f"{name}_NUM_THREADS": str(threads) for name in names} | {"PYTHONPATH": str(_ROOT)}
+    path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {f"{name}_NUM_THREADS": str(threads) for name in names} | {"PYTHONPATH": path}

@@ -18,7 +18,7 @@ from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.sets import NotAffine, instance_map, loop_conditions, mapping, points
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
 from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Const, Expr, Var, add, constant
-from tensorc_dsl.ir.program import Block, For
+from tensorc_dsl.ir.program import Block, For, Iter
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +234,16 @@ def apart(accesses: Sequence[tuple[Nest, Sequence[Expr]]], outer: Sequence[str],
             return False
         together = found if together is None else together.union(found)
     return together is None or together.is_single_valued()
+
+
+def not_affine(loops: Sequence[For], block: Block) -> Iter | None:
+    """The first iterator whose values are no linear expressions of the loops, so that nothing can be told of them."""
+    for it in block.iters:
+        try:
+            mapping([loop.var for loop in loops], [it.binding])
+        except NotAffine:
+            return it
+    return None
 
 
 def instances_within(new: Nest, old: Nest, shared: Sequence[str] = ()) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from math import isfinite
 from typing import Any, assert_never
 
 from tensorc_dsl.affine.budget import Exhausted, bounded
@@ -88,7 +89,7 @@ class _Pieces:
 
     def value(self, e: Expr) -> Any:
         match e:
-            case Const(value=value, dtype=t) if not isinstance(value, bool) and abs(value) != float("inf"):
+            case Const(value=value, dtype=t) if not isinstance(value, bool) and isfinite(value):
                 return self.constant(Fraction(value), t).intersect_domain(self.all)
             case Load(buffer=name, indices=()):
                 at = self.operands.index(name)
@@ -144,7 +145,7 @@ class _Pieces:
 
     def number(self, e: Expr) -> Any:
         """A factor or a divisor, which is no operand and not 0."""
-        if not isinstance(e, Const) or not e.value or abs(e.value) == float("inf"):
+        if not isinstance(e, Const) or not e.value or not isfinite(e.value):
             raise NotPieces
         value = Fraction(e.value)
         return self.isl.Val(f"{value.numerator}/{value.denominator}")

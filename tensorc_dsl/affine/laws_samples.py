@@ -123,7 +123,7 @@ def _constants(parts: Sequence[Expr]) -> list[float]:
     todo = list(parts)
     while todo:
         e = todo.pop()
-        if isinstance(e, Const) and not isinstance(e.value, bool) and abs(e.value) != inf:
+        if isinstance(e, Const) and not isinstance(e.value, bool) and isfinite(e.value):
             found.add(e.value)
         todo += children(e)
     return sorted(found, key=lambda c: (-abs(c), c))

@@ -42,8 +42,15 @@ Place = tuple[str, tuple[Expr, ...]]
 """A buffer and the subscripts of an element."""
 
 
+WITH_REDUCER = "write the reduction with a reducer: `sum[k] …`, `reduce mine[k] …`"
+
+
 class NotApart(Exception):
-    """The block cannot be taken apart; the message says why, as what it is that `block` does."""
+    """The block cannot be taken apart; the message says why, as what it is that `block` does, and `repair` what helps."""
+
+    def __init__(self, reason: str, repair: str) -> None:
+        super().__init__(reason)
+        self.repair = repair
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +122,9 @@ def parts_of(b: Block) -> tuple[Part, ...]:
         Part(f, _places((s,)), (f.value,), (identity(f.op, dtype_of(f.value)),)) for s, f in folds if f is not None
     )
     if len(out) < len(b.body):
-        raise NotApart("does not accumulate by an operation that may run in any order")
+        raise NotApart("does not accumulate by an operation that may run in any order", WITH_REDUCER)
     if not keeps_to_itself(b):
-        raise NotApart("reads what its own updates make")
+        raise NotApart("reads what its own updates make", "keep each of the values in a block of its own")
     return out
 
 
@@ -130,10 +137,13 @@ def _places(stores: Sequence[Store]) -> tuple[Place, ...]:
 
 def _declared(update: DeclaredFold, b: Block) -> Part:
     if len(b.body) != 1 or len(b.init) != 1:
-        raise NotApart(f"keeps several values by `{update.reducer}`")
+        raise NotApart(f"keeps several values by `{update.reducer}`", "keep each of the values in a block of its own")
     start = b.init[0].value
     if not isinstance(start, Const):
-        raise NotApart(f"does not start from the identity of `{update.reducer}`")
+        raise NotApart(
+            f"does not start from the identity of `{update.reducer}`",
+            "do this before the step that changed where it starts",
+        )
     store = b.body[0]
     old = Load(store.buffer, store.indices, start.dtype)
     return Part(update, _places(b.body), (_value(update, store.value, old),), (start,), store.value)
@@ -143,12 +153,18 @@ def _value(update: DeclaredFold, step: Expr, old: Load) -> Expr:
     """What a step contributes. Where several parts of it could be that, the one in which the step is symmetric: a
     reducer commutes, so its operands can trade places.
     """
-    candidates = [e for e in dict.fromkeys(_inside(step)) if e != old and _is_all_else(e, step, old)]
-    if len(candidates) > 1:
-        candidates = [e for e in candidates if _ordered(step) == _ordered(_replaced(step, {old: e, e: old}))]
-    if len(candidates) != 1:
-        raise NotApart(f"does not show which part of its step is the value that `{update.reducer}` combines")
-    return candidates[0]
+    found = [e for e in dict.fromkeys(_inside(step)) if e != old and _is_all_else(e, step, old)]
+    if not found:
+        raise NotApart(f"is no step of `{update.reducer}` from the value so far and one other", WITH_REDUCER)
+    if len(found) == 1:
+        return found[0]
+    symmetric = [e for e in found if _ordered(step) == _ordered(_replaced(step, {old: e, e: old}))]
+    if len(symmetric) != 1:
+        raise NotApart(
+            f"does not show which part of its step is the value that `{update.reducer}` combines",
+            "compute that value in a stage of its own, and reduce what the stage holds: `let v[i, k] = …`",
+        )
+    return symmetric[0]
 
 
 def _inside(e: Expr) -> tuple[Expr, ...]:

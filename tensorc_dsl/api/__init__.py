@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from tensorc_dsl.api import pickled
+from tensorc_dsl.api.failures import NoValidCandidate, WrongSchedule
 from tensorc_dsl.api.kernel import Kernel
-from tensorc_dsl.api.tasks import NoValidCandidate, Task, TaskFile, load
+from tensorc_dsl.api.tasks import Task, TaskFile, load, loads
+from tensorc_dsl.search.tune import TuneResult
 
-__all__ = ["Kernel", "NoValidCandidate", "Task", "TaskFile", "load"]
+__all__ = ["Kernel", "NoValidCandidate", "Task", "TaskFile", "TuneResult", "WrongSchedule", "load", "loads", "pickled"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorc_dsl.backend.protocol import Bound, LoadedKernel
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import format_shape
 from tensorc_dsl.report.files import write_text
 from tensorc_dsl.search.tune import TuneResult
@@ -16,14 +17,26 @@ from tensorc_dsl.trace.trace import Trace
 class Kernel:
     """Call it with the task's inputs to get its outputs, or with inputs and outputs to have the outputs filled.
 
-    `trace` is the schedule it was made by. `seconds` per call is what the search measured, and `search` what it found;
-    both are None for a kernel that was replayed.
+    `trace` is the schedule it was made by, for `target`. `seconds` per call is what the search measured, and `search` what it
+    found; both are None for a kernel that was replayed.
+
+    A pickle holds the schedule, but not `search`; loading it, by the same version of this package, makes the kernel again, or
+    raises TschedError (E0914) where the machine cannot run it. A copy is the kernel itself: calls do not change it.
     """
 
     def __init__(
-        self, native: LoadedKernel, trace: Trace, seconds: float | None = None, search: TuneResult | None = None
+        self,
+        native: LoadedKernel,
+        task: str,
+        target: Target,
+        trace: Trace,
+        seconds: float | None = None,
+        search: TuneResult | None = None,
     ) -> None:
         self._native = native
+        self.task = task
+        self.target = target
+        self.threads = target.cores
         self.trace = trace
         self.seconds = seconds
         self.search = search
@@ -31,8 +44,9 @@ class Kernel:
     def __call__(self, *arrays: Any) -> Any:
         """The output, or a tuple of several.
 
-        Arrays are NumPy's or speak DLPack on the CPU. New outputs are of the library that all inputs are of, NumPy's where
-        there are several. ValueError when a dtype, a shape or a layout is not the task's, or an array has a mask.
+        Arrays are NumPy's or speak DLPack on the CPU; a number will do for an input without dimensions. New outputs are of
+        the library that all input arrays are of, NumPy's where there are several. ValueError when a dtype, a shape or a
+        layout is not the task's, or an array has a mask.
         """
         return self._native(*arrays)
 
@@ -52,6 +66,12 @@ class Kernel:
     def save(self, path: str | os.PathLike[str]) -> None:
         """The file holds the schedule afterwards, for `Task.replay`. Raises TschedError where it cannot be written."""
         write_text(Path(path), self.trace.text)
+
+    def __copy__(self) -> Kernel:
+        return self
+
+    def __deepcopy__(self, _: object) -> Kernel:
+        return self
 
     def __repr__(self) -> str:
         params = ", ".join(f"{p.name}: {p.dtype}{format_shape(p.shape)}" for p in self._native.params)

@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from tensorc_dsl.api.drawing import TRIES, sample, schedules_of
 from tensorc_dsl.api.export import write_files
+from tensorc_dsl.api.failures import NoValidCandidate, WrongSchedule
 from tensorc_dsl.api.kernel import Kernel
-from tensorc_dsl.backend.find import backend_of, native, require_backend
+from tensorc_dsl.api.making import (
+    compiled,
+    failed,
+    loaded,
+    lowered,
+    lowered_text,
+    lowering_for,
+    require_code,
+    require_machine,
+)
+from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.protocol import (
     Backend,
     CompiledKernel,
-    CompileError,
     KernelLibrary,
     LoadedKernel,
     LoweredKernel,
 )
-from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.diagnostic import Diagnostic, Problem, Severity, TschedError, render
+from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError, render
 from tensorc_dsl.interp.pins import opened
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space, task_space
 from tensorc_dsl.ir.bind import Sizes
+from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.machine.host import host_target
-from tensorc_dsl.machine.yardsticks import Yardsticks, measure_yardsticks
+from tensorc_dsl.machine.roof import MEASURING, roof_of
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.packages.files import Disk, Files
@@ -40,46 +53,28 @@ from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.errors import Passed, passed_over
 from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.reference.open_sizes import mean_flops, sizing
 from tensorc_dsl.report.files import read_source
+from tensorc_dsl.report.following import following, watched
 from tensorc_dsl.report.missing import no_such
+from tensorc_dsl.report.progress import Standing
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.render import refusal_diagnostic
-from tensorc_dsl.search.events import Listener
+from tensorc_dsl.search.events import Event, Listener, Prepared, Preparing
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.search.tune import TuneResult, tune
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.trace.model import Model, shown
 from tensorc_dsl.trace.trace import Draw, Trace
-from tensorc_dsl.validate.validate import Invalid, Report, validate
+from tensorc_dsl.validate.validate import UNPROVED, Report, Unproved, validate
 
 PINNED_DRAW = Problem(
     "E0560", "`{name}` is pinned to {pin}: it cannot be open", help="take the pin out of the module that has it"
 )
 
-TRIES = 64
-"""Draws in a row that may be refused before a space counts as empty."""
 
 StrPath = str | os.PathLike[str]
-
-
-class NoValidCandidate(Exception):
-    """A search ended without a kernel that works. `result` tells what became of each trial."""
-
-    def __init__(self, result: TuneResult) -> None:
-        super().__init__(f"none of {result.trials} candidates is valid: {result.statuses}")
-        self.result = result
-
-
-class WrongSchedule(Exception):
-    """A search ended with a schedule that computes something else than its task: a bug in a primitive or in the proof."""
-
-    def __init__(self, trace: Trace, diagnostic: Diagnostic) -> None:
-        super().__init__(f"a schedule is wrong: {diagnostic.code}: {diagnostic.message}")
-        self.trace = trace
-        self.diagnostic = diagnostic
 
 
 class UnknownTask(TschedError, KeyError):
@@ -114,6 +109,20 @@ def load(
     return TaskFile(checked, host_target(threads), target, mcpu)
 
 
+def loads(
+    text: str,
+    *,
+    name: str = "<text>",
+    threads: int | None = None,
+    include: Sequence[StrPath] = (),
+    target: str | None = None,
+    mcpu: str | None = None,
+) -> TaskFile:
+    """As `load`, of a text. Messages call it `name`; what it uses is looked for where a file of that name would look."""
+    source = Source.of(text.encode(), name)
+    return TaskFile(load_source(source, Resolver(name, include)), host_target(threads), target, mcpu)
+
+
 class TaskFile(Mapping[str, "Task"]):
     """The tasks of one file by name, in the order of the file."""
 
@@ -143,6 +152,9 @@ class TaskFile(Mapping[str, "Task"]):
     def __len__(self) -> int:
         return len(self.checked.tasks)
 
+    def __repr__(self) -> str:
+        return f"TaskFile({Path(self.checked.source.name).name}: {', '.join(self) or 'no tasks'})"
+
 
 class Task:
     """One task on one machine. `program` is what it computes, unscheduled; `space` how it may be computed.
@@ -159,25 +171,19 @@ class Task:
         self.target = space.target
         self.threads = space.target.cores
 
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(format_buffer, some)) for some in (self.program.inputs, self.program.outputs))
+        threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
+        return f"Task({self.name}({inputs}) -> {outputs}, {threads} of {self.target.cpu})"
+
     @property
     def backend(self) -> Backend:
         """What makes code for the target. Raises TschedError (E0910) where nothing does."""
         return require_backend(self.target.kind, self.name)
 
-    def require_code(self) -> None:
-        """Raises TschedError (E0910, E0915, E0916) where no code can be made for the target, so that nothing can be run or
-        measured."""
-        self.backend.require_known(self.target)
-
     def require_machine(self) -> None:
-        """Raises TschedError (E0910, E0914) where kernels for the target cannot run on this machine."""
-        self.require_code()
-        self.backend.require_here(self.target, self.name)
-
-    def yardsticks(self) -> Yardsticks:
-        """The machine's peak and NumPy's time for the task, measured now. TschedError (E0910, E0914) of another's target."""
-        self.require_machine()
-        return measure_yardsticks(self.program, self.target, self.threads)
+        """Raises TschedError (E0910, E0914, E0915, E0916) where kernels for the target cannot run on this machine."""
+        require_machine(self.target, self.name)
 
     @property
     def flops(self) -> int:
@@ -252,7 +258,7 @@ class Task:
         return sample(self._frozen(source), self.name, 0)
 
     def _frozen(self, source: Source) -> Space:
-        return frozen_space(_schedules_of(source, self._checked), self.space)
+        return frozen_space(schedules_of(source, self._checked), self.space)
 
     def search(
         self,
@@ -265,40 +271,73 @@ class Task:
     ) -> TuneResult:
         """Try `trials` schedules, each checked and timed in a child process and recorded in the database.
 
-        Raises WrongSchedule where one of the best of them is shown not to compute what the task does, and TschedError
+        Those of the best that are shown not to compute what the task does are in `wrong` of the result. Raises TschedError
         (E0910, E0914) where no code can be made for the target, or none that runs here.
         """
         self.require_machine()
+
+        def tell(event: Event) -> None:
+            if on_event is not None:
+                on_event(event)
+
         with ExitStack() as stack:
-            database = stack.enter_context(Database.open(records))
-            runner = stack.enter_context(LocalRunner(self.program, self.target, threads=self.threads))
-            result = tune(
-                self.model, self.program, self.target, strategy=strategy, trials=trials, seed=seed, runner=runner,
-                threads=self.threads, database=database, on_event=on_event,
+            queue = stack.enter_context(Queue(partial(Database.open, records)))
+            runner = stack.enter_context(
+                LocalRunner(self.program, self.target, threads=self.threads, on_preparing=lambda begins: tell(
+                    Preparing() if begins else Prepared()
+                ))
             )  # fmt: skip
-        for trace in result.finalists or ([result.best] if result.best else []):
-            report = self.verify(trace)
-            if isinstance(report, Invalid):
-                raise WrongSchedule(trace, report.diagnostic)
-        return result
+            return tune(
+                self.model, self.program, self.target, strategy=strategy, trials=trials, seed=seed, runner=runner,
+                threads=self.threads, records=queue, on_event=tell, verify=self._judge,
+            )  # fmt: skip
+
+    def _judge(self, trace: Trace) -> Report:
+        """As `verify`; a proof that breaks off, which is a bug, proves nothing, but takes no result away."""
+        try:
+            return self.verify(trace)
+        except Exception as e:
+            reason = f"the proof broke off, which is a bug: {type(e).__name__}: {e}"
+            return Unproved(UNPROVED(None, reason=reason))
 
     def tune(
-        self, trials: int = 64, *, seed: int = 0, strategy: str = "bayes", records: StrPath | None = None
+        self,
+        trials: int = 64,
+        *,
+        seed: int = 0,
+        strategy: str = "bayes",
+        records: StrPath | None = None,
+        progress: bool | None = None,
     ) -> Kernel:
         """The fastest kernel that a search finds. Raises NoValidCandidate when there is none.
 
-        Trials are recorded in the file `records`, by default the one in the user's data folder.
+        Trials are recorded in the file `records`, by default the one in the user's data folder. With `progress` the search is
+        shown on standard error as it goes; by default it is where somebody looks, on a terminal or in a notebook.
+        Schedules that are shown to be wrong are bugs, of which a RuntimeWarning tells.
         """
-        result = self.search(trials=trials, seed=seed, strategy=strategy, records=Path(records) if records else None)
+        self.require_machine()
+        with ExitStack() as stack:
+            shown: Listener | None = None
+            if progress or (progress is None and watched(sys.stderr)):
+                standing = Standing()
+                shown = follower = stack.enter_context(following(standing, sys.stderr))
+                follower.begin(MEASURING)
+                standing.roof = roof_of(self.program, self.target, self.threads)
+            file = Path(records) if records else None
+            result = self.search(trials=trials, seed=seed, strategy=strategy, records=file, on_event=shown)
+        if result.unkept is not None:
+            warnings.warn(str(result.unkept), RuntimeWarning, stacklevel=2)
+        for trace, report in result.wrong:
+            warnings.warn(f"{WrongSchedule(trace, report.diagnostic)}", RuntimeWarning, stacklevel=2)
         if result.best is None:
             raise NoValidCandidate(result)
-        return Kernel(self._loaded(result.best), result.best, result.best_seconds, result)
+        return Kernel(self._loaded(result.best), self.name, self.target, result.best, result.best_seconds, result)
 
     def replay(self, trace: StrPath | Trace) -> Kernel:
         """The kernel that a frozen schedule makes. Raises TschedError where it does not fit this task or machine."""
         self.require_machine()
         found = self.frozen(trace)
-        return Kernel(self._loaded(found), found)
+        return Kernel(self._loaded(found), self.name, self.target, found)
 
     def recorded(
         self, records: Path | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of
@@ -356,69 +395,22 @@ class Task:
 
         Raises TschedError (E0908) where the lowering does not take it.
         """
-        try:
-            return self._lowering.lower(trace.program, self.target)
-        except LowerError as e:
-            raise failed("cannot be lowered", str(e)) from e
+        return lowered(trace.program, self.target)
 
     def lowered_text(self, trace: Trace, after: str | None = None) -> str:
         """What `lower` makes as text, or what there is after one of its `passes`. Raises TschedError (E0908)."""
-        backend = self._lowering
-        if after is None:
-            return backend.text(self.lower(trace))
-        try:
-            return backend.text_after(trace.program, self.target, after)
-        except LowerError as e:
-            raise failed("cannot be lowered", str(e)) from e
+        return lowered_text(trace.program, self.target, after)
 
     @property
     def passes(self) -> tuple[str, ...]:
         """The names of the passes of `lower`, in order."""
-        return self._lowering.passes
-
-    @property
-    def _lowering(self) -> Backend:
-        return backend_of(self.target.kind) or native()
+        return lowering_for(self.target).passes
 
     def compile(self, trace: Trace) -> CompiledKernel:
         """The schedule in machine code. Raises TschedError (E0908, E0910) where there is none."""
-        self.require_code()
-        try:
-            return self.backend.compile(self.lower(trace), self.target, self.threads)
-        except CompileError as e:
-            raise failed("does not compile", str(e)) from e
+        require_code(self.target, self.name)
+        return compiled(trace.program, self.target, self.threads)
 
     def _loaded(self, trace: Trace) -> LoadedKernel:
-        return self.backend.load(self.compile(trace).code, trace.program, self.threads)
-
-
-def _schedules_of(source: Source, home: CheckedFile) -> CheckedFile:
-    """The schedules of a text, whose computes and modules are those of another file. Raises TschedError."""
-    file = parse(source)
-    names = Names(computes=home.computes, modules=home.modules, intrinsics=home.intrinsics, library=home.library)
-    for item in file.items:
-        if isinstance(item, tree.ScheduleDef):
-            names.schedules[item.name] = item
-    found = check_items(tuple(names.schedules.values()), names)
-    if any(d.severity is Severity.ERROR for d in found):
-        raise TschedError(*found)
-    return replace(home, file=file, schedules=names.schedules)
-
-
-def failed(how: str, why: str) -> TschedError:
-    """A schedule that was asked for by name and came to nothing."""
-    return TschedError(Diagnostic("E0908", f"the schedule {how}: {why}", None))
-
-
-def sample(model: Model, task: str, seed: int, number: int = 0) -> Trace:
-    """The first trace of a stream of draws that is not refused; TschedError with the last refusal when all are."""
-    rng = stream(seed, task, f"sample/{number}")
-    for _ in range(TRIES - 1):
-        try:
-            return model.sample(rng)
-        except ScheduleRefusal:
-            continue
-    try:
-        return model.sample(rng)
-    except ScheduleRefusal as e:
-        raise TschedError(refusal_diagnostic(e)) from e
+        require_code(self.target, self.name)
+        return loaded(trace.program, self.target, self.threads)

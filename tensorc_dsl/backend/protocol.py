@@ -16,6 +16,7 @@ from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Param
+from tensorc_dsl.reference.count import Work
 
 
 class CompileError(Exception):
@@ -38,6 +39,7 @@ class Processor:
     name: str
     features: str
     vector_bits: int
+    triple: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,14 @@ class Backend(Protocol):
         """The library of a task. Raises TschedError where it cannot be called so, CompileError and LowerError."""
         ...
 
-    def peak(self, target: Target, threads: int) -> float:
-        """FLOP/s of f32 multiply-adds in registers, each a multiplication and an addition."""
+    def multipliers(self, work: Work, target: Target) -> tuple[str, ...]:
+        """The titles of what multiplies and adds such values on the target; none where nothing that is measured does."""
+        ...
+
+    def peak(self, title: str, target: Target, threads: int) -> float:
+        """Operations/s of one of the `multipliers`, in registers; a multiplication and an addition are two."""
+        ...
+
+    def bandwidth(self, target: Target, threads: int, size: int) -> float:
+        """Bytes/s over `size` bytes of memory, read or copied."""
         ...

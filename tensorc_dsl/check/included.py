@@ -11,6 +11,9 @@ from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 
+MOST_RULES = 256
+"""Rules of a space: each is tried on every block, and each space that names it holds it again."""
+
 
 def rule_name(rule: t.Expr) -> str:
     """The module or space that a rule names."""
@@ -80,4 +83,7 @@ class Inclusion:
                 self.found.append(problems.RULES_TWICE(rule.span, name=name))
             else:
                 rules |= {r.span: r for r in inner.rules}
+        if len(rules) > MOST_RULES:
+            self.found.append(problems.TOO_MANY_RULES(s.name.span, most=MOST_RULES))
+            return replace(s, rules=())
         return replace(s, rules=tuple(rules.values()))

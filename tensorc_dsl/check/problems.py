@@ -91,6 +91,11 @@ NOT_IMPORTED = Problem("E0236", "{kind} `{name}` stays in its file", help="impor
 UNKNOWN_TYPE = Problem("E0237", "there is no type `{name}` for a parameter")
 SAME_PARAMETER = Problem("E0238", "there are two parameters `{name}`", "the second one")
 RULES_TWICE = Problem("E0238", "rules of space `{name}` stand in this space already", help="name it once")
+TOO_MANY_RULES = Problem(
+    "E0246",
+    "this space has more than {most} rules, with those of the spaces in it",
+    help="leave out what is not needed",
+)
 SAME_NAMES = Problem("E0238", "`{name}` stands here twice", "the second one")
 DISCARDED_DRAW = Problem("E0239", "a draw needs a name", help="its name is how a trace pins it")
 

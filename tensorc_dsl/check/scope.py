@@ -17,6 +17,7 @@ from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.elaborate.library import Definitions, Library
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import compare_anew
 from tensorc_dsl.syntax.parse import Parsed, parse_items
 
 _KINDS: dict[type, tuple[str, str]] = {
@@ -72,6 +73,7 @@ def load_file(source: Source, resolve: Resolve = standard, parsed: Parse = parse
     A text that does not parse has the items that do: they have names, and nothing is said of what is in them, since what
     they miss may stand in the others. `parsed` may keep what it makes of a text for the next time.
     """
+    compare_anew()
     loader = _Loader(resolve, parsed)
     unit = loader.unit(source, "", ())
     n = unit.names

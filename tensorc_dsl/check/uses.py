@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,7 +42,7 @@ def standard(path: tuple[str, ...], _user: Source) -> Found:
     Raises TschedError (E0232) for what it lacks.
     """
     files = standard_files(path) if path[0] == "std" else ()
-    return Found(".".join(path), tuple(Source.read(file, name) for name, file in files))
+    return Found(".".join(path), _read(files))
 
 
 def standard_files(path: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
@@ -54,6 +55,12 @@ def standard_files(path: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
         notes = near(path[-1], stdlib_names(path[1:-1]))
         raise TschedError(UNRESOLVED(None, notes=notes, path=".".join(path)))
     return files
+
+
+@lru_cache(64)
+def _read(files: tuple[tuple[str, Path], ...]) -> tuple[Source, ...]:
+    # The library does not change while we run, and a file may ask for it in every line.
+    return tuple(Source.read(file, name) for name, file in files)
 
 
 def with_full_names(item: T, names: Mapping[str, str]) -> T:

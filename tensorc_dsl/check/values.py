@@ -69,12 +69,7 @@ class Values:
             self.expr(value, known)
         for s in c.stages:
             self.refer(s.name, known.get(s.name))
-            match s:
-                case t.Stage():
-                    inner = self._indices(s.indices, known)
-                    self.expr(s.value, inner)
-                case t.StageCall():
-                    self._call(s.compute, s.args, s.kwargs, known)
+            self.expr(s.value, self._indices(s.indices, known))
 
     def reducer(self, r: t.ReducerDef) -> None:
         known = self.define(r.params)
@@ -167,12 +162,12 @@ class Values:
 
     def _call(
         self,
-        function: t.Name | t.Word,
+        function: t.Name,
         args: tuple[t.Expr, ...],
         kwargs: tuple[tuple[t.Word, t.Expr], ...],
         known: Mapping[str, Definition],
     ) -> None:
-        name = str(function) if isinstance(function, t.Word) else function.id
+        name = function.id
         called = self.seen.computes.get(name)
         params: Known = {}
         if called is not None:

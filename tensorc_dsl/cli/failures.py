@@ -11,6 +11,7 @@ from enum import IntEnum
 
 import click
 
+from tensorc_dsl.cli.endings import in_order
 from tensorc_dsl.cli.options import settings
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.report.terminal import say, show_diagnostics, show_foreign
@@ -20,12 +21,14 @@ ISSUES = "please report it with the command, the input files and what `--debug` 
 
 
 class ExitCode(IntEnum):
+    """What a command ends with, unless a signal ends it: that is 128 and the signal's number."""
+
     OK = 0
     FINDINGS = 1
     USAGE = 2
     NO_CANDIDATE = 3
     INTERNAL = 4
-    INTERRUPTED = 130
+    UNPROVED = 5
 
 
 @contextmanager
@@ -41,8 +44,9 @@ def spelled_out() -> Generator[None, None, None]:
 @contextmanager
 def guarded(ctx: click.Context) -> Generator[None, None, None]:
     """Leave with the right status and no traceback, whatever happens inside; click's own exits pass through."""
+    ending = settings(ctx).ending
     try:
-        with spelled_out():
+        with spelled_out(), in_order(ending):
             yield
     except (click.exceptions.Exit, click.ClickException):
         raise
@@ -51,7 +55,7 @@ def guarded(ctx: click.Context) -> Generator[None, None, None]:
         ctx.exit(ExitCode.FINDINGS)
     except (KeyboardInterrupt, click.Abort):
         say("interrupted", err=True)
-        ctx.exit(ExitCode.INTERRUPTED)
+        ctx.exit(ending.status)
     except BrokenPipeError:
         # The reader of our output has gone. Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -58,5 +58,5 @@ def main() -> None:
     """Write what to compute and how it may be computed; check, look at, tune and run it.
 
     Exit status: 0 all is well, 1 findings (they are on standard error), 2 wrong usage, 3 the search found no valid
-    candidate, 4 a bug in tensorc-dsl, 130 interrupted.
+    candidate, 4 a bug in tensorc-dsl, 5 nothing is proved, 130 interrupted, 143 and 129 ended by SIGTERM and SIGHUP.
     """

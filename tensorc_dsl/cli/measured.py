@@ -4,21 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensorc_dsl.report.terminal import show
+from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.report.terminal import show, show_diagnostics
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
     from tensorc_dsl.trace.trace import Trace
 
 
+TOO_MANY_THREADS = Problem(
+    "W0901", "{threads} on {cores}: they take turns, so times are longer than they need be and differ from run to run",
+    help="give `--threads {count}`, or let this process use more cores (affinity, quota of its control group)",
+)  # fmt: skip
+
+
+def warn_of_threads(threads: int) -> None:
+    """On standard error, where kernels have more threads than there are cores for this process."""
+    from tensorc_dsl.check.problems import warning
+    from tensorc_dsl.measure.cores import usable_cores
+    from tensorc_dsl.units import counted
+
+    cores = usable_cores()
+    if threads > cores:
+        many, few = counted(threads, "thread"), counted(cores, "core")
+        show_diagnostics(warning(TOO_MANY_THREADS(None, threads=many, cores=few, count=cores)))
+
+
 def measure_and_show(task: Task, trace: Trace) -> None:
     """Prints the time beside the peak; raises TschedError (E0908) where the schedule does not work."""
     from tensorc_dsl.api.tasks import failed
-    from tensorc_dsl.machine.yardsticks import peak_of
+    from tensorc_dsl.machine.roof import roof_of
     from tensorc_dsl.report.table import comparison
 
+    warn_of_threads(task.threads)
     outcome = task.measure(trace)
     if outcome.seconds is None:
         raise failed(f"makes no valid kernel ({outcome.status.replace('_', ' ')})", outcome.message)
-    show(comparison(task.flops, outcome.seconds, None, peak_of(task.program, task.target, task.threads)))
+    show(comparison(roof_of(task.program, task.target, task.threads), outcome.seconds, None))
     show(f"\nthe result is right: largest error {outcome.max_error or 0.0:.2g} of what is allowed")

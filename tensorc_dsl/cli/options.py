@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from tensorc_dsl.cli.endings import Ending
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -22,6 +24,7 @@ class Settings:
     debug: bool = False
     include: tuple[str, ...] = ()
     """Folders of `-I`."""
+    ending: Ending = field(default_factory=Ending)
 
 
 def settings(ctx: click.Context) -> Settings:

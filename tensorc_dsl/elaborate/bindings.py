@@ -74,6 +74,9 @@ class Environment:
     def names(self) -> list[str]:
         return [*self.sizes, *self.floats, *self.dtypes]
 
+    def __contains__(self, name: str) -> bool:
+        return name in self.sizes or name in self.floats or name in self.dtypes
+
     def facts(self) -> str:
         """The sizes as text for a message: `H = 2, KH = 3`."""
         return ", ".join(f"{k} = {v.value}" for k, v in self.sizes.items() if isinstance(v, ir.Const))
@@ -261,7 +264,7 @@ def attribute(
     a: tree.Param, value: Bound | None, env: Environment, defn: tree.ComputeDef, open_dims: bool, opened: list[ir.Dim]
 ) -> None:
     """Add what an attribute stands for to `env`; one without a value to `opened` if it may. Raises Invalid."""
-    if a.name in env.names():
+    if a.name in env:
         raise Invalid(TAKEN(a.span, name=a.name, what="a dimension or an attribute"))
     kind = attribute_kind(a)
     missing = value is None and a.default is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -203,15 +203,18 @@ def called(defn: tree.ComputeDef, library: Library) -> Iterator[tuple[tree.Compu
     """The computes that a compute calls, with the places."""
     computes = library.seen_by(defn).computes
     for s in defn.stages:
-        value = stage_call(s) if isinstance(s, tree.StageCall) else s.value
-        for e in inside(value):
+        for e in inside(s.value):
             if isinstance(e, tree.CallExpr) and isinstance(e.function, tree.Name) and e.function.id in computes:
                 yield computes[e.function.id], e.span
 
 
-def stage_call(s: tree.StageCall) -> tree.CallExpr:
-    """The call that a stage without subscripts is."""
-    return tree.CallExpr(tree.Name(s.compute, s.span), s.args, s.kwargs, s.span)
+def stage_call(s: tree.Stage, computes: Collection[str]) -> tree.CallExpr | None:
+    """The call of one of the computes that a stage without subscripts is, if it is one."""
+    match s:
+        case tree.Stage(indices=(), annotations=(), value=tree.CallExpr(function=tree.Name(id=name)) as e):
+            return e if name in computes else None
+        case _:
+            return None
 
 
 def recursion(defn: tree.ComputeDef, library: Library) -> Diagnostic | None:
@@ -243,16 +246,15 @@ def block_names(defn: tree.ComputeDef, library: Library, prefix: str = "") -> li
     inner: list[str] = []
     calls: Counter[str] = Counter()
     for s in defn.stages:
-        whole = s.value if isinstance(s, tree.Stage) else stage_call(s)
         own = s.name if not prefix else prefix[:-1] if s.name in outputs else prefix + s.name
-        out += [own] if isinstance(s, tree.Stage) else []
-        for e in inside(whole):
+        out += [own] if stage_call(s, computes) is None else []
+        for e in inside(s.value):
             match e:
-                case tree.Reduce() if e is not whole:
+                case tree.Reduce() if e is not s.value:
                     inner.append(f"{prefix}{e.reducer}_{e.indices[0].name}")
                 case tree.CallExpr(function=tree.Name(id=name)) if name in computes:
                     stem = own
-                    if e is not whole:
+                    if e is not stage_call(s, computes):
                         stem = f"{prefix}{name}_{calls[name]}" if calls[name] else f"{prefix}{name}"
                         calls[name] += 1
                     inner += block_names(computes[name], library, f"{stem}_")

@@ -44,6 +44,9 @@ from tensorc_dsl.syntax import tree
 MOST_STAGES = 1024
 """Calls may not make more stages than this: a few lines could ask for any number."""
 
+MOST_LOOPS = 64
+"""Loops of one stage: as many as a schedule may have around a block."""
+
 
 def elaborate(
     defn: tree.ComputeDef,
@@ -157,11 +160,11 @@ class _Elaboration:
             self.found += [problems.CONSTANT_OUTPUT(p.span, name=p.name) for p in self.defn.outputs if p.constant]
         self.known = {name: b for name, b in self.params.items() if name not in outputs}
         for s in self.defn.stages:
-            value = stage_call(s) if isinstance(s, tree.StageCall) else s.value
-            if any(isinstance(e, tree.Name) and e.id in self.broken for e in inside(value)):
+            if any(isinstance(e, tree.Name) and e.id in self.broken for e in inside(s.value)):
                 self.broken.add(s.name)
                 continue
-            self._guard(s.name, lambda s=s: self._call_stage(s) if isinstance(s, tree.StageCall) else self._stage(s))
+            call = stage_call(s, self.defined.computes)
+            self._guard(s.name, lambda s=s, call=call: self._call_stage(s, call) if call else self._stage(s))
         written = {s.name for s in self.defn.stages}
         for p in self.defn.outputs:
             if p.name not in written:
@@ -176,7 +179,7 @@ class _Elaboration:
             self.found.extend(e.diagnostics)
 
     def _param(self, p: tree.TensorParam) -> None:
-        if p.name in self.params or p.name in self.env.names():
+        if p.name in self.params or p.name in self.env:
             raise Invalid(problems.TAKEN(p.span, name=p.name, what="a tensor, a dimension or an attribute"))
         dtype = param_type(p, self.env)
         self.params[p.name] = self.parts.buffers[p.name] = replace(
@@ -188,10 +191,10 @@ class _Elaboration:
 
     # --- stages ------------------------------------------------------------------------------------------------------
 
-    def _output(self, s: tree.Stage | tree.StageCall) -> Buffer | None:
+    def _output(self, s: tree.Stage) -> Buffer | None:
         """The output that a stage computes; None for an intermediate. Raises Invalid when the stage has no such name."""
         if s.is_let:
-            if s.name in self.params or s.name in self.known or s.name in self.env.names():
+            if s.name in self.params or s.name in self.known or s.name in self.env:
                 raise Invalid(problems.TAKEN(s.span, name=s.name, what="a tensor, a dimension or an attribute"))
             return None
         outputs = [p.name for p in self.defn.outputs]
@@ -204,7 +207,7 @@ class _Elaboration:
             raise Invalid  # its declaration is reported
         return self.params[s.name]
 
-    def _name(self, s: tree.Stage | tree.StageCall, output: Buffer | None) -> str:
+    def _name(self, s: tree.Stage, output: Buffer | None) -> str:
         """What the stage is called in the program."""
         if output is not None:
             return output.name
@@ -226,6 +229,9 @@ class _Elaboration:
         computed = replace(computed, annotations=annotations)
         made = (*builder.lifted, computed)
         for c in made:
+            loops = len(c.spatial) + len(c.reduce)
+            if loops > MOST_LOOPS:
+                raise Invalid(problems.TOO_MANY_LOOPS(s.span, name=s.name, count=loops, most=MOST_LOOPS))
             self._steps(c, s.span)
             buffer = output
             if c is not computed or buffer is None:
@@ -287,17 +293,23 @@ class _Elaboration:
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
-    def _call_stage(self, s: tree.StageCall) -> None:
+    def _call_stage(self, s: tree.Stage, call: tree.CallExpr) -> None:
         """A stage that is all of what another compute makes."""
         output = self._output(s)
-        self.known[s.name] = self._call(stage_call(s), lambda: self._name(s, output), output)
+        self.known[s.name] = self._call(call, lambda: self._name(s, output), output)
 
     def _without_calls(self, value: tree.Expr) -> tree.Expr:
         """The expression with the tensors that its calls make in their places; those become stages before it."""
         found: list[Diagnostic] = []
 
-        def call(node: object) -> tree.IndexExpr | None:
+        def call(node: object) -> tree.IndexExpr | tree.Name | None:
             match node:
+                case tree.CallExpr() if self._makes_value(node):
+                    try:
+                        return tree.Name(self._call_value(node), node.span)
+                    except Invalid as problem:
+                        found.extend(problem.diagnostics)
+                        return None
                 case tree.IndexExpr(base=tree.CallExpr(function=tree.Name(id=name)) as e) if (
                     name in self.defined.computes
                 ):
@@ -310,13 +322,18 @@ class _Elaboration:
                 case _:
                     return None
 
-        called = (e.base for e in inside(value) if isinstance(e, tree.IndexExpr))
-        if not any(isinstance(base, tree.CallExpr) for base in called):
+        called = (e.base if isinstance(e, tree.IndexExpr) else e for e in inside(value))
+        if not any(isinstance(e, tree.CallExpr) for e in called):
             return value
         new = rewrite(value, call)
         if found:
             raise Invalid(*found)
         return new
+
+    def _makes_value(self, e: tree.CallExpr) -> bool:
+        """Whether it calls a compute whose output has no dimensions."""
+        callee = self.defined.computes.get(e.function.id) if isinstance(e.function, tree.Name) else None
+        return callee is not None and len(callee.outputs) == 1 and not callee.outputs[0].type.shape
 
     def _call_value(self, e: tree.CallExpr) -> str:
         """The name under which `known` has what a call makes; equal calls make one tensor."""
@@ -364,7 +381,7 @@ class _Elaboration:
         match e:
             case tree.Name(id=name) if name in self.known:
                 return Argument(self.known[name], e.span)
-            case tree.Name(id=name) if name not in self.env.names():
+            case tree.Name(id=name) if name not in self.env:
                 if name in {s.name for s in self.defn.stages}:
                     raise Invalid(problems.TOO_EARLY(e.span, name=name))
                 raise Invalid(

@@ -53,7 +53,7 @@ def declared(defn: tree.ReducerDef, dtype: DType, at: tree.Expr) -> Declared:
         raise Invalid(*found)
     made, found = None, list[Diagnostic]()
     try:
-        made = _declared(defn, dtype)
+        made = reducer_of(defn, dtype)
         found = law_findings(defn, made)
     except Invalid as e:
         found = list(e.diagnostics)
@@ -64,7 +64,7 @@ def declared(defn: tree.ReducerDef, dtype: DType, at: tree.Expr) -> Declared:
     return made
 
 
-def _declared(defn: tree.ReducerDef, dtype: DType) -> Declared:
+def reducer_of(defn: tree.ReducerDef, dtype: DType) -> Declared:
     a, b = defn.params
     if a == b:
         raise Invalid(TAKEN(defn.span, name=a, what="an operand of this reducer"))
@@ -92,7 +92,7 @@ def check_reducer(defn: tree.ReducerDef) -> list[Diagnostic]:
     untyped: dict[DType, tuple[Diagnostic, ...]] = {}
     for t in (F64, I64, BOOL, *DTYPES.values()):
         try:
-            found = law_findings(defn, _declared(defn, t))
+            found = law_findings(defn, reducer_of(defn, t))
         except Invalid as e:
             untyped[t] = e.diagnostics
             continue

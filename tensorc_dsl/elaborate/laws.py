@@ -60,7 +60,7 @@ def _unproved(defn: tree.ReducerDef, found: tuple[Verdict, ...], open_laws: list
         notes = [
             Note(
                 "note",
-                "no values are known for which it is not; what is proved is made of + - * min max and conditions",
+                "no values are known for which it is not; proofs reach as far as + - * min max and conditions",
             )
         ]
         repair = "if you know that it is, declare it"

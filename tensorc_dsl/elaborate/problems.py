@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from typing import TypeVar
 
 from tensorc_dsl.diagnostic import Diagnostic, Note, Problem, help_note
+from tensorc_dsl.syntax.names import listed, nearest
 
 T = TypeVar("T")
 
@@ -37,13 +37,10 @@ def each(*works: Callable[[], T]) -> tuple[T, ...]:
 
 def suggestion(name: str, candidates: Iterable[str]) -> tuple[Note, ...]:
     """A "did you mean" line when some candidate is close to `name`, else the list of all that there are."""
-    known = sorted(set(candidates))
-    close = get_close_matches(name, known, n=1)
-    if not close:
-        close = [c for c in known if c.lower() == name.lower()]
+    close, known = nearest(name, candidates)
     if close:
-        return (help_note(f"did you mean `{close[0]}`?"),)
-    return (help_note("there are: " + ", ".join(f"`{k}`" for k in known)),) if known else ()
+        return (help_note(f"did you mean `{close}`?"),)
+    return (help_note(f"there are: {listed(known)}"),) if known else ()
 
 
 UNKNOWN_BINDING = Problem("E0401", "`{compute}` has no dimension or attribute `{name}`")
@@ -67,6 +64,12 @@ EMPTY_REDUCTION = Problem(
 )
 TOO_LARGE = Problem("E0404", "{what} is {value}: more than a 64-bit machine can index", "= {value}")
 UNKNOWN_NAME = Problem("E0405", "there is no {what} `{name}` here")
+RANGE_OF_INDEX = Problem(
+    "E0405",
+    "the range of `{index}` cannot depend on the index `{name}`",
+    "an index, not a size",
+    help="let `{index}` range over all, and say where it counts: `… if {index} < {extent} else 0`, or what changes nothing",
+)
 TOO_EARLY = Problem("E0405", "`{name}` is computed later", help="a stage reads inputs and the stages above it")
 TAKEN = Problem("E0406", "`{name}` is already {what}", help="give this one a name of its own")
 NO_RANGE = Problem(
@@ -201,6 +204,9 @@ RESULT = Problem("E0423", "the output is `{wanted}`, and `{compute}` makes `{fou
 RECURSIVE = Problem("E0424", "compute `{name}` calls itself: {chain}", help="computes cannot recurse")
 TOO_MANY_STAGES = Problem(
     "E0425", "this is more than {most} stages", help="call fewer computes, or write several tasks"
+)
+TOO_MANY_LOOPS = Problem(
+    "E0430", "`{name}` runs over {count} indices, and a stage over at most {most}", help="write some of them as one"
 )
 CONSTANT_OUTPUT = Problem(
     "E0429", "output `{name}` cannot be constant: each call computes it", help="leave `const` out; inputs may have it"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tensorc_dsl.diagnostic import Note
-from tensorc_dsl.elaborate.bindings import Environment, extent
+from tensorc_dsl.elaborate.bindings import Environment, extent, names_in
 from tensorc_dsl.elaborate.names import parts
-from tensorc_dsl.elaborate.problems import NO_RANGE, RANGES_DIFFER, RANK, TAKEN, Invalid, each
+from tensorc_dsl.elaborate.problems import NO_RANGE, RANGE_OF_INDEX, RANGES_DIFFER, RANK, TAKEN, Invalid, each
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
@@ -56,7 +56,7 @@ def infer_ranges(
         for spec in new:
             if spec.name in inner:
                 raise Invalid(TAKEN(spec.span, name=spec.name, what="an index here"))
-            if spec.name in env.names():
+            if spec.name in env:
                 raise Invalid(TAKEN(spec.span, name=spec.name, what="a dimension or an attribute"))
             if spec.name in buffers:
                 raise Invalid(TAKEN(spec.span, name=spec.name, what="a tensor"))
@@ -94,6 +94,12 @@ def infer_ranges(
                     visit(p, scope, guarded)
 
     visit(stage.value, introduce(stage.indices, {}), False)
+    indices = {spec.name for spec in specs}
+    for spec in specs:
+        for n in names_in(spec.extent) if spec.extent is not None else ():
+            if n.id in indices:
+                text = spec.extent.span.text if spec.extent is not None else ""
+                raise Invalid(RANGE_OF_INDEX(n.span, index=spec.name, name=n.id, extent=text))
     ranges = Ranges()
 
     def settle(spec: tree.IndexSpec) -> None:

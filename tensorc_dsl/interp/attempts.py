@@ -18,6 +18,8 @@ from tensorc_dsl.trace.draw import Draw
 class Attempt:
     """A module that was asked. `depth` counts the modules around it; `reasons` are empty where it was applied.
 
+    `refusal` is why a step of it, or of one that it called, could not be done: then nothing of it was.
+
     `module` is its name or, of one that a space or schedule calls itself, the call as it is written there.
     `draws` are its own, not those of modules that it called.
     """
@@ -26,6 +28,7 @@ class Attempt:
     subject: str
     depth: int
     reasons: tuple[str, ...] = ()
+    refusal: str = ""
     draws: list[Draw] = field(default_factory=list[Draw])
 
 

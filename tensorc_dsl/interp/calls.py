@@ -212,6 +212,11 @@ class Calls(ABC):
         self._stack.pop()
         self._steps.pop()
 
+    def leave_modules(self) -> None:
+        """No module is under way, after an error that ended those that were."""
+        for under_way in (self.asked, self._stack, self._steps, self._yields):
+            under_way.clear()
+
     def _scope(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> Env:
         """The names of a module's body: its parameters, each of its declared type."""
         parameters = module.params

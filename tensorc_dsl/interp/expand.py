@@ -20,6 +20,7 @@ from tensorc_dsl.interp.values import ProgramRef, Value, bare, kind_of, plain
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.scopes import require_kernels_apart
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
@@ -28,7 +29,10 @@ from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.draw import Branch, Draw
 from tensorc_dsl.trace.draws import DRAWS
 from tensorc_dsl.trace.model import Decider, Site, Undecided, shown
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.trace.trace import Refused, Trace
+
+_OF_DECISIONS = (problems.ILLEGAL, problems.NOT_WITHIN)
+"""Refusals of what was drawn, not of a step: outside of its draw's support, or not `within` what a rule accepts."""
 
 
 class Expansion(Calls):
@@ -39,6 +43,7 @@ class Expansion(Calls):
     ) -> None:
         super().__init__(program, target, modules)
         self.decide = decide
+        self.refused: list[Refused] = []
 
     # --- entry points ------------------------------------------------------------------------------------------------
 
@@ -67,16 +72,37 @@ class Expansion(Calls):
                 names = [s.name for _, s in walk(self.program.body) if isinstance(s, Block)]
                 for block in reversed(names):
                     if any(isinstance(s, Block) and s.name == block for _, s in walk(self.program.body)):
-                        self.module(module, call, [BlockRef(block)], env)
+                        self._rule(module, call, [BlockRef(block)], env)
             else:
-                self.module(module, call, [ProgramRef()] if kind == "Program" else [], env)
+                self._rule(module, call, [ProgramRef()] if kind == "Program" else [], env)
         return self._trace(definition.name, compute, definition.span)
+
+    def _rule(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> None:
+        """Apply a rule of a space. Where a step of it is refused, the program is what it was, and the next rule has its turn:
+        so there always is a schedule. A refusal of what was decided is one of the whole trace: another draw may do.
+        """
+        program, mark, depth, asked = self.program, self.recorder.mark(), self.budget.depth, len(self.attempts)
+        try:
+            self.module(module, call, subject, env)
+        except ScheduleRefusal as refusal:
+            if refusal.refusal in _OF_DECISIONS or len(self.attempts) == asked:
+                raise  # the latter: what the space itself gives the rule
+            self.program = program
+            self.recorder.back_to(mark)
+            self.budget.back_to(depth)
+            self.leave_modules()
+            rule, *called = self.attempts[asked:]
+            rule.draws += [d for a in called for d in a.draws]
+            rule.refusal = str(refusal)
+            del self.attempts[asked + 1 :]
+            self.refused.append(Refused(rule.module, rule.subject, refusal))
 
     def _trace(self, name: str, compute: str, span: Span) -> Trace:
         if self.target.kind == "cuda":
             with self.at(span):
                 require_kernels_apart(self.program)
-        return Trace(name, compute, tuple(self.recorder.lines), tuple(self.recorder.draws), self.program)
+        r = self.recorder
+        return Trace(name, compute, tuple(r.lines), tuple(r.draws), self.program, tuple(self.refused))
 
     # --- statements --------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,15 @@ class Budget:
     def leave(self) -> None:
         self._depth -= 1
 
+    @property
+    def depth(self) -> int:
+        """How deep it is by now."""
+        return self._depth
+
+    def back_to(self, depth: int) -> None:
+        """Leave all that was entered since, after an error that ends a part of the expansion."""
+        self._depth = depth
+
     def charge(self, steps: int, span: Span) -> None:
         self._steps += steps
         if self._steps > MAX_STEPS:

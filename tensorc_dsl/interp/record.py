@@ -29,6 +29,15 @@ def map_code(m: IndexMap) -> str:
     return f"({', '.join(m.params)}) -> ({', '.join(map(format_expr, m.results))})"
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How many lines there are, what has a name, and which names are taken."""
+
+    lines: int
+    bound: dict[Ref, str]
+    taken: set[str]
+
+
 @dataclass(slots=True)
 class Recorder:
     """The growing trace. `bound` maps what was named to its name in the text."""
@@ -39,6 +48,15 @@ class Recorder:
     _taken: set[str] = field(default_factory=lambda: set(GIVEN))
     _drawn: set[str] = field(default_factory=set[str])
     _numbers: dict[str, int] = field(default_factory=dict[str, int])
+
+    def mark(self) -> Mark:
+        """Where the text stands, for `back_to`."""
+        return Mark(len(self.lines), dict(self.bound), set(self._taken))
+
+    def back_to(self, mark: Mark) -> None:
+        """The text is what it was at the mark. The draws since then stay decided, and their names taken."""
+        del self.lines[mark.lines :]
+        self.bound, self._taken = mark.bound, mark.taken
 
     def start(self, program: Program) -> None:
         """The compute's buffers and blocks are in scope by their own names."""

@@ -20,7 +20,9 @@ from tensorc_dsl.interp.problems import (
 )
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.names import listed
 
 NATIVE = "native"
 """What the machine that we are on is called where a target is asked for by name."""
@@ -77,7 +79,7 @@ def _definition(file: CheckedFile, task: tree.TaskDef) -> tree.SpaceDef | tree.S
         return choices[0]
     if not choices:
         raise fail(NO_SPACE, task.span, compute=task.compute)
-    names = ", ".join(f"`{c.name}`" for c in choices)
+    names = listed([c.name for c in choices])
     raise fail(
         SEVERAL_SPACES, task.span, count=len(choices), compute=task.compute, names=names, task=task.name,
         first=choices[0].name,
@@ -86,8 +88,18 @@ def _definition(file: CheckedFile, task: tree.TaskDef) -> tree.SpaceDef | tree.S
 
 def _outermost(spaces: list[tree.SpaceDef]) -> list[tree.SpaceDef]:
     """The spaces that are no part of another one."""
-    rules = {s.name: {r.span for r in s.rules} for s in spaces}
-    return [s for s in spaces if not any(rules[s.name] < others for others in rules.values())]
+    rules = {s.name: frozenset(r.span for r in s.rules) for s in spaces}
+    holders: dict[Span, list[frozenset[Span]]] = {}
+    for others in set(rules.values()):
+        for rule in others:
+            holders.setdefault(rule, []).append(others)
+
+    def inside(own: frozenset[Span]) -> bool:
+        # Who has all of its rules has the one that the fewest have.
+        return bool(own) and any(own < others for others in min((holders[r] for r in own), key=len))
+
+    within = {own: inside(own) for own in set(rules.values())}
+    return [s for s in spaces if not within[rules[s.name]]]
 
 
 def frozen_space(file: CheckedFile, space: Space) -> Space:

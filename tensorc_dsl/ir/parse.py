@@ -251,12 +251,14 @@ class _Reader:
             raise error("E0202", f"there are two iterators `{i.name}` in this block", i.span, "the second one")
         if i.name in around or i.name in around.values():
             raise error("E0202", f"iterator `{i.name}` has the name of a loop around it", i.span)
-        extent = self.scope({}, _no_loops(around)).index(i.extent)
+        extent = self.scope({}, _no_loops((*around, *before))).index(i.extent)
         return Iter(i.name, IterKind(i.kind), extent, outside.index(i.binding))
 
 
 def _no_loops(names: Iterable[str]) -> dict[str, str]:
-    return dict.fromkeys(names, "an extent is over open dimensions only")
+    """Why loops and iterators cannot be named in an extent."""
+    repair = "an extent is made of numbers and open dimensions: run over all, and leave out with `where …` in the block"
+    return dict.fromkeys(names, repair)
 
 
 def _store(s: t.StoreStmt, scope: Scope) -> Store:

@@ -71,8 +71,8 @@ class Scope:
     def _infer(self, e: t.Expr) -> DType | None:
         """The type of `e` when it does not depend on what it meets; None for literals and what is made of them."""
         match e:
-            case t.Name():
-                return INDEX
+            case t.Name(id=name):
+                return self.buffers[name].dtype if self._single(name) else INDEX
             case t.Bool() | t.CompareExpr() | t.LogicExpr() | t.NotExpr():
                 return BOOL
             case t.IndexExpr(base=t.Name(id=name)) if name in self.buffers:
@@ -132,12 +132,23 @@ class Scope:
             return ir.Var(self.variables[name])
         if name in self.dims:
             return self.dims[name]
+        if self._single(name):
+            return ir.Load(name, (), self.buffers[name].dtype)
         if name in self.buffers:
             subscripts = ", ".join("…" for _ in self.buffers[name].shape)
             raise error("E0201", f"`{name}` is a buffer", span, help=f"say which element: `{name}[{subscripts}]`")
         if name in self.hidden:
             raise error("E0201", f"`{name}` cannot be used here", span, help=self.hidden[name])
         raise error("E0201", f"there is no `{name}` here", span, help=did_you_mean(name, (*self.variables, *self.dims)))
+
+    def _single(self, name: str) -> bool:
+        """Whether the name is that of a buffer without dimensions: a value."""
+        return (
+            name not in self.variables
+            and name not in self.dims
+            and name in self.buffers
+            and not self.buffers[name].shape
+        )
 
     def access(self, e: t.IndexExpr) -> ir.Load:
         """An element of a buffer, its subscripts checked in number and kind."""

@@ -120,7 +120,7 @@ def _at(e: Expr, level: int) -> str:
 
 
 def _access(buffer: str, indices: tuple[Expr, ...]) -> str:
-    return f"{buffer}[{', '.join(map(format_expr, indices))}]"
+    return f"{buffer}[{', '.join(map(format_expr, indices))}]" if indices else buffer
 
 
 def format_expr(e: Expr) -> str:
@@ -172,8 +172,7 @@ def format_stmt(s: Stmt) -> str:
 
 
 def format_buffer(b: Buffer) -> str:
-    shape = f"[{', '.join(map(format_expr, b.shape))}]"
-    return f"{b.name}: {'const ' * b.constant}{b.dtype}{shape}"
+    return f"{b.name}: {'const ' * b.constant}{_access(str(b.dtype), b.shape)}"
 
 
 def _ranges(dims: tuple[Dim, ...]) -> str:

@@ -9,7 +9,7 @@ from tensorc_dsl.affine.data import depends_on_data
 from tensorc_dsl.affine.linear import Atom, Context, Linear, linear, to_expr
 from tensorc_dsl.affine.simplify import bounds, conjuncts, simplify
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, constant, free_vars
-from tensorc_dsl.lower.flat import Flat, If, Loop, Parallel, Store, store_loads
+from tensorc_dsl.lower.flat import Flat, If, Loop, Parallel, Store, buffers_of, store_loads
 
 Ranges = dict[str, tuple[int | None, int | None]]
 
@@ -44,6 +44,8 @@ def accesses(body: tuple[Flat, ...], buffer: str) -> list[Access]:
         for s in part:
             match s:
                 case Store():
+                    if buffer not in buffers_of(s):
+                        continue
                     for x in store_loads(s):
                         if x.buffer == buffer:
                             yield Access(False, x.indices, inner, conds, exact)

@@ -14,6 +14,7 @@ from typing import Literal, assert_never
 from tensorc_dsl.affine.instruction import Tile
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr, Load, loads
+from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Intrinsic, LoopKind, Store
 
@@ -122,11 +123,23 @@ def body_of(s: Flat) -> tuple[Flat, ...]:
 
 def stores(body: tuple[Flat, ...]) -> Iterator[Store]:
     """Every store, in text order."""
-    for s in body:
-        if isinstance(s, Store):
-            yield s
-        else:
-            yield from stores(s.body)
+    return (s for s in inside(body) if isinstance(s, Store))
+
+
+def inside(body: tuple[Flat, ...]) -> Iterator[Flat]:
+    """Every statement, in text order, what is around others before them."""
+    # A stack of our own: nests are as deep as there are buffers, and each item would come up through all of it.
+    stack = list(reversed(body))
+    while stack:
+        yield (s := stack.pop())
+        if not isinstance(s, Store):
+            stack += reversed(s.body)
+
+
+@by_identity(4096)
+def buffers_of(s: Store) -> frozenset[str]:
+    """The buffers that a store writes and reads."""
+    return frozenset((s.buffer, *(x.buffer for x in store_loads(s))))
 
 
 def store_loads(s: Store) -> tuple[Load, ...]:

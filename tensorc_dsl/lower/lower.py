@@ -25,17 +25,23 @@ from tensorc_dsl.lower.partition import partition
 from tensorc_dsl.lower.passes import Pass, Unit, format_unit
 from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place, shape_of
 
+MOST_BUFFERS = 256
+"""Each may stand in the next one's life, so that flat loops are nested as deep; and each is held against all others."""
+
 
 def lower(program: Program, passes: Sequence[Pass]) -> Kernel:
     """The kernel that runs every block instance of `program`, in an order its loops allow.
 
     Serial loops keep their order; parallel and vectorized loops promise that order does not matter. Nests that follow from
     constant inputs alone run once, before. Open dimensions stay open: the kernel is one for all their sizes. LowerError
-    when the shapes of its arguments would not tell a size.
+    when the shapes of its arguments would not tell a size, or there are too many buffers.
     """
     if untold := set(program.dims) - told_by(program.params, program.dims):
         names = ", ".join(sorted(d.name for d in untold))
         raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
+    if len(program.buffers) > MOST_BUFFERS:
+        count = len(program.buffers)
+        raise LowerError(f"{program.name} has {count} intermediate buffers, and at most {MOST_BUFFERS} are lowered")
     found = preparation(program)
     outputs = {p.name for p in program.outputs}
     params = tuple(Param(p.name, p.dtype, shape_of(p), p.name in outputs, p.constant) for p in program.params)
@@ -69,6 +75,8 @@ def _unit(whole: Program, nests: list[int], prepared: tuple[Buffer, ...]) -> Uni
 
 
 def _run(unit: Unit, passes: Sequence[Pass]) -> Unit:
+    if not unit.program.body:
+        return replace(unit, flat=())
     for p in passes:
         unit = p.run(unit)
     return unit

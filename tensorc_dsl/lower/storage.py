@@ -3,20 +3,22 @@ needs, with subscripts counted from the corner of that part and flattened in row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from math import prod
+from operator import is_
 
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Load, Var, add, ceildiv, constant, index, mul, sub, transform
 from tensorc_dsl.ir.program import ALIGN, OFFSET, Block, Buffer, LoopKind, Program, walk
 from tensorc_dsl.lower.boxes import Ranges, Side, accesses, bounds_own_index, clip, corner, join, most, side, span
-from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Space, Store, body_of, store_loads, stores
+from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Space, Store, buffers_of, store_loads, stores
 
 STACK_BYTES = 16 * 1024
 """Larger buffers go to the heap: worker threads have small stacks, and frames must not touch new pages in a loop."""
 
-Subscripts = Callable[[tuple[Expr, ...]], Expr]
+Subscripts = Callable[[str, tuple[Expr, ...]], Expr]
+"""From the name of a buffer and its subscripts to one."""
 
 
 def shape_of(b: Buffer) -> tuple[Expr, ...]:
@@ -82,10 +84,8 @@ def place(
 
 def flatten_params(body: tuple[Flat, ...], params: tuple[Buffer, ...]) -> tuple[Flat, ...]:
     """Row-major subscripts for the arguments, and for what is prepared."""
-    for b in params:
-        strides = _strides(shape_of(b), _pitches(b))
-        body = _rewrite(body, b.name, lambda indices, strides=strides: _offset(indices, strides))
-    return body
+    strides = {b.name: _strides(shape_of(b), _pitches(b)) for b in params}
+    return _rewrite(body, strides.keys(), lambda name, indices: _offset(indices, strides[name]))
 
 
 def element_count(b: Buffer) -> Expr:
@@ -131,8 +131,7 @@ def _pitches(b: Buffer) -> dict[int, tuple[int, int]]:
 
 
 def _touches(s: Flat, name: str) -> bool:
-    found = (s,) if isinstance(s, Store) else stores(s.body)
-    return any(x.buffer == name or any(r.buffer == name for r in store_loads(x)) for x in found)
+    return any(name in buffers_of(x) for x in stores((s,)))
 
 
 def _place(body: tuple[Flat, ...], subject: _Subject, around: _Around) -> tuple[Flat, ...]:
@@ -210,7 +209,7 @@ def _allocate(part: tuple[Flat, ...], subject: _Subject, around: _Around) -> All
     lane_vars: tuple[Expr, ...] = tuple(Var(v) for v, _ in around.lanes)
     strides = _strides(sizes, {} if lane_vars else _pitches(b))
 
-    def subscript(indices: tuple[Expr, ...]) -> Expr:
+    def subscript(_: str, indices: tuple[Expr, ...]) -> Expr:
         own = tuple(sub(i, c) for i, c in zip(indices, corners, strict=True))
         return _offset((*own, *lane_vars), strides)
 
@@ -218,7 +217,7 @@ def _allocate(part: tuple[Flat, ...], subject: _Subject, around: _Around) -> All
     elements = constant(count)
     small = elements is not None and elements * b.dtype.bytes <= STACK_BYTES
     space: Space = "stack" if small else "worker" if around.parallel else "shared"
-    return Alloc(b.name, b.dtype, count, space, _rewrite(part, b.name, subscript))
+    return Alloc(b.name, b.dtype, count, space, _rewrite(part, {b.name}, subscript))
 
 
 def _on_stack(sizes: tuple[Expr, ...], element: int) -> tuple[Expr, ...]:
@@ -229,15 +228,25 @@ def _on_stack(sizes: tuple[Expr, ...], element: int) -> tuple[Expr, ...]:
     return tuple(index(n) for n in largest if n is not None)
 
 
-def _rewrite(body: tuple[Flat, ...], name: str, subscript: Subscripts) -> tuple[Flat, ...]:
+def _rewrite(body: tuple[Flat, ...], names: Collection[str], subscript: Subscripts) -> tuple[Flat, ...]:
+    """The body with one subscript in each access to a buffer of those names."""
+
     def expr(e: Expr) -> Expr:
-        return Load(name, (subscript(e.indices),), e.dtype) if isinstance(e, Load) and e.buffer == name else e
+        return (
+            Load(e.buffer, (subscript(e.buffer, e.indices),), e.dtype)
+            if isinstance(e, Load) and e.buffer in names
+            else e
+        )
 
     def stmt(s: Flat) -> Flat:
         if not isinstance(s, Store):
-            return replace(s, body=tuple(map(stmt, body_of(s))))
+            body = tuple(map(stmt, s.body))
+            # What stays is the same object: the next buffer's turn knows it.
+            return s if all(map(is_, body, s.body)) else replace(s, body=body)
+        if buffers_of(s).isdisjoint(names):
+            return s
         indices = tuple(transform(i, expr) for i in s.indices)
         value = transform(s.value, expr)
-        return Store(s.buffer, (subscript(indices),) if s.buffer == name else indices, value)
+        return Store(s.buffer, (subscript(s.buffer, indices),) if s.buffer in names else indices, value)
 
     return tuple(map(stmt, body))

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from tensorc_dsl.backend.find import native
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.measure.cores import usable_cores
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
 def host_target(threads: int | None = None) -> Target:
-    """This machine; kernels may use `threads` threads, by default one per processor that this process may run on.
+    """This machine; kernels may use `threads` threads, by default one per core that this process may use.
 
     ValueError when `threads` is not positive. Cache sizes that the system does not tell are those of `Target`.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     if threads is not None:
         if threads < 1:
             raise ValueError(f"a target needs at least one thread, not {threads}")

@@ -1,64 +1,61 @@
-"""What a kernel's time is held against: the machine's peak, and NumPy where it does the same in one call."""
+"""What a kernel's time is held against: what the machine allows, and NumPy where it does the same."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tensorc_dsl.backend.find import require_backend
-from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.machine.baseline import contraction, numpy_seconds
-from tensorc_dsl.reference.open_sizes import sizing
+from tensorc_dsl.machine.baseline import has_numpy, numpy_seconds
+from tensorc_dsl.machine.roof import MEASURING, Roof, roof_of
+from tensorc_dsl.units import counted
 
-PATIENCE = 2.0
-"""Seconds that a quiet moment is waited for. One measurement takes some 50 ms."""
-
-CREDIBLE = 0.75
-"""Threads that have a core each reach about their number times what one does; below this share of it something else ran."""
+PATIENT = 10.0
+"""Seconds that NumPy's check and its times may take to be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Yardsticks:
-    """`peak` in FLOP/s; `numpy_seconds` per call, None where NumPy has no one call for it."""
+    """`numpy_seconds` is per call, None where NumPy has no functions for it."""
 
-    peak: float
+    roof: Roof
     numpy_seconds: float | None
 
     def better(self, other: Yardsticks) -> Yardsticks:
-        """The higher peak and the shorter time: whatever else ran on the machine can only have hidden them."""
+        """The higher roof and the shorter time: whatever else ran on the machine can only have hidden them."""
         times = [t for t in (self.numpy_seconds, other.numpy_seconds) if t is not None]
-        return Yardsticks(max(self.peak, other.peak), min(times, default=None))
+        return Yardsticks(self.roof.better(other.roof), min(times, default=None))
 
 
-def measure_yardsticks(program: Program, target: Target, threads: int) -> Yardsticks:
-    """Both as they are now, on that many threads; NumPy at the sizes, and with the weights, of a kernel's time."""
-    return Yardsticks(peak_of(program, target, threads), _numpy(program, threads))
+@dataclass(slots=True)
+class Measuring:
+    """Measures both for a task, on that many threads; `begin` is told what begins."""
 
+    program: Program
+    target: Target
+    threads: int
+    begin: Callable[[str], None]
+    clock: Callable[[], float] = time.perf_counter
+    _numpy_took: float = 0.0
 
-def _numpy(program: Program, threads: int) -> float | None:
-    found, total = sizing(program), 0.0
-    for sizes, weight in zip(found.timed, found.weights, strict=True):
-        what = contraction(bind(program, sizes))
-        seconds = None if what is None else numpy_seconds(what, threads)
-        if seconds is None:
+    def first(self) -> Yardsticks:
+        self.begin(f"{MEASURING} on {counted(self.threads, 'thread')}")
+        return Yardsticks(roof_of(self.program, self.target, self.threads), self._numpy())
+
+    def again(self) -> Yardsticks:
+        """Once more: what else ran on the machine may have ended. NumPy only where that is soon done."""
+        self.begin("measuring the machine again")
+        roof = roof_of(self.program, self.target, self.threads)
+        return Yardsticks(roof, self._numpy() if self._numpy_took < PATIENT else None)
+
+    def _numpy(self) -> float | None:
+        if not has_numpy(self.program):
             return None
-        total += weight * seconds
-    return total
-
-
-def peak_of(program: Program, target: Target, threads: int) -> float:
-    """FLOP/s of fused multiply-adds in registers, in vectors of the widest floats among the program's results.
-
-    On a machine with other work some runs never have all their threads at once; then it is measured again, for a while.
-    """
-    widest = max((p.dtype.bytes for p in program.outputs if p.dtype.is_float), default=4)
-    until = time.monotonic() + PATIENCE
-    fma_peak = require_backend(target.kind, program.name).peak
-    peak = fma_peak(target, threads)
-    wanted = CREDIBLE * threads * fma_peak(target, 1) if threads > 1 else 0.0
-    while peak < wanted and time.monotonic() < until:
-        time.sleep(0.02)
-        peak = max(peak, fma_peak(target, threads))
-    return peak * 4 / max(widest, 4)
+        self.begin("timing NumPy")
+        before = self.clock()
+        try:
+            return numpy_seconds(self.program, self.threads)
+        finally:
+            self._numpy_took = self.clock() - before

@@ -40,7 +40,7 @@ def compare(
         return Verdict(worst)
     wrong = np.argwhere(share > 1.0)
     first = tuple(int(i) for i in wrong[0])
-    place = f"{name}[{', '.join(map(str, first))}]"
+    place = f"{name}[{', '.join(map(str, first))}]" if first else name
     return Verdict(
         worst,
         f"{place} is {got[first]:.9g}, not {expected[first]:.9g} within {tolerance[first]:.2g}"

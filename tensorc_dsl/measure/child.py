@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -41,11 +42,9 @@ def serve(requests: msgspec.msgpack.Decoder[Question], answer: Callable[[Questio
         signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
         try:
             reply = answer(requests.decode(body))
-        except MemoryError:
-            _write(sink, Exhausted())
-            os._exit(1)
-        except Exception:
-            _write(sink, Bug(traceback.format_exc()))
+        except Exception as e:
+            exhausted = isinstance(e, MemoryError) or (isinstance(e, OSError) and e.errno == errno.ENOMEM)
+            _write(sink, Exhausted() if exhausted else Bug(traceback.format_exc()))
             os._exit(1)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         _write(sink, reply)

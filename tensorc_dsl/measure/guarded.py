@@ -37,7 +37,8 @@ class Guarded:
         padded = -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
         guard = _GUARD_PAGES * mmap.PAGESIZE
         inner = -(-(padded + ALIGNMENT) // mmap.PAGESIZE) * mmap.PAGESIZE
-        memory = mmap.mmap(-1, inner + 2 * guard)
+        # Private memory is what a process is limited in.
+        memory = mmap.mmap(-1, inner + 2 * guard, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         everything = np.frombuffer(memory, dtype=np.uint8)
         self._pages = everything[guard : guard + inner]
         start = inner - padded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -34,6 +34,9 @@ RUN_SECONDS = 20.0
 PREPARE_SECONDS = 300.0
 """How long the inputs and the float64 reference may take to make."""
 
+BUILDERS = 2
+"""How many candidates are built at once."""
+
 ROUNDS = 3
 """How often each finalist has its turn in a comparison."""
 
@@ -50,7 +53,8 @@ class LocalRunner:
     """Measures candidates for one task. Its processes start at the first measurement and end with `close`.
 
     `program` is the unscheduled program; kernels are checked against it on inputs made from `seed`. TschedError when
-    this machine is too small to check them.
+    this machine is too small to check them. `on_preparing` is told when the inputs and the reference begin to be
+    computed (true), and when they are there (false).
     """
 
     def __init__(
@@ -60,11 +64,13 @@ class LocalRunner:
         *,
         threads: int,
         seed: int = 0,
-        builders: int = 2,
+        builders: int = BUILDERS,
         build_seconds: float = BUILD_SECONDS,
         run_seconds: float = RUN_SECONDS,
+        on_preparing: Callable[[bool], None] | None = None,
     ) -> None:
         there = require_memory(program)
+        self._on_preparing = on_preparing
         self._program = program
         self._task = Prepare(format_program(program), target.kind, seed)
         self._target = target
@@ -201,6 +207,7 @@ class LocalRunner:
         """The runner that lives now knows the task."""
         self._runner.ready()
         if self._prepared != self._runner.generation:
+            self._tell(True)
             try:
                 reply = self._runner.ask(self._task, PREPARE_SECONDS)
             except WorkerTimeout:
@@ -213,6 +220,11 @@ class LocalRunner:
             if not isinstance(reply, Ready):
                 raise TypeError(f"a runner answers a task with {type(reply).__name__}")
             self._prepared = self._runner.generation
+            self._tell(False)
+
+    def _tell(self, begins: bool) -> None:
+        if self._on_preparing is not None:
+            self._on_preparing(begins)
 
     def close(self) -> None:
         """No process of this runner is left."""

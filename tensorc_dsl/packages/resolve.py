@@ -38,6 +38,7 @@ class Resolver:
         self.files = files or Disk()
         self._homes: dict[str, tuple[Path, str]] = {}
         self._sources: dict[Path, Source] = {}
+        self._standard: dict[tuple[str, ...], Found] = {}
 
     @cached_property
     def shared(self) -> tuple[Place, ...]:
@@ -49,7 +50,10 @@ class Resolver:
             self._sources[self.file.resolve()] = user
             self._homes[user.name] = (self.folder, "")
         if path[0] == "std":
-            return Found(".".join(path), tuple(self._source(file, name) for name, file in standard_files(path)))
+            if path not in self._standard:
+                sources = tuple(self._source(file, name) for name, file in standard_files(path))
+                self._standard[path] = Found(".".join(path), sources)
+            return self._standard[path]
         folder, package = self._homes.get(user.name, (None, ""))
         own = (Place(folder, f"the folder of {user.name}"),) if folder is not None else ()
         place, at = self._find(path, own)

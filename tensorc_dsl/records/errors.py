@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -60,6 +61,10 @@ def disk_full(path: Path) -> TschedError:
     )
 
 
+def is_disk_full(e: TschedError) -> bool:
+    return any(d.code == "E0704" for d in e.diagnostics)
+
+
 def busy(path: Path, seconds: float) -> TschedError:
     return _error(
         "E0705",
@@ -96,6 +101,17 @@ def explained(path: Path, wait: float, *, reading: bool = False) -> Generator[No
         raise _explain(path, wait, e, unreadable if reading else unwritable) from e
 
 
+_LEAST = 64 << 10
+"""Bytes that SQLite needs to open a database, and some more."""
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        return shutil.disk_usage(path.parent).free < _LEAST
+    except OSError:
+        return False  # the folder is gone, which is not for want of room
+
+
 def _explain(path: Path, wait: float, e: Exception, impossible: Callable[[Path, str], TschedError]) -> Exception:
     if isinstance(e, TimeoutError):  # filelock's Timeout is one
         return busy(path, wait)
@@ -110,6 +126,8 @@ def _explain(path: Path, wait: float, e: Exception, impossible: Callable[[Path, 
             return disk_full(path)
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED | sqlite3.SQLITE_PROTOCOL:
             return busy(path, wait)
+        case sqlite3.SQLITE_IOERR if _is_full(path):
+            return disk_full(path)  # SQLite has no other code for that where it maps its files
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_IOERR:
             return impossible(path, str(e))
         # The last three: tables that were changed while we run, and rows that are none.

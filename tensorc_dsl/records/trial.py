@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -39,17 +40,29 @@ class Trial:
     version: str = field(default="", compare=False)
 
 
-_decisions = msgspec.json.Decoder(dict[str, int | float | str | bool | tuple[int, ...]])
+_NUMBER = "number"
+"""The key of a number as text: JSON has no infinities, and whole numbers of 64 bits are all that is read everywhere."""
+
+_decisions = msgspec.json.Decoder(dict[str, int | float | str | bool | tuple[int, ...] | dict[Literal["number"], str]])
 _times = msgspec.json.Decoder(tuple[float, ...])
 
 
 def encode_decisions(decisions: Mapping[str, Decision]) -> str:
-    return msgspec.json.encode(dict(decisions)).decode()
+    return msgspec.json.encode({name: _plain(d) for name, d in decisions.items()}).decode()
+
+
+def _plain(d: Decision) -> Decision | dict[str, str]:
+    beyond = isinstance(d, int) and not -(2**63) <= d < 2**63
+    return {_NUMBER: str(d)} if beyond or (isinstance(d, float) and math.isinf(d)) else d
 
 
 def decode_decisions(text: str) -> Mapping[str, Decision]:
     """Inverse of `encode_decisions`: tuples come back as tuples. Raises msgspec.DecodeError."""
-    return _decisions.decode(text)
+    return {name: _number(d[_NUMBER]) if isinstance(d, dict) else d for name, d in _decisions.decode(text).items()}
+
+
+def _number(text: str) -> int | float:
+    return float(text) if text.endswith("inf") else int(text)
 
 
 def encode_times(times: tuple[float, ...]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NoReturn, assert_never
 
 import numpy as np
@@ -35,11 +35,12 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.ir.numbers import holds, nearest, truncated
+from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import AT_ONCE, Block, Buffer, For, IterKind, Program, Stmt, Store, walk
+from tensorc_dsl.ir.program import AT_ONCE, Block, Buffer, For, IterKind, LoopKind, Program, Stmt, Store, walk
 from tensorc_dsl.reference.evaluate import bind_inputs, shape_of
 
-Order = Literal["forward", "reversed", "shuffled"]
+Order = Literal["forward", "reversed", "shuffled", "together"]
 
 
 class InterpretError(Exception):
@@ -50,13 +51,15 @@ def interpret(program: Program, inputs: Mapping[str, Array], order: Order = "for
     """The outputs by name, in float64, int64 or bool. Raises InterpretError.
 
     `order` is that of the iterations of parallel, vectorized and bound loops, the only ones whose order is free: what
-    depends on it is a race. "shuffled" is the same shuffle in every run.
+    depends on it is a race. "shuffled" is the same shuffle in every run. "together", all iterations go on in turns, each by
+    as much as to its next read or write, and pipelined loops run in their stages.
     """
     memory: dict[str, list[Any]] = {name: a.reshape(-1).tolist() for name, a in bind_inputs(program, inputs).items()}
     for b in (*program.params, *program.buffers):
         memory.setdefault(b.name, [None] * math.prod(shape_of(b)))
-    run = _compile(source(program))
-    run(memory, _orders(order))
+    run = _compile(source(program, order == "together"))
+    for _ in run(memory, _orders(order)) or ():
+        pass
     out: dict[str, Array] = {}
     for p in program.outputs:
         values = memory[p.name]
@@ -68,7 +71,7 @@ def interpret(program: Program, inputs: Mapping[str, Array], order: Order = "for
 
 def _orders(order: Order) -> Callable[[int], Iterable[int]]:
     match order:
-        case "forward":
+        case "forward" | "together":
             return range
         case "reversed":
             return lambda n: range(n - 1, -1, -1)
@@ -83,20 +86,21 @@ def _element(b: Buffer, offset: int) -> str:
     return f"{b.name}[{', '.join(map(str, map(int, np.unravel_index(offset, shape_of(b)))))}]"
 
 
-def _compile(text: str) -> Callable[[dict[str, list[Any]], Callable[[int], Iterable[int]]], None]:
+def _compile(text: str) -> Callable[[dict[str, list[Any]], Callable[[int], Iterable[int]]], Iterable[None] | None]:
     space: dict[str, Any] = dict(_LIBRARY)
     exec(compile(text, "<program>", "exec"), space)  # the text is made below, with names of its own
     return space["run"]
 
 
-def source(program: Program) -> str:
-    """The Python function `run(memory, order)` that the program becomes."""
-    return _Writer(program).text()
+def source(program: Program, together: bool = False) -> str:
+    """The Python function `run(memory, order)` that the program becomes; a generator where iterations go on in turns."""
+    return _Writer(program, together).text()
 
 
 class _Writer:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, together: bool) -> None:
         self.program = program
+        self.together = together
         self.lines: list[str] = []
         self.temporaries = 0
         self.nesting = 0
@@ -110,7 +114,7 @@ class _Writer:
         self.lines += [f"    {m} = memory[{name!r}]" for name, m in self.arrays.items()]
         self._reset(None, 1)
         self._body(self.program.body, 1)
-        return "\n".join([*self.lines, "    return", ""])
+        return "\n".join([*self.lines, "    yield" if self.together else "    return", ""])
 
     def _private(self) -> dict[str | None, list[str]]:
         """For each loop (None: the whole program) the buffers that are private to one of its iterations.
@@ -142,7 +146,9 @@ class _Writer:
 
     def _reset(self, loop: str | None, depth: int) -> None:
         for name in self.private.get(loop, ()):
-            self._line(depth, f"{self.arrays[name]}[:] = [None] * {math.prod(self.shapes[name])}")
+            # Iterations that go on in turns have memory of their own, each a variable of its function.
+            every = "" if self.together else "[:]"
+            self._line(depth, f"{self.arrays[name]}{every} = [None] * {math.prod(self.shapes[name])}")
 
     def _body(self, body: tuple[Stmt, ...], depth: int) -> None:
         for s in body:
@@ -152,6 +158,12 @@ class _Writer:
                 self._loop(s, depth)
 
     def _loop(self, s: For, depth: int) -> None:
+        if self.together and s.kind in AT_ONCE:
+            self._in_turns(s, depth)
+            return
+        if self.together and s.kind is LoopKind.PIPELINED and (stages := pipeline(s)) is not None:
+            self._in_stages(s, *stages, depth)
+            return
         # Python allows 20 loops inside each other in one function; a deeper nest continues in a function of its own.
         self.nesting += 1
         function = f"f{len(self.lines)}" if self.nesting % 16 == 0 else None
@@ -164,8 +176,28 @@ class _Writer:
         self._reset(s.var, depth + 1)
         self._body(s.body, depth + 1)
         if function is not None:
-            self._line(outer, f"{function}()")
+            self._line(outer, f"yield from {function}()" if self.together else f"{function}()")
         self.nesting -= 1
+
+    def _in_turns(self, s: For, depth: int) -> None:
+        function = f"f{len(self.lines)}"
+        self._line(depth, f"def {function}({self._variable(s.var)}):")
+        self._reset(s.var, depth + 1)
+        self._body(s.body, depth + 1)
+        self._line(depth + 1, "yield")
+        self._line(depth, f"yield from in_turns([{function}(i) for i in range({self._expr(s.extent)})])")
+
+    def _in_stages(self, s: For, stages: tuple[int, ...], order: tuple[int, ...], depth: int) -> None:
+        function = f"f{len(self.lines)}"
+        self._line(depth, f"def {function}({self._variable(s.var)}):")
+        self._reset(s.var, depth + 1)
+        for k, inner in enumerate(s.body):
+            self._line(depth + 1, f"def s{k}():")
+            self._body((inner,), depth + 2)
+            self._line(depth + 2, "yield")
+        self._line(depth + 1, f"return [{', '.join(f's{k}' for k in range(len(s.body)))}]")
+        parts = f"[{function}(i) for i in range({self._expr(s.extent)})]"
+        self._line(depth, f"yield from in_stages({parts}, {stages!r}, {order!r})")
 
     def _block(self, b: Block, depth: int) -> None:
         where = conjunction(b.where)
@@ -194,7 +226,11 @@ class _Writer:
     def _store(self, s: Store, b: Block, depth: int) -> None:
         value = self._temporary()
         self._line(depth, f"{value} = {self._expr(s.value)}")
+        if self.together:
+            self._line(depth, "yield")
         self._line(depth, f"{self.arrays[s.buffer]}[{self._offset(s.buffer, s.indices)}] = {value}")
+        if self.together:
+            self._line(depth, "yield")
 
     def _offset(self, buffer: str, indices: tuple[Expr, ...]) -> str:
         """The flat position of an element; checks each subscript."""
@@ -279,6 +315,24 @@ def _unwritten(name: str, shape: tuple[int, ...], offset: int) -> NoReturn:
     raise InterpretError(f"{name}[{at}] is read before it is written")
 
 
+def _in_turns(iterations: list[Iterator[None]]) -> Iterator[None]:
+    """All iterations at once: each goes on by one step, again and again."""
+    while iterations:
+        iterations = [i for i in iterations if next(i, _DONE) is not _DONE]
+        yield
+
+
+def _in_stages(
+    iterations: list[list[Callable[[], Iterator[None]]]], stages: tuple[int, ...], order: tuple[int, ...]
+) -> Iterator[None]:
+    """Round by round the statements of a pipeline, each of the iteration that has come to its stage."""
+    statements = sorted(range(len(order)), key=order.__getitem__)
+    for turn in range(len(iterations) + max(stages)):
+        for k in statements:
+            if 0 <= turn - stages[k] < len(iterations):
+                yield from iterations[turn - stages[k]][k]()
+
+
 def _min(a: float, b: float) -> float:
     return a if a < b or math.isnan(a) else b
 
@@ -310,7 +364,11 @@ def _function(f: Callable[..., Any]) -> Callable[..., float]:
     return call
 
 
+_DONE = object()
+
 _LIBRARY: dict[str, Any] = {
+    "in_turns": _in_turns,
+    "in_stages": _in_stages,
     "outside": _outside,
     "unwritten": _unwritten,
     "divide": _divide,

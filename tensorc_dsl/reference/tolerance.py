@@ -207,7 +207,7 @@ class _Errors(Evaluation):
                 return self.value(e, box, mask), none
             case Load(buffer=name, indices=indices):
                 value, error = self.value(e, box, mask), self.errors[name]
-                return value, self.load(self.errors, name, indices, box, mask) if error.ndim else none
+                return value, self.load(self.errors, name, indices, box, mask) if error.ndim else none + error
             case Select(cond=c, then=a, other=b):
                 cond = self.value(c, box, mask)
                 yes, no = (cond, ~cond) if mask is None else (mask & cond, mask & ~cond)

@@ -19,9 +19,15 @@ def format_attempts(title: str, attempts: Iterable[Attempt]) -> str:
             lines += ["", rule]
         pad = "    " * (a.depth + 1)
         what = a.subject or "the task" if a.depth == 0 else f"{a.module}({a.subject})"
-        lines.append(f"{pad}{what}: {'not applied, ' + ', '.join(a.reasons) if a.reasons else 'applied'}")
+        lines.append(f"{pad}{what}: {_end(a)}")
         lines += [f"{pad}    {_draw(d)}" for d in a.draws]
     return "\n".join(lines)
+
+
+def _end(a: Attempt) -> str:
+    if a.refusal:
+        return f"refused and left out, {a.refusal}"
+    return f"not applied, {', '.join(a.reasons)}" if a.reasons else "applied"
 
 
 def _draw(d: Draw) -> str:

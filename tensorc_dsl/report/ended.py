@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tensorc_dsl import units
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.machine.yardsticks import Yardsticks
 from tensorc_dsl.reference.open_sizes import describe_all
-from tensorc_dsl.report import units
+from tensorc_dsl.report import verdict
+from tensorc_dsl.report.progress import exhaustion
 from tensorc_dsl.report.table import comparison, tally
 from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.visible import visible_line
@@ -18,13 +21,15 @@ from tensorc_dsl.visible import visible_line
 PLAUSIBLE = 1.05
 """No kernel is faster than this share of the peak; clocks change by a few percent."""
 
+NOTABLE = 0.01
+"""A final time that differs from the fastest trial's by more than this share is explained."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A search over a task whose one call is `flops` operations, and what its winner is held against."""
+    """A search over a task, and what its winner is held against."""
 
     task: str
-    flops: int
     target: Target
     threads: int
     strategy: str
@@ -34,15 +39,30 @@ class Ended:
     """The sizes of open dimensions that times are means over; one of none where nothing is open."""
 
     def facts(self, best_file: Path | None) -> dict[str, Any]:
-        """What `--json` prints: times in seconds, rates in units of 1e9 FLOP/s."""
-        best = self.result.best_seconds
+        """What `--json` prints: times in seconds, rates in units of 1e9 operations or bytes a second."""
+        best, roof = self.result.best_seconds, self.yardsticks.roof
         return {
             "task": self.task,
             "trials": self.result.trials,
             "statuses": self.result.statuses,
+            "refused": [
+                {
+                    "rule": r.rule,
+                    "subject": r.subject,
+                    "code": r.refusal.refusal.code,
+                    "message": r.refusal.message,
+                    "count": n,
+                }
+                for r, n in self.result.refused.items()
+            ],
             "best_seconds": best,
-            "gflops": None if best is None else self.flops / best / 1e9,
-            "peak_gflops": self.yardsticks.peak / 1e9,
+            "gflops": None if best is None else roof.operations / best / 1e9,
+            "peak": roof.title or None,
+            "peak_gflops": None if roof.peak is None else roof.peak / 1e9,
+            "gbytes_per_second": None if best is None else roof.bytes_ / best / 1e9,
+            "bandwidth_gbytes_per_second": roof.bytes_ / roof.moving / 1e9 if roof.moving else None,
+            "bound_by": "memory" if roof.by_memory else "computing" if roof.peak is not None else None,
+            "of_bound": None if best is None else roof.share(best),
             "numpy_seconds": self.yardsticks.numpy_seconds,
             "elapsed_seconds": self.result.elapsed_seconds,
             "seed": self.result.seed,
@@ -51,6 +71,9 @@ class Ended:
             "target": self.target.key,
             "timed_at": list(self.timed),
             "interrupted": self.result.interrupted,
+            "exhausted": self.result.exhausted is not None,
+            "unrecorded": 0 if self.result.unkept is None else len(self.result.unkept.trials),
+            "verdict": None if self.result.verdict is None else verdict.facts(self.result.verdict)[0],
             "best_file": None if best_file is None else str(best_file),
         }
 
@@ -58,29 +81,50 @@ class Ended:
         """The same for people."""
         r, y = self.result, self.yardsticks
         out = [
-            f"{self.task} on {self.target.cpu}, {self._threads()}{self._sizes()}\n",
-            comparison(self.flops, r.best_seconds, y.numpy_seconds, y.peak),
-            f"\n{r.trials} trials in {units.seconds(r.elapsed_seconds)}: {tally(r.statuses)}",
+            f"{self.task} on {self.target.cpu}, {units.counted(self.threads, 'thread')}{self._sizes()}\n",
+            comparison(y.roof, r.best_seconds, y.numpy_seconds),
+            f"\n{units.counted(r.trials, 'trial')} in {units.seconds(r.elapsed_seconds)}: {tally(r.statuses) or 'none'}",
+            *self._notes(),
         ]
-        if r.best_seconds is not None and self.flops / r.best_seconds > PLAUSIBLE * y.peak:
-            out.append("the machine was busy: its peak and NumPy's time are worse than they should be")
+        for refused, n in r.refused.items():
+            count = units.counted(n, "schedule")
+            out.append(
+                f"rule `{refused.rule}` was refused on `{refused.subject}` and left out in {count}: {refused.refusal}"
+            )
+        if r.verdict is not None:
+            out.append(f"verified: {verdict.line(r.verdict)}")
         if best_file is not None:
             out.append(f"best schedule: {visible_line(str(best_file))}")
         return "\n".join(out)
+
+    def _notes(self) -> Iterator[str]:
+        """What a reader would ask about the figures."""
+        r = self.result
+        if r.exhausted is not None:
+            yield f"{exhaustion(r.exhausted)}: there was nothing more to try"
+        seen = min((o.seconds for o in r.outcomes if o.seconds is not None), default=None)
+        if r.best_seconds is None or seen is None:
+            return
+        if abs(r.best_seconds - seen) > NOTABLE * seen:
+            again = f"the best {len(r.finalists)} were" if len(r.finalists) > 1 else "it was"
+            yield (
+                f"the fastest trial took {units.seconds(seen)}; {again} measured again, by turns and for longer, and the "
+                f"winner takes {units.seconds(r.best_seconds)} there"
+            )
+        share = self.yardsticks.roof.share(r.best_seconds)
+        if share is not None and share > PLAUSIBLE:
+            yield "the machine was busy: what it can do, and NumPy's time, are worse here than they should be"
 
     def header(self) -> str:
         """Two lines of comment that say where the best schedule comes from. There is one."""
         r = self.result
         assert r.best_seconds is not None
-        rate = self.flops / r.best_seconds
-        peak = units.share(rate / self.yardsticks.peak)
+        trials = units.counted(r.trials, "trial")
         return (
-            f"// {self.task}: {units.seconds(r.best_seconds)}, {units.gflops(rate)} GFLOP/s, {peak} of the FMA peak\n"
-            f"// on {self.target.cpu}, {self._threads()}{self._sizes()}; {r.trials} trials, {self.strategy}, seed {r.seed}\n"
+            f"// {self.task}: {units.seconds(r.best_seconds)}, {self.yardsticks.roof.described(r.best_seconds)}\n"
+            f"// on {self.target.cpu}, {units.counted(self.threads, 'thread')}{self._sizes()}; "
+            f"{trials}, {self.strategy}, seed {r.seed}\n"
         )
 
     def _sizes(self) -> str:
         return f", timed at {describe_all(self.timed)}" if any(self.timed) else ""
-
-    def _threads(self) -> str:
-        return f"{self.threads} thread{'s' * (self.threads != 1)}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import glob
 import os
 from pathlib import Path
 
@@ -88,41 +90,69 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def _write(path: Path, data: bytes | None) -> None:
-    import tempfile  # slow to load, and a check writes nothing
-
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if path.exists() and not path.is_file():
             _write_into(path, data)
-            return
-        # The data goes to a file beside the target, which then takes the target's name in one step.
-        fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        try:
-            with os.fdopen(fd, "wb") as out:
-                if data is not None:
-                    out.write(data)
-                    out.flush()
-                    os.fsync(out.fileno())
-                    os.fchmod(out.fileno(), _mode(path))
-            if data is not None:
-                os.replace(temporary, path)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
+        else:
+            _replace(Path(os.path.realpath(path)), data)
     except OSError as e:
-        if e.errno in (errno.ENOSPC, errno.EDQUOT):
+        if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise _error("E0904", f"no room to write `{path}`", "make room, or give a path on another disk") from e
         raise _error("E0903", f"cannot write `{path}`: {_reason(e)}", "give a path that you may write to") from e
 
 
 def _write_into(path: Path, data: bytes | None) -> None:
     """Devices and pipes take what is written, and stay what they are."""
+    if data is None:
+        # A pipe is not opened for a look: whoever reads it would take the end of that for the end of all.
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return
     # A pipe that nobody reads is an error, not a wait.
     file = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
     os.set_blocking(file, True)
     with os.fdopen(file, "wb") as out:
-        out.write(data or b"")
+        out.write(data)
+
+
+def _replace(path: Path, data: bytes | None) -> None:
+    """The data goes to a file beside the target, which then takes the target's name in one step."""
+    _sweep(path)
+    fd, temporary = _beside(path)
+    try:
+        with os.fdopen(fd, "wb") as out:
+            if data is not None:
+                out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+                os.fchmod(out.fileno(), _mode(path))
+                os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _beside(path: Path) -> tuple[int, str]:
+    """A new file beside another, with a lock on it that goes with the process."""
+    import tempfile  # slow to load, and a check writes nothing
+
+    while True:
+        fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        with contextlib.suppress(OSError):  # no lock on this file system: nobody takes the file for a left one either
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        if os.fstat(fd).st_nlink:
+            return fd, temporary
+        os.close(fd)  # another process took it for a left one, before it was locked
+
+
+def _sweep(path: Path) -> None:
+    """What processes left here that were killed while they wrote is gone."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        with contextlib.suppress(OSError), left.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
 
 
 def _mode(path: Path) -> int:

@@ -1,124 +1,140 @@
-"""A search as it goes: one line that is kept up to date on a terminal, a line now and then elsewhere."""
+"""Where a search stands, in words.
+
+What has no trials to count says its name when it begins: so nothing is silent for longer than its longest part.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TextIO, assert_never
+from typing import assert_never
 
-from tensorc_dsl.report import units
+from tensorc_dsl import units
+from tensorc_dsl.machine.roof import Roof
+from tensorc_dsl.report.pace import Pace
 from tensorc_dsl.report.table import tally
-from tensorc_dsl.report.terminal import follow
-from tensorc_dsl.search.events import Event, Finished, Listener, Measured, Proposed, Started
-from tensorc_dsl.visible import visible_line
-
-PLAIN_SECONDS = 5.0
-"""Where nothing can be overwritten: a line at least this often, and one for each improvement after `PAUSE`."""
-
-PAUSE = 0.5
+from tensorc_dsl.search.events import (
+    Comparing,
+    Event,
+    Exhausted,
+    Finished,
+    Measured,
+    Prepared,
+    Preparing,
+    Proposed,
+    Started,
+    Verifying,
+    Waiting,
+)
 
 
 @dataclass(slots=True)
 class Standing:
-    """Where a search stands. `flops` is the work of one call; `peak` is in FLOP/s."""
+    """Where a search stands: what it does, what it found, and what that is held against, once it is known."""
 
-    flops: int
-    peak: float
     clock: Callable[[], float] = time.perf_counter
+    roof: Roof | None = None
     trials: int = 0
     done: int = 0
+    counting: bool = False
     current: str = ""
     best: float | None = None
     failures: Counter[str] = field(default_factory=Counter[str])
-    _started: float = 0.0
+    pace: Pace = field(default_factory=Pace)
+    _phase_began: float = 0.0
 
-    def take(self, event: Event) -> None:
+    def enter(self) -> None:
+        """Something begins that has no trials to count."""
+        self.counting, self._phase_began = False, self.clock()
+
+    def take(self, event: Event) -> str | None:
+        """The line that says what begins with the event, or what went wrong, where something did."""
+        self.pace.take(event, self.clock())
+        line = self._begins(event)
+        if line is not None:
+            self.enter()
         match event:
             case Started(trials=trials):
                 self.trials = trials
-                self._started = self.clock()
+            case Exhausted(programs=programs):
+                self.trials = programs
             case Measured(trial=trial, outcome=outcome, best_seconds=best):
-                self.done = trial + 1
-                self.best = best
+                self.counting, self.done, self.best = True, trial + 1, best
                 if outcome.seconds is None:
                     self.failures[outcome.status] += 1
                     self.current = outcome.status.replace("_", " ")
                 else:
                     self.current = units.seconds(outcome.seconds)
-            case Proposed() | Finished():
+            case Waiting(unkept=unkept):
+                why = "; ".join(d.message for d in unkept.why)
+                return f"records wait, and are offered again with each trial: {why}"
+            case Proposed() | Preparing() | Prepared() | Comparing() | Verifying() | Finished():
                 pass
             case _:
                 assert_never(event)
+        return line
+
+    def _begins(self, event: Event) -> str | None:
+        match event:
+            case Proposed(traces=traces) if not self.done:
+                return f"building the first {units.counted(len(traces), 'program')}"
+            case Preparing():
+                return "computing the reference that results are compared with"
+            case Exhausted():
+                return exhaustion(event)
+            case Comparing(finalists=1):
+                return "measuring the best one again"
+            case Comparing(finalists=count):
+                return f"comparing the best {count} by turns"
+            case Verifying(finalist=0, finalists=count):
+                return f"verifying the best {count} against the task" if count > 1 else "verifying it against the task"
+            case _:
+                return None
 
     def left(self) -> float | None:
-        """Seconds that the rest will take at the pace so far."""
-        if not self.done:
-            return None
-        return (self.clock() - self._started) / self.done * (self.trials - self.done)
+        """Seconds that the rest will take, once there is a pace to tell it by."""
+        return self.pace.left(self.trials, self.clock())
+
+    def parts(self) -> list[tuple[int, str]]:
+        """What there is to say while trials are counted, in order, each with its rank: the lowest needs the least room."""
+        left = self.left()
+        out = [(0, f"[{self.done}/{self.trials}]")]
+        if left is not None and self.done < self.trials:
+            out.append((1, f"{units.seconds(left)} left"))
+        if self.best is not None:
+            out.append((2, f"best {units.seconds(self.best)}"))
+            if self.roof is not None:
+                out += ((4 + n, part) for n, part in enumerate(self.roof.facts(self.best)))
+        if self.failures:
+            out.append((3, tally(dict(self.failures))))
+        out.append((6, f"now {self.current}"))
+        return out
 
     def text(self) -> str:
-        """`now 1.42 ms, best 1.31 ms (205 GFLOP/s, 93 % of peak), 2 timeout, 14.0 s left`."""
-        parts = [f"now {self.current}"] if self.current else ["starting"]
-        if self.best is not None:
-            rate = self.flops / self.best
-            parts.append(
-                f"best {units.seconds(self.best)} ({units.gflops(rate)} GFLOP/s, {units.share(rate / self.peak)} of peak)"
-            )
-        if self.failures:
-            parts.append(tally(dict(self.failures)))
-        left = self.left()
-        if left is not None and self.done < self.trials:
-            parts.append(f"{units.seconds(left)} left")
-        return ", ".join(parts)
+        """`[12/64] 14.0 s left, best 1.31 ms, 205 GFLOP/s, 93 % of f32 FMA peak, 2 timeouts, now 1.42 ms`."""
+        return _joined(text for _, text in self.parts())
+
+    def fitting(self, width: int) -> str:
+        """As much of it as has room, the counter and the time left first; between trials how long what is done takes."""
+        if not self.counting:
+            return units.seconds(self.clock() - self._phase_began)
+        parts = self.parts()
+        chosen: list[int] = []
+        for n in sorted(range(len(parts)), key=lambda n: parts[n][0]):
+            if len(_joined(parts[m][1] for m in sorted([*chosen, n]))) <= width:
+                chosen.append(n)
+        return _joined(parts[n][1] for n in sorted(chosen))
 
 
-@contextmanager
-def following(standing: Standing, out: TextIO) -> Generator[Listener, None, None]:
-    """A listener that shows the search on `out` while the context is open."""
-    if out.isatty():
-        with _bar(standing, out) as listener:
-            yield listener
-    else:
-        yield _Lines(standing, out)
+def _joined(parts: Iterable[str]) -> str:
+    counter, *rest = parts
+    return f"{counter} {', '.join(rest)}".rstrip()
 
 
-class _Lines:
-    """Plain lines, few enough for a log."""
-
-    def __init__(self, standing: Standing, out: TextIO) -> None:
-        self._standing = standing
-        self._out = out
-        self._shown_at = standing.clock()
-        self._shown_best: float | None = None
-
-    def __call__(self, event: Event) -> None:
-        s = self._standing
-        s.take(event)
-        if isinstance(event, Measured):
-            pause = PAUSE if s.best != self._shown_best else PLAIN_SECONDS
-            if s.clock() - self._shown_at >= pause or s.done == s.trials:
-                self._shown_at, self._shown_best = s.clock(), s.best
-                follow(f"[{s.done}/{s.trials}] {s.text()}", self._out)
-
-
-@contextmanager
-def _bar(standing: Standing, out: TextIO) -> Generator[Listener, None, None]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    with Progress(
-        BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}", markup=False),
-        console=Console(file=out), transient=True,
-    ) as progress:  # fmt: skip
-        row = progress.add_task("starting", total=None)
-
-        def listen(event: Event) -> None:
-            standing.take(event)
-            progress.update(
-                row, total=standing.trials, completed=standing.done, description=visible_line(standing.text())
-            )
-
-        yield listen
+def exhaustion(found: Exhausted) -> str:
+    """Why there are fewer trials than were asked for."""
+    if found.whole:
+        return f"the space has {units.counted(found.programs, 'program')}"
+    return f"the space gave nothing new after {units.counted(found.programs, 'program')}"

@@ -1,25 +1,33 @@
-"""The end of a run as a table: each contender's time, its rate and its share of the machine's peak."""
+"""The end of a run as a table: each contender's time, its rate and its share of what the machine allows."""
 
 from __future__ import annotations
 
+from tensorc_dsl import units
+from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.measure.outcome import Status
-from tensorc_dsl.report import units
 
-HEAD = ("", "time", "GFLOP/s", "of peak")
+_NOUNS = {"timeout": "timeout", "crash": "crash", "wrong_result": "wrong result", "compile_error": "compile error"}
+"""Statuses that are things, of which there may be several."""
 
 
-def comparison(flops: int, seconds: float | None, numpy_seconds: float | None, peak: float) -> str:
+def comparison(roof: Roof, seconds: float | None, numpy_seconds: float | None) -> str:
     """The table as plain text, names to the left and numbers to the right.
 
-    `flops` is the work of one call, `seconds` what ours takes; rows of what was not measured are left out. `peak` is in
-    FLOP/s.
+    `seconds` is what ours takes; rows and columns of what is not known are left out.
     """
-    rows: list[tuple[str, ...]] = [HEAD]
+    limit = roof.limit
+    head = ("", "time", roof.unit, "of bandwidth" if roof.by_memory else "of peak")
+    rows: list[tuple[str, ...]] = [head]
     for name, time in (("tensorc-dsl", seconds), ("NumPy", numpy_seconds)):
         if time is not None:
-            rows.append((name, units.seconds(time), units.gflops(flops / time), units.share(flops / time / peak)))
-    rows.append(("FMA peak", "", units.gflops(peak), units.share(1.0)))
-    widths = [max(len(row[n]) for row in rows) for n in range(len(HEAD))]
+            share = roof.share(time)
+            rows.append(
+                (name, units.seconds(time), units.giga(roof.rate(time)), "" if share is None else units.share(share))
+            )
+    if limit is not None:
+        rows.append((roof.name, "", units.giga(limit), units.share(1.0)))
+    rows = [row if limit is not None else row[:3] for row in rows]
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
         for row in rows
@@ -27,6 +35,8 @@ def comparison(flops: int, seconds: float | None, numpy_seconds: float | None, p
 
 
 def tally(statuses: dict[str, int]) -> str:
-    """Counts by status, the valid ones first: `62 ok, 2 timeout`."""
+    """Counts by status, the valid ones first: `62 ok, 2 timeouts`."""
     order = sorted(statuses.items(), key=lambda item: (item[0] != Status.OK, -item[1], item[0]))
-    return ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in order)
+    return ", ".join(
+        units.counted(count, _NOUNS[status]) if status in _NOUNS else f"{count} {status}" for status, count in order
+    )

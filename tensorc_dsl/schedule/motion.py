@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.accesses import touched
-from tensorc_dsl.affine.coverage import apart, full_domain
+from tensorc_dsl.affine.coverage import apart, full_domain, not_affine
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.ir.expr import Expr, Var, free_vars, loads, substitute
+from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, LoopKind, Program, Stmt, find_block, walk
 from tensorc_dsl.schedule.nests import stmt_name
 from tensorc_dsl.schedule.primitive import BufferRef
@@ -43,8 +44,8 @@ NOT_READY = Refusal(
 )
 BEYOND = Refusal(
     "E0359",
-    "`{block}` would run below `{loop}` with iterator values that it does not have now",
-    help="`{block}` runs for a part of its domain only; move it before the step that left out the rest",
+    "cannot move `{block}` below `{loop}`: {reason}",
+    help="{repair}",
     at="block",
 )
 VECTOR = Refusal(
@@ -53,6 +54,19 @@ VECTOR = Refusal(
     help="move first, vectorize last",
     at="loop",
 )
+
+
+def beyond(program: Program, nest: Nest, loop: str) -> Exception:
+    """The refusal of a block that is not known to run now with all values that its iterators would have below a loop."""
+    block = nest[1]
+    unknown = not_affine(*nest)
+    if unknown is None:
+        reason = "it would run there with iterator values that it does not have now"
+        repair = f"`{block.name}` runs for a part of its domain only; move it before the step that left out the rest"
+    else:
+        reason = f"with which values it runs now cannot be told of `{unknown.name} = {format_expr(unknown.binding)}`"
+        repair = "no loop may be multiplied by an open size: split it by numbers, or move the block before that step"
+    return BEYOND(program, block.name, loop, block=block.name, loop=loop, reason=reason, repair=repair)
 
 
 def positions(program: Program) -> dict[str, int]:

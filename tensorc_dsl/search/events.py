@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.records.queue import Unkept
 from tensorc_dsl.trace.trace import Trace
 
 
@@ -26,6 +27,16 @@ class Proposed:
 
 
 @dataclass(frozen=True, slots=True)
+class Preparing:
+    """The inputs and the reference that results are compared with are computed; `Prepared` follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """They are there."""
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """Trial number `trial` (from 0) is done; `best_seconds` is the best so far, this one included."""
 
@@ -33,6 +44,36 @@ class Measured:
     trace: Trace
     outcome: Outcome
     best_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """The space gave nothing new after so many programs; `whole` where every move from each of them was followed."""
+
+    programs: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparing:
+    """The best few are measured again, by turns."""
+
+    finalists: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verifying:
+    """Finalist number `finalist` (from 0) is proved to compute what its task does."""
+
+    finalist: int
+    finalists: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """From now on records wait: the database does not take them."""
+
+    unkept: Unkept
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +86,5 @@ class Finished:
     interrupted: bool
 
 
-Event = Started | Proposed | Measured | Finished
+Event = Started | Proposed | Preparing | Prepared | Measured | Waiting | Exhausted | Comparing | Finished | Verifying
 Listener = Callable[[Event], None]

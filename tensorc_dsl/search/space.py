@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -15,7 +16,7 @@ from tensorc_dsl.records.keys import digest, program_key
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.trace.draw import Decision
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.trace.trace import Refused, Trace
 
 
 def kernel_key(program: Program, target: Target) -> str:
@@ -70,6 +71,8 @@ class Explorer:
         self._exhausted = False
         self._slots = 0
         self.refusals = 0
+        self.refused: Counter[Refused] = Counter()
+        """In how many of the schedules each rule was refused."""
 
     def rng(self, purpose: str) -> np.random.Generator:
         """A fresh stream; each call has its own, whatever the others draw."""
@@ -114,12 +117,18 @@ class Explorer:
                         return found
         return None
 
+    def followed(self, traces: list[Trace]) -> bool:
+        """Whether every move from each of the traces was expanded, so that no single one leads to a new program."""
+        return all(_key(decisions) in self._asked for trace in traces for decisions in neighbours(trace))
+
     def _expand(self, decisions: Mapping[str, Decision] | None, rng: np.random.Generator) -> Trace | None:
         try:
-            return self._space.sample(rng) if decisions is None else self._space.replay(decisions, rng)
+            trace = self._space.sample(rng) if decisions is None else self._space.replay(decisions, rng)
         except ScheduleRefusal:
             self.refusals += 1
             return None
+        self.refused.update(trace.refused)
+        return trace
 
     def _take(self, trace: Trace) -> bool:
         key = kernel_key(trace.program, self._target)

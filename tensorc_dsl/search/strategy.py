@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -55,6 +54,6 @@ def strategy(name: str) -> Callable[[Factory], Factory]:
 def strategies() -> Mapping[str, Factory]:
     """All strategies by name, sorted."""
     package = importlib.import_module("tensorc_dsl.search.strategies")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
+    for name in package.NAMES:
+        importlib.import_module(f"{package.__name__}.{name}")
     return dict(sorted(_STRATEGIES.items()))

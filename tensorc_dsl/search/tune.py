@@ -11,15 +11,27 @@ from typing import Protocol
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.blas import one_blas_thread
-from tensorc_dsl.measure.outcome import Outcome
-from tensorc_dsl.records.database import Database
+from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.records.queue import Queue, Unkept
 from tensorc_dsl.records.trial import Phase, Trial
-from tensorc_dsl.search.events import Event, Finished, Listener, Measured, Proposed, Started
+from tensorc_dsl.search.events import (
+    Comparing,
+    Event,
+    Exhausted,
+    Finished,
+    Listener,
+    Measured,
+    Proposed,
+    Started,
+    Verifying,
+    Waiting,
+)
 from tensorc_dsl.search.space import Explorer, SpaceLike
 from tensorc_dsl.search.strategy import Setting, strategies
 from tensorc_dsl.trace.draw import Decision
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.trace.trace import Refused, Trace
+from tensorc_dsl.validate.validate import Invalid, Report
 
 BATCH = 8
 """Candidates per question: they build together, and the model is asked anew after each batch."""
@@ -51,13 +63,18 @@ class RunnerLike(Protocol):
 class TuneResult:
     """What a search found. `best` is None when no candidate was valid.
 
-    `best_seconds` comes from the comparison of the `finalists`, where there was one. `outcomes` are the trials' in order,
-    beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that does not apply;
-    they are no trials.
+    `best_seconds` comes from the comparison of the `finalists`, where there was one. `verdict` is what a proof says of the
+    best, None where none was made; `wrong` are those that were as good and are refuted, which are bugs. `outcomes` are the
+    trials' in order, beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that
+    does not apply; they are no trials. `refused` counts the schedules in which a rule of the space was refused and left out.
+    `exhausted` says why there are fewer trials than wanted, None where there are as many. `unkept` are records that are in
+    no database.
     """
 
-    best: Trace | None
+    best: Trace | None = field(repr=False)
     best_seconds: float | None
+    verdict: Report | None
+    wrong: tuple[tuple[Trace, Invalid], ...] = field(repr=False)
     finalists: tuple[Trace, ...] = field(repr=False)
     traces: tuple[Trace, ...] = field(repr=False)
     outcomes: tuple[Outcome, ...] = field(repr=False)
@@ -66,7 +83,10 @@ class TuneResult:
     trials: int
     seed: int
     refusals: int
+    refused: Mapping[Refused, int]
     interrupted: bool
+    exhausted: Exhausted | None = None
+    unkept: Unkept | None = None
 
 
 def tune(
@@ -79,47 +99,56 @@ def tune(
     seed: int = 0,
     runner: RunnerLike,
     threads: int,
-    database: Database | None = None,
+    records: Queue | None = None,
     defaults: Iterable[Mapping[str, Decision]] = (),
     on_event: Listener | None = None,
+    verify: Callable[[Trace], Report] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> TuneResult:
     """Search `space` for the fastest way to run `program` (unscheduled) on `target` with `threads` threads.
 
-    Ends after `trials` trials, or when the space has nothing new, or on Ctrl-C with what there is by then. Given the
-    measured times, the run is a function of the seed. Raises KeyError for an unknown strategy and ValueError for a
-    negative budget; whatever is not a refusal or a failed candidate propagates.
+    Ends after `trials` trials, or when the space has nothing new, or on Ctrl-C with what there is by then. What `verify`
+    refutes does not win, and is recorded as wrong. Given the measured times, the run is a function of the seed. Raises
+    KeyError for an unknown strategy and ValueError for a negative budget; whatever is not a refusal or a failed candidate
+    propagates.
     """
     if trials < 0:
         raise ValueError(f"trials must not be negative, not {trials}")
     explorer = Explorer(space, seed, program.name, target)
     asked = strategies()[strategy](Setting(explorer, trials, tuple(defaults)))
-    run = _Run(program, target, threads, strategy, seed, database, on_event or (lambda _: None))
+    run = _Run(program, target, threads, strategy, seed, records, on_event or (lambda _: None))
     started = clock()
     run.emit(Started(program.name, strategy, trials, seed))
     interrupted = False
-    best: tuple[Trace, float] | None = None
+    exhausted: Exhausted | None = None
+    final: list[tuple[float, int]] = []
     try:
         while len(run.outcomes) < trials:
             before = clock()
             with one_blas_thread():
                 batch = asked.propose(min(BATCH, trials - len(run.outcomes)))
             if not batch:
+                exhausted = Exhausted(len(run.traces), explorer.followed(run.traces))
+                run.emit(exhausted)
                 break
             run.emit(Proposed(tuple(batch), clock() - before))
             answers = runner.measure([t.program for t in batch], run.best_seconds)
             for trace, outcome in zip(batch, answers, strict=True):
                 run.measured(trace, outcome)
                 asked.tell(trace, outcome)
-        best = _final(run, runner)
+        final = _final(run, runner)
     except KeyboardInterrupt:
         interrupted = True
-        best = run.leader()
+    best, verdict, wrong = _judged(run, final, verify)
+    if records is not None and records.unkept is not None:
+        records.add_all(())  # there may be room by now
     elapsed = clock() - started
     run.emit(Finished(len(run.outcomes), best[1] if best else None, elapsed, interrupted))
     return TuneResult(
         best=best[0] if best else None,
         best_seconds=best[1] if best else None,
+        verdict=verdict,
+        wrong=wrong,
         finalists=tuple(run.traces[n] for n in run.finalists),
         traces=tuple(run.traces),
         outcomes=tuple(run.outcomes),
@@ -128,7 +157,10 @@ def tune(
         trials=len(run.outcomes),
         seed=seed,
         refusals=explorer.refusals,
+        refused=explorer.refused,
         interrupted=interrupted,
+        exhausted=exhausted,
+        unkept=None if records is None else records.unkept,
     )
 
 
@@ -142,7 +174,7 @@ class _Run:
         threads: int,
         strategy: str,
         seed: int,
-        database: Database | None,
+        records: Queue | None,
         emit: Callable[[Event], None],
     ) -> None:
         self._task = program.name
@@ -150,7 +182,7 @@ class _Run:
         self._target_key = target_key(target, threads)
         self._strategy = strategy
         self._seed = seed
-        self._database = database
+        self._records = records
         self.emit = emit
         self.traces: list[Trace] = []
         self.outcomes: list[Outcome] = []
@@ -170,13 +202,13 @@ class _Run:
         """(seconds, number) of the valid trials, fastest first."""
         return sorted((o.seconds, n) for n, o in enumerate(self.outcomes) if o.seconds is not None)
 
-    def leader(self) -> tuple[Trace, float] | None:
-        ranked = self.ranked()
-        return (self.traces[ranked[0][1]], ranked[0][0]) if ranked else None
-
     def record(self, rows: list[tuple[int, Trace, Outcome]], phase: Phase) -> None:
-        if self._database is not None:
-            self._database.add_all([self._row(number, trace, outcome, phase) for number, trace, outcome in rows])
+        if self._records is not None:
+            before = self._records.unkept
+            self._records.add_all([self._row(number, trace, outcome, phase) for number, trace, outcome in rows])
+            unkept = self._records.unkept
+            if unkept is not None and (before is None or before.why != unkept.why or not before.trials):
+                self.emit(Waiting(unkept))
 
     def _row(self, number: int, trace: Trace, outcome: Outcome, phase: Phase) -> Trial:
         return Trial(
@@ -200,11 +232,48 @@ class _Run:
         )
 
 
-def _final(run: _Run, runner: RunnerLike) -> tuple[Trace, float] | None:
-    """The winner of a second look at the best few; where none of those works twice, at the next few, and so on."""
+Best = tuple[Trace, float] | None
+
+
+def _judged(
+    run: _Run, final: Sequence[tuple[float, int]], verify: Callable[[Trace], Report] | None
+) -> tuple[Best, Report | None, tuple[tuple[Trace, Invalid], ...]]:
+    """The first that is not refuted, of the finalists and then of the other trials, with its verdict; and the wrong ones.
+
+    All finalists are looked at: their times are in the database, too. Ctrl-C ends the looking.
+    """
+    best: Best = None
+    verdict: Report | None = None
+    wrong: list[tuple[Trace, Invalid]] = []
+    looked = 0
+    others = [(s, n) for s, n in run.ranked() if n not in run.finalists]
+    try:
+        for seconds, n in (*final, *others):
+            trace = run.traces[n]
+            if best is not None and (n not in run.finalists or verify is None):
+                break
+            if verify is not None and n in run.finalists:
+                run.emit(Verifying(looked, len(run.finalists)))
+                looked += 1
+            report = None if verify is None else verify(trace)
+            if isinstance(report, Invalid):
+                wrong.append((trace, report))
+                message = f"{report.diagnostic.code}: {report.diagnostic.message}"
+                run.record([(n, trace, Outcome(Status.WRONG_RESULT, message=message))], "final")
+            elif best is None:
+                best, verdict = (trace, seconds), report
+    except KeyboardInterrupt:
+        left = [(run.traces[n], s) for s, n in (*final, *others) if all(run.traces[n] is not t for t, _ in wrong)]
+        best = best or (left[0] if left else None)
+    return best, verdict, tuple(wrong)
+
+
+def _final(run: _Run, runner: RunnerLike) -> list[tuple[float, int]]:
+    """Times of a second look at the best few, the winner first; where none works twice, at the next few, and so on."""
     numbers = [n for _, n in run.ranked()]
     while numbers:
         few, numbers = numbers[:FINALISTS], numbers[FINALISTS:]
+        run.emit(Comparing(len(few)))
         again = _compare(run, few, runner)
         run.finalists += few
         run.record([(n, run.traces[n], o) for n, o in zip(few, again, strict=True)], "final")
@@ -213,8 +282,8 @@ def _final(run: _Run, runner: RunnerLike) -> tuple[Trace, float] | None:
             limit = min(times)[0] * (1 + TIE)
             even = [(len(run.traces[n].text), run.traces[n].text, n, s) for s, n in times if s <= limit]
             _, _, winner, seconds = min(even)
-            return run.traces[winner], seconds
-    return None
+            return [(seconds, winner), *sorted(x for x in times if x[1] != winner)]
+    return []
 
 
 def _compare(run: _Run, numbers: list[int], runner: RunnerLike) -> list[Outcome]:

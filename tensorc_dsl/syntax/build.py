@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.layout import MAX_DEPTH
 from tensorc_dsl.syntax.words import Token
 
 T = TypeVar("T")
@@ -44,6 +45,29 @@ def items(seq: Seq[T] | None) -> tuple[T, ...]:
 
 def error(code: str, message: str, span: Span, label: str = "", help: str = "") -> TschedError:
     return TschedError(Diagnostic(code, message, span, label, (help_note(help),) if help else ()))
+
+
+def too_deep(span: Span) -> TschedError:
+    """What is said of a nest of brackets, or of anything else, that goes too deep."""
+    repair = "name parts of it with `let`, or write it as several statements"
+    return error("E0107", f"this is nested more than {MAX_DEPTH} levels deep", span, help=repair)
+
+
+def _require_shallow(lhs: t.Expr, span: Span) -> None:
+    """Raises TschedError where a chain of operators is too deep: at once, and not when all of a long one is read."""
+    for _ in range(MAX_DEPTH):
+        if not isinstance(lhs, t.BinaryExpr | t.LogicExpr):
+            return
+        lhs = lhs.lhs
+    raise too_deep(span)
+
+
+def no_subscripts(span: Span) -> TschedError:
+    """`x[]`: a single value has one way to be written."""
+    name = span.text.partition("[")[0].strip()
+    return error(
+        "E0116", "there is nothing in these brackets", span, help=f"a single value is its name alone: `{name}`"
+    )
 
 
 Parts = list[Any]
@@ -144,11 +168,13 @@ class ExprBuilder:
     @rule
     def binary(self, span: Span, parts: Parts) -> t.BinaryExpr:
         lhs, op, rhs = parts
+        _require_shallow(lhs, span)
         return t.BinaryExpr(cast(Any, str(op)), lhs, rhs, span)
 
     @rule
     def logic(self, span: Span, parts: Parts) -> t.LogicExpr:
         lhs, op, rhs = parts
+        _require_shallow(lhs, span)
         return t.LogicExpr(cast(Any, str(op)), lhs, rhs, span)
 
     @rule
@@ -226,6 +252,8 @@ class ExprBuilder:
 
     @rule
     def index(self, span: Span, parts: Parts) -> t.IndexExpr:
+        if len(parts) == 1:
+            raise no_subscripts(span)
         return t.IndexExpr(parts[0], tuple(parts[1:]), span)
 
     @rule

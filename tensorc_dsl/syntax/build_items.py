@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.build import ExprBuilder, Parts, Seq, error, items, rule
+from tensorc_dsl.syntax.build import ExprBuilder, Parts, Seq, error, items, no_subscripts, rule
 
 
 def _docs(parts: Parts) -> tuple[str, Parts]:
@@ -54,6 +55,17 @@ def _annotations(parts: Parts) -> tuple[tuple[str, t.Expr], ...]:
     return tuple((a.key, a.value) for a in _of(parts, Annotation))
 
 
+def _empty_brackets(name: t.Word) -> TschedError:
+    return no_subscripts(replace(name.span, end=name.span.source.text.index("]", name.span.end) + 1))
+
+
+def _indices(name: t.Word, indices: Seq[t.IndexSpec] | None) -> tuple[t.IndexSpec, ...]:
+    """What stands in the brackets behind a name: something."""
+    if indices is None:
+        raise _empty_brackets(name)
+    return indices.items
+
+
 class Init(Seq[t.StoreStmt]):
     pass
 
@@ -90,6 +102,8 @@ class FileBuilder(ExprBuilder):
 
     @rule
     def tensor_type(self, span: Span, parts: Parts) -> t.TensorType:
+        if parts[1] is not None and not parts[1].items:
+            raise no_subscripts(span)
         return t.TensorType(parts[0], items(parts[1]), span)
 
     @rule
@@ -110,7 +124,7 @@ class FileBuilder(ExprBuilder):
 
     def _stage(self, span: Span, parts: Parts, is_let: bool) -> t.Stage:
         name, indices, *annotations, value = parts
-        return t.Stage(name, items(indices), value, _annotations(annotations), is_let, span)
+        return t.Stage(name, _indices(name, indices), value, _annotations(annotations), is_let, span)
 
     @rule
     def let_stage(self, span: Span, parts: Parts) -> t.Stage:
@@ -120,22 +134,17 @@ class FileBuilder(ExprBuilder):
     def output_stage(self, span: Span, parts: Parts) -> t.Stage:
         return self._stage(span, parts, False)
 
-    def _call_stage(self, span: Span, parts: Parts, is_let: bool) -> t.StageCall:
-        name, value = parts
-        if not isinstance(value, t.CallExpr) or not isinstance(value.function, t.Name):
-            raise error(
-                "E0116", f"`{name}` has no subscripts, and its value is no call of a compute", name.span,
-                help=f"write the indices, `{name}[i] = …`; a single value has none: `{name}[] = …`",
-            )  # fmt: skip
-        return t.StageCall(name, t.Word(value.function.id, value.function.span), value.args, value.kwargs, is_let, span)
+    def _whole(self, span: Span, parts: Parts, is_let: bool) -> t.Stage:
+        name, *annotations, value = parts
+        return t.Stage(name, (), value, _annotations(annotations), is_let, span)
 
     @rule
-    def let_call(self, span: Span, parts: Parts) -> t.StageCall:
-        return self._call_stage(span, parts, True)
+    def let_whole(self, span: Span, parts: Parts) -> t.Stage:
+        return self._whole(span, parts, True)
 
     @rule
-    def output_call(self, span: Span, parts: Parts) -> t.StageCall:
-        return self._call_stage(span, parts, False)
+    def output_whole(self, span: Span, parts: Parts) -> t.Stage:
+        return self._whole(span, parts, False)
 
     # --- reducers, intrinsics, targets ---
 
@@ -165,13 +174,17 @@ class FileBuilder(ExprBuilder):
         name, type_, layout = parts
         return t.Operand(name, type_, layout, span)
 
+    def _effect(self, span: Span, parts: Parts, adds: bool) -> t.Effect:
+        name, *indices, value = parts
+        return t.Effect(name, _indices(name, indices[0]) if indices else (), value, adds, span)
+
     @rule
     def sets(self, span: Span, parts: Parts) -> t.Effect:
-        return t.Effect(parts[0], items(parts[1]), parts[2], False, span)
+        return self._effect(span, parts, False)
 
     @rule
     def adds(self, span: Span, parts: Parts) -> t.Effect:
-        return t.Effect(parts[0], items(parts[1]), parts[2], True, span)
+        return self._effect(span, parts, True)
 
     @rule
     def layout(self, span: Span, parts: Parts) -> t.Layout:
@@ -348,4 +361,10 @@ class FileBuilder(ExprBuilder):
 
     @rule
     def store(self, span: Span, parts: Parts) -> t.StoreStmt:
+        if len(parts) == 2:
+            raise _empty_brackets(parts[0])
         return t.StoreStmt(parts[0], tuple(parts[1:-1]), parts[-1], span)
+
+    @rule
+    def store_whole(self, span: Span, parts: Parts) -> t.StoreStmt:
+        return t.StoreStmt(parts[0], (), parts[1], span)

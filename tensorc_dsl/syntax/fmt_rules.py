@@ -65,7 +65,8 @@ class Rules:
             "slice": self._slice,
             "reduce": self._reduction, "reduce_by": self._reduction, "scan": self._scan,
             "let": self._assignment, "let_stage": self._assignment, "output_stage": self._assignment,
-            "let_call": self._assignment, "output_call": self._assignment, "store": self._assignment,
+            "let_whole": self._assignment, "output_whole": self._assignment, "store": self._assignment,
+            "store_whole": self._assignment,
             "sets": self._assignment, "adds": self._assignment, "dim": self._assignment,
             "iterator": self._assignment,
         }  # fmt: skip

@@ -93,15 +93,13 @@ def _compute(c: t.ComputeDef) -> str:
     return f"{head}{{\n{lines}}}" if lines else f"{head}{{}}"
 
 
-def _stage(s: t.Stage | t.StageCall) -> str:
+def _stage(s: t.Stage) -> str:
     let = "let " if s.is_let else ""
-    match s:
-        case t.Stage(name=name, indices=indices, value=value, annotations=notes):
-            return f"{let}{name}[{index_specs(indices)}]{_annotations(notes)} = {expr(value, INDENT)}"
-        case t.StageCall(name=name, compute=compute, args=args, kwargs=kwargs):
-            return f"{let}{name} = {postfix_level(t.Name(compute, s.span))}({arguments(args, kwargs, INDENT)})"
-        case _:
-            assert_never(s)
+    return f"{let}{s.name}{_indices(s.indices)}{_annotations(s.annotations)} = {expr(s.value, INDENT)}"
+
+
+def _indices(indices: tuple[t.IndexSpec, ...]) -> str:
+    return f"[{index_specs(indices)}]" if indices else ""
 
 
 def _intrinsic(i: t.IntrinsicDef) -> str:
@@ -110,7 +108,7 @@ def _intrinsic(i: t.IntrinsicDef) -> str:
     lines = [f"intrinsic {i.name}", f"{INDENT}desc ({operands}) {{"]
     for e in i.effects:
         sign = "+=" if e.adds else "="
-        lines.append(f"{inner}{e.name}[{index_specs(e.indices)}] {sign} {expr(e.value, inner)}")
+        lines.append(f"{inner}{e.name}{_indices(e.indices)} {sign} {expr(e.value, inner)}")
     lines.append(f"{INDENT}}}")
     for x in i.layouts:
         places = ", ".join(f"{name}: {expr(value, INDENT)}" for name, value in x.places)
@@ -162,4 +160,5 @@ def _program_stmt(s: t.ProgramStmt, pad: str) -> list[str]:
 
 
 def _store(s: t.StoreStmt) -> str:
-    return f"{s.buffer}[{', '.join(map(expr, s.indices))}] = {expr(s.value)}"
+    indices = f"[{', '.join(map(expr, s.indices))}]" if s.indices else ""
+    return f"{s.buffer}{indices} = {expr(s.value)}"

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
-from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError, help_note
+from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.build import too_deep
 from tensorc_dsl.syntax.build_items import FileBuilder
 from tensorc_dsl.syntax.engine import Engine, Unexpected
 from tensorc_dsl.syntax.errors import bad_character, mismatch, unexpected
@@ -69,15 +70,10 @@ def _parse(source: Source, start: int, end: int) -> tree.File:
     except Mismatch as e:
         raise TschedError(mismatch(source, e)) from None
     except TooDeep as e:
-        raise _too_deep(Span(source, e.opener.start_pos, e.opener.end_pos)) from None
+        raise too_deep(Span(source, e.opener.start_pos, e.opener.end_pos)) from None
     if deep := first_deeper_than(file, MAX_DEPTH):
-        raise _too_deep(deep.span)
+        raise too_deep(deep.span)
     return file
-
-
-def _too_deep(span: Span) -> TschedError:
-    repair = help_note("name parts of it with `let`, or write it as several statements")
-    return TschedError(Diagnostic("E0107", f"this is nested more than {MAX_DEPTH} levels deep", span, notes=(repair,)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.trace.draw import Decision, Draw
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A rule of a space one of whose steps was refused on `subject`: nothing of it was done there."""
+
+    rule: str
+    subject: str
+    refusal: ScheduleRefusal = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
-    """`text` is a `schedule` item that expands to this very trace, byte for byte; `program` is the scheduled program."""
+    """`text` is a `schedule` item that expands to this very program, byte for byte; `program` is the scheduled program.
+
+    `draws` are all that were decided. Those of a rule that was `refused` are not in the text: nothing there depends on them.
+    """
 
     name: str
     compute: str
     lines: tuple[str, ...]
     draws: tuple[Draw, ...]
     program: Program = field(repr=False)
+    refused: tuple[Refused, ...] = ()
 
     @property
     def text(self) -> str:

@@ -91,7 +91,7 @@ class Code:
         self._read(program.body, ())
         self._before: dict[tuple[int, tuple[str, ...], int, tuple[str, ...]], isl.Map] = {}
         self._touched: dict[tuple[int, tuple[str, ...], str, tuple[Expr, ...]], isl.Map] = {}
-        self._lifted: dict[tuple[int, tuple[Cast, ...]], Statement] = {}
+        self._lifted: dict[tuple[int, tuple[str, ...], tuple[Cast, ...]], Statement] = {}
         self._data: dict[tuple[int, Cast], str] = {}
 
     def _read(self, body: tuple[Stmt, ...], path: tuple[tuple[For, int], ...]) -> None:
@@ -134,7 +134,7 @@ class Code:
     def lifted(self, s: Statement, data: Sequence[Cast]) -> tuple[Statement, dict[Expr, Expr]]:
         """The statement with an instance for each value that the data may have, and the variables that those are."""
         names = [self._data.setdefault((s.number, d), f"datum{len(self._data)}'") for d in data]
-        key = (s.number, tuple(data))
+        key = (s.number, s.names, tuple(data))  # it may have values of other data already
         if key not in self._lifted:
             values = points(names, [c for n, d in zip(names, data, strict=True) for c in type_conditions(n, d)])
             self._lifted[key] = replace(s, names=(*s.names, *names), domain=s.domain.flat_product(values))

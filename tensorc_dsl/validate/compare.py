@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
+from tensorc_dsl.affine.sets import NotAffine
 from tensorc_dsl.diagnostic import Problem
 from tensorc_dsl.ir.expr import Expr, Load, children, dtype_of
 from tensorc_dsl.validate.code import Code, Statement, label
@@ -25,6 +26,9 @@ from tensorc_dsl.validate.terms import operator, terms_of
 from tensorc_dsl.validate.values import At, Key, Node, Values, gathers, is_index, key, place
 
 DIFFERENT = Problem("E0805", "the programs compute different values{sizes}")
+
+ATTEMPTS = 3
+"""How deep attempts may lie in each other: what is tried without need takes time."""
 
 PATIENCE = 12
 """Times that an obligation may grow before it is widened to what holds for all its pairs."""
@@ -42,7 +46,8 @@ class Obligation:
 class Comparison:
     """Obligations between an original and a scheduled program. `prove` raises Refuted, Undecided or NotAffine."""
 
-    def __init__(self, original: Values, scheduled: Values) -> None:
+    def __init__(self, original: Values, scheduled: Values, depth: int = 0) -> None:
+        self._depth = depth
         self.original = original
         self.scheduled = scheduled
         self._known: dict[tuple[Key, Key], isl.Map] = {}
@@ -124,15 +129,31 @@ class Comparison:
 
     def _gathered(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:
         """Of elements that data decide: that the data are equal, and the elements for each number that they may be."""
-        shared = None
+        ways: list[Shared] = []
         if isinstance(a, At) and isinstance(b, At):
-            shared = shared_data(a, b, pairs, self.original, self.scheduled)
-        if shared is None:  # what data decide may still be one value for all of them
+            ways = shared_data(a, b, pairs, self.original, self.scheduled)
+        if not ways:  # what data decide may still be one value for all of them
             if all(v.is_input_read(n) for n, v in ((a, self.original), (b, self.scheduled)) if gathers(n)):
                 raise self._different(a, b, pairs)
-            shared = Shared(deciding(a), () if gathers(a) else deciding(b), guessed=True)
-        if shared.guessed:
+            ways = [Shared(deciding(a), () if gathers(a) else deciding(b), guessed=True)]
+        for shared in ways[:-1] if self._depth < ATTEMPTS else ():
+            if self._proves(self._at_shared(a, b, pairs, shared)):
+                return []
+        if ways[-1].guessed:
             self._guess = "the data that decide an element were found by a guess, and do not all agree"
+        return self._at_shared(a, b, pairs, ways[-1])
+
+    def _proves(self, all_of: list[Obligation]) -> bool:
+        """Whether these can be met, without a word of what is in progress."""
+        attempt = Comparison(self.original, self.scheduled, self._depth + 1)
+        try:
+            for o in all_of:
+                attempt.prove(o)
+        except (Refuted, Undecided, NotAffine):
+            return False
+        return True
+
+    def _at_shared(self, a: Node, b: Node, pairs: isl.Map, shared: Shared) -> list[Obligation]:
         x, y = self._lifted[0].at(a, shared.ours), self._lifted[1].at(b, shared.theirs)
         rest = [Obligation(x, y, at_all_numbers(pairs, place(x), place(y)))]
         for p, q in zip(shared.ours, shared.theirs, strict=False):

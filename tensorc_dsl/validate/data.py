@@ -22,7 +22,7 @@ from tensorc_dsl.validate.values import At, Key, Node, Values, gathers, key
 class Shared:
     """Data of one value, and at the same places the data of another one that they must be equal to.
 
-    Without `theirs`, or without `ours`, a value is compared with what no data decide: it must be that for each number.
+    The longer of the two goes on with data of which the other value has nothing: it must be the same for each number.
     """
 
     ours: tuple[Cast, ...]
@@ -31,19 +31,32 @@ class Shared:
     """Whether the values may be equal though those data are not, or are not the ones to take."""
 
 
-def shared_data(a: At, b: At, pairs: isl.Map, original: Values, scheduled: Values) -> Shared | None:
-    """The data of both by which they can be compared, where data decide one of them; None where they differ."""
+def shared_data(a: At, b: At, pairs: isl.Map, original: Values, scheduled: Values) -> list[Shared]:
+    """The ways of comparing two values of which data decide one, the best first; none where they differ.
+
+    Data without a partner may decide nothing: then the value is the same one for each number that they may be.
+    """
     ours, theirs = deciding(a), deciding(b)
-    if ours and (told := _partners(a, ours, b, pairs, original, scheduled)):
-        return Shared(ours, *told)
-    if theirs and (told := _partners(b, theirs, a, pairs.reverse(), scheduled, original)):
-        return Shared(told[0], theirs, told[1])
+    told = _partners(a, ours, b, pairs, original, scheduled)
+    if ours and len(told) == len(ours):
+        return [Shared(ours, tuple(y for y, _ in told.values()), not all(sure for _, sure in told.values()))]
+    back = _partners(b, theirs, a, pairs.reverse(), scheduled, original)
+    if theirs and len(back) == len(theirs):
+        return [Shared(tuple(x for x, _ in back.values()), theirs, not all(sure for _, sure in back.values()))]
+    found: list[Shared] = []
+    if ours:
+        alone = (x for x in ours if x not in told)
+        found.append(Shared((*told, *alone), tuple(y for y, _ in told.values()), guessed=True))
+    if theirs:
+        alone = (y for y in theirs if y not in back)
+        found.append(Shared(tuple(x for x, _ in back.values()), (*back, *alone), guessed=True))
     inputs = original.is_input_read(a) and scheduled.is_input_read(b)
     ours, theirs = ours or outermost((a.expr,)), theirs or outermost((b.expr,))
     types = [[dtype_of(d.operand) for d in data] for data in (ours, theirs)]
     if types[0] == types[1]:  # at the same places: those are what a message is about
-        return Shared(ours, theirs, guessed=not inputs and any(len(data_in(x.expr)) > 1 for x in (a, b)))
-    return None
+        guessed = not inputs and any(len(data_in(x.expr)) > 1 for x in (a, b))
+        found.append(Shared(ours, theirs, guessed))
+    return found
 
 
 def deciding(node: Node) -> tuple[Cast, ...]:
@@ -53,20 +66,16 @@ def deciding(node: Node) -> tuple[Cast, ...]:
 
 def _partners(
     a: At, wanted: tuple[Cast, ...], b: At, pairs: isl.Map, of_a: Values, of_b: Values
-) -> tuple[tuple[Cast, ...], bool] | None:
-    """Data of `b` that equal those of `a` that are wanted, and whether they only seem to; None where one has no partner."""
-    theirs: list[Cast] = []
-    guessed = False
+) -> dict[Cast, tuple[Cast, bool]]:
+    """Of the data of `a` that are wanted, those that equal data of `b`, with those; and whether that is sure."""
+    found: dict[Cast, tuple[Cast, bool]] = {}
     for x in wanted:
         for y in data_in(b.expr):
             told = _told_equal(At(a.statement, x.operand), At(b.statement, y.operand), pairs, of_a, of_b)
             if told is not None and dtype_of(x.operand) == dtype_of(y.operand):
-                theirs.append(y)
-                guessed |= not told
+                found[x] = y, told
                 break
-        else:
-            return None
-    return tuple(theirs), guessed
+    return found
 
 
 def _told_equal(a: At, b: At, pairs: isl.Map, of_a: Values, of_b: Values) -> bool | None:
@@ -101,11 +110,13 @@ class Lifted:
 
 
 def at_all_numbers(pairs: isl.Map, a: Statement, b: Statement) -> isl.Map:
-    """The pairs of instances at each number that the data may be: the same one on both sides, if both have data."""
+    """The pairs of instances at each number that the data may be: the same one on both sides, as far as both have data."""
     before, after = (pairs.dim(side) for side in (isl.dim_type.in_, isl.dim_type.out))
+    shared = min(len(a.names) - before, len(b.names) - after)
+    numbers = a.domain.project_out(isl.dim_type.set, before + shared, len(a.names) - before - shared)
+    both = pairs.flat_product(numbers.project_out(isl.dim_type.set, 0, before).identity())
     of_a, of_b = (
-        s.domain.identity().project_out(isl.dim_type.out, n, len(s.names) - n) for s, n in ((a, before), (b, after))
+        s.domain.identity().project_out(isl.dim_type.out, n, len(s.names) - n)
+        for s, n in ((a, before + shared), (b, after + shared))
     )
-    if len(a.names) > before and len(b.names) > after:
-        return pairs.flat_product(a.domain.project_out(isl.dim_type.set, 0, before).identity())
-    return of_a.apply_range(pairs).apply_range(of_b.reverse())
+    return of_a.apply_range(both).apply_range(of_b.reverse())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.diagnostic import Diagnostic, Note, Problem
@@ -14,21 +15,34 @@ from tensorc_dsl.validate.digits import Counted
 class Refuted(Exception):
     """The programs differ, or the scheduled one is wrong by itself; the diagnostic holds the facts."""
 
-    def __init__(self, diagnostic: Diagnostic) -> None:
+    def __init__(self, diagnostic: Diagnostic, sizes: Sizes | None) -> None:
         super().__init__(diagnostic.message)
         self.diagnostic = diagnostic
+        self.sizes = sizes
+        """Of the open dimensions, in the example; None where no run could show more than the text does."""
 
 
 class Undecided(Exception):
     """The question is outside of what integer sets answer; the message is the reason."""
 
 
-def refuted(problem: Problem, *notes: tuple[str, str], **facts: object) -> Refuted:
-    return Refuted(problem(None, notes=tuple(Note(kind, text) for kind, text in notes), **facts))
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Open dimensions with their sizes, in messages ` with M=3`."""
+
+    values: tuple[tuple[str, int], ...]
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name}={value}" for name, value in self.values)
+        return f" with {told}" if told else ""
 
 
-def example(found: isl.Set, sizes: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], str]:
-    """A point of a set that is not empty, cut into vectors of these sizes, and its open dimensions, ` with M=3`."""
+def refuted(problem: Problem, *notes: tuple[str, str], sizes: Sizes | None = None, **facts: object) -> Refuted:
+    return Refuted(problem(None, notes=tuple(Note(kind, text) for kind, text in notes), sizes=sizes, **facts), sizes)
+
+
+def example(found: isl.Set, sizes: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], Sizes]:
+    """A point of a set that is not empty, cut into vectors of these sizes, and its open dimensions."""
     point = found.flatten().sample_point()
     n = point.get_space().dim(isl.dim_type.set)
     values = [point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(n)]
@@ -37,11 +51,10 @@ def example(found: isl.Set, sizes: Sequence[int]) -> tuple[tuple[tuple[int, ...]
         out.append(tuple(values[:size]))
         values = values[size:]
     space = point.get_space()
-    open_dims = [
-        f"{space.get_dim_name(isl.dim_type.param, k)}={point.get_coordinate_val(isl.dim_type.param, k).to_python()}"
-        for k in range(space.dim(isl.dim_type.param))
-    ]
-    return tuple(out), f" with {', '.join(open_dims)}" if open_dims else ""
+    params = range(space.dim(isl.dim_type.param))
+    names = [str(space.get_dim_name(isl.dim_type.param, k)) for k in params]
+    numbers = [point.get_coordinate_val(isl.dim_type.param, k).to_python() for k in params]
+    return tuple(out), Sizes(tuple(zip(names, numbers, strict=True)))
 
 
 def at(s: Statement, values: Sequence[int]) -> str:

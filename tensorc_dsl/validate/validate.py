@@ -8,12 +8,15 @@ element is the same expression of the inputs, where the terms of a reduction may
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.budget import Exhausted, bounded, renew
 from tensorc_dsl.affine.laws import Broken, reducer_laws
 from tensorc_dsl.affine.sets import NotAffine
-from tensorc_dsl.diagnostic import Diagnostic, Problem
+from tensorc_dsl.diagnostic import Diagnostic, Note, Problem
+from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.expr import Load, Var
 from tensorc_dsl.ir.print import format_buffer, format_expr
 from tensorc_dsl.ir.program import Block, Buffer, Program, Store
@@ -21,6 +24,7 @@ from tensorc_dsl.validate.code import Code, Statement
 from tensorc_dsl.validate.compare import Comparison, Obligation
 from tensorc_dsl.validate.facts import Refuted, Undecided, element, example, refuted
 from tensorc_dsl.validate.memory import verify_memory
+from tensorc_dsl.validate.run import Shown, TooLong, listed, show
 from tensorc_dsl.validate.values import At, Values
 
 INTERFACE = Problem("E0808", "the programs differ in what they are called with: {what}")
@@ -38,9 +42,10 @@ class Valid:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """It does not; the facts are in the diagnostic."""
+    """It does not; the facts are in the diagnostic. A run with `inputs` shows it, where that needs one."""
 
     diagnostic: Diagnostic
+    inputs: Mapping[str, Array] = field(default_factory=dict[str, Array], compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ def validate(
         with bounded():
             _prove(original, scheduled, names)
     except Refuted as e:
-        return Invalid(e.diagnostic)
+        return _shown(original, scheduled, names, e)
     except Undecided as e:
         return _unproved(str(e))
     except NotAffine as e:
@@ -77,8 +82,27 @@ def validate(
     return Valid(tuple(assumes))
 
 
-def _unproved(reason: str) -> Unproved:
-    return Unproved(UNPROVED(None, reason=reason))
+def _unproved(reason: str, notes: tuple[Note, ...] = ()) -> Unproved:
+    return Unproved(UNPROVED(None, reason=reason, notes=notes))
+
+
+def _shown(original: Program, scheduled: Program, names: tuple[str, str], found: Refuted) -> Invalid | Unproved:
+    """The refutation with inputs that show it. Where none do, it is only what the proof came to its end with."""
+    if found.sizes is None:
+        return Invalid(found.diagnostic)
+    met = {name: value for name, value in found.sizes.values if any(d.name == name for d in original.dims)}
+    d = found.diagnostic
+    facts = tuple(n for n in d.notes if n.kind != "help")
+    match show(original, scheduled, names, met):
+        case Shown(told=told, sizes=sizes, inputs=inputs):
+            at = "".join(f"{name} = {n}, " for name, n in sizes.items())
+            notes = (Note("run", told), Note("inputs", f"{at}{listed(bind(original, sizes), inputs)}"))
+            return Invalid(replace(d, notes=(*facts, *notes, *(n for n in d.notes if n.kind == "help"))), inputs)
+        case TooLong():
+            why = "the programs are too long for a run to show what was found"
+        case None:
+            why = "no inputs that were tried show what was found"
+    return _unproved(why, (Note("found", f"{d.code}: {d.message}"), *facts))
 
 
 def _prove(original: Program, scheduled: Program, names: tuple[str, str]) -> None:
@@ -128,4 +152,4 @@ def _result(values: Values, p: Buffer) -> At:
     return node
 
 
-__all__ = ["Invalid", "Report", "Unproved", "Valid", "validate"]
+__all__ = ["UNPROVED", "Invalid", "Report", "Unproved", "Valid", "validate"]

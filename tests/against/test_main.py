@@ -26,7 +26,7 @@ def test_json_on_one_stream_and_the_table_on_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "fake.py").write_text(FAKE)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(main, "OURS", Contender("ours", "fake", ("tensorc-dsl",)))
     monkeypatch.setitem(PEERS, "here", Contender("here", "fake", ("numpy",)))
     monkeypatch.setitem(PEERS, "away", Contender("away", "fake", ("no-such-package", "numpy")))

@@ -37,7 +37,7 @@ FAKES = {
 def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
     for name, text in FAKES.items():
         (tmp_path / f"{name}.py").write_text(text)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
     problem = Problem("t.tsched", "gemm_3x7x5", "matmul", {"M": 3, "N": 7, "K": 5}, {"A": "f32", "B": "f32"})
     rng = np.random.default_rng(0)
     inputs = {"A": rng.random((3, 5), np.float32), "B": rng.random((5, 7), np.float32)}

@@ -229,3 +229,21 @@ print(json.dumps(c.tobytes().hex()))
 """
     got = bytes.fromhex(python(export(tmp_path, "mm", "so"), program))
     assert got == np.asarray(kernel(a, b)).tobytes()
+
+
+def test_single_values_are_addresses_of_one_element(tmp_path: Path) -> None:
+    library = export(tmp_path, "scaled_total", "so")
+    program = """
+x, scale, n = array("f", range(8)), array("f", [0.5]), array("i", [21])
+total, twice = array("f", [0]), array("i", [0])
+f = ctypes.CDLL(LIBRARY).scaled_total
+plain = f(*(ctypes.c_void_p(a.buffer_info()[0]) for a in (x, scale, n, total, twice)))
+made = [plain, total[0], twice[0]]
+total[0] = twice[0] = 0
+outputs = describe(total, []), describe(twice, [])
+made += call("scaled_total", describe(x, [8]), describe(scale, []), describe(n, []), *outputs)
+made += [total[0], twice[0]]
+made += call("scaled_total", describe(x, [8]), describe(scale, [1]), describe(n, []), *outputs)
+print(json.dumps(made))
+"""
+    assert python(library, program) == [0, 14.0, 42, 0, 0, 14.0, 42, Status.RANK, 1]

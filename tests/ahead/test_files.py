@@ -218,3 +218,27 @@ def test_open_draws_are_pinned_drawn_or_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["double", "exp"])
 def test_a_function_of_c_keeps_its_name(name: str) -> None:
     assert "E0912" in run(name, "--emit", "llvm", status=1)
+
+
+SINGLE = """
+#include "scaled_total.h"
+#include <stdio.h>
+
+int main(void) {
+    float x[scaled_total_X_COUNT], scale = 0.5f, total = 0;
+    int32_t n = 21, twice = 0;
+    for (int64_t k = 0; k < scaled_total_X_COUNT; k++) x[k] = (float)k;
+    int32_t result = scaled_total(x, &scale, &n, &total, &twice);
+    printf("%d %g %d %d %d\\n", result, total, twice, scaled_total_scale_RANK, (int)scaled_total_total_COUNT);
+    return 0;
+}
+"""
+
+
+@needs_compiler
+def test_single_values_from_c(tmp_path: Path) -> None:
+    export(tmp_path, "scaled_total", "obj", "header")
+    assert run_c(tmp_path, SINGLE, "scaled_total.o") == "0 14 42 0 1\n"
+    header = (tmp_path / "scaled_total.h").read_text("utf-8")
+    assert "   scale: input, f32\n" in header
+    assert "   total: output, f32\n" in header

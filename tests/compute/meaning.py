@@ -107,11 +107,13 @@ class Meaning:
         for name, e in self.defn.where:
             self.sizes[name] = self.index(e, {})
         for s in self.defn.stages:
-            if isinstance(s, tree.StageCall):
-                call = tree.CallExpr(tree.Name(s.compute, s.span), s.args, s.kwargs, s.span)
-                self.tensors[s.name] = self.called(call)
-            else:
-                self.stage(s)
+            match s:
+                case tree.Stage(indices=(), value=tree.CallExpr(function=tree.Name(id=f)) as call) if (
+                    f in self.computes
+                ):
+                    self.tensors[s.name] = self.called(call)
+                case _:
+                    self.stage(s)
         return {p.name: self.tensors[p.name] for p in self.defn.outputs}
 
     def stage(self, s: tree.Stage) -> None:
@@ -190,7 +192,8 @@ class Meaning:
                 if self.named_type(f) in TYPES:
                     return self.named_type(f)
                 if f == "clamp":
-                    return INDEX
+                    t = self.type(args[0], own)
+                    return t if t in FLOATS else INDEX
                 return next((t for a in (args[1:] if f == "select" else args) if (t := self.type(a, own))), None)
             case tree.Reduce(reducer=r, body=body):
                 return "i64" if r in ARG else self.type(body, own)
@@ -248,7 +251,10 @@ class Meaning:
                 raise AssertionError(f"`{e.span.text}` is no value")
 
     def pair(self, op: str, a: tree.Expr, b: tree.Expr, scope: Mapping[str, int], want: str | None) -> Scalar:
-        t = self.type(a) or self.type(b) or want or ""
+        kinds = (self.type(a), self.type(b))
+        t = (
+            INDEX if INDEX in kinds else kinds[0] or kinds[1] or want or ""
+        )  # what is read counts as a whole number beside
         return operate(op, self.value(a, scope, t), self.value(b, scope, t), t)
 
     def compare(self, op: str, a: tree.Expr, b: tree.Expr, scope: Mapping[str, int]) -> bool:
@@ -262,12 +268,16 @@ class Meaning:
         to = self.named_type(f)
         if to in TYPES:
             x = self.value(args[0], scope, to)
-            return fit(int(x), to) if to in WIDTHS else fit(x, to)
+            if isinstance(x, float) and to in WIDTHS:  # the nearest there is, without its fraction
+                low, high = ends(to)
+                return 0 if x != x else int(min(max(x, low), high))
+            return fit(x, to)
         if f == "select":
             return self.value(tree.Conditional(args[0], args[1], args[2], e.span), scope, want)
         if f == "clamp":
-            x, low, high = (self.value(a, scope, INDEX) for a in args)
-            return min(max(x, low), high)
+            t = self.type(e)
+            x, low, high = (self.value(a, scope, t) for a in args)
+            return operate("min", operate("max", x, low, INDEX), high, INDEX)
         if f in ("min", "max"):
             return self.pair(f, args[0], args[1], scope, want)
         t = next((t for a in args if (t := self.type(a))), want) or ""

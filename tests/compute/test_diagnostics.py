@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.compute.texts import checked, codes, errors
+from tests.compute.texts import build, checked, codes, errors
 
 MM = "compute mm(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {\n    C[i, j] = sum[k] A[i, k] * B[k, j]\n}\n"
 
@@ -115,6 +115,27 @@ def test_types() -> None:
 def test_each_mistake_has_its_code(stage: str, code: str) -> None:
     assert code in codes(one(stage), M=4)
     assert any(code in e for e in checked(one(stage))) or "in 3]" in stage
+
+
+@pytest.mark.parametrize(
+    ("stage", "index", "extent"),
+    [
+        ("C[i] = sum[k in i + 1] A[k]", "k", "i + 1"),
+        ("C[i] = A[i] * max[k in M - i] A[k]", "k", "M - i"),
+        ("let d[i in M, j in i] = A[j]\n    C[i] = d[i, 0]", "j", "i"),
+        ("C[i] = sum[k in M, l in min(k, 3)] A[l]", "l", "min(k, 3)"),
+    ],
+)
+def test_a_range_that_another_index_decides(stage: str, index: str, extent: str) -> None:
+    (error,) = errors(one(stage), M=4)
+    assert checked(one(stage)) == [error]
+    name = "k" if "k" in extent else "i"
+    assert error.startswith(f"error[E0405]: the range of `{index}` cannot depend on the index `{name}`\n")
+    assert error.split("\n")[-1] == (
+        f"  = help: let `{index}` range over all, and say where it counts: "
+        f"`… if {index} < {extent} else 0`, or what changes nothing"
+    )
+    assert build(one("C[i] = sum[k in M] (A[k] if k < i + 1 else 0)"), M=4)
 
 
 def test_one_mistake_is_one_finding() -> None:

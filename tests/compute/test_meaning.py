@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,10 @@ from tensorc_dsl.syntax import tree
 from tests.codegen.native import run
 from tests.compute.meaning import meaning
 from tests.compute.random_computes import random_compute
+from tests.compute.random_features import random_features
 from tests.compute.texts import parsed
 
-COUNT = int(os.environ.get("COMPUTE_FUZZ", "150"))
+COUNT = int(os.environ.get("COMPUTE_FUZZ", "110"))
 GROUP = 10
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.tsched"))
 STD = load_source(Source("t.tsched", "use std.ops\n"))
@@ -104,7 +105,8 @@ def test_examples(path: Path) -> None:
 
 
 @pytest.mark.parametrize("group", range(-(-COUNT // GROUP)))
-def test_random_computes(group: int) -> None:
+@pytest.mark.parametrize("drawn", [random_compute, random_features])
+def test_random_computes(drawn: Callable[[int], tuple[str, dict[str, int]]], group: int) -> None:
     for seed in range(group * GROUP, min(COUNT, (group + 1) * GROUP)):
-        text, sizes = random_compute(seed)
+        text, sizes = drawn(seed)
         hold(*parsed(text), sizes, seed)

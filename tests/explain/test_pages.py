@@ -26,7 +26,7 @@ from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure import local
+from tensorc_dsl.measure import cores, local
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records import database
@@ -85,11 +85,21 @@ def of_commands(code: str, fence: Fence) -> str:
             output, status = run_command(session.command)
             text += f"$ {session.command}\n{output}"
     severity = "warning" if code.startswith("W") else "error"
-    assert status == (severity == "error"), text
+    assert status == (0 if severity == "warning" else 5 if code == "E0807" else 1), text
     assert re.findall(rf"{severity}\[([EW]\d+)\]", text) == [code], text
     if severity == "warning":  # what the command does all the same is another page's
-        text = "".join(re.findall(r"^\$ .*\n|^warning.*\n(?: .*\n)*", text, re.MULTILINE))
-    return re.sub(r"\d[\d.e+]* (GB|s)\b", r"N \1", text.replace(f"{Path.cwd()}/", ""))
+        text = "".join(re.findall(r"^\$ .*\n|^warning.*\n(?: {1,8}\S.*\n)*", text, re.MULTILINE))
+    return re.sub(
+        r"\d[\d.e+]* (GB|s|threads?)$|\d[\d.e+]* (GB|s)\b",
+        _unnumbered,
+        text.replace(f"{Path.cwd()}/", ""),
+        flags=re.MULTILINE,
+    )
+
+
+def _unnumbered(found: re.Match[str]) -> str:
+    unit = found[1] or found[2]
+    return f"N {'threads' if unit.startswith('thread') else unit}"
 
 
 def of_program(code: str, fence: Fence) -> str:
@@ -179,6 +189,13 @@ def edited_records() -> Iterator[None]:
     yield
 
 
+@contextmanager
+def one_core() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cores, "usable_cores", lambda: 1)
+        yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0704": full_disk,
     "E0705": held_records,
@@ -190,6 +207,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0914": on_x86,
     "E0917": endless_file,
     "W0701": edited_records,
+    "W0901": one_core,
 }
 
 # --- tests -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import InterpretError, Order, interpret
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.validate.validate import Invalid, validate
+from tensorc_dsl.validate.validate import Invalid, Valid, validate
 from tests.faults.faults import FAULTS, Fault
 from tests.primitives.cases import Case, before_program, run
 
@@ -57,13 +57,13 @@ def breaks_form(scheduled: Program) -> bool:
 
 
 def caught(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> tuple[bool, bool, bool]:
-    """Whether validation, the comparison and the rules of form find what the broken primitive makes."""
+    """Whether validation does not prove what the broken primitive makes, and comparison and the rules of form find it."""
     original = before_program(case_of(fault))
     module, _, name = fault.at.rpartition(".")
     with monkeypatch.context() as m:
         m.setattr(fault.at, fault.by(getattr(importlib.import_module(module), name)))
         broken = run(case_of(fault))
-    return isinstance(validate(original, broken), Invalid), differs(original, broken), breaks_form(broken)
+    return not isinstance(validate(original, broken), Valid), differs(original, broken), breaks_form(broken)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.title)

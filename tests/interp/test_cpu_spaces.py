@@ -119,6 +119,7 @@ def drawn(t: Task, count: int) -> list[Trace]:
 def test_draws_apply_and_replay(name: str) -> None:
     t = task(name)
     for trace in drawn(t, 3):
+        assert trace.refused == ()
         verify(trace.program)
         again = t.expand(Source("trace", trace.text))
         assert again.text == trace.text

@@ -47,4 +47,5 @@ def test_expansion_is_a_function_of_its_inputs(pieces: list[tuple[int, int]], co
     back = again(s, trace.text)()
     assert back.text == trace.text
     assert back.program == trace.program
-    assert back.decisions == trace.decisions
+    assert back.decisions.items() <= trace.decisions.items()
+    assert back.decisions == trace.decisions or trace.refused

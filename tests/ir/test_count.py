@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.reference.count import bytes_moved, flops
+from tensorc_dsl.ir.dtypes import F32, I8, I32
+from tensorc_dsl.reference.count import Work, bytes_moved, bytes_needed, flops, work
 from tests.compute.texts import build, made, std
 
 
@@ -25,3 +26,14 @@ def test_softmax_and_mixed_expressions() -> None:
 
 def test_types_weigh_what_they_weigh() -> None:
     assert bytes_moved(build("compute f(A: i8[M]) -> C: f64[M] { C[i] = f64(A[i]) }", M=10)) == 90
+
+
+def test_operations_by_kind() -> None:
+    text = """compute f(A: i8[M, K], B: i8[K, N], S: f32[N]) -> C: f32[M, N] {
+        let acc[i, j] = sum[k] i32(A[i, k]) * i32(B[k, j])
+        C[i, j] = f32(acc[i, j]) * S[j]
+    }"""
+    p = build(text, M=3, N=5, K=7)
+    assert work(p) == {Work(I32, I8): 2 * 3 * 5 * 7, Work(F32): 15}
+    assert flops(p) == 2 * 3 * 5 * 7 + 15
+    assert bytes_needed(p) == 21 + 35 + 20 + 60

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from tensorc_dsl.reference import evaluate as evaluate_module
 from tensorc_dsl.reference.evaluate import EvaluateError, evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tests.compute.texts import build, made, run, std
+from tests.steps import calls
 
 
 def close(got: np.ndarray, expected: np.ndarray) -> None:
@@ -97,11 +98,11 @@ def test_large_integer_products_are_exact() -> None:
 
 
 def test_other_reductions_and_layouts() -> None:
-    text = """compute f(X: f32[N, H, C]) -> Y: f32[C, N, O], M: f32[N], Q: bool[H], L: bool[] where O = (H - 3) / 2 + 1 {
+    text = """compute f(X: f32[N, H, C]) -> Y: f32[C, N, O], M: f32[N], Q: bool[H], L: bool where O = (H - 3) / 2 + 1 {
         Y[c, n, o] = max[k in 3] X[n, o*2 + k, c]
         M[n] = prod[h, c] X[n, h, c] * 4
         Q[h] = any[n, c] X[n, h, c] > 0.9
-        L[] = all[n, h, c] X[n, h, c] < 2
+        L = all[n, h, c] X[n, h, c] < 2
     }"""
     x, y = run(build(text, N=2, H=7, C=3))
     a = x["X"].astype(np.float64)
@@ -113,10 +114,10 @@ def test_other_reductions_and_layouts() -> None:
 
 
 def test_sums_that_are_no_plain_products() -> None:
-    text = """compute f(A: f32[M, K], B: f32[K, N], s: f32[]) -> C: f32[M, N], D: f32[M], E: f32[], T: f32[M, M] {
+    text = """compute f(A: f32[M, K], B: f32[K, N], s: f32) -> C: f32[M, N], D: f32[M], E: f32, T: f32[M, M] {
         C[i, j] = sum[k] abs(A[i, k] - B[k, j])
         D[i] = sum[k, j] A[i, k] * B[k, j] * 2 * s * exp(A[i, k])
-        E[] = sum[i in 5] s
+        E = sum[i in 5] s
         T[i, j] = sum[k] A[i, k] * A[j, k] * (B[k, 0] + 1)
     }"""
     x, y = run(build(text, M=4, N=3, K=5))
@@ -200,13 +201,11 @@ def test_inputs_are_reproducible_and_never_zero() -> None:
     assert (make_inputs(p, 6)["D"] != a["D"]).mean() > 0.99
 
 
-def test_real_sizes_take_well_under_a_second() -> None:
+def test_real_sizes_are_a_few_operations_on_arrays() -> None:
     for p in (
         made(std("matmul"), M=1024, N=1024, K=1024),
         made(std("conv2d"), N=1, H=56, W=56, CI=64, CO=64, KH=3, KW=3, pad=1),
         made(std("softmax"), M=1024, N=1024),
     ):
         x = make_inputs(p, 0)
-        start = time.process_time()
-        evaluate(p, x)
-        assert time.process_time() - start < 3.0  # of all threads together
+        assert calls(partial(evaluate, p, x)) < 5_000  # and not one for each of millions of elements

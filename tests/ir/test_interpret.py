@@ -157,7 +157,7 @@ def test_empty_programs_and_scalars() -> None:
         0,
         3,
     )
-    p = build("compute f(A: f32[M]) -> C: f32[] { C[] = sum[i] A[i] }", M=3)
+    p = build("compute f(A: f32[M]) -> C: f32 { C = sum[i] A[i] }", M=3)
     assert interpret(p, {"A": np.ones(3, np.float32)})["C"] == 3.0
 
 

@@ -240,6 +240,8 @@ def test_literals_take_the_type_they_meet(store: str, value: Expr) -> None:
         ("N[vi] = 4294967296", "E0205", "does not hold"),
         ("C[vi] = true", "E0204", "this is bool"),
         ("C[i] = 0", "E0201", "`i` cannot be used here"),
+        ("spatial vj in i + 1 = 0\n C[vj] = 0", "E0201", "`i` cannot be used here"),
+        ("spatial vj in vi + 1 = 0\n C[vj] = 0", "E0201", "`vi` cannot be used here"),
         ("C[vj] = 0", "E0201", "there is no `vj`"),
         ("C[vi, 0] = 0", "E0203", "1 dimension; subscripts given: 2"),
         ("D[vi] = 0", "E0201", "there is no buffer `D`"),
@@ -351,7 +353,7 @@ def test_open_dimensions_come_from_the_shapes_of_the_arguments() -> None:
 
 
 def test_constant_inputs_are_written_and_read() -> None:
-    p = parsed("program p(const: const f32, A: f32[4]) { block b { A[0] = const[] } }")
+    p = parsed("program p(const: const f32, A: f32[4]) { block b { A[0] = const } }")
     assert [b.constant for b in p.params] == [True, False]
     assert parsed(format_program(p)) == p
 

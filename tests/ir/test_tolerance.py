@@ -117,3 +117,13 @@ def test_where_the_reference_is_not_finite_there_is_no_tolerance() -> None:
     x = {"A": np.array([0.0, 1.0, np.nan], np.float32)}
     _, _, tol = setup(p, x)
     assert tol["C"][0] == 0 and tol["C"][2] == 0 and 0 < tol["C"][1] < 1e-6
+
+
+def test_the_error_of_one_value_is_carried_on() -> None:
+    """As that of an array of one element: an exact input has no error, a sum without dimensions has one."""
+    stages = "let t{of} = sum[k] A[k]\n Y[i] = A[i] / t{at}"
+    head = "compute f(A: f32[K]) -> Y: f32[K] {"
+    one = build(f"{head} {stages.format(of='', at='')} }}", K=512)
+    array = build(f"{head} {stages.format(of='[n in 1]', at='[0]')} }}", K=512)
+    x = make_inputs(one, 1)
+    np.testing.assert_array_equal(setup(one, x)[2]["Y"], setup(array, x)[2]["Y"])

@@ -7,8 +7,11 @@ import subprocess
 import sys
 import time
 
+import numpy as np
+
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.measure.child import serve
+from tensorc_dsl.measure.guarded import Guarded
 from tensorc_dsl.measure.messages import Build, Built, Reply, Request, requests
 
 
@@ -28,6 +31,8 @@ def answer(request: Request) -> Reply:
             time.sleep(1000)
         case ["fill", count]:
             return Built(Code(bytes(int(count))[:1], "echo", frozenset()))
+        case ["map", count]:
+            Guarded((int(count),), np.dtype(np.uint8))
         case ["nonsense"]:
             os.write(4, (5).to_bytes(8, "little") + b"\xc1\xc1\xc1\xc1\xc1")
         case ["huge"]:

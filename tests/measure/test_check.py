@@ -74,7 +74,7 @@ def test_the_fault_names_the_first_wrong_element() -> None:
 
 
 def test_scalars_empty_arrays_integers_and_bools() -> None:
-    assert compare("s", np.array(1.0), np.array(2.0), np.array(0.5)).fault.startswith("s[] is 1, not 2")
+    assert compare("s", np.array(1.0), np.array(2.0), np.array(0.5)).fault.startswith("s is 1, not 2")
     assert compare("e", np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 3))).fault == ""
     big = np.array([2**62 + 1])
     assert compare("i", big, big, np.zeros(1)).fault == ""

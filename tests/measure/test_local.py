@@ -22,10 +22,13 @@ from tensorc_dsl.measure.worker import Worker, WorkerBug
 from tests.measure.faults import kernel, task
 from tests.programs import buffer, matmul
 
+PATIENCE = 120.0
+"""Seconds that a candidate may take which does not hang."""
+
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[LocalRunner]:
-    with LocalRunner(task(), Target(), threads=1, run_seconds=2.0) as r:
+    with LocalRunner(task(), Target(), threads=1, run_seconds=PATIENCE) as r:
         yield r
 
 
@@ -36,7 +39,7 @@ def run(runner: LocalRunner, fault: str) -> Outcome:
 def test_a_right_kernel_has_times(runner: LocalRunner) -> None:
     outcome = run(runner, "none")
     assert outcome.status is Status.OK, outcome.message
-    assert outcome.seconds is not None and 0 < outcome.seconds < 1e-3
+    assert outcome.seconds is not None and outcome.seconds > 0
     assert min(outcome.times) <= outcome.seconds <= max(outcome.times)
     assert outcome.max_error is not None and outcome.max_error <= 1
 
@@ -71,15 +74,16 @@ def test_a_fault_is_recorded_as_what_it_is(runner: LocalRunner, fault: str, stat
         assert after.status is Status.OK, after.message
 
 
-def test_a_hang_is_cut_off() -> None:
-    with LocalRunner(task(), Target(), threads=1, run_seconds=0.7) as short:
-        assert run(short, "none").status is Status.OK
-        pid = short._runner.pid
-        outcome = run(short, "hang")
+def test_a_hang_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    with LocalRunner(task(), Target(), threads=1, run_seconds=PATIENCE) as r:
+        assert run(r, "none").status is Status.OK
+        pid = r._runner.pid
+        with monkeypatch.context() as m:
+            m.setattr(r, "_run_seconds", 0.7)
+            outcome = run(r, "hang")
         assert outcome.status is Status.TIMEOUT and "0.7 s" in outcome.message
-        assert 0.6 < outcome.run_seconds < 5
         assert pid is not None and not psutil.pid_exists(pid)
-        assert run(short, "none").status is Status.OK
+        assert run(r, "none").status is Status.OK
 
 
 def test_what_is_no_object_code_is_no_kernel(runner: LocalRunner) -> None:
@@ -101,7 +105,7 @@ def test_a_task_built_and_measured() -> None:
     n = Dim("n")
     untold = Program("f", (buffer("A", 2), replace(buffer("C", 2), shape=(floordiv(n, index(2)),))), (), (), (n,))
     wrong = matmul(17, 13, 28)
-    with LocalRunner(program, Target(cores=2), threads=2) as r:
+    with LocalRunner(program, Target(cores=2), threads=2, build_seconds=PATIENCE, run_seconds=PATIENCE) as r:
         first, second, third = r.measure([program, untold, fast], None)
         assert [o.status for o in (first, second, third)] == [Status.OK, Status.REFUSED, Status.OK], (
             first,
@@ -122,18 +126,25 @@ def test_a_task_built_and_measured() -> None:
 def test_compilers_that_crash_or_hang_cost_their_candidate_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parent)
     good = task()
-    with LocalRunner(good, Target(), threads=1, build_seconds=3.0) as r:
+    wanted = {
+        "crash": Status.COMPILE_ERROR,
+        "fill": Status.COMPILE_ERROR,
+        "hang": Status.TIMEOUT,
+        "add_one": Status.OK,
+    }
+    with LocalRunner(good, Target(), threads=1, build_seconds=PATIENCE, run_seconds=PATIENCE) as r:
         r._builders = [Worker("dying_builder", replies), Worker("dying_builder", replies)]
-        names = ["crash", "add_one", "hang", "fill", "crash", "add_one", "hang", "add_one"]
-        outcomes = list(r.measure([replace(good, name=n) for n in names], None))
-        wanted = {
-            "crash": Status.COMPILE_ERROR,
-            "fill": Status.COMPILE_ERROR,
-            "hang": Status.TIMEOUT,
-            "add_one": Status.OK,
-        }
-        assert [o.status for o in outcomes] == [wanted[n] for n in names], outcomes
-        assert "more memory than" in outcomes[3].message
+        # What hangs has a short time; what does not has all that a busy machine may need.
+        for seconds, names in (
+            (PATIENCE, "crash add_one fill crash add_one"),
+            (0.7, "hang hang hang"),
+            (PATIENCE, "add_one crash"),
+        ):
+            monkeypatch.setattr(r, "_build_seconds", seconds)
+            outcomes = list(r.measure([replace(good, name=n) for n in names.split()], None))
+            assert [o.status for o in outcomes] == [wanted[n] for n in names.split()], outcomes
+            full = [o.message for n, o in zip(names.split(), outcomes, strict=True) if n == "fill"]
+            assert all("more memory than" in message for message in full)
         with pytest.raises(WorkerBug, match="ZeroDivisionError"):
             list(r.measure([replace(good, name="bug")], None))
 
@@ -154,7 +165,7 @@ def test_a_reference_that_does_not_fit_is_no_bug() -> None:
 
 
 def test_an_interrupted_runner_can_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    with LocalRunner(task(), Target(), threads=1) as r:
+    with LocalRunner(task(), Target(), threads=1, run_seconds=PATIENCE) as r:
         r.run(kernel("none"), None)
         with monkeypatch.context() as m:
 

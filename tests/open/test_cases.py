@@ -119,8 +119,8 @@ def test_what_does_not_fit_is_told_before_anything_runs() -> None:
 
 
 def test_scalars_and_many_dimensions_run_as_they_are() -> None:
-    stages = "Y[] = X[] + (sum[k] Z[k]); W[] = argmin[k] Z[k]"
-    everywhere(build(f"compute f(X: f32[], Z: f32[N]) -> Y: f32[], W: i64[] {{ {stages} }}", N=5))
+    stages = "Y = X + (sum[k] Z[k]); W = argmin[k] Z[k]"
+    everywhere(build(f"compute f(X: f32, Z: f32[N]) -> Y: f32, W: i64 {{ {stages} }}", N=5))
     dims = {n: 1 + k % 3 for k, n in enumerate("ABCDEFGH")}
     there, back = ", ".join(dims), ", ".join(reversed(dims))
     stage = f"Y[{back.lower()}] = X[{there.lower()}]"

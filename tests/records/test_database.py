@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import sqlite3
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from tensorc_dsl.records.database import Database, default_path
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.schema import APPLICATION_ID, SCHEMA_VERSION
 from tensorc_dsl.records.trial import Trial, decode_decisions, encode_decisions
+from tensorc_dsl.trace.draw import Decision
 
 TRIAL = Trial(
     task_key="t1", target_key="m1", task="mm", strategy="random", seed=3, trial=0, status="ok",
@@ -41,6 +44,17 @@ def test_a_trial_comes_back_as_it_was(tmp_path: Path) -> None:
     with Database.open(tmp_path / "deep" / "r.sqlite") as db:
         assert db.trials("t1", "m1") == (TRIAL, failed)
         assert db.tasks() == (("mm", "t1", "m1", 2),)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        2**63 - 1, -(2**63), 2**63, 2**256 - 1, -(2**255), 0, -0.0, 0.0, 5e-324, 0.1, sys.float_info.max, math.inf, -math.inf,
+        True, False, "inf", "number", "", 'a"\\\n\0', (), (2**63 - 1,),
+    ],
+)  # fmt: skip
+def test_every_value_of_a_decision_is_read_as_it_was(value: Decision) -> None:
+    assert repr(decode_decisions(encode_decisions({"x": value}))) == repr({"x": value})
 
 
 def test_decisions_keep_their_types() -> None:

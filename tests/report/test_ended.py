@@ -1,19 +1,85 @@
-"""What is said at the end of a search."""
+"""The end of a search, for people."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.machine.yardsticks import Yardsticks
+from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.report.ended import Ended
+from tensorc_dsl.search.events import Exhausted
 from tensorc_dsl.search.tune import TuneResult
+from tensorc_dsl.trace.trace import Trace
+from tests import programs
+
+TRACE = Trace("s", "matmul", (), (), programs.matmul(2, 2, 2))
+YARDSTICKS = Yardsticks(Roof(10**8, 10**6, True, "f32 FMA peak", 100e9, 1e-6), None)
 
 
-def ended(*timed: Sizes) -> Ended:
-    result = TuneResult(None, 1e-3, (), (), (), {"ok": 2}, 1.0, 2, 0, 0, False)
-    return Ended("t", 10**6, Target(cpu="some"), 2, "bayes", result, Yardsticks(1e10, None), timed)
+def ended(
+    best: float | None, *times: float | None, exhausted: Exhausted | None = None, timed: tuple[Sizes, ...] = ({},)
+) -> Ended:
+    outcomes = tuple(Outcome(Status.CRASH) if t is None else Outcome(Status.OK, t) for t in times)
+    statuses = {"ok": sum(t is not None for t in times), "crash": sum(t is None for t in times)}
+    result = TuneResult(
+        best=TRACE if best else None, best_seconds=best, verdict=None, wrong=(),
+        finalists=(TRACE,) * min(5, statuses["ok"]), traces=(TRACE,) * len(times), outcomes=outcomes,
+        statuses={k: n for k, n in statuses.items() if n}, elapsed_seconds=3.0, trials=len(times), seed=0, refusals=0,
+        refused={}, interrupted=False, exhausted=exhausted,
+    )  # fmt: skip
+    return Ended("small", Target(cpu="zen9"), 1, "bayes", result, YARDSTICKS, timed)
+
+
+def test_one_of_a_thing_is_no_plural() -> None:
+    text = ended(0.002, 0.002).table(None)
+    assert text.startswith("small on zen9, 1 thread\n")
+    assert "\n1 trial in 3.00 s: 1 ok" in text
+    assert "; 1 trial, bayes, seed 0\n" in ended(0.002, 0.002).header()
+    assert "2 trials in 3.00 s: 1 ok, 1 crash" in ended(0.002, 0.002, None).table(None)
+    assert "3 trials in 3.00 s: 1 ok, 2 crashes" in ended(0.002, 0.002, None, None).table(None)
+
+
+def test_a_final_time_that_differs_is_explained() -> None:
+    said = (
+        "the fastest trial took 2.00 ms; the best 3 were measured again, by turns and for longer, "
+        "and the winner takes 2.10 ms there"
+    )
+    assert said in ended(0.0021, 0.003, 0.002, 0.0025).table(None)
+    assert "the fastest trial took 2.00 ms; it was measured again" in ended(0.0021, 0.002).table(None)
+    assert "fastest trial" not in ended(0.002, 0.003, 0.002).table(None)
+    assert "fastest trial" not in ended(None, None).table(None)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (Exhausted(1, True), "the space has 1 program: there was nothing more to try"),
+        (Exhausted(12, True), "the space has 12 programs: there was nothing more to try"),
+        (Exhausted(12, False), "the space gave nothing new after 12 programs: there was nothing more to try"),
+    ],
+)
+def test_an_exhausted_space_is_said_so(found: Exhausted, said: str) -> None:
+    assert said in ended(0.002, 0.002, exhausted=found).table(None)
+    assert ended(0.002, 0.002, exhausted=found).facts(None)["exhausted"] is True
+    assert "space" not in ended(0.002, 0.002).table(None)
+
+
+def test_what_is_faster_than_the_machine_makes_one_doubt_the_machine() -> None:
+    assert "the machine was busy" in ended(0.0009, 0.0009).table(None)
+    assert "the machine was busy" not in ended(0.001, 0.001).table(None)
+
+
+def test_facts_without_a_peak() -> None:
+    unknown = replace(YARDSTICKS, roof=replace(YARDSTICKS.roof, title="", peak=None))
+    facts = replace(ended(0.002, 0.002), yardsticks=unknown).facts(None)
+    assert (facts["peak"], facts["peak_gflops"], facts["bound_by"], facts["of_bound"]) == (None, None, None, None)
+    facts = ended(0.002, 0.002).facts(None)
+    assert (facts["peak"], facts["bound_by"], facts["of_bound"]) == ("f32 FMA peak", "computing", pytest.approx(0.5))
 
 
 @pytest.mark.parametrize(
@@ -25,7 +91,7 @@ def ended(*timed: Sizes) -> Ended:
     ],
 )
 def test_the_sizes_of_times_are_shown(timed: tuple[Sizes, ...], words: str) -> None:
-    said = ended(*timed)
-    assert said.table(None).startswith(f"t on some, 2 threads{words}\n")
-    assert f"// on some, 2 threads{words}; 2 trials" in said.header()
+    said = ended(0.002, 0.002, timed=timed)
+    assert said.table(None).startswith(f"small on zen9, 1 thread{words}\n")
+    assert f"// on zen9, 1 thread{words}; 1 trial" in said.header()
     assert said.facts(None)["timed_at"] == [dict(sizes) for sizes in timed]

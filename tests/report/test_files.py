@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -53,6 +56,70 @@ def test_a_full_disk_keeps_what_was_there(tmp_path: Path, monkeypatch: pytest.Mo
     assert code_of(e) == "E0904"
     assert path.read_text() == "before"
     assert os.listdir(tmp_path) == ["a.tsched"]
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    link = tmp_path / "a.tsched"
+    link.symlink_to("deep/b.tsched")
+    for text in ("new", "again"):
+        write_text(link, text)
+        assert link.is_symlink()
+        assert (tmp_path / "deep" / "b.tsched").read_text() == text
+    assert os.listdir(tmp_path / "deep") == ["b.tsched"]
+
+
+def test_devices_and_pipes_are_written_to_and_stay_what_they_are(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    check_writable(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_text(pipe, "text")
+    assert os.read(reader, 10) == b"text"
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]
+    for device, before in ((Path(p), os.stat(p)) for p in ("/dev/null", "/dev/full")):
+        check_writable(device)
+        if device.name == "full":
+            with pytest.raises(TschedError) as e:
+                write_text(device, "text")
+            assert code_of(e) == "E0904"
+        else:
+            write_text(device, "text")
+        assert os.stat(device).st_rdev == before.st_rdev != 0
+
+
+WRITER = """\
+import os, signal, sys
+from pathlib import Path
+os.replace = lambda *_: os.kill(os.getpid(), int(sys.argv[2]))
+from tensorc_dsl.report.files import write_text
+write_text(Path(sys.argv[1]), "new")
+"""
+
+
+def _killed(path: Path, number: signal.Signals) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(int(number))])
+
+
+def test_what_a_killed_process_left_is_gone_after_the_next_write(tmp_path: Path) -> None:
+    path = tmp_path / "a[1].tsched"
+    path.write_text("old")
+    assert _killed(path, signal.SIGKILL).wait(60) == -signal.SIGKILL
+    assert len(os.listdir(tmp_path)) == 2 and path.read_text() == "old"
+    check_writable(path)
+    assert os.listdir(tmp_path) == ["a[1].tsched"]
+
+
+def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsched"
+    with _killed(path, signal.SIGSTOP) as other:
+        os.waitid(os.P_PID, other.pid, os.WSTOPPED | os.WNOWAIT)
+        write_text(path, "ours")
+        assert len(os.listdir(tmp_path)) == 2
+        other.kill()
+    assert path.read_text() == "ours"
 
 
 @pytest.mark.parametrize("where", ["missing/a.tsched", "folder", "file/a.tsched"])

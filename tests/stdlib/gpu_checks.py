@@ -52,12 +52,12 @@ compute layer_norm(X: f32[M, N], G: f32[N], B: f32[N]) -> Y: f32[M, N] {
     Y[i, j] = (X[i, j] - m[i] / f32(N)) * rsqrt(v[i] / f32(N) + 1e-5) * G[j] + B[j]
 }
 
-compute total(X: f32[M, N]) -> S: f32[] {
-    S[] = sum[i, j] X[i, j]
+compute total(X: f32[M, N]) -> S: f32 {
+    S = sum[i, j] X[i, j]
 }
 
-compute next(X: f32[]) -> Y: f32[] {
-    Y[] = X[] + 1.0
+compute next(X: f32) -> Y: f32 {
+    Y = X + 1.0
 }
 """
 

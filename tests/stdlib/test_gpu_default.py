@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 import tensorc_dsl as td
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, Program, walk
@@ -96,15 +95,17 @@ def test_open_sizes_are_bound_to_blocks(tmp_path: Path) -> None:
         assert str(loops(trace.program)[0].axis) == "block.x"
 
 
-def test_what_does_not_fit_the_machine_is_refused_with_the_numbers(tmp_path: Path) -> None:
+def test_tiles_that_do_not_fit_the_machine_are_left_out_and_told_with_the_numbers(tmp_path: Path) -> None:
     (tmp_path / "small.tsched").write_text(
         "use std.ops.{matmul}\nuse std.gpu.default\n"
         "target small = cuda(threads=64, shared_memory=64, registers=4096)\n"
         "task t = matmul(M=256, N=256, K=256)\n"
     )
-    with pytest.raises(TschedError) as caught:
-        td.load(tmp_path / "small.tsched")["t"].sample(0)
-    assert caught.value.diagnostics[0].code == "E0508"
+    trace = td.load(tmp_path / "small.tsched")["t"].sample(0)
+    (refused,) = trace.refused
+    assert (refused.rule, refused.subject) == ("multi_level_tiling", "C")
+    assert str(refused.refusal).startswith("E0508: `j` runs 256 times: no tile of 5 parts makes 256")
+    assert [str(x.axis) for x in loops(trace.program)[:2]] == ["block.x", "thread.x"]
 
 
 def test_commands_show_a_program_for_a_gpu(tmp_path: Path) -> None:

@@ -51,7 +51,9 @@ def is_rounded(c: Const) -> bool:
 def test_an_operator_under_the_default_space_is_what_its_reference_is(name: str, seed: int) -> None:
     c = case(name, -1)
     space = Space(library().spaces["default"], name, c.program, host_target(2), library().modules)
-    scheduled = sample(space, name, seed).program
+    trace = sample(space, name, seed)
+    assert trace.refused == ()
+    scheduled = trace.program
     found = run(scheduled, c.inputs)
     c.check({output: widen(array, scheduled.buffer(output).dtype) for output, array in found.items()})
 

@@ -131,8 +131,8 @@ program p(A: f32[64], C: f32) @("k", -1) {
                 spatial vi in 64 = i * 8 + j
                 reduce vk in 64 = k
                 where i < 60
-                init { C[] = 0.0; B[vi] = 1 }
-                C[] = C[] + A[vi, vk]
+                init { C = 0.0; B[vi] = 1 }
+                C = C + A[vi, vk]
             }
         }
     }

@@ -89,9 +89,7 @@ def test_intrinsics_reducers_and_targets() -> None:
     assert reducer.params == ("a", "b")
     assert [name for name, _ in target.facts] == ["vector_bits", "cores", "l2"]
     assert isinstance(fused, tree.ComputeDef)
-    assert [(type(s), s.name) for s in fused.stages] == [
-        (tree.StageCall, "H"), (tree.Stage, "G"), (tree.Stage, "Y")
-    ]  # fmt: skip
+    assert [(s.name, len(s.indices)) for s in fused.stages] == [("H", 0), ("G", 2), ("Y", 1)]
     last = stages(fused)[-1].value
     assert isinstance(last, tree.Reduce) and last.reducer == "logsumexp"
 
@@ -265,7 +263,11 @@ def test_precedence(text: str, same: str) -> None:
         ("module m(b) { (i, 1) -> (i) }", "E0113", "a parameter of an index map is a name", "1"),
         ("program p() { block b { init { A[0] = 1 }; init { A[0] = 2 } } }", "E0114", "one `init`", "init { A[0] = 2 }"),
         ("program p() { for i in 4 { block b { for j in 4 {} } } }", "E0115", "a loop cannot stand in a block", "for"),
-        ("compute c(A: f32[M]) -> B: f32[M] { let H = A }", "E0116", "`H` has no subscripts", "H"),
+        ("compute c(A: f32[]) -> B: f32 { B = A }", "E0116", "nothing in these brackets", "f32[]"),
+        ("compute c(A: f32) -> B: f32 { let H [ ] = A }", "E0116", "nothing in these brackets", "H [ ]"),
+        ("compute c(A: f32) -> B: f32 { B = A[] }", "E0116", "nothing in these brackets", "A[]"),
+        ("program p(A: f32) { block b { A[] = 1.0 } }", "E0116", "nothing in these brackets", "A[]"),
+        ("intrinsic i desc (A: f32) { A[] += 1.0 }", "E0116", "nothing in these brackets", "A[]"),
     ],
 )  # fmt: skip
 def test_syntax_errors(text: str, code: str, says: str, at: str) -> None:

@@ -105,7 +105,7 @@ def _in_programs(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         node(t.NotExpr, e),
         node(t.Conditional, e, e, e),
         _call(e),
-        node(t.IndexExpr, e, many(e)),
+        node(t.IndexExpr, e, many(e, 1)),
         node(t.SliceExpr, e, st.one_of(st.none(), e), st.one_of(st.none(), e)),
         node(t.Attribute, e, NAMES),
         node(t.RangeExpr, e, e, st.just(())),
@@ -130,7 +130,6 @@ _TENSOR = node(t.TensorParam, NAMES, _TYPE, st.booleans())
 _PARAM = node(t.Param, NAMES, _MAYBE_NAME, _MAYBE_EXPR)
 _ANNOTATIONS = pairs(st.text(max_size=3), PLAIN)
 _STAGE = node(t.Stage, NAMES, many(_specs(SMALL)), SMALL, _ANNOTATIONS, st.booleans())
-_STAGE_CALL = node(t.StageCall, NAMES, NAMES, many(SMALL), pairs(NAMES, SMALL), st.booleans())
 _OPERAND = node(t.Operand, NAMES, _TYPE, st.one_of(st.none(), st.text(max_size=3)))
 _EFFECT = node(t.Effect, NAMES, many(_specs(SMALL)), SMALL, st.booleans())
 _LAYOUT = node(t.Layout, st.text(max_size=3), many(NAMES, 1), pairs(NAMES, SMALL, 1))
@@ -158,7 +157,7 @@ def _of_a_name(call: t.CallExpr) -> t.CallExpr:
 ITEMS = st.one_of(
     node(
         t.ComputeDef, NAMES, many(_TENSOR), many(_PARAM), many(_TENSOR, 1), pairs(NAMES, SMALL),
-        many(st.one_of(_STAGE, _STAGE_CALL)), DOCS,
+        many(_STAGE), DOCS,
     ),
     node(t.ModuleDef, NAMES, many(_PARAM), _MAYBE_EXPR, stmts(SMALL, 2), DOCS),
     node(t.SpaceDef, NAMES, NAMES, many(st.one_of(node(t.Name, NAMES), _call(SMALL).map(_of_a_name))), DOCS),

@@ -17,8 +17,9 @@ from tensorc_dsl.backend.llvm.host import host_lacks, host_processor
 from tensorc_dsl.backend.llvm.listing import format_processors
 from tensorc_dsl.backend.llvm.lower.passes import PASSES
 from tensorc_dsl.backend.llvm.processors import require_known, with_cpu
+from tensorc_dsl.backend.llvm.runtime.bandwidth import bandwidth
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
-from tensorc_dsl.backend.llvm.runtime.peak import fma_peak
+from tensorc_dsl.backend.llvm.runtime.peak import INSTRUCTIONS, multipliers, peak
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import Backend, Code, CompiledKernel, CompileError, Form, LoweredKernel, Processor
 from tensorc_dsl.diagnostic import Problem, TschedError
@@ -28,6 +29,7 @@ from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.lower.flat import Kernel, Param, format_kernel
 from tensorc_dsl.lower.lower import lower, lower_until
 from tensorc_dsl.lower.nameless import nameless
+from tensorc_dsl.reference.count import Work
 
 NOT_HERE = Problem(
     "E0914",
@@ -114,8 +116,14 @@ class CpuBackend:
         require_free(name)
         return make_library(compiled)
 
-    def peak(self, target: Target, threads: int) -> float:
-        return fma_peak(target, threads)
+    def multipliers(self, work: Work, target: Target) -> tuple[str, ...]:
+        return tuple(i.title for i in multipliers(work, target))
+
+    def peak(self, title: str, target: Target, threads: int) -> float:
+        return peak(INSTRUCTIONS[title], target, threads)
+
+    def bandwidth(self, target: Target, threads: int, size: int) -> float:
+        return bandwidth(target, threads, size)
 
 
 BACKEND: Backend = CpuBackend()

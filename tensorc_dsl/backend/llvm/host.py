@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 
 import llvmlite.binding as llvm
 
+from tensorc_dsl.backend.llvm.codegen.machine import native_triple
 from tensorc_dsl.backend.protocol import Processor
 
 
@@ -13,7 +14,7 @@ def host_processor() -> Processor:
     """Its name and features."""
     features = llvm.get_host_cpu_features()
     names = {name for name, on in features.items() if on}
-    return Processor(llvm.get_host_cpu_name(), features.flatten(sort=True), vector_bits_of(names))
+    return Processor(llvm.get_host_cpu_name(), features.flatten(sort=True), vector_bits_of(names), native_triple())
 
 
 def host_lacks(features: Iterable[str]) -> tuple[str, ...]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, assert_never, get_args
 
 import click
 
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.options import common_options, files_argument, settings
-from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
+from tensorc_dsl.diagnostic import Diagnostic, Note, Severity, TschedError
 from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object
 
 if TYPE_CHECKING:
     from tensorc_dsl.check.scope import CheckedFile
     from tensorc_dsl.report.findings import Finding
+    from tensorc_dsl.trace.trace import Refused
 
 Format = Literal["text", "json", "sarif", "github"]
 
@@ -91,9 +93,21 @@ def _expanded(checked: CheckedFile) -> Iterator[Diagnostic]:
     tasks = TaskFile(checked, host_target())
     for task in tasks:
         try:
-            tasks[task].check()
+            found = tasks[task].check()
         except TschedError as e:
             yield from e.diagnostics
+        else:
+            yield from map(_left_out, found.refused)
+
+
+def _left_out(rule: Refused) -> Diagnostic:
+    """The refusal of a rule, without which there still is a schedule."""
+    from tensorc_dsl.check.problems import warning
+    from tensorc_dsl.schedule.render import refusal_diagnostic
+
+    found = refusal_diagnostic(rule.refusal)
+    note = Note("note", f"rule `{rule.rule}` is left out on `{rule.subject}`; a rule asks first, in its `when`")
+    return warning(replace(found, notes=(*found.notes, note)))
 
 
 def _tell(names: list[str], found: list[Finding], output: Format) -> None:

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tensorc_dsl.cli.endings import finishing
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.handling import handled, handler_options
 from tensorc_dsl.cli.loading import load_task
+from tensorc_dsl.cli.measured import warn_of_threads
 from tensorc_dsl.cli.options import (
     common_options,
     file_argument,
     records_option,
     seed_option,
+    settings,
     target_options,
     task_argument,
 )
@@ -30,12 +33,10 @@ if TYPE_CHECKING:
 
 
 def _strategy(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
-    # Strategies are found by loading them, which a `--help` need not wait for.
-    from tensorc_dsl.search.strategy import strategies
+    from tensorc_dsl.search.strategies import NAMES  # loading them is what takes long
 
-    known = strategies()
-    if value not in known:
-        raise click.BadParameter(f"{value!r} is not one of {', '.join(known)}")
+    if value not in NAMES:
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(NAMES)}")
     return value
 
 
@@ -62,7 +63,7 @@ def _strategy(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
 def tune(
     ctx: click.Context,
     file: str,
-    task: str,
+    task: str | None,
     trials: int,
     seed: int,
     strategy: str,
@@ -79,54 +80,73 @@ def tune(
     """Search for the fastest schedule of a task and write it to a file that `replay` takes.
 
     Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Ctrl-C ends
-    the search early and keeps what was found. Exit status 3: nothing that was tried works.
+    the search early and keeps what was found, as do SIGTERM and SIGHUP; a second Ctrl-C ends at once. Exit status 3: nothing
+    that was tried works; 4: a schedule that was as fast as the best is proved to be wrong, and the best of the others is
+    written.
     """
+    say(f"reading {file}", err=True)  # before anything that takes a while to load
     from tensorc_dsl.api.tasks import WrongSchedule
+    from tensorc_dsl.machine.yardsticks import Measuring
     from tensorc_dsl.report.ended import Ended
     from tensorc_dsl.report.files import check_writable, write_text
-    from tensorc_dsl.report.progress import Standing, following
+    from tensorc_dsl.report.following import following
+    from tensorc_dsl.report.progress import Standing
 
     found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, hidden)
-    best_file = Path(output or f"{task}.best.tsched")
+    best_file = Path(output or f"{found.name}.best.tsched")
     check_writable(best_file)
-    yardsticks = found.yardsticks()
-    with following(Standing(found.flops, yardsticks.peak), sys.stderr) as listener:
-        try:
-            result = found.search(
-                trials=trials,
-                seed=seed,
-                strategy=strategy,
-                records=Path(records) if records else None,
-                on_event=listener,
-            )
-        except WrongSchedule as e:
-            wrong = Path(f"{task}.wrong.tsched")
-            write_text(wrong, e.trace.text)
-            say(f"{wrong} holds the schedule: `tensorc-dsl verify {file} {task} {wrong}`", err=True)
-            raise
-    if not result.interrupted:
-        with suppress(KeyboardInterrupt):  # the search is over: what it found is not given up for a second look
-            yardsticks = yardsticks.better(found.yardsticks())
-    ended = Ended(task, found.flops, found.target, found.threads, strategy, result, yardsticks, found.timed_at)
+    found.require_machine()
+    warn_of_threads(found.threads)
+    standing = Standing()
+    with following(standing, sys.stderr) as follower:
+        measuring = Measuring(found.program, found.target, found.threads, follower.begin)
+        yardsticks = measuring.first()
+        standing.roof = yardsticks.roof
+        result = found.search(
+            trials=trials,
+            seed=seed,
+            strategy=strategy,
+            records=Path(records) if records else None,
+            on_event=follower,
+        )
+        ending = settings(ctx).ending
+        if not result.interrupted:
+            with suppress(KeyboardInterrupt):  # the search is over: what it found is not given up for a second look
+                yardsticks = yardsticks.better(measuring.again())
+    ended = Ended(found.name, found.target, found.threads, strategy, result, yardsticks, found.timed_at)
     problem: tuple[Diagnostic, ...] = ()
     written: Path | None = None
-    if result.best is not None:
-        try:
-            write_text(best_file, ended.header() + result.best.text)
-            written = best_file
-        except TschedError as e:
-            problem = e.diagnostics
-    if as_json:
-        show_object(ended.facts(written))
-    else:
-        show(ended.table(written))
+    with finishing(ending):
+        if result.best is not None:
+            try:
+                write_text(best_file, ended.header() + result.best.text)
+                written = best_file
+            except TschedError as e:
+                problem = e.diagnostics
+        if as_json:
+            show_object(ended.facts(written))
+        else:
+            show(ended.table(written))
     if problem:
         show_diagnostics(*problem)
-        say("the schedule is among the records: `tensorc-dsl run` uses it", err=True)
-        ctx.exit(ExitCode.FINDINGS)
+        if result.unkept is None:
+            say("the schedule is among the records: `tensorc-dsl run` uses it", err=True)
+        elif result.best is not None:
+            say("the schedule, which may be in no file:", err=True)
+            show(result.best.text, err=True)
+    if result.unkept is not None:
+        show_diagnostics(*result.unkept.why)
+        say(str(result.unkept), err=True)
+    for trace, report in result.wrong[:1]:
+        wrong = Path(f"{found.name}.wrong.tsched")
+        write_text(wrong, trace.text)
+        say(f"{wrong} holds a schedule that is wrong: `tensorc-dsl verify {file} {found.name} {wrong}`", err=True)
+        raise WrongSchedule(trace, report.diagnostic)
     if result.interrupted:
-        say("interrupted; the trials so far are recorded", err=True)
-        ctx.exit(ExitCode.INTERRUPTED)
+        say("interrupted" if result.unkept else "interrupted; the trials so far are recorded", err=True)
+        ctx.exit(ending.status)
+    if problem or result.unkept is not None:
+        ctx.exit(ExitCode.FINDINGS)
     if result.best is None:
         _explain(found, result)
         ctx.exit(ExitCode.NO_CANDIDATE)

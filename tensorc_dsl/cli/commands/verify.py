@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 import click
 
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.loading import chosen, load, task_and_trace
 from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options
-from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError
+from tensorc_dsl.diagnostic import Problem, TschedError
 from tensorc_dsl.report.terminal import say, show_diagnostics, show_object
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ def verify(
     """Prove that a schedule computes what its task does, for all inputs and sizes, without running it.
 
     The schedule is that of TRACE, or drawn with the seed. Of a file with two programs and without TASK those are compared.
-    The proof asks nothing of the steps that made the schedule. Exit status 1: it is wrong, or nothing is proved.
+    The proof asks nothing of the steps that made the schedule. Exit status 1: it is wrong, and a run with inputs that are
+    shown says so; 5: nothing is proved.
     """
+    from tensorc_dsl.report import verdict
     from tensorc_dsl.syntax import tree
-    from tensorc_dsl.validate.validate import Valid
 
     tasks = load(file, threads, target, mcpu)
     programs = [i for i in tasks.checked.file.items if isinstance(i, tree.ProgramDef)]
@@ -51,20 +52,19 @@ def verify(
     else:
         name, trace = task_and_trace(tasks, file, words)
         what, report = name, _schedule(chosen(tasks, name, mcpu), trace, seed)
-    result, found = _facts(report)
-    assumes = report.assumes if isinstance(report, Valid) else ()
+    result, found = verdict.facts(report)
     if as_json:
-        facts: dict[str, object] = {"what": what, "result": result, "assumes": assumes}
+        facts: dict[str, object] = {"what": what, "result": result, "assumes": verdict.assumed(report)}
         if found is not None:
             notes = [{"kind": n.kind, "text": n.text} for n in found.notes]
-            facts |= {"code": found.code, "message": found.message, "notes": notes}
+            facts |= {"code": found.code, "message": found.message, "notes": notes, "inputs": _listed(report)}
         show_object(facts)
     elif found is None:
-        say(f"{what}: valid{' if ' if assumes else ''}{' and '.join(assumes)}")
+        say(f"{what}: {verdict.line(report)}")
     else:
         show_diagnostics(found)
     if found is not None:
-        ctx.exit(ExitCode.FINDINGS)
+        ctx.exit(ExitCode.FINDINGS if result == "invalid" else ExitCode.UNPROVED)
 
 
 def _schedule(task: Task, trace: str | None, seed: int) -> Report:
@@ -73,7 +73,7 @@ def _schedule(task: Task, trace: str | None, seed: int) -> Report:
 
 def _two_programs(file: str, items: Sequence[ProgramDef]) -> tuple[str, Report]:
     from tensorc_dsl.ir.parse import program_from_tree
-    from tensorc_dsl.report.units import counted
+    from tensorc_dsl.units import counted
     from tensorc_dsl.validate.validate import validate
 
     if len(items) != 2:
@@ -82,15 +82,8 @@ def _two_programs(file: str, items: Sequence[ProgramDef]) -> tuple[str, Report]:
     return f"{a.name} and {b.name}", validate(a, b, (f"`{a.name}`", f"`{b.name}`"))
 
 
-def _facts(report: Report) -> tuple[str, Diagnostic | None]:
-    from tensorc_dsl.validate.validate import Invalid, Unproved, Valid
+def _listed(report: Report) -> dict[str, object]:
+    """The inputs that show what is wrong, as they lie in memory; none where nothing needs them."""
+    from tensorc_dsl.validate.validate import Invalid
 
-    match report:
-        case Valid():
-            return "valid", None
-        case Invalid(diagnostic=found):
-            return "invalid", found
-        case Unproved(diagnostic=found):
-            return "unproved", found
-        case _:
-            assert_never(report)
+    return {name: a.tolist() for name, a in report.inputs.items()} if isinstance(report, Invalid) else {}

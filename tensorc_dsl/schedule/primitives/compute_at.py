@@ -18,8 +18,10 @@ from tensorc_dsl.schedule.motion import (
     VECTOR,
     Nest,
     Place,
+    beyond,
     is_param,
     own_buffer,
+    own_buffers,
     positions,
     read_indices,
     readers,
@@ -127,7 +129,7 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
     moved = nest_over(nest[1], box, around, used_names(rest))
     new = nest_of(moved, around)
     if not instances_within(new, nest):
-        raise BEYOND(program, block.name, at.var, block=block.name, loop=at.var)
+        raise beyond(program, nest, at.var)
 
     def ran_there(shared: tuple[str, ...], _: str) -> bool:
         return set(shared) <= {x.var for x in nest[0]} and instances_within(new, nest, shared)
@@ -151,25 +153,31 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
 def pure_buffer(program: Program, b: Block) -> Buffer:
     """The buffer that a block computes as a function of other buffers: its instances may run any number of times."""
 
-    def refuse(reason: str, repair: str = "move it before the step that made it so") -> Exception:
+    def refuse(reason: str, repair: str) -> Exception:
         return NOT_PURE(program, b.name, block=b.name, reason=reason, repair=repair)
 
+    stay = f"leave `{b.name}` where it is, and move what it reads below its loops, or what reads it with `reverse_compute_at`"
     name = own_buffer(b)
-    if name is None or len({s.indices for s in (*b.init, *b.body)}) != 1:
-        raise refuse("it stores more than one element in an instance")
+    if name is None:
+        stored = " and ".join(f"`{x}`" for x in sorted(own_buffers(b)))
+        raise refuse(f"it stores into {stored} together", stay)
+    if len({s.indices for s in (*b.init, *b.body)}) != 1:
+        raise refuse("it stores more than one element in an instance", "move it before the step that joined its stores")
     if is_param(program, name):
         raise OUTPUT(program, b.name, block=b.name, buffer=name)
     if any(it.kind is IterKind.SCAN for it in b.iters):
-        raise refuse("it is a scan, whose steps follow one another")
+        raise refuse("it is a scan, whose steps follow one another", stay)
     makers = [w for _, w in writers(program, name)]
     others = [w.name for w in makers if w.name != b.name]
     if others:
         reason = f"`{others[0]}` writes `{name}` too"
         begun = [w.name for w in makers if w.is_reduction and not w.init]
-        raise refuse(reason, f"do this before `decompose_reduction({begun[0]}, …)`") if begun else refuse(reason)
+        if begun:
+            raise refuse(reason, f"do this before `decompose_reduction({begun[0]}, …)`")
+        raise refuse(reason, f"do this while one block writes all of `{name}`")
     own = read_indices(b, name)
     if own and (own != (b.body[0].indices,) or not b.init):
-        raise refuse(f"it reads `{name}` itself")
+        raise refuse(f"it reads `{name}` itself", "move it before the step after which it reads what it stores")
     return program.buffer(name)
 
 

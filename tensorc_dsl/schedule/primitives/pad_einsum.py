@@ -196,7 +196,7 @@ def _check_steps(program: Program, b: Block, new: dict[str, Expr]) -> None:
     try:
         parts = parts_of(b)
     except NotApart as e:
-        raise _not_plain(program, b, f"it {e}", "pad a reduction by a reducer") from None
+        raise _not_plain(program, b, f"it {e}", e.repair) from None
     for name in padded:
 
         def zeros(e: Expr, name: str = name) -> Expr:

@@ -19,6 +19,7 @@ from tensorc_dsl.schedule.motion import (
     VECTOR,
     Nest,
     Place,
+    beyond,
     own_buffers,
     positions,
     read_indices,
@@ -81,7 +82,7 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
     produced = _produced(program, b, at)
     _check_alone(program, b)
     if not full_domain(*nest):
-        raise BEYOND(program, b.name, at.var, block=b.name, loop=at.var)
+        raise beyond(program, nest, at.var)
     box, cut = _completed(program, b, around, produced)
 
     last = [s for s in at.body if any(x.name != b.name and own_buffers(x) & produced for x in _blocks((s,)))][-1]

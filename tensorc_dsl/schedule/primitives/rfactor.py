@@ -113,7 +113,7 @@ def _parts(program: Program, b: Block) -> tuple[Part, ...]:
     try:
         return parts_of(b)
     except NotApart as e:
-        raise refuse(str(e), "write the reduction with a reducer: `sum[k] …`, `reduce mine[k] …`") from None
+        raise refuse(str(e), e.repair) from None
 
 
 def _counting(program: Program, around: tuple[For, ...], b: Block, loop: LoopRef) -> tuple[str, ...]:

@@ -10,22 +10,28 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.places import the_block
+from tensorc_dsl.schedule.places import the_block, the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef
 from tensorc_dsl.schedule.primitives.compute_at import compute_at
 from tensorc_dsl.schedule.primitives.compute_inline import compute_inline
 from tensorc_dsl.schedule.primitives.pad_einsum import pad_einsum
+from tensorc_dsl.schedule.primitives.parallel import parallel
+from tensorc_dsl.schedule.primitives.reorder import reorder
 from tensorc_dsl.schedule.primitives.reverse_compute_at import reverse_compute_at
 from tensorc_dsl.schedule.primitives.reverse_compute_inline import reverse_compute_inline
+from tensorc_dsl.schedule.primitives.vectorize import vectorize
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 
 
 @lru_cache(maxsize=256)
-def _accepted(step: Callable[..., object], program: Program, block: BlockRef, *rest: object) -> bool:
-    the_block(program, block)
+def _accepted(step: Callable[..., object], program: Program, subject: BlockRef | LoopRef, *rest: object) -> bool:
+    if isinstance(subject, BlockRef):
+        the_block(program, subject)
+    else:
+        the_loop(program, subject)
     try:
-        step(program, block, *rest)
+        step(program, subject, *rest)
     except ScheduleRefusal:
         return False
     return True
@@ -59,3 +65,31 @@ def can_reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> 
 def can_pad_einsum(program: Program, block: BlockRef, padding: tuple[int, ...]) -> bool:
     """Whether `pad_einsum` would make its extents multiples of these numbers, or they are."""
     return _accepted(pad_einsum, program, block, padding)
+
+
+@query
+def can_parallel(program: Program, loop: LoopRef) -> bool:
+    """Whether `parallel` would be accepted where it stands: within one iteration of the loops around it, none of its own
+    iterations needs what another one stores.
+    """
+    return _accepted(parallel, program, loop)
+
+
+@query
+def can_vectorize(program: Program, loop: LoopRef) -> bool:
+    """Whether `vectorize` would be accepted where it stands."""
+    return _accepted(vectorize, program, loop)
+
+
+@query
+def is_independent(program: Program, loop: LoopRef) -> bool:
+    """Whether `reorder` could put it outside of all loops around it, and `parallel` would be accepted of it there: none of
+    its iterations needs what another one stores, in any iteration of the others.
+    """
+    return _accepted(_outermost_parallel, program, loop)
+
+
+def _outermost_parallel(program: Program, loop: LoopRef) -> object:
+    around, _ = the_loop(program, loop)
+    moved = reorder(program, loop, *(LoopRef(x.var) for x in around)).program if around else program
+    return parallel(moved, loop)

@@ -18,7 +18,6 @@ from tensorc_dsl.syntax.tree.compute import (
     Operand,
     ReducerDef,
     Stage,
-    StageCall,
     TaskDef,
 )
 from tensorc_dsl.syntax.tree.expressions import (
@@ -90,7 +89,7 @@ __all__ = [
     "IndexExpr", "IndexSpec", "IntrinsicDef", "Item", "IterDecl", "Lambda", "Layout", "Let", "ListExpr",
     "ListPattern", "LogicExpr", "LoopHeader", "LoopStmt", "Lowering", "MapExpr", "ModuleDef", "Name",
     "NamePattern", "NamedItem", "Negate", "NotExpr", "Number", "Operand", "Param", "Pattern", "ProgramDef", "ProgramStmt",
-    "RangeExpr", "Reduce", "ReducerDef", "Scan", "ScheduleDef", "SliceExpr", "SpaceDef", "Stage", "StageCall", "Stmt",
+    "RangeExpr", "Reduce", "ReducerDef", "Scan", "ScheduleDef", "SliceExpr", "SpaceDef", "Stage", "Stmt",
     "StoreStmt", "String", "TargetDef", "TaskDef", "TensorParam", "TensorType", "UseDecl", "Wildcard", "Word", "Yield",
 ]  # fmt: skip
 

@@ -14,25 +14,15 @@ from tensorc_dsl.syntax.tree.word import Word
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`let P[n, h in H + 2*pad] @("key", value) = e` (an intermediate, `is_let`) or `Y[i, j] = e` (an output)."""
+    """`let P[n, h in H + 2*pad] @("key", value) = e` (an intermediate, `is_let`) or `Y[i, j] = e` (an output).
+
+    Without indices it is a single value, `let m = max[i] X[i]`, or all that another compute makes, `let H = matmul(A, B)`.
+    """
 
     name: Word
     indices: tuple[IndexSpec, ...]
     value: Expr
     annotations: tuple[tuple[str, Expr], ...]
-    is_let: bool
-    span: Span = span_field()
-
-
-@dataclass(frozen=True, slots=True)
-class StageCall:
-    """`let H = matmul(A, B, stride=2)` (an intermediate, `is_let`) or `Y = softmax(H)` (an output): all that another
-    compute makes of these tensors; `kwargs` are its attributes."""
-
-    name: Word
-    compute: Word
-    args: tuple[Expr, ...]
-    kwargs: tuple[tuple[Word, Expr], ...]
     is_let: bool
     span: Span = span_field()
 
@@ -46,7 +36,7 @@ class ComputeDef:
     attributes: tuple[Param, ...]
     outputs: tuple[TensorParam, ...]
     where: tuple[tuple[Word, Expr], ...]
-    stages: tuple[Stage | StageCall, ...]
+    stages: tuple[Stage, ...]
     doc: str
     span: Span = span_field()
 

@@ -14,7 +14,7 @@ from tensorc_dsl.backend.llvm.lower.vectors import lanes_are_independent
 from tensorc_dsl.ir.expr import Call, Const, Expr, Load, Var, children, constant, free_vars
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.bounds import stride
-from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, body_of, store_loads, stores
+from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, buffers_of, inside, store_loads, stores
 
 REGISTER_BYTES = 32 * 64
 """All of the widest register file there is (AVX-512): a larger buffer cannot be in registers whatever is done."""
@@ -43,7 +43,7 @@ def _keep(s: Flat, in_lanes: bool) -> Flat:
     lanes = in_lanes or (isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED)
     s = replace(s, body=keep_in_registers(s.body, in_lanes=lanes))
     small = isinstance(s, Alloc) and s.space == "stack" and (constant(s.size) or 0) * s.dtype.bytes <= REGISTER_BYTES
-    if not isinstance(s, Alloc) or not small or any(isinstance(x, Parallel) for x in _inside(s.body)):
+    if not isinstance(s, Alloc) or not small or any(isinstance(x, Parallel) for x in inside(s.body)):
         return s  # what several threads share is in memory anyway
     walkers = set(_walkers(s.body, s.name, {}))
     fixed = _fix(s.body, walkers, in_lanes)
@@ -54,6 +54,8 @@ def _walkers(body: tuple[Flat, ...], name: str, serial: dict[str, Loop]) -> Iter
     """Serial loops inside `body` whose variables the subscripts of `name` mention."""
     for s in body:
         if isinstance(s, Store):
+            if name not in buffers_of(s):
+                continue
             used = [i for i in s.indices if s.buffer == name]
             used += [i for x in store_loads(s) if x.buffer == name for i in x.indices]
             for i in used:
@@ -86,9 +88,7 @@ def _fix(body: tuple[Flat, ...], walkers: set[str], in_lanes: bool) -> tuple[Fla
 
 def _straight(body: tuple[Flat, ...]) -> bool:
     """Whether no loop is left in `body` once it is unrolled."""
-    return not any(
-        isinstance(x, Parallel) or (isinstance(x, Loop) and x.kind is LoopKind.SERIAL) for x in _inside(body)
-    )
+    return not any(isinstance(x, Parallel) or (isinstance(x, Loop) and x.kind is LoopKind.SERIAL) for x in inside(body))
 
 
 def code_size(body: tuple[Flat, ...]) -> int:
@@ -97,7 +97,7 @@ def code_size(body: tuple[Flat, ...]) -> int:
     What depends on the variables of its unrolled loops alone is a number in the code: the factors of a transform that are
     computed from its indices.
     """
-    known = frozenset(s.var for s in _inside(body) if isinstance(s, Loop) and s.kind is LoopKind.UNROLLED)
+    known = frozenset(s.var for s in inside(body) if isinstance(s, Loop) and s.kind is LoopKind.UNROLLED)
     return _size(body, lambda s: 2 + expression_size(s.value, known), _vectors)
 
 
@@ -173,7 +173,7 @@ def unroll_small(body: tuple[Flat, ...], step: int) -> tuple[Flat, ...]:
 
 def _unroll(s: Loop, step: int) -> Loop:
     begin, end = constant(s.begin), constant(s.end)
-    innermost = not any(isinstance(x, Loop) and x.kind is LoopKind.SERIAL for x in _inside(s.body))
+    innermost = not any(isinstance(x, Loop) and x.kind is LoopKind.SERIAL for x in inside(s.body))
     if s.kind is not LoopKind.SERIAL or begin is None or end is None or not innermost:
         return s
     return replace(s, kind=LoopKind.UNROLLED) if (end - begin) * steps(s.body) <= step else s
@@ -189,12 +189,6 @@ def limit_unrolling(body: tuple[Flat, ...], limit: int) -> tuple[Flat, ...]:
         return s if fits or s.kind is not LoopKind.UNROLLED else replace(s, kind=LoopKind.SERIAL)
 
     return _map_loops(body, lower)
-
-
-def _inside(body: tuple[Flat, ...]) -> Iterator[Flat]:
-    for s in body:
-        yield s
-        yield from _inside(body_of(s))
 
 
 def _map_loops(body: tuple[Flat, ...], f: Callable[[Loop], Loop]) -> tuple[Flat, ...]:

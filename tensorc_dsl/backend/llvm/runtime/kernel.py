@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -20,8 +20,8 @@ from tensorc_dsl.backend.llvm.runtime.doorway import Doorway, Wanted, doorway
 from tensorc_dsl.backend.llvm.runtime.sizes import Shape, infer_sizes, shape_for, told_sizes
 from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
 from tensorc_dsl.backend.memory import ALIGNMENT, aligned_copy, aligned_empty
-from tensorc_dsl.ir.arrays import Array, stored_dtype
-from tensorc_dsl.lower.flat import Param
+from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype
+from tensorc_dsl.lower.flat import Param, format_shape
 
 _numbers = itertools.count()
 _BYTE = np.dtype(np.uint8)
@@ -121,6 +121,19 @@ class BoundKernel:
                 return out if len(self._outputs) == 1 else tuple(given[n] for n in self._outputs)
         return self._call(arrays)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a bound kernel holds memory of this process: pickle the kernel, and bind again")
+
+    def __copy__(self) -> BoundKernel:
+        return self
+
+    def __deepcopy__(self, _: object) -> BoundKernel:
+        return self
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{p.name}: {p.dtype}{format_shape(p.shape)}" for p in self._params)
+        return f"BoundKernel({params}; bound: {', '.join(self._known) or 'nothing'})"
+
     def _with_outputs(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         """New arrays among the given ones, where the outputs belong."""
         given = iter(arrays)
@@ -154,7 +167,7 @@ class BoundKernel:
 
     def _made(self, inputs: tuple[Any, ...], bound: list[Array]) -> Sequence[Any]:
         """The bound arrays, those that are new as arrays of the inputs' library."""
-        make = library_of(inputs)
+        make = library_of(a for a in inputs if not _is_number(a))
         if make is None:
             return bound
         return [exported(p.name, a, p.dtype, make) if p.output else a for p, a in zip(self._params, bound, strict=True)]
@@ -258,8 +271,9 @@ class NativeKernel:
     def __call__(self, *arrays: Any) -> Any:
         """Run once. Pass all parameters in order, or the inputs only: then new output arrays are made.
 
-        Arrays are NumPy's or anything that speaks DLPack on the CPU. Returns the output, or a tuple of several: the arrays
-        that were given for them, else new ones of the library that all inputs are of, NumPy's where there are several.
+        Arrays are NumPy's or anything that speaks DLPack on the CPU; a number will do for an input without dimensions.
+        Returns the output, or a tuple of several: the arrays that were given for them, else new ones of the library that
+        all input arrays are of, NumPy's where there are several.
         ValueError when a dtype, a shape or a layout is not the declared one, when an array has a mask or cannot be read, when
         sizes do not fit each other or are out of their range, or when an output overlaps another argument. Constant inputs
         are prepared in each call; see `bind`.
@@ -320,6 +334,8 @@ def _array(p: Param, value: object, want: np.dtype[Any]) -> Array:
         a = found if kind is np.ndarray else np.ndarray.view(found, np.ndarray)
     elif _speaks_dlpack(value):
         a = imported(p.name, value, p.dtype)
+    elif _is_number(value) and not p.shape and not p.output:
+        a = _single(p, value, want)
     else:
         raise ValueError(f"{p.name}: expected an array, got {kind.__name__}; `numpy.asarray` makes one of many things")
     if a.dtype != want:
@@ -332,6 +348,25 @@ def _speaks_dlpack(value: object) -> bool:
         return hasattr(value, "__dlpack__")
     except Exception:
         return True  # asked for it, it says what is wrong
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, bool | int | float | np.generic)
+
+
+def _single(p: Param, value: Any, want: np.dtype[Any]) -> Array:
+    """A number as an input without dimensions: floats are rounded to its type, nothing else becomes another number."""
+    given = np.asarray(value)
+    if p.dtype.kind == "bool" or given.dtype.kind == "b":
+        fits = p.dtype.kind == "bool" and given.dtype.kind == "b"
+    elif p.dtype.is_float:
+        fits = given.dtype.kind in "iuf"
+    else:
+        limits = np.iinfo(want)
+        fits = given.dtype.kind in "iu" and int(limits.min) <= int(given) <= int(limits.max)
+    if not fits:
+        raise ValueError(f"{p.name}: expected a value of {p.dtype}, got {value!r}")
+    return narrow(given, p.dtype)
 
 
 def _check(a: Array, p: Param, shape: tuple[int, ...], address: int) -> None:

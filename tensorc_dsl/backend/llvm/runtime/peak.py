@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
+from tensorc_dsl.backend.llvm.codegen.features import has_features
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
 from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
+from tensorc_dsl.ir.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, DType
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.reference.count import Work
 
 _CHAINS = 12
 """Independent accumulators: more than latency times throughput of any processor in use, fewer than the registers of all."""
@@ -24,26 +27,71 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """LLVM's function `name`, which makes a vector of `kind` from one and from two of `operand`.
+    """What multiplies and adds: vectors of `kind`, which has `bits`, from one of those and two of `operand`.
 
-    `lanes` stands in the names for how many numbers of 32 bits a vector holds. `operations` is for each of them, with a
-    multiplication and an addition as two.
+    `call` is LLVM's function, or empty for a multiplication followed by an addition. `lanes` stands in the texts for how
+    many numbers of `kind` a vector holds. `operations` is for each of them, with a multiplication and an addition as two.
+    `features` are what a processor needs to have it.
     """
 
-    name: str
+    title: str
+    call: str
     kind: str
+    bits: int
     operand: str
     operations: int
+    features: tuple[str, ...] = ()
 
 
-FMA = Instruction("llvm.fma.v{lanes}f32", "float", "<{lanes} x float>", 2)
-"""f32; of any vectors."""
+def _fma(t: DType, suffix: str, kind: str, features: tuple[str, ...] = ()) -> Instruction:
+    call = f"llvm.fma.v{{lanes}}{suffix}"
+    return Instruction(f"{t} FMA peak", call, kind, t.bits, f"<{{lanes}} x {kind}>", 2, features)
 
-DOT_U8I8 = Instruction("llvm.x86.avx512.vpdpbusd.512", "i32", "<16 x i32>", 8)
+
+def _integers(bits: int) -> Instruction:
+    kind = f"i{bits}"
+    return Instruction(f"{kind} multiply-add peak", "", kind, bits, f"<{{lanes}} x {kind}>", 2)
+
+
+FMA = _fma(F32, "f32", "float")
+
+DOT_U8I8 = Instruction(
+    "u8·i8 VNNI peak", "llvm.x86.avx512.vpdpbusd.512", "i32", 32, "<16 x i32>", 8, ("avx512f", "avx512vnni")
+)
 """Four products of bytes added to 32 bits (AVX-512 VNNI)."""
 
-DOT_BF16 = Instruction("llvm.x86.avx512bf16.dpbf16ps.512", "float", "<32 x bfloat>", 4)
+DOT_BF16 = Instruction(
+    "bf16 dot peak", "llvm.x86.avx512bf16.dpbf16ps.512", "float", 32, "<32 x bfloat>", 4,
+    ("avx512f", "avx512bf16"),
+)  # fmt: skip
 """Two products of bf16 added to f32 (AVX-512 BF16)."""
+
+PLAIN = {
+    F32: FMA,
+    F64: _fma(F64, "f64", "double"),
+    F16: _fma(F16, "f16", "half", ("avx512fp16",)),
+    **{t: _integers(t.bits) for t in (I16, U16, I32, U32, I64)},
+}
+"""By the type of the values what multiplies and adds them. Others are computed in pieces that no instruction stands for."""
+
+MULTIPLIERS: dict[Work, tuple[Instruction, ...]] = {
+    **{Work(t): (i,) for t, i in PLAIN.items()},
+    Work(F32, BF16): (DOT_BF16, FMA),
+    Work(F32, F16): (FMA,),
+    Work(F64, F32): (PLAIN[F64],),
+    Work(I32, I8): (DOT_U8I8,),
+    Work(I32, U8): (DOT_U8I8,),
+}
+"""What can do the work, by its kind: the factors of a sum as they are, or after they are converted."""
+
+
+INSTRUCTIONS = {i.title: i for some in MULTIPLIERS.values() for i in some}
+"""All of them by their titles."""
+
+
+def multipliers(work: Work, target: Target) -> tuple[Instruction, ...]:
+    """Those instructions that do such work and that the target has; none where nothing that is measured here does."""
+    return tuple(i for i in MULTIPLIERS.get(work, ()) if len(has_features(target, i.features)) == len(i.features))
 
 
 def fma_peak(target: Target, threads: int, repeats: int = 200) -> float:
@@ -57,9 +105,11 @@ def peak(instruction: Instruction, target: Target, threads: int, repeats: int = 
     The best of `repeats` short runs, some 20 ms in all: the roof is what the machine can do, not what it did while others
     used it.
     """
-    lanes = target.vector_bits // 32
+    lanes = target.vector_bits // instruction.bits
     rt = runtime()
-    library = llvm.JITLibraryBuilder().add_object_img(Machine(target).object_code(_text(instruction, lanes)))
+    library = llvm.JITLibraryBuilder().add_object_img(
+        Machine(target).object_code(_text(instruction, target.vector_bits))
+    )
     library.import_symbol(PARALLEL_FOR, rt.parallel_for).export_symbol("tensorc_peak").export_symbol("tensorc_sink")
     tracker = library.link(rt.jit, f"peak_{next(_numbers)}")
     arguments = (ctypes.c_int64 * 1)(threads)
@@ -67,15 +117,20 @@ def peak(instruction: Instruction, target: Target, threads: int, repeats: int = 
     return float(instruction.operations) * lanes * _CHAINS * _STEPS * threads / best
 
 
-def _text(instruction: Instruction, lanes: int) -> str:
+def _text(instruction: Instruction, width: int) -> str:
     """A parallel loop whose tasks each run `_STEPS` rounds of `_CHAINS` dependent chains."""
-    name, operand = instruction.name.format(lanes=lanes), instruction.operand.format(lanes=lanes)
-    kind = f"<{lanes} x {instruction.kind}>"
-    start, add = ("{}.0", "fadd") if instruction.kind == "float" else ("{}", "add")
-    floats = f"<{lanes} x float>"
+    lanes, singles = width // instruction.bits, width // 32
+    name, operand = instruction.call.format(lanes=lanes), instruction.operand.format(lanes=lanes)
+    kind, floats = f"<{lanes} x {instruction.kind}>", f"<{singles} x float>"
+    start, add = ("{}", "add") if instruction.kind.startswith("i") else ("{}.0", "fadd")
     starts = [f"splat ({instruction.kind} {start.format(k)})" for k in range(_CHAINS)]
     phis = [f"  %x{k} = phi {kind} [ {starts[k]}, %entry ], [ %y{k}, %loop ]" for k in range(_CHAINS)]
-    chains = [f"  %y{k} = call {kind} @{name}({kind} %x{k}, {operand} %f, {operand} %f)" for k in range(_CHAINS)]
+    if name:
+        chains = [f"  %y{k} = call {kind} @{name}({kind} %x{k}, {operand} %f, {operand} %f)" for k in range(_CHAINS)]
+        declared = [f"declare {kind} @{name}({kind}, {operand}, {operand})"]
+    else:
+        chains = [f"  %m{k} = mul {kind} %x{k}, %f\n  %y{k} = add {kind} %m{k}, %f" for k in range(_CHAINS)]
+        declared = list[str]()
     sums, last = list[str](), "%y0"
     for k in range(1, _CHAINS):
         sums.append(f"  %s{k} = {add} {kind} {last}, %y{k}")
@@ -83,7 +138,7 @@ def _text(instruction: Instruction, lanes: int) -> str:
     return "\n".join(
         [
             f"declare void @{PARALLEL_FOR}(ptr, ptr, i64, i64)",
-            f"declare {kind} @{name}({kind}, {operand}, {operand})",
+            *declared,
             "@tensorc_sink = global [4096 x i8] zeroinitializer, align 64",
             "define void @tensorc_peak(ptr %arguments, ptr %workspace) nounwind {",
             "  %n = load i64, ptr %arguments",
@@ -96,7 +151,7 @@ def _text(instruction: Instruction, lanes: int) -> str:
             "  %tiny = fmul float %whole, 0x3E10000000000000",
             "  %factor = fadd float %tiny, 0.5",
             f"  %one = insertelement {floats} poison, float %factor, i64 0",
-            f"  %every = shufflevector {floats} %one, {floats} poison, <{lanes} x i32> zeroinitializer",
+            f"  %every = shufflevector {floats} %one, {floats} poison, <{singles} x i32> zeroinitializer",
             f"  %f = bitcast {floats} %every to {operand}",
             "  br label %loop",
             "loop:",

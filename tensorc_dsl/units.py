@@ -14,8 +14,8 @@ def seconds(value: float) -> str:
     return f"{value * 1e9:.0f} ns"
 
 
-def gflops(value: float) -> str:
-    """FLOP/s in units of 1e9."""
+def giga(value: float) -> str:
+    """Operations or bytes a second in units of 1e9."""
     return _digits(value / 1e9)
 
 

@@ -1,0 +1,53 @@
+"""How many cores this process may use: those it may run on, and the share of time that its control groups leave it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_GROUPS = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
+
+
+def usable_cores(groups: Path = _GROUPS, own: Path = _OWN) -> int:
+    """At least 1. A quota of 2.5 cores is 2: a third thread would wait half of the time, and the others for it."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([allowed, *(int(q) for q in _quotas(groups, own))]))
+
+
+def _quotas(groups: Path, own: Path) -> Iterator[float]:
+    """The cores that each of the process's control groups leaves it, those above its own among them."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        root = groups / "cpu" if controllers else groups
+        group = root / path.lstrip("/")
+        # In a container the file may name the group as the host sees it, where here only the root is.
+        for folder in (group, *(p for p in group.parents if p.is_relative_to(root))):
+            quota = _new_quota(folder) if not controllers else _old_quota(folder)
+            if quota is not None:
+                yield quota
+
+
+def _new_quota(folder: Path) -> float | None:
+    """Of version 2: `max 100000`, or how many of so many microseconds."""
+    try:
+        quota, period = (folder / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError):
+        return None
+
+
+def _old_quota(folder: Path) -> float | None:
+    """Of version 1, where -1 is no limit."""
+    try:
+        quota, period = (int((folder / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
+        return quota / period if quota > 0 else None
+    except (OSError, ValueError):
+        return None

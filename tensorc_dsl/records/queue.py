@@ -1,0 +1,80 @@
+"""Trials on their way into the database: what it does not take now is offered again with the next, so that nothing is lost
+as long as the run lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from types import TracebackType
+from typing import Self
+
+from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.records.database import Database
+from tensorc_dsl.records.errors import is_disk_full
+from tensorc_dsl.records.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Unkept:
+    """Trials that are in no database, and why."""
+
+    trials: tuple[Trial, ...]
+    why: tuple[Diagnostic, ...]
+
+    def __str__(self) -> str:
+        """`4 records could not be kept: trials 3 to 5, and of the comparison at the end 4`; trials are counted from 1."""
+        parts = [
+            f"{before}{'trial' if len(numbers) == 1 else 'trials'} {_ranges(numbers)}"
+            for phase, before in (("trial", ""), ("final", "in the comparison at the end "))
+            if (numbers := sorted(t.trial + 1 for t in self.trials if t.phase == phase))
+        ]
+        many = "1 record" if len(self.trials) == 1 else f"{len(self.trials)} records"
+        return f"{many} could not be kept: {', and '.join(parts)}"
+
+
+class Queue:
+    """Use it in a `with`. `opened` opens the database; that one is closed at the end."""
+
+    def __init__(self, opened: Callable[[], Database]) -> None:
+        """Raises TschedError as `opened` does, but for a full disk: there, it is opened later."""
+        self._opened = opened
+        self._database: Database | None = None
+        self._waiting: list[Trial] = []
+        self._problem: TschedError | None = None
+        try:
+            self._database = opened()
+        except TschedError as e:
+            if not is_disk_full(e):
+                raise
+            self._problem = e
+
+    def add_all(self, trials: Iterable[Trial]) -> None:
+        """The trials are on disk, or wait with those before them."""
+        self._waiting += trials
+        try:
+            self._database = self._database or self._opened()
+            self._database.add_all(self._waiting)
+        except TschedError as e:
+            self._problem = e
+        else:
+            self._waiting, self._problem = [], None
+
+    @property
+    def unkept(self) -> Unkept | None:
+        """What waits; None where nothing does, and the database is open."""
+        return Unkept(tuple(self._waiting), self._problem.diagnostics) if self._problem is not None else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        if self._database is not None:
+            self._database.close()
+
+
+def _ranges(numbers: list[int]) -> str:
+    """`1 to 3, 7`."""
+    found = [[n for _, n in run] for _, run in groupby(enumerate(numbers), lambda x: x[1] - x[0])]
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in found)

@@ -1,0 +1,81 @@
+"""A search shown as it goes: one line that is kept up to date on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Protocol, TextIO
+
+from tensorc_dsl.report.progress import Standing
+from tensorc_dsl.report.terminal import follow
+from tensorc_dsl.search.events import Event, Measured
+
+PLAIN_SECONDS = 5.0
+"""Where nothing can be overwritten: a line at least this often, and one for each improvement after `PAUSE`."""
+
+PAUSE = 0.5
+
+
+class Follower(Protocol):
+    """Shows events, and lines between them."""
+
+    def __call__(self, event: Event) -> None: ...
+
+    def begin(self, line: str) -> None:
+        """Something begins that the search says nothing of."""
+        ...
+
+
+def watched(out: TextIO | None) -> bool:
+    """Whether somebody looks at what is written there: on a terminal, or in a notebook."""
+    return out is not None and (out.isatty() or _in_notebook())
+
+
+def _in_notebook() -> bool:
+    """Whether this is a notebook, where whatever is shown goes into the cell."""
+    if "ipykernel" not in sys.modules:
+        return False  # nobody waits for the import of rich
+
+    from rich.console import Console
+
+    return Console().is_jupyter
+
+
+@contextmanager
+def following(standing: Standing, out: TextIO) -> Generator[Follower, None, None]:
+    """What shows the search on `out`, or in the cell of a notebook, while the context is open."""
+    # In notebooks a line that is overwritten is a widget.
+    if out.isatty() or (_in_notebook() and find_spec("ipywidgets") is not None):
+        from tensorc_dsl.report.live import on_terminal  # only where there is one
+
+        with on_terminal(standing, out) as follower:
+            yield follower
+    else:
+        yield _Lines(standing, out)
+
+
+class _Lines:
+    """Plain lines, few enough for a log."""
+
+    def __init__(self, standing: Standing, out: TextIO) -> None:
+        self._standing = standing
+        self._out = out
+        self._shown_at = standing.clock()
+        self._shown_best: float | None = None
+
+    def begin(self, line: str) -> None:
+        self._standing.enter()
+        follow(line, self._out)
+
+    def __call__(self, event: Event) -> None:
+        s = self._standing
+        line = s.take(event)
+        if line is not None:
+            follow(line, self._out)
+        if isinstance(event, Measured):
+            pause = PAUSE if s.best != self._shown_best else PLAIN_SECONDS
+            if s.clock() - self._shown_at >= pause or s.done == s.trials:
+                self._shown_at, self._shown_best = s.clock(), s.best
+                follow(s.text(), self._out)

@@ -1,0 +1,69 @@
+"""The line of a search on a terminal, kept up to date by rich, below the lines of what was begun."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tensorc_dsl.report.progress import Standing
+from tensorc_dsl.search.events import Event
+from tensorc_dsl.visible import visible_line
+
+BAR, BAR_FROM = 24, 140
+"""The width of the bar, and how wide a terminal must be to have one."""
+
+
+class Line:
+    """Where the search stands, in one line of the terminal's width: a bar where there is room, and the text."""
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        s, width = self._standing, options.max_width
+        if width < BAR_FROM or not s.counting:
+            yield _one_line(s.fitting(width))
+            return
+        row = Table.grid(padding=(0, 1))
+        row.add_row(ProgressBar(total=s.trials, completed=s.done, width=BAR), _one_line(s.fitting(width - BAR - 2)))
+        yield row
+
+
+def _one_line(text: str) -> Text:
+    return Text(visible_line(text), no_wrap=True, overflow="ellipsis")
+
+
+class Terminal:
+    """Shows events on a terminal."""
+
+    def __init__(self, standing: Standing, live: Live) -> None:
+        self._standing = standing
+        self._live = live
+        live.update(Line(standing))
+
+    def begin(self, line: str) -> None:
+        self._standing.enter()
+        self._say(line)
+
+    def __call__(self, event: Event) -> None:
+        line = self._standing.take(event)
+        if line is not None:
+            self._say(line)
+        self._live.refresh()
+
+    def _say(self, line: str) -> None:
+        self._live.console.print(visible_line(line), markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def on_terminal(standing: Standing, out: TextIO) -> Generator[Terminal, None, None]:
+    """What shows the search on the terminal `out` while the context is open; the line is gone afterwards."""
+    with Live(console=Console(file=out), transient=True, refresh_per_second=8) as live:
+        yield Terminal(standing, live)

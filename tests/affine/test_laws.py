@@ -1,0 +1,203 @@
+"""Laws of reducers: what is proved, what is refuted, and what is neither. Nothing that breaks a law may be proved."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.affine.laws import LAWS, Broken, Combination, Holds, Law, sides, verdicts
+from tensorc_dsl.affine.laws_pieces import difference
+from tensorc_dsl.elaborate.declared import reducer_of
+from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F32, F64, I8, I16, I32, I64, U8, U16, U32, DType
+from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Select, Var, transform
+from tensorc_dsl.reference.boxes import Box
+from tensorc_dsl.reference.values import Values
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax.parse import parse
+from tensorc_dsl.syntax.tree import ReducerDef
+
+FLOATS, INTS = (F32, F64), (I16, I32, I64, U16, U32)
+
+
+def combination(text: str, t: DType) -> Combination:
+    (item,) = parse(Source("t.tsched", f"reducer f(a, b) = {text}")).items
+    assert isinstance(item, ReducerDef)
+    return reducer_of(item, t).combination
+
+
+def told(text: str, t: DType) -> str:
+    """A letter for each law: `+` proved, `-` refuted, `?` neither."""
+    return "".join(
+        "+" if isinstance(v, Holds) else "-" if isinstance(v, Broken) else "?" for v in verdicts(combination(text, t))
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "types"),
+    [
+        ("a + b identity 0", (*FLOATS, *INTS, I8, U8)),
+        ("a * b identity 1", (*FLOATS, *INTS, I8, U8)),
+        ("a * b + a + b identity 0", (*FLOATS, *INTS, I8)),
+        ("a * b - a - b + 2 identity 2", (F64, I32)),
+        ("2 * a * b identity 0.5", FLOATS),
+        ("max(a, b) + 0 identity -inf", FLOATS),
+        ("min(max(a, b), inf) identity -inf", FLOATS),
+        ("max(a, b) identity 0", (U8, U16, U32)),
+        ("max(a, b) identity -2147483648", (I32,)),
+        ("a if a > b else b identity -2147483648", (I32,)),
+        ("b if a <= b else a identity -32768", (I16,)),
+        ("max(max(a, -100), max(b, 50)) identity 50", (F64, I32, I64)),
+        ("max(abs(a), abs(b)) identity 0", (*FLOATS, U32)),
+        ("min(max(a, b), 50) identity -inf", FLOATS),
+        ("min(a, b) + max(a, b) identity 0", FLOATS),
+        ("sqrt(a * a + b * b) identity 0", FLOATS),
+        ("1 / (1 / a + 1 / b) identity inf", FLOATS),
+        ("log(exp(a) + exp(b)) identity -inf", FLOATS),
+        ("(a % 7 + b % 7) % 7 identity 0", (I32, I64, U32, I8)),
+        ("(a or b) and not (a and b) identity false", (BOOL,)),
+        ("a and b identity true", (BOOL,)),
+        ("a == b identity true", (BOOL,)),
+        ("0 identity 0", (F64, I32)),
+        ("min(a + b, 127) identity 0", (I8,)),  # nothing of i8 is above
+    ],
+)
+def test_what_is_proved(text: str, types: tuple[DType, ...]) -> None:
+    for t in types:
+        assert told(text, t) == "+++", (text, t.name)
+
+
+@pytest.mark.parametrize(
+    ("text", "types", "expected"),
+    [
+        ("max(min(a + b, 100.0), -100.0) identity 0.0", FLOATS, "+-+"),
+        ("max(min(a + b, 100), -100) identity 0", (F64, I8, I16, I32, I64), "+-+"),
+        ("min(a + b, 1e6) identity 0", FLOATS, "+-+"),
+        ("min(a + b, 123456789) identity 0", (F64, I32, I64, U32), "+-+"),
+        ("min(a + b, 100000.125) identity 0", FLOATS, "+-+"),
+        ("a + b if a + b < 1e9 else a identity 0", FLOATS, "---"),
+        ("max(a, b) if a < 12345.0 else a identity -inf", FLOATS, "-++"),
+        ("max(a, b) if a != 77.5 else b identity -inf", FLOATS, "--+"),
+        ("a + b if a * b != 777 else a identity 0", (I32,), "--+"),
+        ("a - b identity 0", (F64, I32, U8), "---"),
+        ("(a + b) / 2 identity 0", (F64, I32), "+--"),
+        ("a if a != 0 else b identity 0", (F64, I32, I8), "-++"),
+        ("a identity 0", (F64, I32), "-+-"),
+        ("max(a, b) identity 0", (F64, I32, I8), "++-"),
+        ("max(abs(a), abs(b)) identity 0", (I8, I32, I64), "++-"),  # the lowest number has no opposite
+        ("(a + b) % 7 identity 0", (I8, I32, I64, U32), "+-+"),  # the sum wraps around
+        ("a + b - abs(a - b) identity 0", (F64, I32), "+--"),
+        ("min(a * b, 1000) identity 1", (F64, I32, U32), "+-+"),
+        ("floor(a + b) identity 0", FLOATS, "+-?"),
+        ("(a + b + abs(a - b)) / 2 identity -inf", FLOATS, "++-"),
+        ("sqrt(a * a + b * b) identity 1", FLOATS, "++-"),
+        ("a + b identity nan", FLOATS, "++-"),
+        ("not a or b identity true", (BOOL,), "--+"),
+        ("max(a, b) identity -100", (F64, I32), "++-"),
+        ("abs(a - b) identity 0", (F64, I32), "+-+"),
+        ("sigmoid(a + b) identity 0", FLOATS, "+--"),
+    ],
+)
+def test_what_is_refuted(text: str, types: tuple[DType, ...], expected: str) -> None:
+    for t in types:
+        assert told(text, t) == expected, (text, t.name)
+
+
+@pytest.mark.parametrize(
+    ("text", "t", "expected"),
+    [
+        ("max(a, b) + log(1.0 + exp(min(a, b) - max(a, b))) identity -inf", F32, "+?+"),
+        ("a if a > b else b identity -inf", F32, "??+"),  # a NaN stays or goes with the order
+        ("a + b + (log(a) - log(a)) identity 0", F32, "??-"),
+        ("min(a, b) + max(a, b) identity 0", I32, "+?+"),
+        ("a * b / (a + b) identity inf", F32, "+?-"),
+    ],
+)
+def test_what_is_neither(text: str, t: DType, expected: str) -> None:
+    assert told(text, t) == expected
+
+
+def test_a_nan_that_the_order_loses_is_shown() -> None:
+    commutative, _, _ = verdicts(combination("a if a > b else b identity -inf", F64))
+    assert not isinstance(commutative, Holds | Broken)
+    assert commutative.nan is not None
+    assert np.isnan(commutative.nan.left) != np.isnan(commutative.nan.right)
+
+
+def test_an_undefined_operand_makes_a_maximum_undefined() -> None:
+    a, b = (Load(n, (), F64) for n in "ab")
+    assert difference(Binary("max", a, b), a, "ab", F64, "b") is not None
+    assert difference(Binary("max", a, b), Binary("max", b, a), "ab", F64, "b") is None
+    assert difference(Select(Compare("<", a, b), a, b), b, "ab", F64, "b") is None
+
+
+# --- random ones -----------------------------------------------------------------------------------------------------
+
+
+def _drawn(rng: random.Random, t: DType, depth: int) -> Expr:
+    a, b = (Load(n, (), t) for n in "ab")
+    if depth == 0:
+        small = [0, 1, 2, 5] if t.kind == "uint" else [0, 1, 2, 5, -1, -3]
+        return rng.choice([a, b, a, b, Const(rng.choice(small) + (0.0 if t.is_float else 0), t)])
+    x, y = _drawn(rng, t, depth - 1), _drawn(rng, t, depth - 1)
+    op = rng.choice(["+", "-", "*", "min", "max", "min", "max", "if", "if"])
+    if op == "if":
+        how = rng.choice(["<", "<=", "==", "!="])
+        return Select(Compare(how, _drawn(rng, t, 0), _drawn(rng, t, 0)), x, y)  # type: ignore[arg-type]
+    return Binary(op, x, y)  # type: ignore[arg-type]
+
+
+def _broken(law: Law, c: Combination, t: DType, rng: random.Random) -> tuple[Any, ...] | None:
+    """Values that break a law, found by trying."""
+    left, right, operands = sides(law, c)
+    near = [*range(-8 if t.kind != "uint" else 0, 9)]
+    far = (
+        [2 ** (t.bits - 1) - 1, 2 ** (t.bits - 1) - 3, 2 ** (t.bits - 2)]
+        if t.is_integer
+        else [0.5, 1.5, 1e5, float("nan")]
+    )
+    pool = [*near, *far, *([-(2 ** (t.bits - 1))] if t.kind == "int" else [])]
+    rows = list(product(pool, repeat=len(operands)))
+    kind = np.float64 if t.is_float else np.int64
+    columns = {n: np.array([r[k] for r in rows], kind) for k, n in enumerate(operands)}
+
+    def made(e: Expr) -> np.ndarray[Any, Any]:
+        e = transform(e, lambda x: Load(x.buffer, (Var("n"),), x.dtype) if isinstance(x, Load) else x)
+        with np.errstate(all="ignore"):
+            return np.broadcast_to(Values("", dict(columns)).value(e, Box(("n",), (0,), (len(rows),)), None), len(rows))
+
+    x, y = made(left), made(right)
+    with np.errstate(all="ignore"):
+        same = (x == y) | (np.abs(x - y) <= 1e-6 * np.maximum(1.0, np.abs(x))) if t.is_float else x == y
+    if t.is_float:
+        same |= np.isnan(x) & np.isnan(y)
+        same |= ~(np.abs(x) < 1e12) | ~(np.abs(y) < 1e12) & ~(np.isnan(x) ^ np.isnan(y))
+    apart = np.flatnonzero(~same)
+    return rows[apart[0]] if apart.size else None
+
+
+@pytest.mark.parametrize("t", [F64, I16, I32, U16], ids=lambda t: t.name)
+def test_nothing_that_breaks_a_law_is_proved(t: DType) -> None:
+    """Random small reducers: a proof stands against values tried without it, and an example is one."""
+    rng = random.Random(f"laws {t.name}")
+    proofs = 0
+    for _ in range(30):
+        e = _drawn(rng, t, rng.randint(1, 2))
+        c = Combination(e, Const(rng.choice([0, 1]) + (0.0 if t.is_float else 0), t))
+        for v in verdicts(c):
+            found = _broken(v.law, c, t, rng)
+            if isinstance(v, Holds):
+                proofs += 1
+                assert found is None, (e, v.law, found)
+            elif isinstance(v, Broken):
+                assert v.left != v.right, (e, v)
+    assert proofs > 10
+
+
+def test_all_types_have_verdicts() -> None:
+    for t in DTYPES.values():
+        c = Combination(Load("a", (), t), Const(t == BOOL or (0.0 if t.is_float else 0), t))
+        assert tuple(v.law for v in verdicts(c)) == LAWS

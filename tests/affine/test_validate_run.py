@@ -1,0 +1,126 @@
+"""What is called wrong has been run, and schedules of reads that data decide are not called wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.diagnostic import render
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.schedule.primitive import BlockRef
+from tensorc_dsl.schedule.primitives.compute_inline import compute_inline
+from tensorc_dsl.source import Source
+from tensorc_dsl.validate import run as validate_run
+from tensorc_dsl.validate.validate import Invalid, Unproved, Valid, validate
+from tests.compute.texts import build
+
+GATHERS = ("clamp(p[{0}], 0, 1)", "clamp(q[{0}], 0, 1)", "{0} / 2", "0", "clamp(p[clamp(q[{0}], 0, 3)], 0, 1)")
+
+
+def gathered(a: tuple[str, str], first: tuple[str, str], second: tuple[str, str]) -> Program:
+    """A table of rows and columns that data or loops choose, read twice in the same ways."""
+    (i, j), (k, m), (n, o) = a, first, second
+    return build(f"""compute g(X: f32[2, 2], p: i32[4], q: i32[4]) -> Y: f32[4, 4] {{
+        let A[h in 2, w in 2] = X[{i.format("h")}, {j.format("w")}]
+        Y[h in 4, w in 4] = A[{k.format("h")}, {m.format("w")}] + A[{n.format("w")}, {o.format("h")}]
+    }}""")
+
+
+@pytest.mark.parametrize("rows", GATHERS)
+@pytest.mark.parametrize("columns", GATHERS)
+def test_an_inlined_gather_is_proved(rows: str, columns: str) -> None:
+    for k, first in enumerate(GATHERS):
+        p = gathered((rows, columns), (first, GATHERS[k - 1]), (GATHERS[k - 2], GATHERS[k - 3]))
+        assert validate(p, compute_inline(p, BlockRef("A")).program) == Valid(), first
+
+
+@pytest.mark.parametrize("wrong", [("1), vw", "1), 1 - vw"), ("index(p[vh])", "index(q[vh])"), ("+ X[", "- X[")])
+def test_a_wrong_gather_is_refuted_with_inputs(wrong: tuple[str, str]) -> None:
+    right = parsed("""
+program g(X: f32[2, 2], p: i32[4], q: i32[4], Y: f32[4, 2]) {
+    for h in 4, w in 2 { block Y { spatial vh in 4 = h; spatial vw in 2 = w
+        Y[vh, vw] = X[min(max(index(p[vh]), 0), 1), vw] + X[min(max(index(q[vh]), 0), 1), vw] } }
+}""")
+    text = format_program(right)
+    assert wrong[0] in text
+    other = parsed(text.replace(*wrong, 1))
+    report = validate(right, other)
+    assert isinstance(report, Invalid), report
+    assert any((interpret(right, report.inputs)[n] != v).any() for n, v in interpret(other, report.inputs).items())
+    assert "by the original, and" in render(report.diagnostic)
+    assert "= inputs: X = [[" in render(report.diagnostic)
+
+
+def test_what_no_inputs_show_is_not_called_wrong() -> None:
+    # Equal, though integer sets have two expressions.
+    a = parsed("program p(A: f32[4], B: f32[4]) { for i in 4 { block B { spatial v in 4 = i; B[v] = A[v] + A[v] } } }")
+    b = parsed("program p(A: f32[4], B: f32[4]) { for i in 4 { block B { spatial v in 4 = i; B[v] = A[v] * 2.0 } } }")
+    report = validate(a, b)
+    assert isinstance(report, Unproved)
+    text = render(report.diagnostic)
+    assert "E0807" in text
+    assert "no inputs that were tried show what was found" in text
+    assert "found: E0805: the programs compute different values" in text
+
+
+def test_what_is_too_long_to_run_is_not_called_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    a = parsed("program p(A: f32[4], B: f32[4]) { for i in 4 { block B { spatial v in 4 = i; B[v] = A[v] } } }")
+    b = parsed("program p(A: f32[4], B: f32[4]) { for i in 4 { block B { spatial v in 4 = i; B[v] = A[3 - v] } } }")
+    assert isinstance(validate(a, b), Invalid)
+    monkeypatch.setattr(validate_run, "STEPS", 10)
+    report = validate(a, b)
+    assert isinstance(report, Unproved)
+    assert "too long for a run" in report.diagnostic.message
+
+
+def test_an_open_size_is_shown_with_a_number() -> None:
+    text = (
+        "program p(A: f32[M], B: f32[M]) where M in 3..900 { for i in M { block B { spatial v in M = i; B[v] = %s } } }"
+    )
+    report = validate(parsed(text % "A[v]"), parsed(text % "A[M - 1 - v]"))
+    assert isinstance(report, Invalid)
+    assert any(n.kind == "inputs" and n.text.startswith("M = ") for n in report.diagnostic.notes)
+
+
+RACES = {
+    "an update is lost": "C[0] = C[0] + A[v]",
+    "another iteration writes in between": "S[0] = A[v]; C[v] = S[0]",
+}
+
+
+@pytest.mark.parametrize("kind", ["parallel", "vectorized"])
+@pytest.mark.parametrize("body", RACES.values(), ids=list(RACES))
+def test_iterations_in_turns_show_a_race(kind: str, body: str) -> None:
+    blocks = "".join(f"block b{k} {{ spatial v in 6 = i; {s} }}\n" for k, s in enumerate(body.split("; ")))
+    start = "for j in 6 { block Z { spatial v in 6 = j; C[v] = 0.0 } }"
+    text = f"program p(A: f32[6], C: f32[6]) {{ buffer S: f32[1]\n{start}\nKIND for i in 6 {{ {blocks}}} }}"
+    plain, racing = parsed(text.replace("KIND ", "")), parsed(text.replace("KIND", kind))
+    x = {"A": np.arange(1, 7, dtype=np.float32)}
+    want = interpret(plain, x)["C"]
+    assert (interpret(plain, x, "together")["C"] == want).all()
+    assert all((interpret(racing, x, order)["C"] == want).all() for order in ("forward", "reversed", "shuffled"))
+    assert (interpret(racing, x, "together")["C"] != want).any()
+    report = validate(plain, racing)
+    assert isinstance(report, Invalid)
+    assert report.diagnostic.code == "E0802"
+    assert "at once" in render(report.diagnostic)
+
+
+def test_private_buffers_stay_private_when_iterations_take_turns() -> None:
+    p = parsed("""
+program p(A: f32[6], C: f32[6]) {
+    buffer S: f32[1] in "local"
+    parallel for i in 6 {
+        block S { spatial v in 6 = i; S[0] = A[v] }
+        block C { spatial v in 6 = i; C[v] = S[0] }
+    }
+}""")
+    x = {"A": np.arange(1, 7, dtype=np.float32)}
+    assert interpret(p, x, "together")["C"].tolist() == x["A"].tolist()
+
+
+def parsed(text: str) -> Program:
+    return parse_program(Source("p.tsched", text))

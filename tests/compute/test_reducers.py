@@ -1,0 +1,94 @@
+"""Declared reducers where they are used: what is refused, what stands on an assumption, and that `verify` says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
+from tensorc_dsl.source import Source
+from tensorc_dsl.validate.validate import Unproved, Valid, validate
+from tests.compute.texts import build, codes, errors
+
+LOG_ADD = "max(a, b) + log(1.0 + exp(min(a, b) - max(a, b))) identity -inf"
+
+
+def text(reducer: str, t: str = "f32") -> str:
+    return f"reducer f(a, b) = {reducer}\ncompute g(X: {t}[M, N]) -> Y: {t}[M] {{ Y[i] = reduce f[j] X[i, j] }}"
+
+
+@pytest.mark.parametrize(
+    ("reducer", "t", "code"),
+    [
+        ("max(min(a + b, 100.0), -100.0) identity 0.0", "f32", "E0420"),
+        ("max(min(a + b, 100), -100) identity 0", "i32", "E0420"),
+        ("min(a + b, 127) identity 0", "i16", "E0420"),  # of i8 it is a law
+        ("max(a, b) identity 0", "i32", "E0420"),  # of u32 it is
+        ("min(a + b, 1e6) identity 0 assume associative", "f64", "E0420"),
+        (LOG_ADD, "f32", "E0426"),
+        (f"{LOG_ADD} assume commutative", "f32", "E0426"),
+        ("a if a > b else b identity -inf", "f32", "E0426"),
+        (f"{LOG_ADD} assume asociative", "f32", "E0427"),
+    ],
+)
+def test_what_is_no_reducer_of_a_type(reducer: str, t: str, code: str) -> None:
+    assert set(codes(text(reducer, t), M=2, N=8)) == {code}
+
+
+@pytest.mark.parametrize(
+    ("reducer", "t"),
+    [
+        ("min(a + b, 127) identity 0", "i8"),
+        ("max(a, b) identity 0", "u32"),
+        (f"{LOG_ADD} assume associative", "f32"),
+        ("a if a > b else b identity -inf assume associative, commutative", "f32"),
+        ("a if a > b else b identity -2147483648", "i32"),
+    ],
+)
+def test_what_is_one(reducer: str, t: str) -> None:
+    build(text(reducer, t), M=2, N=8)
+
+
+def test_the_type_of_the_use_is_named() -> None:
+    (found,) = errors(text("max(a, b) identity 0", "i32"), M=2, N=8)
+    assert "f(0, f(-1, -1)) is 0, f(-1, -1) is -1" in found
+    assert "for i32, as used at t.tsched:2:" in found
+
+
+@pytest.mark.parametrize(
+    ("reducer", "assumes"),
+    [
+        (f"{LOG_ADD} assume associative", ("`f` is associative",)),
+        ("a * b + a + b identity 0 assume associative", ()),  # it is proved
+        (
+            "a if a > b else b identity -inf assume associative, commutative",
+            ("`f` is commutative", "`f` is associative"),
+        ),
+    ],
+)
+def test_verify_names_what_it_stands_on(reducer: str, assumes: tuple[str, ...]) -> None:
+    program = build(text(reducer), M=2, N=8)
+    scheduled = apply(program, "rfactor", BlockRef("Y"), LoopRef("j")).program
+    assert scheduled != program
+    assert validate(program, scheduled) == Valid(assumes)
+
+
+def test_a_program_whose_reducer_is_none_is_not_proved() -> None:
+    """Programs that are written by hand declare their reducers by name alone."""
+    program = build(text(f"{LOG_ADD} assume associative"), M=2, N=8)
+    step = "Y[vi] = max(Y[vi], X[vi, vj]) + log(1.0 + exp(min(Y[vi], X[vi, vj]) - max(Y[vi], X[vi, vj])))"
+    saturating = _program(program, step, "Y[vi] = max(min(Y[vi] + X[vi, vj], 100.0), -100.0)")
+    report = validate(saturating, replace(saturating))
+    assert isinstance(report, Unproved)
+    assert "that `f` is associative" in report.diagnostic.message
+
+
+def _program(p: Program, old: str, new: str) -> Program:
+    made = format_program(p).replace(old, new).replace("-inf", "0.0")
+    assert new in made
+    return parse_program(Source("p.tsched", made))

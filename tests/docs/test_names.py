@@ -1,0 +1,88 @@
+"""What the pages name exists: codes, commands, options, targets of make; in examples of the grammar, functions too."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from tensorc_dsl.cli.main import main
+from tensorc_dsl.elaborate.names import FUNCTIONS
+from tensorc_dsl.ir.dtypes import DTYPES
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.parse import parse
+from tensorc_dsl.syntax.walk import walk
+from tests.docs.pages import fences
+
+ROOT = Path(__file__).resolve().parents[2]
+# Decisions and changes speak of what was, too.
+PAGES = [
+    p
+    for p in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if "decisions" not in p.parts
+]
+ITEMS = "compute reducer intrinsic target module space schedule task use program".split()
+
+
+def codes() -> set[str]:
+    """Those that are declared: each has a heading in the reference, which is generated."""
+    return set(
+        re.findall(r"^### ([EW]\d+)$", (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+
+
+def options(command: click.Command) -> set[str]:
+    """Every option of a command and of those in it."""
+    context = click.Context(command)
+    names = command.list_commands(context) if isinstance(command, click.Group) else []
+    inner = [command.get_command(context, n) for n in names] if isinstance(command, click.Group) else []
+    own = {o for p in command.params for o in (*p.opts, *p.secondary_opts) if o.startswith("--")}
+    return own.union({"--help"}, *(options(c) for c in inner if c is not None))
+
+
+def inline(page: str) -> list[str]:
+    """The inline code of a page, what stands in fences left out."""
+    prose = re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"`([^`\n]+)`", prose)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_what_a_page_names_exists(path: Path) -> None:
+    page = path.read_text(encoding="utf-8")
+    assert set(re.findall(r"\b[EW]0\d{3}\b", page)) <= codes()
+    commands = set(main.list_commands(click.Context(main)))
+    said = [words for code in inline(page) for words in re.findall(r"^tensorc-dsl ([a-z]+)", code)]
+    assert set(said) <= commands
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert {t for code in inline(page) for t in re.findall(r"^make ([a-z]+)", code)} <= targets
+    ours = (code for code in inline(page) if code.startswith("--") or code.split()[0] in {"tensorc-dsl", *commands})
+    named = {o for code in ours for o in re.findall(r"(?<![\w-])(--[a-z][a-z-]*)", code)}
+    scripts = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "bench").rglob("*.py"))
+    others = {"--accept", *re.findall(r'"(--[a-z-]+)"', scripts)}  # of tests/conftest.py, and of what make runs
+    assert named - others <= options(main)
+
+
+def examples() -> list[str]:
+    """The examples in the comments of the grammar: paragraphs, and words in front of a colon, that begin as an item does."""
+    page = (ROOT / "docs" / "reference" / "syntax.md").read_text(encoding="utf-8")
+    found = [*(f.text for f in fences(page)), *re.findall(r"^`([^`]+)`: ", page, re.MULTILINE)]
+    return [text for text in found if text.split()[0] in ITEMS and "…" not in text]
+
+
+@pytest.mark.parametrize("text", examples(), ids=lambda t: t.split("\n")[0])
+def test_an_example_of_the_grammar_is_in_the_language(text: str) -> None:
+    known = {*FUNCTIONS, *DTYPES}
+    for item in parse(Source("example", text)).items:
+        for node in walk(item):
+            match node:
+                case tree.CallExpr(function=tree.Name(id=name)) if isinstance(item, tree.ComputeDef | tree.ReducerDef):
+                    assert name in known
+                case _:
+                    pass
+
+
+def test_the_examples_of_the_grammar_are_found() -> None:
+    assert {t.split()[0] for t in examples()} >= {"compute", "reducer", "intrinsic", "task", "program"}

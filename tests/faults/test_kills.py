@@ -1,0 +1,15 @@
+"""A `tune` that is ended at each of the moments that are seen of it leaves no process and loses no record."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from bench.kills import MOMENTS, kill
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_nothing_is_left_and_nothing_is_lost(tmp_path: Path, moment: str) -> None:
+    assert kill(tmp_path, moment, 0.0, signal.SIGKILL) == []

@@ -1,0 +1,174 @@
+"""Operators and kernels written after the library's rules: what they compute, and that the default space schedules each.
+
+`FOREIGN_FUZZ=1000` draws schedules of as many random computes.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.api import TaskFile
+from tensorc_dsl.check.scope import CheckedFile, load_source
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.elaborate.bindings import OpenRange
+from tensorc_dsl.elaborate.compute import elaborate
+from tensorc_dsl.interp.space import Space
+from tensorc_dsl.ir.arrays import Array, narrow, widen
+from tensorc_dsl.ir.program import Buffer, Program
+from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.measure.check import compare
+from tensorc_dsl.reference.evaluate import evaluate, shape_of
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.tolerance import tolerance
+from tensorc_dsl.search.streams import stream
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax.fmt import format_text
+from tests.codegen.native import run
+from tests.foreign.contractions import CONTRACTIONS
+from tests.foreign.onnx import ONNX
+from tests.foreign.polybench import POLYBENCH
+from tests.foreign.random_stages import random_stages
+from tests.foreign.references import Foreign
+
+HERE = Path(__file__).parent
+FILES = {"onnx": ONNX, "polybench": POLYBENCH, "contractions": CONTRACTIONS}
+CASES = [(file, name) for file, known in FILES.items() for name in known]
+COUNT = int(os.environ.get("FOREIGN_FUZZ", "25"))
+GROUP = 5
+NOT_OPEN = {
+    "qlinear_conv": "H R S", "grouped_conv": "W R S", "pad_wrap": "N", "depth_to_space": "C", "space_to_depth": "C",
+    "tile_twice": "M N", "kronecker": "P Q",
+}  # fmt: skip
+"""Sizes that have to be numbers: otherwise an access is not proved, or a result may have a negative size."""
+EXPANDED = 3
+"""Schedules that are drawn and verified for each size; one of them runs."""
+
+
+@cache
+def library(file: str) -> CheckedFile:
+    """The computes of a file and the default space."""
+    source = Source.read(HERE / f"{file}.tsched")
+    return load_source(Source(source.name, f"{source.text}\nuse std.cpu.{{default}}\n"))
+
+
+def values(rng: np.random.Generator, b: Buffer) -> Array:
+    """Random values that the buffer's type holds exactly."""
+    match b.dtype.name:
+        case "bool":
+            return rng.random(shape_of(b)) < 0.5
+        case "f16" | "bf16":
+            return rng.integers(-64, 65, shape_of(b)) / 8
+        case "f32":
+            return rng.standard_normal(shape_of(b)).astype(np.float32).astype(np.float64)
+        case "f64":
+            return rng.standard_normal(shape_of(b))
+        case name:
+            low, high = (0, 256) if name.startswith("u") else (-128, 128)
+            return np.asarray(rng.integers(low, high, shape_of(b)))
+
+
+def made(file: str, name: str, number: int) -> tuple[Program, dict[str, Array], dict[str, Array]]:
+    """A compute at one of its sizes, its inputs, and what its reference makes of them."""
+    case: Foreign = FILES[file][name]
+    lib = library(file)
+    program = elaborate(lib.computes[name], case.sizes[number], name, lib.library)
+    rng = np.random.default_rng(number)
+    given = case.prepare({b.name: values(rng, b) for b in program.inputs})
+    inputs = {b.name: narrow(given[b.name], b.dtype) for b in program.inputs}
+    found = case.reference(*(widen(inputs[b.name], b.dtype) for b in program.inputs))
+    outputs = found if isinstance(found, tuple) else (found,)
+    return program, inputs, {b.name: np.asarray(x) for b, x in zip(program.outputs, outputs, strict=True)}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_has_no_findings_and_a_reference_for_each_compute(file: str) -> None:
+    assert load_source(source := Source.read(HERE / f"{file}.tsched")).diagnostics == ()
+    assert format_text(source) == source.text
+    computes = library(file).computes.values()
+    assert {c.name for c in computes if c.span.source.name == source.name} == FILES[file].keys()
+
+
+def require_schedules(space: Space, name: str, inputs: dict[str, Array], count: int) -> dict[str, Array]:
+    """Draws of a space exist, none of its rules is refused, and what the first of them computes is right: the reference's
+    outputs.
+    """
+    want = evaluate(space.program, inputs)
+    allowed = tolerance(space.program, want, inputs)
+    for n in range(count):
+        trace = space.sample(stream(n, name, "foreign"))
+        assert trace.refused == ()
+        verify(trace.program)
+        if n == 0:
+            for output, array in run(trace.program, inputs).items():
+                wide = widen(array, space.program.buffer(output).dtype)
+                fault = compare(output, wide, want[output], allowed[output]).fault
+                assert not fault, f"{fault}\n{trace.text}"
+    return want
+
+
+@pytest.mark.parametrize(("file", "name"), CASES, ids=[name for _, name in CASES])
+def test_a_compute_has_schedules_and_is_what_its_reference_is(file: str, name: str) -> None:
+    lib = library(file)
+    for number in range(len(FILES[file][name].sizes)):
+        program, inputs, expected = made(file, name, number)
+        space = Space(lib.spaces["default"], name, program, host_target(2), lib.modules)
+        want = require_schedules(space, name, inputs, EXPANDED)
+        for output, array in expected.items():
+            assert want[output].shape == array.shape
+            np.testing.assert_allclose(want[output], array, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("file", "name"), CASES, ids=[name for _, name in CASES])
+def test_a_compute_with_an_open_size_has_schedules(file: str, name: str) -> None:
+    lib = library(file)
+    sizes = FILES[file][name].sizes[0]
+    for n, opened in enumerate(sizes):
+        try:
+            program = elaborate(lib.computes[name], {**sizes, opened: OpenRange(1, 64)}, name, lib.library)
+        except TschedError:
+            assert opened in NOT_OPEN.get(name, "").split()
+            continue
+        space = Space(lib.spaces["default"], name, program, host_target(2), lib.modules)
+        trace = space.sample(stream(n, name, "foreign/open"))
+        assert trace.refused == ()
+        verify(trace.program)
+
+
+GPU = """
+use std.gpu.default
+target machine = cuda(threads=1024, shared_memory=49152, registers=65536)
+"""
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_space_for_gpus_has_schedules(file: str) -> None:
+    text = (HERE / f"{file}.tsched").read_text("utf-8")
+    for name, case in FILES[file].items():
+        sizes = ", ".join(f"{n}={size}" for n, size in case.sizes[0].items())
+        text += f"task t_{name} = {name}({sizes})\n"
+    tasks = TaskFile(load_source(Source("gpu.tsched", text + GPU)), host_target(2))
+    for name in tasks:
+        trace = tasks[name].space.sample(stream(0, name, "foreign/gpu"))
+        assert trace.refused == ()
+        verify(trace.program)
+
+
+@pytest.mark.parametrize("group", range(-(-COUNT // GROUP)))
+def test_random_computes_have_schedules(group: int) -> None:
+    rules = library("onnx")
+    for seed in range(group * GROUP, min(COUNT, (group + 1) * GROUP)):
+        text = random_stages(seed)
+        found = load_source(Source("random.tsched", text))
+        program = elaborate(found.computes["f"], {}, "f", found.library)
+        space = Space(rules.spaces["default"], "f", program, host_target(2), rules.modules)
+        try:
+            require_schedules(space, f"random {seed}", make_inputs(program, seed), 2)
+        except Exception as e:
+            e.add_note(f"seed {seed}\n{text}")
+            raise

@@ -1,0 +1,137 @@
+"""The NumPy row: derived from the program, and shown only where it computes the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.machine import baseline
+from tensorc_dsl.machine.baseline import has_numpy, numpy_seconds, right_calls
+from tensorc_dsl.machine.numpy_text import numpy_texts
+from tests import programs
+from tests.compute.texts import build, made, std
+
+SIZES = {"M": 5, "N": 7, "K": 6, "H": 9, "W": 8, "CI": 3, "CO": 4, "G": 2}
+
+SOFTMAX = """f(A: f32[M, K]) -> C: f32[M, K] {
+    let m[i] = max[k] A[i, k]
+    let e[i, k] = exp(A[i, k] - m[i])
+    let s[i] = sum[k] e[i, k]
+    C[i, k] = e[i, k] / s[i]
+}"""
+
+TEXTS = [
+    # sums of products, with every pattern of subscripts that einsum has
+    ("f(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] { C[i, j] = sum[k] A[i, k] * B[k, j] }", "np.matmul(a0, a1)"),
+    ("f(A: f32[K, M], B: f32[N, K]) -> C: f32[N, M] { C[j, i] = sum[k] A[k, i] * B[j, k] }", "np.matmul("),
+    ("f(A: f64[G, M, K], C: f64[G, K, N]) -> D: f64[G, M, N] { D[b, i, j] = sum[k] A[b, i, k] * C[b, k, j] }", "np.matmul("),
+    ("f(A: f32[M, M]) -> C: f32[1] { C[z] = sum[i] A[i, i] }", "np.einsum('aa->a'"),
+    ("f(A: f32[M, M], B: f32[M, N]) -> C: f32[N] { C[j] = sum[i] A[i, i] * B[i, j] }", "np.einsum("),
+    ("f(A: f32[M, K], B: f32[N, K], C: f32[K]) -> D: f32[M, N] { D[i, j] = sum[k] A[i, k] * B[j, k] * C[k] }", "einsum"),
+    ("f(A: f32[M], B: f32[N]) -> C: f32[M, N] { C[i, j] = A[i] * B[j] }", "*"),
+    ("f(A: f32[M, K], B: f32[K]) -> C: f32[M] { C[i] = sum[k] A[i, k] * B[k] * 0.5 }", "np.float32(0.5)"),
+    ("f(A: i8[M, K], B: u8[K, N]) -> C: i32[M, N] { C[i, j] = sum[k] i32(A[i, k]) * i32(B[k, j]) }", "astype(np.int32)"),
+    ("f(A: f16[M, K], B: f16[K, N]) -> C: f32[M, N] { C[i, j] = sum[k] f32(A[i, k]) * f32(B[k, j]) }", "np.float32"),
+    ("f(A: f32[M, K], B: f32[K, N]) -> C: f32[M] { C[i] = sum[j, k] A[i, k] * B[k, j] }", "np.einsum("),
+    ("f(A: f32[H, N], B: f32[M, K]) -> C: f32[M, N] { C[i, j] = sum[k in 4] A[2 * k + 1, j] * B[i, k + 2] }", "1:8:2"),
+    # elements
+    ("f(A: f32[M, N]) -> C: f32[N, M] { C[j, i] = A[i, j] }", ".copy()"),
+    ("f(A: f32[M, N]) -> C: f32[M, N] { C[i, j] = A[M - 1 - i, j] }", "::-1"),
+    ("f(A: f32[M, N], B: f32[N]) -> C: f32[M, N] { C[i, j] = max(A[i, j] + B[j], 0.0) }", "np.maximum"),
+    ("f(A: f32[M, N]) -> C: f32[M] { C[i] = A[i, 0] - A[i, N - 1] }", "a0[:, 6]"),
+    ("f(A: f32[M]) -> C: f32[M] { C[i] = tanh(A[i]) if A[i] > f32(i) else sigmoid(A[i]) * exp(-A[i]) }", "np.where"),
+    ("f(A: i32[M]) -> C: i32[M] { C[i] = A[i] / 3 + A[i] % 4 }", "//"),
+    ("f(A: f32[M]) -> C: f32[M, N] { C[i, j] = A[i] }", "broadcast_to"),
+    ("f(A: f32[M, 1]) -> C: f32[M, N] { C[i, j] = A[i, 0] * 2.0 }", "broadcast_to"),
+    # reductions
+    ("f(A: f32[M, K]) -> C: f32[K] { C[k] = max[i] A[i, k] }", "np.maximum.reduce"),
+    ("f(A: f64[M, K]) -> C: f64[M] { C[i] = sum[k] abs(A[i, k]) }", "np.add.reduce"),
+    ("f(A: i8[M, K]) -> C: i8[M] { C[i] = sum[k] A[i, k] }", "dtype=np.int8"),
+    ("f(A: f32[M, K]) -> C: i32[M] { C[i] = argmax[k] A[i, k] }", "np.argmax"),
+    ("f(A: f32[M, K], B: f32[N, K]) -> C: f32[M, N] { C[i, j] = sum[k] abs(A[i, k] - B[j, k]) }", "np.add.reduce"),
+    # several stages, and data that choose
+    (SOFTMAX, "np.exp"),
+    ("f(A: f32[H, K], I: i32[N]) -> C: f32[N, K] { C[n, k] = A[clamp(I[n], 0, H - 1), k] }", "np.take(a0"),
+]  # fmt: skip
+
+WITHOUT = [
+    "f(A: f32[H, W], F: f32[3, 3]) -> C: f32[7, 6] { C[i, j] = sum[a, b] A[i + a, j + b] * F[a, b] }",  # windows
+    "f(A: f32[M]) -> C: f32[M] { C[t] = scan[t] init A[0] step C[t - 1] + A[t] }",
+    "f(A: f32[M]) -> C: f32[M] { C[i] = erf(A[i]) }",
+    "f(A: bf16[M]) -> C: bf16[M] { C[i] = A[i] }",
+    "f(A: f32[M]) -> C: f32[M] { C[i] = A[i - 1] if i >= 1 else 0.0 }",  # padding reads what is not there
+    "f(A: f32[M]) -> C: f32[8] { C[i] = A[i / 2] }",
+]
+
+
+def of(text: str) -> Program:
+    inside = " ".join(re.findall(r"\[([^\]]*)\]", text.partition("{")[0]))
+    return build(f"compute {text}", **{n: s for n, s in SIZES.items() if re.search(rf"\b{n}\b", inside)})
+
+
+@pytest.mark.parametrize(("text", "part"), TEXTS)
+def test_what_numpy_can_do_is_derived_and_is_right(text: str, part: str) -> None:
+    program = of(text)
+    texts = numpy_texts(program)
+    assert any(part in t for t in texts), texts
+    with np.errstate(all="ignore"):
+        calls, faults = right_calls(program)
+    assert (len(calls), faults) == (len(texts), [])
+
+
+@pytest.mark.parametrize("text", WITHOUT)
+def test_what_numpy_has_no_function_for_has_no_row(text: str) -> None:
+    assert numpy_texts(of(text)) == ()
+    assert not has_numpy(of(text))
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("matmul", {"M": 5, "N": 7, "K": 3}), ("batch_matmul", {"G": 2, "M": 3, "N": 4, "K": 5}),
+        ("softmax", {"M": 5, "N": 7}), ("layer_norm", {"M": 5, "N": 7}), ("transpose", {"M": 5, "N": 7}),
+    ],
+)  # fmt: skip
+def test_the_library(name: str, sizes: dict[str, int]) -> None:
+    program = made(std(name), **sizes)
+    assert numpy_texts(program)
+    calls, faults = right_calls(program)
+    assert calls and not faults
+
+
+def test_the_row_is_timed_in_a_process_of_its_own() -> None:
+    seconds = numpy_seconds(programs.matmul(5, 7, 3), 1)
+    assert seconds is not None
+    assert seconds > 0
+
+
+def test_what_computes_something_else_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for wrong, said in (
+        ("def call(a, b):\n    return (a @ b + np.float32(1e-3), )\n", "elements are wrong"),
+        ("def call(a, b):\n    return ((a @ b).T, )\n", "has shape"),
+        ("def call(a, b):\n    return (np.zeros((5, 7), np.float32), )\n", "elements are wrong"),
+    ):
+        monkeypatch.setattr(baseline, "numpy_texts", lambda _, wrong=wrong: (wrong,))
+        calls, faults = right_calls(programs.matmul(5, 7, 3))
+        assert calls == []
+        assert said in faults[0]
+
+
+def test_a_child_that_fails_gives_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    assert numpy_seconds(programs.matmul(5, 7, 3), 1) is None
+
+
+def test_a_child_that_takes_too_long_gives_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baseline, "LIMIT", 1e-6)
+    assert numpy_seconds(programs.matmul(5, 7, 3), 1) is None
+
+
+def test_a_file_called_numpy_is_not_taken_for_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "numpy.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    assert numpy_seconds(programs.matmul(5, 7, 3), 1) is not None

@@ -1,0 +1,94 @@
+"""What a refusal says is true of the program it shows, and the repair that it names is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tensorc_dsl.api import load
+from tensorc_dsl.diagnostic import TschedError
+
+LARGER = "reducer larger(a, b) = a if a > b else b identity -inf assume associative, commutative\n"
+PICK = "compute c(A: f32[M, N]) -> Y: f32[M] { let p[i] = argmax[k] A[i, k]; Y[i] = f32(p[i]) }"
+SCAN = (
+    "compute c(A: f32[T, N]) -> Y: f32[T, N] {\n"
+    "    let s[t, i] = scan[t] init A[0, i] step s[t - 1, i] + A[t, i]\n    Y[t, i] = exp(s[t, i])\n}"
+)
+PLAIN = "compute c(A: f32[M, N]) -> Y: f32[M, N] { let P[i, j] = A[i, j] + 1.0; Y[i, j] = exp(P[i, j]) }"
+
+
+def told(folder: Path, definitions: str, steps: str, sizes: str = "M=8, N=64") -> tuple[str, str, str] | None:
+    """The code, the message and the help that a schedule is refused with; None where it is taken."""
+    file = folder / "x.tsched"
+    file.write_text(f"{definitions}\nschedule s for c {{ {steps} }}\ntask t = c({sizes}) with s\n")
+    try:
+        load(file)["t"].check()
+    except TschedError as e:
+        (d,) = e.diagnostics
+        return d.code, d.message, " ".join(n.text for n in d.notes if n.kind == "help")
+    return None
+
+
+@pytest.mark.parametrize("value", ["2.0 * A[i, k]", "A[i, k] + 1", "abs(A[i, k])", "A[i, k] * A[i, k]", "-A[i, k]"])
+def test_a_value_that_a_reducer_hides_goes_to_a_stage(tmp_path: Path, value: str) -> None:
+    steps = "let [i, k] = Y.loops; let [k0, k1] = split(k, [_, 16]); rfactor(Y, k1)"
+    text = f"{LARGER}compute c(A: f32[M, N]) -> Y: f32[M] {{ BODY }}"
+    assert told(tmp_path, text.replace("BODY", f"Y[i] = reduce larger[k] {value}"), steps) == (
+        "E0650",
+        "cannot make partial results of `Y`: it does not show which part of its step is the value that `larger` combines",
+        "compute that value in a stage of its own, and reduce what the stage holds: `let v[i, k] = …`",
+    )
+    staged = text.replace("BODY", f"let v[i, k] = {value}; Y[i] = reduce larger[k] v[i, k]")
+    assert told(tmp_path, staged, steps) is None
+
+
+def test_a_scan_stays_and_what_stands_around_it_moves(tmp_path: Path) -> None:
+    """No step made it a scan."""
+    assert told(tmp_path, SCAN, "compute_at(s, Y.loops[0])", "T=9, N=4") == (
+        "E0354",
+        "cannot compute `s` again at each use: it is a scan, whose steps follow one another",
+        "leave `s` where it is, and move what it reads below its loops, or what reads it with `reverse_compute_at`",
+    )
+    assert (
+        told(tmp_path, SCAN, "reorder(s.loops[1], s.loops[0]); reverse_compute_at(Y, s.loops[0])", "T=9, N=4") is None
+    )
+
+
+def test_a_position_and_its_value_stay_together(tmp_path: Path) -> None:
+    assert told(tmp_path, PICK, "compute_at(p, Y.loops[0])") == (
+        "E0354",
+        "cannot compute `p` again at each use: it stores into `p` and `p_value` together",
+        "leave `p` where it is, and move what it reads below its loops, or what reads it with `reverse_compute_at`",
+    )
+    assert told(tmp_path, PICK, "reverse_compute_at(Y, p.loops[0])") is None
+
+
+@pytest.mark.parametrize(
+    ("made", "moved", "block"),
+    [
+        ("let f = fuse(P.loops[0], P.loops[1]); split(f, [4, _], partial=true)", "compute_at(P, Y.loops[1])", "P"),
+        ("split(P.loops[0], [4, _], partial=true)", "compute_at(P, Y.loops[0])", "P"),
+        (
+            "let f = fuse(Y.loops[0], Y.loops[1]); split(f, [4, _], partial=true)",
+            "reverse_compute_at(Y, P.loops[1])",
+            "Y",
+        ),
+    ],
+)
+def test_a_block_that_runs_everywhere_is_not_said_to_leave_out_a_part(
+    tmp_path: Path, made: str, moved: str, block: str
+) -> None:
+    refused = told(tmp_path, PLAIN, f"{made}; {moved}", "M=1..64, N=32")
+    assert refused is not None
+    code, message, repair = refused
+    assert code == "E0359"
+    assert (
+        f"cannot move `{block}` below" in message
+        and "with which values it runs now cannot be told of `vi = " in message
+    )
+    assert (
+        repair == "no loop may be multiplied by an open size: split it by numbers, or move the block before that step"
+    )
+    assert told(tmp_path, PLAIN, f"{made.replace('[4, _]', '[_, 4]')}; {moved}", "M=1..64, N=32") is None
+    assert told(tmp_path, PLAIN, moved, "M=1..64, N=32") is None

@@ -1,0 +1,71 @@
+"""No test depends on how fast the machine is: what reads a clock, or gives up after less than a minute, says here why."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent
+
+CLOCKS = {"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "thread_time", "time_ns"}
+LIMITS = {"timeout", "deadline"}
+LIMITS_OF_RUNNERS = {"run_seconds", "build_seconds"}
+"""Of outcomes, these are what was measured."""
+LEAST = 60
+"""Seconds after which a test may say that something hangs."""
+
+ALLOWED = {
+    "measure/test_worker.py: monotonic": "ends the wait for a process that hangs, after a minute",
+    "runtime/test_threads.py: monotonic": "ends the wait for threads that never sleep, after a minute",
+    "runtime/test_kernel.py: perf_counter": "the times that a kernel counts are parts of the time around them, however long",
+    "measure/echo_child.py: sleep": "is a child that hangs",
+    "measure/dying_builder.py: sleep": "is a builder that hangs",
+    "measure/test_worker.py: sleep": "between two looks at a process",
+    "runtime/test_threads.py: sleep": "between two looks at threads",
+}
+"""What reads or waits for time, by file, and why its outcome is the same on a busy machine."""
+
+
+def uses(file: Path) -> Iterator[str]:
+    """The clocks that a file reads, its waits, and limits of less than a minute that are given by name."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Attribute(attr=name) | ast.Name(id=name) if name in CLOCKS:
+                yield name
+            case ast.Attribute(value=ast.Name(id="time"), attr="time" | "sleep" as name):
+                yield name
+            case ast.ImportFrom(module="time", names=names):
+                yield from (n.name for n in names)
+            case ast.Call(func=called, keywords=keywords):
+                runner = isinstance(called, ast.Name) and called.id == "LocalRunner"
+                for k in keywords:
+                    match k:
+                        case ast.keyword(arg=str(name), value=ast.Constant(value=int() | float() as seconds)):
+                            if name in (LIMITS | LIMITS_OF_RUNNERS if runner else LIMITS) and seconds < LEAST:
+                                yield f"{name}={seconds}"
+                        case _:
+                            pass
+            case _:
+                pass
+
+
+def test_no_test_depends_on_a_clock() -> None:
+    found = {
+        f"{file.relative_to(TESTS).as_posix()}: {use}"
+        for file in sorted(TESTS.rglob("*.py"))
+        if file != Path(__file__)
+        for use in uses(file)
+    }
+    assert found == set(ALLOWED), (
+        "count steps instead (tests/steps.py), or say in ALLOWED why a busy machine is no matter"
+    )
+
+
+def test_the_scan_sees_clocks(tmp_path: Path) -> None:
+    file = tmp_path / "x.py"
+    file.write_text(
+        "import time\nfrom time import perf_counter\nf(timeout=5)\nf(timeout=300)\ntime.monotonic()\ntime.sleep(1)\n"
+        "f(deadline=None)\nLocalRunner(run_seconds=0.5)\nTrial(run_seconds=0.5)\ntime.time() - a\n"
+    )
+    assert sorted(uses(file)) == ["monotonic", "perf_counter", "run_seconds=0.5", "sleep", "time", "timeout=5"]

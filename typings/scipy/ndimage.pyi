@@ -1,0 +1,6 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+def correlate(input: NDArray[Any], weights: NDArray[Any], *, mode: str) -> NDArray[Any]: ...
+def generate_binary_structure(rank: int, connectivity: int) -> NDArray[Any]: ...

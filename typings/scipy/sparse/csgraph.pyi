@@ -1,0 +1,5 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+def floyd_warshall(csgraph: NDArray[Any]) -> NDArray[Any]: ...
