@@ -48,6 +48,7 @@ from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.machine.roof import MEASURING, roof_of
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.packages.files import Disk, Files
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.errors import Passed, passed_over
@@ -94,14 +95,18 @@ def load(
     include: Sequence[StrPath] = (),
     target: str | None = None,
     mcpu: str | None = None,
+    files: Files | None = None,
 ) -> TaskFile:
     """The tasks of a `.tsched` file, for this machine; kernels use `threads` threads, by default one per processor.
 
     What the file uses is looked for in the folders `include` too. `target` names a target of the file, or "native", to
     take the place of those that its spaces are written for, and `mcpu` a CPU, by LLVM's name, to take the place of the
-    target's. Raises TschedError with everything that is wrong with the file.
+    target's. What is read comes through `files`, by default from the disk. Raises TschedError with everything that is wrong
+    with the file.
     """
-    return TaskFile(load_source(read_source(path), Resolver(path, include)), host_target(threads), target, mcpu)
+    files = files or Disk()
+    checked = load_source(files.read(path), Resolver(path, include, files))
+    return TaskFile(checked, host_target(threads), target, mcpu)
 
 
 def loads(

@@ -148,7 +148,11 @@ class Backend(Protocol):
         ...
 
     def text(self, lowered: LoweredKernel) -> str:
-        """The kernel as text, for people; equal for equal kernels."""
+        """The kernel as text, for people."""
+        ...
+
+    def key(self, lowered: LoweredKernel) -> str:
+        """A text that is equal for kernels with the same loops, whatever those are called."""
         ...
 
     def text_after(self, program: Program, target: Target, last: str) -> str:

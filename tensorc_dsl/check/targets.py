@@ -10,7 +10,6 @@ from tensorc_dsl.check.problems import near
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir.target import Target, is_kind, kinds, own_kinds
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import name_span, word_span
 
 FACTS = tuple(f.name for f in fields(Target) if f.name != "kind")
 """What a target item may say; what it does not say is that of a plain machine, wherever the file is read."""
@@ -25,8 +24,7 @@ def target_of(item: t.TargetDef) -> Target:
     """The machine that an item describes. Raises TschedError with all that is wrong with it."""
     found: list[Diagnostic] = []
     if not is_kind(item.kind):
-        place = word_span(item.span, item.kind, "=")
-        found.append(problems.UNKNOWN_TARGET(place, notes=near(item.kind, kinds()), name=item.kind))
+        found.append(problems.UNKNOWN_TARGET(item.kind.span, notes=near(item.kind, kinds()), name=item.kind))
     facts: dict[str, int | str] = {}
     for name, value in item.facts:
         if name not in FACTS:
@@ -75,7 +73,7 @@ def check_target(item: t.TargetDef) -> tuple[Diagnostic, ...]:
     found: list[Diagnostic] = []
     # The kinds of other packages are free: what a file means must not depend on what is installed.
     if item.name in (*own_kinds(), "native"):
-        found.append(problems.TAKEN_TARGET(name_span(item), name=item.name))
+        found.append(problems.TAKEN_TARGET(item.name.span, name=item.name))
     try:
         target_of(item)
     except TschedError as e:
@@ -88,5 +86,5 @@ def check_target_name(space: t.SpaceDef, targets: Iterable[str]) -> tuple[Diagno
     described = tuple(targets)
     if space.target in described or is_kind(space.target):
         return ()
-    place = word_span(space.span, space.target, " for ")
+    place = space.target.span
     return (problems.UNKNOWN_TARGET(place, notes=near(space.target, (*kinds(), *described)), name=space.target),)

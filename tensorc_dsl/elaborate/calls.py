@@ -20,7 +20,6 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, fresh
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.names import key_span
 from tensorc_dsl.syntax.walk import is_node, node_fields
 
 
@@ -79,9 +78,7 @@ def _given(callee: tree.ComputeDef, call: tree.CallExpr) -> dict[str, tree.Expr]
     for name, value in call.kwargs:
         if name not in known:
             notes = suggestion(name, known)
-            raise Invalid(
-                problems.UNKNOWN_BINDING(key_span(value.span, name), compute=callee.name, name=name, notes=notes)
-            )
+            raise Invalid(problems.UNKNOWN_BINDING(name.span, compute=callee.name, name=name, notes=notes))
         out[name] = value
     return out
 
@@ -181,18 +178,18 @@ def _rewritten(value: Any, f: Callable[[Any], Any]) -> Any:
 def renamed(stage: tree.Stage, taken: frozenset[str]) -> tree.Stage:
     """The stage with other names for those of its indices that are in `taken`: the open dimensions of whoever calls it."""
     own = [s for e in inside(stage.value) if isinstance(e, tree.Reduce) for s in e.indices]
-    clash = {s.name for s in (*stage.indices, *own)} & taken
+    clash = taken & {s.name for s in (*stage.indices, *own)}
     if not clash:
         return stage
     used = {e.id for e in inside(stage.value) if isinstance(e, tree.Name)} | taken | {s.name for s in own}
-    names = {n: fresh(n, used) for n in sorted(clash)}
+    names: dict[str, str] = {n: fresh(n, used) for n in sorted(clash)}
 
     def name(node: Any) -> Any:
         match node:
             case tree.Name(id=n) if n in names:
                 return replace(node, id=names[n])
             case tree.IndexSpec(name=n) if n in names:
-                return replace(node, name=names[n])
+                return replace(node, name=tree.Word(names[n], n.span))
             case _:
                 return None
 

@@ -368,7 +368,7 @@ class _Elaboration:
         target = output or self.parts.let(_buffer(name(), dtype, shape, e.span))
         if self.env.unbound:
             return target  # its own check has looked inside
-        given = {p.name: a.buffer for p, a in zip(callee.inputs, args, strict=True)}
+        given: dict[str, Buffer] = {p.name: a.buffer for p, a in zip(callee.inputs, args, strict=True)}
         made.params, made.prefix = {**given, result.name: target}, f"{target.name}_"
         made.run()
         if made.found:

@@ -98,7 +98,7 @@ class StageBuilder(ValueBuilder):
         """A stage whose spatial indices are in scope; `want` is what literals become."""
         reduce, body = Extents(), value
         if isinstance(value, tree.Reduce):
-            reduce = {spec.name: self.ranges.of(spec) for spec in value.indices}
+            reduce |= {spec.name: self.ranges.of(spec) for spec in value.indices}
             self.scope = {**self.scope, **reduce}
             body = value.body
         picks = isinstance(value, tree.Reduce) and value.reducer in ("argmin", "argmax")
@@ -114,7 +114,7 @@ class StageBuilder(ValueBuilder):
         self, e: tree.Reduce, dtype: DType, want: DType | None, over: Extents
     ) -> Reducer | ArgReducer | Declared:
         """What combines values of `dtype`. Raises Invalid where it does not take them."""
-        match e.reducer:
+        match str(e.reducer):
             case "argmin" | "argmax" as kind:
                 REDUCERS["max"].check(e, dtype)  # whatever has a greatest value
                 return arg_reducer(e, kind, want, over)

@@ -30,7 +30,7 @@ def elements(value: Value) -> tuple[Value, ...] | None:
     if not isinstance(inner, tuple):
         return None
     if isinstance(value, Drawn):
-        return tuple(Drawn(bare(v), f"{value.code}[{n}]") for n, v in enumerate(inner))
+        return tuple(Drawn(bare(v), f"{value.code}[{n}]", value.draws) for n, v in enumerate(inner))
     return inner
 
 

@@ -175,7 +175,7 @@ class Recorder:
         self._line(f"let {draw.name} ~ {text} := {pin}", span)
         self.draws.append(draw)
         self._drawn.add(draw.name)
-        return Drawn(value, draw.name)
+        return Drawn(value, draw.name, frozenset((draw.name,)))
 
 
 def branch_code(branch: Branch) -> str:

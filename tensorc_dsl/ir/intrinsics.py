@@ -167,9 +167,8 @@ class _Reader:
     # --- the effect --------------------------------------------------------------------------------------------------
 
     def _effect(self, e: t.Effect, operands: dict[str, Buffer]) -> tuple[Store, tuple[TileAxis, ...]]:
-        at = Span(e.span.source, e.span.start, e.span.start + len(e.name))
         if e.name not in operands:
-            raise error("E0671", f"there is no operand `{e.name}`", at, help=did_you_mean(e.name, operands))
+            raise error("E0671", f"there is no operand `{e.name}`", e.name.span, help=did_you_mean(e.name, operands))
         stored = operands[e.name]
         body, reduced = e.value, tuple[t.IndexSpec, ...]()
         if isinstance(body, t.Reduce):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Protocol
@@ -19,9 +18,6 @@ from tensorc_dsl.search.streams import stream
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Refused, Trace
 
-_LOOP = re.compile(r" *(?:\w+ )?for (\w+) in ")
-_WORD = re.compile(r"[A-Za-z_]\w*")
-
 
 def kernel_key(program: Program, target: Target) -> str:
     """Equal for programs that become the same loops, whatever those are called, and carry the same notes.
@@ -32,26 +28,12 @@ def kernel_key(program: Program, target: Target) -> str:
     """
     try:
         backend = backend_of(target.kind) or native()
-        loops = _nameless(backend.text(backend.lower(program, target)))
+        loops = backend.key(backend.lower(program, target))
     except LowerError:
         return program_key(program)
     noted = [program.annotations, *(s.annotations for _, s in walk(program.body))]
     heeded = [[n for n in notes if n[0] != MAX_STEP] for notes in noted]
     return digest(f"{loops}\n{[n for n in heeded if n]}")
-
-
-def _nameless(kernel: str) -> str:
-    """The text of a kernel with each loop called by its depth."""
-    out: list[str] = []
-    names: dict[int, str] = {}
-    for line in kernel.splitlines():
-        indent = len(line) - len(line.lstrip())
-        names = {depth: name for depth, name in names.items() if depth < indent}
-        if found := _LOOP.match(line):
-            names[indent] = found[1]
-        known = {name: f"loop{depth}" for depth, name in names.items()}
-        out.append(_WORD.sub(lambda m: known.get(m[0], m[0]), line))  # noqa: B023
-    return "\n".join(out)
 
 
 class SpaceLike(Protocol):

@@ -38,8 +38,8 @@ def std(name: str) -> ComputeDef:
 def parsed(text: str) -> tuple[ComputeDef, Library]:
     """The last compute of a text, and all that the text defines."""
     file = parse(Source("t.tsched", text))
-    computes = {i.name: i for i in file.items if isinstance(i, ComputeDef)}
-    reducers = {i.name: i for i in file.items if isinstance(i, ReducerDef)}
+    computes: dict[str, ComputeDef] = {i.name: i for i in file.items if isinstance(i, ComputeDef)}
+    reducers: dict[str, ReducerDef] = {i.name: i for i in file.items if isinstance(i, ReducerDef)}
     return list(computes.values())[-1], Library({"t.tsched": Definitions(computes, reducers)})
 
 

@@ -89,3 +89,8 @@ def test_a_step_of_a_schedule_says_what_it_drew():
     lines = ("let [i, j, k] = C.loops", "let n ~ sample_categorical([5])", "split(k, [_, n])")
     assert refusal_of(schedule(*lines)).origin == "`n` drew 5"
     assert refusal_of(schedule("let [i, j, k] = C.loops", "split(k, [_, 5])")).origin == ""
+
+
+def test_a_draw_is_no_function_of_its_name():
+    lines = ("let min ~ sample_categorical([3])", "let n ~ sample_categorical([5])", "split(k, [_, min(n, 9)])")
+    assert refusal_of(schedule("let [i, j, k] = C.loops", *lines)).origin == "`n` drew 5"

@@ -28,6 +28,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.lower.flat import Kernel, Param, format_kernel
 from tensorc_dsl.lower.lower import lower, lower_until
+from tensorc_dsl.lower.nameless import nameless
 from tensorc_dsl.reference.count import Work
 
 NOT_HERE = Problem(
@@ -83,6 +84,10 @@ class CpuBackend:
     def text(self, lowered: LoweredKernel) -> str:
         assert isinstance(lowered, Kernel)
         return format_kernel(lowered)
+
+    def key(self, lowered: LoweredKernel) -> str:
+        assert isinstance(lowered, Kernel)
+        return format_kernel(nameless(lowered))
 
     def text_after(self, program: Program, target: Target, last: str) -> str:
         return lower_until(program, PASSES, last)

@@ -99,7 +99,9 @@ def _ast(file: str, name: str | None) -> str:
     from tensorc_dsl.syntax import tree
     from tensorc_dsl.syntax.parse import parse
 
-    items = {i.name: i for i in parse(read_source(file)).items if not isinstance(i, tree.UseDecl)}
+    items: dict[str, tree.NamedItem] = {
+        i.name: i for i in parse(read_source(file)).items if not isinstance(i, tree.UseDecl)
+    }
     if name is None:
         name = only([n for n, i in items.items() if isinstance(i, tree.TaskDef)], file)
     if name not in items:

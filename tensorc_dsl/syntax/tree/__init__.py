@@ -81,6 +81,7 @@ from tensorc_dsl.syntax.tree.schedule import (
     TargetDef,
     UseDecl,
 )
+from tensorc_dsl.syntax.tree.word import Word
 
 __all__ = [
     "MAX_BITS",
@@ -90,7 +91,7 @@ __all__ = [
     "ListPattern", "LogicExpr", "LoopHeader", "LoopStmt", "Lowering", "MapExpr", "Maybe", "ModuleDef", "Name",
     "NamePattern", "NamedItem", "Negate", "NotExpr", "Number", "Operand", "Param", "Pattern", "ProgramDef", "ProgramStmt",
     "RangeExpr", "Reduce", "ReducerDef", "Scan", "ScheduleDef", "SliceExpr", "SpaceDef", "Stage", "Stmt",
-    "StoreStmt", "String", "TargetDef", "TaskDef", "TensorParam", "TensorType", "UseDecl", "Wildcard", "Yield",
+    "StoreStmt", "String", "TargetDef", "TaskDef", "TensorParam", "TensorType", "UseDecl", "Wildcard", "Word", "Yield",
 ]  # fmt: skip
 
 NamedItem = (

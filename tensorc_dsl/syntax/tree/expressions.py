@@ -7,6 +7,7 @@ from typing import Literal
 
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax.tree.span import span_field
+from tensorc_dsl.syntax.tree.word import Word
 
 # --- expressions -----------------------------------------------------------------------------------------------------
 
@@ -117,7 +118,7 @@ class CallExpr:
 
     function: Expr
     args: tuple[Expr, ...]
-    kwargs: tuple[tuple[str, Expr], ...]
+    kwargs: tuple[tuple[Word, Expr], ...]
     span: Span = span_field()
 
 
@@ -143,7 +144,7 @@ class SliceExpr:
 @dataclass(frozen=True, slots=True)
 class Attribute:
     base: Expr
-    name: str
+    name: Word
     span: Span = span_field()
 
 
@@ -151,7 +152,7 @@ class Attribute:
 class IndexSpec:
     """An index with an optional written range: `k`, or `h in H + 2*pad`."""
 
-    name: str
+    name: Word
     extent: Expr | None
     span: Span = span_field()
 
@@ -160,7 +161,7 @@ class IndexSpec:
 class Reduce:
     """`sum[k, r in R] body`, or of a `reducer` item `reduce logsumexp[k] body`; it reaches as far right as it can."""
 
-    reducer: str
+    reducer: Word
     indices: tuple[IndexSpec, ...]
     body: Expr
     span: Span = span_field()
@@ -190,7 +191,7 @@ class RangeExpr:
 class Lambda:
     """An index map: `(i, j) -> (i / 4, j, i % 4)`."""
 
-    params: tuple[str, ...]
+    params: tuple[Word, ...]
     results: tuple[Expr, ...]
     span: Span = span_field()
 

@@ -223,6 +223,9 @@ class ToyBackend:
         assert isinstance(lowered, Kernel)
         return format_kernel(lowered)
 
+    def key(self, lowered: LoweredKernel) -> str:
+        return self.text(lowered)
+
     def text_after(self, program: Program, target: Target, last: str) -> str:
         return lower_until(program, COMMON, last)
 

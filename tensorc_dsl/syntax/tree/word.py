@@ -1,0 +1,20 @@
+"""A name with its place, wherever the text of an item has one that is no expression."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from tensorc_dsl.source import Span
+
+
+class Word(str):
+    """A name as it is written, and where. It is its text wherever one is wanted: the place takes no part in equality."""
+
+    __slots__ = ("span",)
+
+    span: Span
+
+    def __new__(cls, text: str, span: Span) -> Self:
+        word = str.__new__(cls, text)
+        word.span = span
+        return word
