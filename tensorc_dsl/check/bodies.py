@@ -96,6 +96,10 @@ class BodyChecker(Expressions):
                     if b.weight is not None:
                         self.number(b.weight, scope)
                 return _after([self.run(b.body, scope) for b in branches])
+            case t.Maybe(chance=chance, body=body):
+                if chance is not None:
+                    self.number(chance, scope)
+                return _after([self.run(body, scope), {}])
             case t.If(cond=cond, then=then, other=other):
                 self.condition(cond, scope)
                 return _after([self.run(then, scope), self.run(other, scope)])
@@ -152,6 +156,9 @@ class BodyChecker(Expressions):
 
     def for_list(self, e: t.ForList, scope: Scope) -> Kind:
         part = self._listed(self.expr(e.source, scope), e.source, "`for` runs over a list")
+        inner = {**scope, **self._bind(e.target, part, scope)}
+        if e.cond is not None:
+            self.condition(e.cond, inner)
         self._yields.append([])
-        self.run(e.body, {**scope, **self._bind(e.target, part, scope)})
+        self.run(e.body, inner)
         return ListOf(join_all(self._yields.pop()))

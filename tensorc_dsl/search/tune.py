@@ -139,7 +139,9 @@ def tune(
         final = _final(run, runner)
     except KeyboardInterrupt:
         interrupted = True
-    best, verdict, wrong = _judged(run, final, verify)
+    # Whoever interrupts waits for nothing: what was found is right by the reference, and is not given up for a proof.
+    best, verdict, wrong, cut = _judged(run, final, None if interrupted else verify)
+    interrupted = interrupted or cut
     if records is not None and records.unkept is not None:
         records.add_all(())  # there may be room by now
     elapsed = clock() - started
@@ -237,10 +239,11 @@ Best = tuple[Trace, float] | None
 
 def _judged(
     run: _Run, final: Sequence[tuple[float, int]], verify: Callable[[Trace], Report] | None
-) -> tuple[Best, Report | None, tuple[tuple[Trace, Invalid], ...]]:
-    """The first that is not refuted, of the finalists and then of the other trials, with its verdict; and the wrong ones.
+) -> tuple[Best, Report | None, tuple[tuple[Trace, Invalid], ...], bool]:
+    """The first that is not refuted, of the finalists and then of the other trials, with its verdict; the wrong ones; and
+    whether Ctrl-C cut the looking short.
 
-    All finalists are looked at: their times are in the database, too. Ctrl-C ends the looking.
+    All finalists are looked at: their times are in the database, too.
     """
     best: Best = None
     verdict: Report | None = None
@@ -264,8 +267,8 @@ def _judged(
                 best, verdict = (trace, seconds), report
     except KeyboardInterrupt:
         left = [(run.traces[n], s) for s, n in (*final, *others) if all(run.traces[n] is not t for t, _ in wrong)]
-        best = best or (left[0] if left else None)
-    return best, verdict, tuple(wrong)
+        return best or (left[0] if left else None), verdict, tuple(wrong), True
+    return best, verdict, tuple(wrong), False
 
 
 def _final(run: _Run, runner: RunnerLike) -> list[tuple[float, int]]:

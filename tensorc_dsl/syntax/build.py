@@ -307,8 +307,12 @@ class ExprBuilder:
 
     @rule
     def for_list(self, span: Span, parts: Parts) -> t.ForList:
-        target, source, body = parts
-        return t.ForList(target, source, body.items, span)
+        target, source, *cond, body = parts
+        return t.ForList(target, source, cond[0] if cond else None, body.items, span)
+
+    @rule
+    def filter(self, span: Span, parts: Parts) -> t.Expr:
+        return parts[0]
 
     @rule
     def name_pattern(self, span: Span, parts: Parts) -> t.NamePattern:
@@ -344,7 +348,30 @@ class ExprBuilder:
     def either(self, span: Span, parts: Parts) -> t.Either:
         arms = [p for p in parts if not isinstance(p, str)]
         pairs = zip(arms[0::2], arms[1::2], strict=True)
-        return t.Either(tuple(t.Branch(w, b.items, w.span.to(b.span) if w else b.span) for w, b in pairs), span)
+        branches = (t.Branch(None, w, b.items, w.span.to(b.span) if w else b.span) for w, b in pairs)
+        return t.Either(None, tuple(branches), span)
+
+    @rule
+    def either_of(self, span: Span, parts: Parts) -> t.Either:
+        name, *rest = parts
+        branches = tuple(b for b in rest if isinstance(b, t.Branch))
+        for n, b in enumerate(branches):
+            if b.name in [other.name for other in branches[:n]]:
+                raise error(
+                    "E0119", f"`{b.name}` is the name of another branch too", b.span, "the second one",
+                    "a decision is the name of a branch: give each a name of its own",
+                )  # fmt: skip
+        return t.Either(name.id, branches, span)
+
+    @rule
+    def branch(self, span: Span, parts: Parts) -> t.Branch:
+        name, weight, body = parts
+        return t.Branch(name.id, weight, body.items, span)
+
+    @rule
+    def maybe(self, span: Span, parts: Parts) -> t.Maybe:
+        chance, name, body = parts
+        return t.Maybe(name.id, chance, body.items, span)
 
     @rule
     def if_(self, span: Span, parts: Parts) -> t.If:

@@ -58,7 +58,7 @@ def usable(triple: str, cpus: tuple[str, ...], features: str = "") -> tuple[str,
 
 
 def _asked(*question: str) -> CompletedProcess[str]:
-    return run_module("tensorc_dsl.measure.llvm", *question, limits=Limits(SECONDS))
+    return run_module("tensorc_dsl.backend.llvm.known", *question, limits=Limits(SECONDS))
 
 
 def require_known(target: Target) -> None:

@@ -197,10 +197,11 @@ class Lambda:
 
 @dataclass(frozen=True, slots=True)
 class ForList:
-    """`for x in xs { …; yield e }`: the list of what each round yields. As a statement its value is dropped."""
+    """`for x in xs if cond { …; yield e }`: the list of what each round yields. As a statement its value is dropped."""
 
     target: Pattern
     source: Expr
+    cond: Expr | None
     body: tuple[Stmt, ...]
     span: Span = span_field()
 
@@ -263,8 +264,9 @@ class ExprStmt:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One arm of an `either`; `weight` is written `either(0.3) { … }`, `or(0.7) { … }`."""
+    """One arm of an `either`, with the name and the weight that are written in front of it."""
 
+    name: str | None
     weight: Expr | None
     body: tuple[Stmt, ...]
     span: Span = span_field()
@@ -272,9 +274,20 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """`either { … } or { … }`: a structural draw."""
+    """`either pack: panels(0.7) { … } or rows(0.3) { … }`: a draw of structure. Either all has names or nothing."""
 
+    name: str | None
     branches: tuple[Branch, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """`maybe(70) pack { … }`: done so many times of a hundred; without a chance as often as not."""
+
+    name: str
+    chance: Expr | None
+    body: tuple[Stmt, ...]
     span: Span = span_field()
 
 
@@ -296,4 +309,4 @@ class Yield:
     span: Span = span_field()
 
 
-Stmt = Let | DrawStmt | ExprStmt | Either | If | Yield
+Stmt = Let | DrawStmt | ExprStmt | Either | Maybe | If | Yield
