@@ -314,7 +314,7 @@ NARROW = (
 )  # fmt: skip
 WORDS = (
     "touch", "E0699", "E0298", "Coin or coin", "triple", "again and (seed or budget or fails)", "fma_8", "trunc",
-    "left_over or every_step_and_draw or what_the_table or every_word or every_operator or generated_parts",
+    "every_code or left_over or every_step_and_draw or what_the_table or every_word or every_operator or generated_parts",
     "there_is_an_example or every_refusal or hints_are_for",
 )  # fmt: skip
 
