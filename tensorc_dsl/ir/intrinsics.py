@@ -135,7 +135,7 @@ class _Reader:
         self._layouts_fit(layouts, operands)
         lowerings = tuple(x for x in (self._lowering(x, operands, store) for x in self.item.lowerings) if x is not None)
         self._stop()
-        return Intrinsic(self.item.name, tuple(operands.values()), axes, store, layouts, lowerings)
+        return Intrinsic(str(self.item.name), tuple(operands.values()), axes, store, layouts, lowerings)
 
     def _attempt(self, work: Callable[[], None]) -> None:
         try:
@@ -162,7 +162,7 @@ class _Reader:
         if len(sizes) != len(o.type.shape) or prod(sizes) > LARGEST:
             raise error("E0670", f"the shape of operand `{o.name}` is not fixed", o.type.span,
                         help=f"an instruction has one size: positive numbers, up to {LARGEST} elements")  # fmt: skip
-        operands[o.name] = Buffer(o.name, DTYPES[o.type.dtype], tuple(map(index, sizes)), o.layout or "global")
+        operands[o.name] = Buffer(str(o.name), DTYPES[o.type.dtype], tuple(map(index, sizes)), o.layout or "global")
 
     # --- the effect --------------------------------------------------------------------------------------------------
 

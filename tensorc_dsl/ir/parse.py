@@ -156,7 +156,7 @@ class _Reader:
                 raise error("E0208", f"there is no type `{type_.dtype}`", type_.span,
                             help=did_you_mean(type_.dtype, DTYPES))  # fmt: skip
             shape = tuple(self.scope({}).index(e) for e in type_.shape)
-            return Buffer(name, DTYPES[type_.dtype], shape, scope, annotations_of(annotations), constant)
+            return Buffer(str(name), DTYPES[type_.dtype], shape, scope, annotations_of(annotations), constant)
 
         made = self.attempt(make)
         if made is not None:
