@@ -228,15 +228,15 @@ class Expansion(Calls):
             weights.append(float(weight))
         if not any(weights):
             raise fail(problems.NO_WEIGHT, s.span)
-        names = tuple(b.name for b in s.branches if b.name is not None)
-        self.run(s.branches[self._branch(s.name or "branch", Branch(tuple(weights), names), s)].body, env)
+        names = tuple(str(b.name) for b in s.branches if b.name is not None)
+        self.run(s.branches[self._branch(str(s.name or "branch"), Branch(tuple(weights), names), s)].body, env)
 
     def _maybe(self, s: tree.Maybe, env: Env) -> None:
         chance = 50.0 if s.chance is None else bare(evaluate(s.chance, env, self))
         if not isinstance(chance, int | float) or isinstance(chance, bool) or not 0 <= chance <= 100:
             found = chance if isinstance(chance, int | float) else kind_of(chance)
             raise fail(problems.BAD_CHANCE, s.span if s.chance is None else s.chance.span, found=found)
-        if self._branch(s.name, Branch((float(chance), 100.0 - chance), (True, False)), s) == 0:
+        if self._branch(str(s.name), Branch((float(chance), 100.0 - chance), (True, False)), s) == 0:
             self.run(s.body, env)
 
     def _branch(self, name: str, branch: Branch, at: tree.Either | tree.Maybe) -> int:

@@ -356,17 +356,17 @@ class ExprBuilder:
                     "E0119", f"`{b.name}` is the name of another branch too", b.span, "the second one",
                     "a decision is the name of a branch: give each a name of its own",
                 )  # fmt: skip
-        return t.Either(name.id, branches, span)
+        return t.Either(name, branches, span)
 
     @rule
     def branch(self, span: Span, parts: Parts) -> t.Branch:
         name, weight, body = parts
-        return t.Branch(name.id, weight, body.items, span)
+        return t.Branch(name, weight, body.items, span)
 
     @rule
     def maybe(self, span: Span, parts: Parts) -> t.Maybe:
         chance, name, body = parts
-        return t.Maybe(name.id, chance, body.items, span)
+        return t.Maybe(name, chance, body.items, span)
 
     @rule
     def if_(self, span: Span, parts: Parts) -> t.If:

@@ -267,7 +267,7 @@ class ExprStmt:
 class Branch:
     """One arm of an `either`, with the name and the weight that are written in front of it."""
 
-    name: str | None
+    name: Word | None
     weight: Expr | None
     body: tuple[Stmt, ...]
     span: Span = span_field()
@@ -277,7 +277,7 @@ class Branch:
 class Either:
     """`either pack: panels(0.7) { … } or rows(0.3) { … }`: a draw of structure. Either all has names or nothing."""
 
-    name: str | None
+    name: Word | None
     branches: tuple[Branch, ...]
     span: Span = span_field()
 
@@ -286,7 +286,7 @@ class Either:
 class Maybe:
     """`maybe(70) pack { … }`: done so many times of a hundred; without a chance as often as not."""
 
-    name: str
+    name: Word
     chance: Expr | None
     body: tuple[Stmt, ...]
     span: Span = span_field()
