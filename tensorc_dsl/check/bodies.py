@@ -93,11 +93,14 @@ class BodyChecker(Expressions):
                     self._yields[-1].append(kind)
                 return {}
             case t.Either(branches=branches):
+                self._name_itself(s.name)
                 for b in branches:
+                    self._name_itself(b.name)
                     if b.weight is not None:
                         self.number(b.weight, scope)
                 return _after([self.run(b.body, scope) for b in branches])
             case t.Maybe(chance=chance, body=body):
+                self._name_itself(s.name)
                 if chance is not None:
                     self.number(chance, scope)
                 return _after([self.run(body, scope), {}])
@@ -106,6 +109,11 @@ class BodyChecker(Expressions):
                 return _after([self.run(then, scope), self.run(other, scope)])
             case _:
                 assert_never(s)
+
+    def _name_itself(self, name: t.Word | None) -> None:
+        """The name of a choice or of a branch of it: it stands for nothing but itself."""
+        if name is not None:
+            self.listener.named(name.span, name, (name.span,))
 
     def _listed(self, kind: Kind, at: t.Pattern | t.Expr, what: str) -> Kind:
         """The kind of the elements of what must be a list."""

@@ -84,7 +84,9 @@ def stmts(e: st.SearchStrategy[Any], depth: int = 1) -> st.SearchStrategy[tuple[
     unnamed = node(t.Either, st.none(), many(node(t.Branch, st.none(), weight, inner), 2))
     names = st.lists(NAMES, min_size=2, max_size=3, unique=True)
     named = st.tuples(NAMES, names, weight, inner).map(
-        lambda of: t.Either(of[0], tuple(t.Branch(name, of[2], of[3], SPAN) for name in of[1]), SPAN)
+        lambda of: t.Either(
+            t.Word(of[0], SPAN), tuple(t.Branch(t.Word(name, SPAN), of[2], of[3], SPAN) for name in of[1]), SPAN
+        )
     )
     maybe = node(t.Maybe, NAMES, weight, inner)
     return many(st.one_of(*simple, unnamed, named, maybe, node(t.If, e, inner, inner)), 0, 2)
