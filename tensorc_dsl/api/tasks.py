@@ -147,7 +147,7 @@ class TaskFile(Mapping[str, "Task"]):
         return Task(name, space, self.checked)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.checked.tasks)
+        return map(str, self.checked.tasks)
 
     def __len__(self) -> int:
         return len(self.checked.tasks)
@@ -164,7 +164,7 @@ class Task:
 
     def __init__(self, name: str, space: Space, checked: CheckedFile, model: Model | None = None) -> None:
         self._checked = checked
-        self.name = name
+        self.name = str(name)  # of a file it is a word of the tree
         self.model = model or space
         self.program = space.program
         self.space = space

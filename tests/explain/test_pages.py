@@ -88,8 +88,8 @@ def of_commands(code: str, fence: Fence) -> str:
     severity = "warning" if code.startswith("W") else "error"
     assert status == (0 if severity == "warning" else 5 if code == "E0807" else 1), text
     assert re.findall(rf"{severity}\[([EW]\d+)\]", text) == [code], text
-    if severity == "warning":  # what the command does all the same is another page's
-        text = "".join(re.findall(r"^\$ .*\n|^warning.*\n(?: {1,8}\S.*\n)*", text, re.MULTILINE))
+    if severity == "warning" or code in GO_ON:  # what the command does all the same is another page's
+        text = "".join(re.findall(rf"^\$ .*\n|^{severity}.*\n(?: {{1,8}}\S.*\n)*", text, re.MULTILINE))
     return re.sub(
         r"\d[\d.e+]* (GB|s|threads?)$|\d[\d.e+]* (GB|s)\b",
         _unnumbered,
@@ -111,6 +111,9 @@ def of_program(code: str, fence: Fence) -> str:
     return out.getvalue()
 
 
+GO_ON = {"E0704"}
+"""Errors that a command tells when it has done the rest of its work."""
+
 # --- machines in trouble ---------------------------------------------------------------------------------------------
 
 
@@ -122,6 +125,12 @@ def _full(*_: object) -> None:
 def full_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", _full)
+        yield
+
+
+@contextmanager
+def full_disk_of_records() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(filelock.FileLock, "acquire", _full)
         yield
 
@@ -210,7 +219,7 @@ def one_core() -> Iterator[None]:
 
 
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
-    "E0704": full_disk,
+    "E0704": full_disk_of_records,
     "E0705": held_records,
     "E0707": no_patience,
     "E0708": forbidden_records,
