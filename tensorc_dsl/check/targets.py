@@ -38,7 +38,7 @@ def target_of(item: t.TargetDef) -> Target:
             facts[name] = 0 if isinstance(known, Diagnostic) else known
     if found:
         raise TschedError(*found)
-    return replace(Target(kind=item.kind), **facts)  # type: ignore[arg-type]
+    return replace(Target(kind=str(item.kind)), **facts)  # type: ignore[arg-type]
 
 
 def _fact(name: str, value: t.Expr) -> int | str | Diagnostic:

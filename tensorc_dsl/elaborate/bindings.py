@@ -212,7 +212,7 @@ def bind(
             value = bindings.get(name)
             if value is None and not open_dims:
                 raise Invalid(MISSING_BINDING(use.span, name=name, compute=defn.name, example=128))
-            size = ir.Dim(name) if value is None else _dimension(name, value, use)
+            size = ir.Dim(str(name)) if value is None else _dimension(name, value, use)
             env.sizes[name] = size
             if isinstance(size, ir.Dim):
                 still_open.append(size)
@@ -244,7 +244,7 @@ def _dimension(name: str, value: Bound, use: tree.Name) -> ir.Expr:
     if isinstance(value, OpenRange):
         if value.high > LARGEST:
             raise Invalid(TOO_LARGE(use.span, what=f"`{name}`", value=value.high))
-        return ir.Dim(name, value.low, value.high, value.at) if value.low < value.high else ir.index(value.low)
+        return ir.Dim(str(name), value.low, value.high, value.at) if value.low < value.high else ir.index(value.low)
     if not isinstance(value, int) or isinstance(value, bool):
         raise Invalid(NOT_A_KIND(use.span, name=name, wanted="a dimension (an integer)", value=repr(value)))
     if value < 0:
@@ -276,7 +276,7 @@ def attribute(
             env.dtypes[a.name] = F32 if missing else _dtype(a, value, env)
         case "int":
             if missing:
-                opened.append(ir.Dim(a.name))
+                opened.append(ir.Dim(str(a.name)))
                 env.sizes[a.name] = opened[-1]
             elif value is None:
                 assert a.default is not None

@@ -397,7 +397,7 @@ class _Elaboration:
         used = {*p.buffers, *(c.name for c in p.stages), *(d.name for d in self.env.open)}
         body = tuple(nest(c, used, p.best) for c in p.stages)
         params = tuple(self.params[x.name] for x in (*self.defn.inputs, *self.defn.outputs))
-        return Program(name, params, tuple(p.lets.values()), body, self.env.open)
+        return Program(str(name), params, tuple(p.lets.values()), body, self.env.open)
 
 
 def _annotations(s: tree.Stage) -> tuple[Annotation, ...]:
@@ -417,4 +417,4 @@ def _buffer(name: str, dtype: DType, shape: tuple[ir.Expr, ...], at: Span) -> Bu
         size *= bounds(e, {})[1] or 1  # of what is open, the largest; without a limit it is not known yet
     if size > LARGEST:
         raise Invalid(problems.TOO_LARGE(at, what=f"the size of `{name}` in bytes", value=size))
-    return Buffer(name, dtype, shape)
+    return Buffer(str(name), dtype, shape)

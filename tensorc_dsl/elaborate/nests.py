@@ -25,7 +25,7 @@ def nest(c: Computed, used: set[str], best: Mapping[str, Buffer]) -> Stmt:
         # A block without instances never runs its `init`: what is left of an empty reduction is its identity.
         c = Computed(c.name, c.spatial, {}, None, _nothing(c), (), annotations=c.annotations)
     order = sorted(c.spatial, key=lambda n: n != c.scan)
-    loops = {n: fresh(n, used) for n in (*order, *c.reduce)}
+    loops = {n: fresh(str(n), used) for n in (*order, *c.reduce)}
     avoid = set(used)
     names = {n: fresh(f"v{n}", avoid) for n in loops}
     kinds = {n: IterKind.SCAN if n == c.scan else IterKind.SPATIAL for n in order}
@@ -35,7 +35,7 @@ def nest(c: Computed, used: set[str], best: Mapping[str, Buffer]) -> Stmt:
     value = ir.substitute(c.value, {n: ir.Var(v) for n, v in names.items()})
     body, init, reducer = _stores(c, target, value, names, best)
     annotations = tuple(sorted((*c.annotations, *reducer), key=lambda a: a[0]))
-    out: Stmt = Block(c.name, iters, body, init, annotations=annotations)
+    out: Stmt = Block(str(c.name), iters, body, init, annotations=annotations)
     for n in reversed(loops):
         out = For(loops[n], sizes[n], (out,))
     return out
@@ -62,13 +62,13 @@ def _stores(
     old = ir.Load(c.name, target, c.dtype)
     match c.reducer:
         case None:
-            return (Store(c.name, target, value),), (), ()
+            return (Store(str(c.name), target, value),), (), ()
         case Reducer() as reducer:
             start = reducer.identity(c.dtype)
-            return (Store(c.name, target, reducer.combine(old, value)),), (Store(c.name, target, start),), ()
+            return (Store(str(c.name), target, reducer.combine(old, value)),), (Store(str(c.name), target, start),), ()
         case Declared(name=name, identity=start) as reducer:
-            body = (Store(c.name, target, reducer.combine(old, value)),)
-            return body, (Store(c.name, target, start),), ((REDUCER, name),)
+            body = (Store(str(c.name), target, reducer.combine(old, value)),)
+            return body, (Store(str(c.name), target, start),), ((REDUCER, name),)
         case ArgReducer(kind=kind) as reducer:
             kept = best[c.name]
             where = flat(c.reduce, names)[0]

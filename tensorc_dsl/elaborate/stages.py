@@ -138,7 +138,7 @@ class StageBuilder(ValueBuilder):
         # An index without values is none that the value shows, but nothing is to be reduced then.
         spatial = {n: extent for n, extent in self.scope.items() if n in depends or ir.constant(extent) == 0}
         self.lifted.append(replace(inner, spatial=spatial))
-        load = ir.Load(inner.name, tuple(ir.Var(n) for n in spatial), inner.dtype)
+        load = ir.Load(inner.name, tuple(ir.Var(str(n)) for n in spatial), inner.dtype)
         self.accesses.append(Access(load, self.conditions, tuple(e.span for _ in spatial)))
         return load
 
@@ -167,7 +167,7 @@ class StageBuilder(ValueBuilder):
             return made, self.accesses
 
         def step() -> tuple[ir.Expr, list[Access]]:
-            self.buffers = {**self.buffers, stage.name: Buffer(name, t, tuple(spatial.values()))}
+            self.buffers = {**self.buffers, stage.name: Buffer(str(name), t, tuple(spatial.values()))}
             self.own = own
             return part(e.step, "step")
 
@@ -176,7 +176,7 @@ class StageBuilder(ValueBuilder):
             raise Invalid(problems.SCAN_STEP(e.step.span, stage=stage.name))
         # What looks further back than the first step leaves the stage there, like any other access, unless a condition
         # keeps it from being read.
-        begins = simplify(ir.Compare("<", ir.Var(index), ir.ONE), ranges_of(spatial))
+        begins = simplify(ir.Compare("<", ir.Var(str(index)), ir.ONE), ranges_of(spatial))
         accesses = [replace(a, conditions=(*a.conditions, begins)) for a in first]
         accesses += [replace(a, conditions=(*a.conditions, negate(begins))) for a in rest]
         if isinstance(begins, ir.Const):
@@ -194,7 +194,7 @@ class StageBuilder(ValueBuilder):
 
     def _check_earlier(self, made: ir.Load, e: tree.IndexExpr, own: _Own) -> None:
         """Raise Invalid unless the scan looks back by a number of steps above 0."""
-        back = simplify(ir.sub(ir.Var(own.index), made.indices[own.position]), ranges_of(self.scope))
+        back = simplify(ir.sub(ir.Var(str(own.index)), made.indices[own.position]), ranges_of(self.scope))
         lag = ir.constant(back)
         if lag is None and ir.dims_in(back) and self.env.unbound:
             raise Invalid  # an attribute that only a task gives

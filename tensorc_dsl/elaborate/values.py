@@ -164,7 +164,7 @@ class ValueBuilder:
     def _name(self, e: tree.Name, want: DType | None) -> ir.Expr:
         name = e.id
         if name in self.scope:
-            return ir.Var(name)
+            return ir.Var(str(name))
         if name in self.env.sizes:
             return self.env.sizes[name]
         if name in self.env.floats:
@@ -215,8 +215,8 @@ class ValueBuilder:
         under the ranges in scope. Where it is `clamped`, it may be made of integers that are read.
         """
         if isinstance(e, tree.Name) and e.id in self.scope:
-            return ir.Var(e.id)
-        names: Extents = {**self.env.sizes, **{n: ir.Var(n) for n in self.scope}}
+            return ir.Var(str(e.id))
+        names: Extents = {**self.env.sizes, **{n: ir.Var(str(n)) for n in self.scope}}
 
         def known(x: tree.Expr) -> ir.Expr | None:
             match x:

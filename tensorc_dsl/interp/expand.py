@@ -102,7 +102,7 @@ class Expansion(Calls):
             with self.at(span):
                 require_kernels_apart(self.program)
         r = self.recorder
-        return Trace(name, compute, tuple(r.lines), tuple(r.draws), self.program, tuple(self.refused))
+        return Trace(str(name), str(compute), tuple(r.lines), tuple(r.draws), self.program, tuple(self.refused))
 
     # --- statements --------------------------------------------------------------------------------------------------
 

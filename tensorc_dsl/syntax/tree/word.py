@@ -18,3 +18,7 @@ class Word(str):
         word = str.__new__(cls, text)
         word.span = span
         return word
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """A pickle or a copy is the text: a place is one of the text at hand, which other processes do not have."""
+        return str, (str(self),)
