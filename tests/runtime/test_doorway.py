@@ -107,7 +107,6 @@ def unaligned(a: Array) -> Array:
         (0, strided),
         (0, unaligned),
         (1, lambda a: a[None]),
-        (1, lambda _: 2.0),
         (2, locked),
         (3, lambda a: a.astype(np.uint32)),
         (3, lambda _: None),
