@@ -20,7 +20,7 @@ PEERS ?=
 JOBS ?= 2
 
 # The first interpreter that starts and is new enough; `make PYTHON=/path/to/python3` overrides the choice.
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 
 # Build isolation takes the pinned hatchling too.
@@ -57,6 +57,11 @@ $(VENV)/.bench: pyproject.toml hatch_build.py constraints.txt | $(BIN)/python
 	@$(PIP) --editable '.[dev,bench]'
 	@touch $@ $(VENV)/.dev $(VENV)/.core
 
+$(VENV)/.docs: pyproject.toml hatch_build.py constraints.txt | $(BIN)/python
+	@echo "Installing tensorc-dsl and what makes the site into $(VENV)"
+	@$(PIP) --editable '.[docs]'
+	@touch $@ $(VENV)/.core
+
 .PHONY: venv
 venv: $(VENV)/.dev ## Make .venv with the package and the development tools
 
@@ -69,6 +74,10 @@ demo: $(VENV)/.core ## Install, tune the matmul example and show the result besi
 .PHONY: test
 test: lint ## Everything that must hold: lint, format, types, layers, tests
 	$(BIN)/python -m pytest -n 2 -q
+
+.PHONY: coverage
+coverage: $(VENV)/.dev ## Which branches the tests take; fewer than the share in pyproject.toml are an error
+	$(BIN)/python -m pytest -n 2 -q --cov --cov-report=term
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Lint, format check, types and layers, without the tests
@@ -85,6 +94,15 @@ format: $(VENV)/.dev ## Format the code and repair what the linter can
 .PHONY: reference
 reference: $(VENV)/.dev ## Make the generated parts of docs/reference from the declarations
 	$(BIN)/python -m docs.generate
+
+.PHONY: site
+site: $(VENV)/.docs ## Make the documentation's site in build/site/html; a link that leads nowhere is an error
+	@rm -rf $(OUT)/site
+	@mkdir -p $(OUT)/site
+	$(BIN)/python -m docs.generate.site $(OUT)/site
+	$(BIN)/python -m mkdocs build --strict --config-file $(OUT)/site/mkdocs.yml
+	@! grep -rEl '<(script|link|img)[^>]* (src|href)="?(https?:)?//' $(OUT)/site/html --include='*.html' || { \
+		echo "These pages load something from another host." >&2; exit 1; }
 
 .PHONY: soak
 soak: $(VENV)/.dev ## Random schedules of the examples against the reference (SEED=0 COUNT=300)

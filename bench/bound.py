@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.measure.guarded import poison
-from tensorc_dsl.runtime.kernel import NativeKernel
 
 
 def run_both(kernel: NativeKernel, arrays: Mapping[str, Array]) -> str:

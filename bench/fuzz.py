@@ -72,9 +72,10 @@ def digest(file: Path) -> str:
     checked = _timed("checking", lambda: load_file(source))
     for d in checked.diagnostics:
         render(d)
-    if checked.errors and not checked.file.items:
+    try:
+        text = read(source)
+    except TschedError:
         return checked.errors[0].code  # it does not parse
-    text = read(source)
     again = read(Source("again", _timed("formatting", lambda: format_read(text))))
     if again.file != text.file:
         raise Broken(f"formatting changes the tree:\n{again.file.source.text}")

@@ -3,12 +3,13 @@
 The kernels of instructions.tsched are compiled for AVX2 (Valgrind knows no AVX-512) on one thread, called once from C and
 counted by Callgrind. The counts do not depend on how busy the machine is: beside those that are recorded in
 instructions.json, a change of the compiler shows. `--accept` records what is counted now. The status is 1 where a kernel
-takes more than it did, 2 where there is no Valgrind or no C compiler.
+takes more than it did, 2 where there is no Valgrind, no C compiler or no AVX2.
 """
 
 from __future__ import annotations
 
 import argparse
+import platform
 import re
 import shutil
 import subprocess
@@ -21,7 +22,8 @@ import llvmlite.binding as llvm
 import msgspec
 
 from tensorc_dsl.api import Task, load
-from tensorc_dsl.api.export import SUFFIXES, Kind
+from tensorc_dsl.backend.llvm.ahead.library import FORMS
+from tensorc_dsl.backend.llvm.host import host_lacks
 
 FILE = Path(__file__).with_suffix(".tsched")
 RECORDED = Path(__file__).with_suffix(".json")
@@ -47,11 +49,11 @@ def program(task: Task) -> str:
 
 def counted(task: Task, folder: Path) -> int:
     """The instructions of one call. CalledProcessError where a tool fails, or the kernel does."""
-    kinds: tuple[Kind, ...] = ("so", "header")
+    kinds: tuple[str, ...] = ("so", "header")
     for kind in kinds:
-        task.export(task.sample(0), folder / f"{task.name}{SUFFIXES[kind]}", kind)
+        task.export(task.sample(0), folder / f"{task.name}{FORMS[kind].suffix}", kind)
     (folder / "main.c").write_text(program(task), encoding="utf-8")
-    library = f"./{task.name}{SUFFIXES['so']}"
+    library = f"./{task.name}{FORMS['so'].suffix}"
     for command in (
         ["cc", "-std=c99", "-o", "main", "main.c", library],
         ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", f"--toggle-collect={task.name}", "./main"],
@@ -78,19 +80,43 @@ def compared(now: Mapping[str, int], before: Mapping[str, int]) -> tuple[list[st
     return lines, more
 
 
+def missing() -> str:
+    """What is not here that counting needs; empty where all is."""
+    tools = [tool for tool in ("valgrind", "cc") if shutil.which(tool) is None]
+    if tools:
+        return f"not installed: {', '.join(tools)}"
+    if platform.machine() != "x86_64" or host_lacks(["avx2", "fma"]):
+        return "the kernels that are counted are for AVX2"
+    return ""
+
+
+def tasks() -> Mapping[str, Task]:
+    """The kernels that are counted, by their names."""
+    return load(FILE, target="avx2", threads=1)
+
+
+def llvm_version() -> str:
+    return ".".join(map(str, llvm.llvm_version_info))
+
+
+def recorded() -> Counts:
+    """What was counted before; nothing where nothing is recorded."""
+    if not RECORDED.exists():
+        return Counts(llvm_version(), {})
+    return msgspec.json.decode(RECORDED.read_bytes(), type=Counts)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--accept", action="store_true", help="record what is counted now")
     arguments = parser.parse_args()
-    missing = [tool for tool in ("valgrind", "cc") if shutil.which(tool) is None]
-    if missing:
-        parser.error(f"not installed: {', '.join(missing)}")
-    version = ".".join(map(str, llvm.llvm_version_info))
+    if why := missing():
+        parser.error(why)
+    version, before = llvm_version(), recorded()
     now: dict[str, int] = {}
-    for name, task in load(FILE, target="avx2", threads=1).items():
+    for name, task in tasks().items():
         with tempfile.TemporaryDirectory() as folder:
             now[name] = counted(task, Path(folder))
-    before = msgspec.json.decode(RECORDED.read_bytes(), type=Counts) if RECORDED.exists() else Counts(version, {})
     lines, more = compared(now, before.instructions)
     print("\n".join(lines))
     if before.llvm != version:

@@ -10,24 +10,24 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bench.bound import run_both
-from tensorc_dsl.affine.validate import Invalid, Unproved, Valid, validate
-from tensorc_dsl.codegen.llvm.compile import compile_kernel
+from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.diagnostic import render
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
-from tensorc_dsl.ir.evaluate import evaluate, shape_of
-from tensorc_dsl.ir.inputs import make_inputs
-from tensorc_dsl.ir.interpret import InterpretError, Order, interpret
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.tolerance import tolerance
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.lower.lower import lower
+from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.measure.check import compare
 from tensorc_dsl.measure.guarded import Guarded, frozen, poison
-from tensorc_dsl.measure.host import host_target
-from tensorc_dsl.runtime.kernel import load
+from tensorc_dsl.reference.evaluate import evaluate, shape_of
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.interpret import InterpretError, Order, interpret
+from tensorc_dsl.reference.tolerance import tolerance
 from tensorc_dsl.source import Source
+from tensorc_dsl.validate.validate import Invalid, Unproved, Valid, validate
 
 ORDERS: tuple[Order, ...] = ("forward", "reversed", "shuffled")
 
@@ -118,7 +118,7 @@ class Judge:
 
     def _run(self, scheduled: Program) -> str:
         """The kernel's results, in memory that ends at unreadable pages."""
-        compiled = compile_kernel(lower(scheduled), host_target(2), 2)
+        compiled = compile_kernel(lower_cpu(scheduled), host_target(2), 2)
         outs = {
             q.name: Guarded(shape_of(scheduled.buffer(q.name)), stored_dtype(q.dtype))
             for q in compiled.params

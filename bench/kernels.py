@@ -12,15 +12,15 @@ import time
 
 import numpy as np
 
-from tensorc_dsl.codegen.llvm.compile import compile_kernel
+from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.backend.llvm.runtime.kernel import load
+from tensorc_dsl.backend.llvm.runtime.peak import fma_peak
+from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Var, add, index, mul
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store
-from tensorc_dsl.lower.lower import lower
-from tensorc_dsl.measure.host import host_target
-from tensorc_dsl.runtime.arrays import aligned_copy
-from tensorc_dsl.runtime.kernel import load
-from tensorc_dsl.runtime.peak import fma_peak
+from tensorc_dsl.machine.host import host_target
 
 S, P, V, U = LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.UNROLLED
 
@@ -124,7 +124,7 @@ def main() -> None:
                 tm, tn = map(int, tile.split("x"))
                 for unroll in options.unroll:
                     start = time.perf_counter()
-                    compiled = compile_kernel(lower(packed_matmul(n, n, n, tm, tn, unroll)), target, threads)
+                    compiled = compile_kernel(lower_cpu(packed_matmul(n, n, n, tm, tn, unroll)), target, threads)
                     build = time.perf_counter() - start
                     kernel = load(compiled)
                     c = aligned_copy(np.full((n, n), np.nan, np.float32))

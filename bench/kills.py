@@ -117,7 +117,7 @@ class Run:
 MOMENTS: dict[str, Callable[[Run], bool]] = {
     "start": lambda run: run.process.pid > 0,
     "a child": lambda run: run.has_child(""),
-    "NumPy": lambda run: run.has_child("tensorc_dsl.report.baseline"),
+    "NumPy": lambda run: run.has_child("tensorc_dsl.machine.baseline"),
     "a builder": lambda run: run.has_child("tensorc_dsl.measure.builder"),
     "a record": lambda run: (run.folder / "r.sqlite-wal").exists(),
     "progress": lambda run: run.told() > 0,

@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from tensorc_dsl.codegen.llvm.compile import Compiled, compile_kernel
-from tensorc_dsl.codegen.llvm.machine import Machine
+from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
+from tensorc_dsl.backend.llvm.codegen.machine import Machine
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.lower.lower import lower
-from tensorc_dsl.measure.host import host_target
-from tensorc_dsl.runtime.kernel import NativeKernel, load
+from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.source import Source
 
 Array = NDArray[Any]
@@ -73,7 +73,7 @@ program f({params}) {{
 """
     p = parse_program(Source("maths.tsched", text))
     verify(p)
-    return compile_kernel(lower(p), target or host_target(1), 1)
+    return compile_kernel(lower_cpu(p), target or host_target(1), 1)
 
 
 def ulps(got: Array, exact: Array) -> Array:

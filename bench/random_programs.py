@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from tensorc_dsl.check.compute import elaborate
 from tensorc_dsl.check.items import intrinsics_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
+from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.source import Source
 

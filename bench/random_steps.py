@@ -1,8 +1,9 @@
 """Random schedule steps: for every primitive, arguments that are right in kind, whether or not they apply.
 
 What a primitive takes is read from its signature. A kind of argument (a loop, a number, a layout) has a way to be made; where
-the kind says too little, as with a string, the parameter's name has one in `random_hints`. A primitive with a parameter for
-which there is neither raises `NoGenerator`, so that a new one cannot be left out.
+the kind says too little, as with a string, it is one of those in the primitive's cases. What is likelier to be accepted in a
+program at hand is found by the hints of `random_hints`. A parameter that none of them makes raises `NoGenerator`, so that a
+new primitive cannot be left out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.random_hints import HINTS, LEADS, TOWARDS
+from bench.random_pages import examples, ways
 from bench.random_site import NothingToName, Site, any_block, any_buffer, layout, serial_loop
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, LoopRef, Rewrite, apply
@@ -46,7 +48,7 @@ class Step:
 def random_way(rng: random.Random, name: str | None = None) -> tuple[str, ...]:
     """The primitive `name`, or any, mostly behind those that make a place for it, where it has some."""
     name = rng.choice(sorted(PRIMITIVES)) if name is None else name
-    leads = LEADS.get(name)
+    leads = LEADS.get(name) or ways(name)
     return (*rng.choice(leads), name) if leads and rng.random() < 0.7 else (name,)
 
 
@@ -91,12 +93,16 @@ def _argument(site: Site, p: inspect.Parameter) -> typing.Any:
     if hint is not None:
         return hint(site)
     if p.kind is inspect.Parameter.VAR_POSITIONAL:
-        raise NoGenerator(f"{site.primitive}: nothing makes the list `{p.name}`")
+        single = p.replace(kind=inspect.Parameter.POSITIONAL_ONLY)
+        return tuple(_argument(site, single) for _ in range(site.rng.choice([1, 2, 3])))
+    shown = examples(site.primitive, p.name)
     members = typing.get_args(p.annotation) if isinstance(p.annotation, types.UnionType) else (p.annotation,)
-    known = [m for m in members if m in KINDS]
+    known = [KINDS[m] for m in members if m in KINDS]
+    if shown and len(known) < len(members):
+        known.append(lambda site: site.rng.choice(shown))
     if not known:
-        raise NoGenerator(f"{site.primitive}: nothing makes `{p.name}`, {p.annotation}")
-    return KINDS[site.rng.choice(known)](site)
+        raise NoGenerator(f"{site.primitive}: nothing makes `{p.name}`, {p.annotation}, and no case shows one")
+    return site.rng.choice(known)(site)
 
 
 KINDS: dict[object, Callable[[Site], typing.Any]] = {

@@ -22,7 +22,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass, field
 from functools import partial
 
-from tensorc_dsl.affine.validate import Valid, validate
 from tensorc_dsl.api import Task, load
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
@@ -31,6 +30,7 @@ from tensorc_dsl.search.streams import stream
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.draw import Branch
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.validate.validate import Valid, validate
 
 PROBES = 4
 """How often a combination of branches is drawn to see which choices it leads to: some depend on the numbers."""
@@ -135,7 +135,7 @@ def examine(
         if trace is None:
             continue
         programs = ends.programs.setdefault(sketch_of(trace), set())
-        key = kernel_key(trace.program)
+        key = kernel_key(trace.program, explored.task.target)
         if there:
             came.append(trace)
             ends.again += key in programs

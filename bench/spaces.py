@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 import tensorc_dsl
-from tensorc_dsl.report import units
+from tensorc_dsl import units
 
 
 def main() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from statistics import median
 
-from tensorc_dsl.measure.host import host_target
-from tensorc_dsl.runtime.peak import fma_peak
-from tensorc_dsl.runtime.threads import fork_join_seconds
+from tensorc_dsl.backend.llvm.runtime.peak import fma_peak
+from tensorc_dsl.backend.llvm.runtime.threads import fork_join_seconds
+from tensorc_dsl.machine.host import host_target
 
 ROUNDS = 9
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tensorc_dsl.affine.validate import Valid, validate
 from tensorc_dsl.diagnostic import render
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.dtypes import F32, DType
@@ -30,6 +29,7 @@ from tensorc_dsl.ir.expr import (
     sub,
 )
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Store
+from tensorc_dsl.validate.validate import Valid, validate
 
 
 def v(name: str) -> Var:

@@ -119,9 +119,17 @@ def test_every_dependency_is_pinned_and_no_registry_is_named() -> None:
     pins = dict(line.split("==") for line in text.splitlines() if line and not line.startswith("#"))
     assert all(re.fullmatch(r"[0-9][0-9a-z.]*", version) for version in pins.values())
     known = {normal(name) for name in pins}
-    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"], "hatchling", "pycuda"]
+    wanted = [*PROJECT["dependencies"], "hatchling", "pycuda"]
+    wanted += [name for extra in ("dev", "docs") for name in PROJECT["optional-dependencies"][extra]]
     assert {normal(re.split(r"[\[><=~ ]", w)[0]) for w in wanted} <= known
     assert "://" not in text
+
+
+def test_the_changes_begin_with_what_is_unreleased_and_this_version() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    unreleased, version, *_ = re.findall(r"^## (.*)$", changes, re.MULTILINE)
+    assert unreleased == "Unreleased"
+    assert re.fullmatch(rf"{re.escape(PROJECT['version'])} - \d{{4}}-\d\d-\d\d", version)
 
 
 def normal(name: str) -> str:

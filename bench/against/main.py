@@ -30,7 +30,7 @@ from bench.against.rows import Report, Row, row
 from bench.against.table import Table, document, heading, remarks
 from bench.against.turns import Bench, Case, Settings
 from tensorc_dsl.check.items import task_bindings
-from tensorc_dsl.ir.inputs import make_inputs
+from tensorc_dsl.reference.inputs import make_inputs
 
 
 def task_files(threads: int) -> dict[str, tensorc_dsl.TaskFile]:
@@ -41,15 +41,15 @@ def task_files(threads: int) -> dict[str, tensorc_dsl.TaskFile]:
         before = {split(name)[0] for name in out}
         for name, item in file.checked.tasks.items():
             if item.compute in WEIGHTS and split(name)[0] not in before:
-                out[name] = file
+                out[str(name)] = file
     return out
 
 
 def problem_of(file: tensorc_dsl.TaskFile, task: tensorc_dsl.Task) -> Problem:
     item = file.checked.tasks[task.name]
-    bindings = {k: v for k, v in task_bindings(item).items() if isinstance(v, int | float | str)}
+    bindings = {str(k): v for k, v in task_bindings(item).items() if isinstance(v, int | float | str)}
     types = {b.name: b.dtype.name for b in task.program.inputs}
-    return Problem(file.checked.source.name, task.name, item.compute, bindings, types)
+    return Problem(file.checked.source.name, task.name, str(item.compute), bindings, types)
 
 
 def case_of(problem: Problem, task: tensorc_dsl.Task, seed: int, folder: Path) -> Case:

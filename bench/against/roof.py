@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from tensorc_dsl import Task
-from tensorc_dsl.ir.count import bytes_moved
+from tensorc_dsl.backend.llvm.runtime.bandwidth import bandwidth
+from tensorc_dsl.backend.llvm.runtime.peak import DOT_BF16, DOT_U8I8, FMA, peak
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.runtime.bandwidth import bandwidth
-from tensorc_dsl.runtime.peak import DOT_BF16, DOT_U8I8, FMA, peak
+from tensorc_dsl.reference.count import bytes_moved
 
 FIRST_SECONDS = 1.0
 """How long a peak is measured before the first row: what else runs may hold a core, or the system keep both threads on one,

@@ -9,7 +9,7 @@ from statistics import geometric_mean
 from bench.against.contenders import OURS
 from bench.against.rows import Report, Row
 from bench.against.turns import NOT_OFFERED
-from tensorc_dsl.report import units
+from tensorc_dsl import units
 
 ABSENT = "-"
 """What stands in a table where there is no time."""

@@ -12,8 +12,8 @@ import numpy as np
 from bench.against import messages
 from bench.against.messages import NotOffered, Prepare, Prepared, Times, Turn
 from bench.against.problem import Job, Ready
+from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.measure.child import serve
-from tensorc_dsl.runtime.arrays import aligned_copy
 
 BATCH_SECONDS = 0.001
 """Calls are timed in batches of about this length, long against reading the clock."""

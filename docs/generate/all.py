@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.generate import commands, declared, errors, grammar, modules, vocabulary
+from docs.generate import beside, commands, decisions, declared, errors, grammar, modules, vocabulary
 from docs.generate.pages import Part
 
 PARTS: dict[str, Part] = {
@@ -19,5 +19,7 @@ PARTS: dict[str, Part] = {
     "commands": commands.commands,
     "common-options": commands.common_options,
     "errors": errors.errors,
+    "only-here": beside.only_here,
     "modules": modules.modules,
+    "decisions": decisions.decisions,
 }

@@ -13,7 +13,12 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent / "reference"
 
-PAGES = (FOLDER.parent.parent / "README.md", *sorted(FOLDER.glob("*.md")))
+PAGES = (
+    FOLDER.parent.parent / "README.md",
+    FOLDER.parent / "tensorir.md",
+    FOLDER.parent / "decisions" / "README.md",
+    *sorted(FOLDER.glob("*.md")),
+)
 """The pages with generated parts."""
 
 Part = Callable[[], str]

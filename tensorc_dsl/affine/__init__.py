@@ -1,1 +1,4 @@
-"""What a scheduler asks about index arithmetic: simplification, bounds, regions, dependences. The only door to islpy."""
+"""Questions about index arithmetic, answered with integer sets: bounds, regions, dependences, simplification.
+
+The only room that imports islpy; nothing here changes a program.
+"""

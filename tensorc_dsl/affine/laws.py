@@ -15,9 +15,9 @@ from typing import Any, Literal, get_args
 
 from tensorc_dsl.affine.laws_normal import NAN, Special, Unknown, normal
 from tensorc_dsl.affine.laws_pieces import NotPieces, difference
+from tensorc_dsl.affine.parts import NotApart, parts_of
 from tensorc_dsl.ir.dtypes import BOOL, DType
 from tensorc_dsl.ir.expr import Const, Expr, Load, transform
-from tensorc_dsl.ir.parts import NotApart, parts_of
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.reductions import DeclaredFold, lowest, update_of
 

@@ -15,7 +15,6 @@ from typing import Any, assert_never
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, wide_dtype
-from tensorc_dsl.ir.boxes import Box
 from tensorc_dsl.ir.dtypes import BOOL, DType
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -35,7 +34,8 @@ from tensorc_dsl.ir.expr import (
     transform,
 )
 from tensorc_dsl.ir.reductions import highest, lowest
-from tensorc_dsl.ir.values import Values
+from tensorc_dsl.reference.boxes import Box
+from tensorc_dsl.reference.values import Values
 
 _SIMPLE: tuple[float, ...] = (1.0, 2.0, 3.0, 0.5, 0.0, -1.0, -2.0, 0.75, -3.5)
 _WHOLE: tuple[int, ...] = (1, 2, 3, 0, -1, -2, 5, 11, -7)

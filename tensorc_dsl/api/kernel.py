@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tensorc_dsl.codegen.llvm.compile import Compiled
+from tensorc_dsl.backend.protocol import Bound, LoadedKernel
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import format_shape
 from tensorc_dsl.report.files import write_text
-from tensorc_dsl.runtime.kernel import BoundKernel, load
 from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.trace.trace import Trace
 
@@ -26,16 +26,17 @@ class Kernel:
 
     def __init__(
         self,
-        compiled: Compiled,
+        native: LoadedKernel,
         task: str,
+        target: Target,
         trace: Trace,
         seconds: float | None = None,
         search: TuneResult | None = None,
     ) -> None:
-        self._native = load(compiled)
+        self._native = native
         self.task = task
-        self.target = compiled.target
-        self.threads = compiled.threads
+        self.target = target
+        self.threads = target.cores
         self.trace = trace
         self.seconds = seconds
         self.search = search
@@ -52,9 +53,9 @@ class Kernel:
     @property
     def constants(self) -> tuple[str, ...]:
         """The names of the constant inputs."""
-        return tuple(p.name for p in self._native.constants)
+        return tuple(p.name for p in self._native.params if p.constant)
 
-    def bind(self, **constants: Any) -> BoundKernel:
+    def bind(self, **constants: Any) -> Bound:
         """The kernel for these constant inputs, all of them by name; call it with the other ones.
 
         What follows from the constant inputs alone is computed here, once, and not in each call. The arrays may change

@@ -1,33 +1,25 @@
-"""From a schedule to machine code; where there is none, an error that says why."""
+"""From a schedule to a kernel that runs; where there is none, an error that says why."""
 
 from __future__ import annotations
 
-from tensorc_dsl.codegen.llvm.compile import Compiled, CompileError, compile_kernel
-from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError
+from tensorc_dsl.backend.find import backend_of, native, require_backend
+from tensorc_dsl.backend.protocol import Backend, CompiledKernel, CompileError, LoadedKernel, LoweredKernel
+from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.lower.flat import Kernel as FlatKernel
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.lower.lower import lower
-from tensorc_dsl.measure.processors import require_known
-
-NO_CODE = Problem(
-    "E0910",
-    "no code can be made for targets of kind `{kind}`, so `{task}` cannot be compiled, run or measured for this one",
-    help="look at what its space draws: `show --stage ir --scheduled`, `sample`, `verify`; or take a target of kind `llvm`",
-)
 
 
-def require_llvm(target: Target, task: str) -> None:
-    """Raises TschedError (E0910) where the target is of a kind that no code can be made for."""
-    if target.kind != "llvm":
-        raise TschedError(NO_CODE(None, kind=target.kind, task=task))
+def require_code(target: Target, task: str) -> Backend:
+    """What makes code for the target. Raises TschedError (E0910, E0915, E0916) where none can be made."""
+    backend = require_backend(target.kind, task)
+    backend.require_known(target)
+    return backend
 
 
-def require_code(target: Target, task: str) -> None:
-    """Raises TschedError (E0910, E0915, E0916) where no code can be made for the target."""
-    require_llvm(target, task)
-    require_known(target)
+def require_machine(target: Target, task: str) -> None:
+    """Raises TschedError (E0910, E0914, E0915, E0916) where kernels for the target cannot run on this machine."""
+    require_code(target, task).require_here(target, task)
 
 
 def failed(how: str, why: str) -> TschedError:
@@ -35,17 +27,42 @@ def failed(how: str, why: str) -> TschedError:
     return TschedError(Diagnostic("E0908", f"the schedule {how}: {why}", None))
 
 
-def lowered(program: Program) -> FlatKernel:
-    """The flat loops of a scheduled program. Raises TschedError (E0908) where the lowering does not take it."""
+def lowering_for(target: Target) -> Backend:
+    """The backend whose passes show what becomes of a program: the target's own, else that of CPUs."""
+    return backend_of(target.kind) or native()
+
+
+def lowered(program: Program, target: Target) -> LoweredKernel:
+    """A scheduled program before code generation. Raises TschedError (E0908) where the lowering does not take it."""
     try:
-        return lower(program)
+        return lowering_for(target).lower(program, target)
     except LowerError as e:
         raise failed("cannot be lowered", str(e)) from e
 
 
-def compiled(program: Program, target: Target, threads: int) -> Compiled:
-    """A scheduled program in machine code. Raises TschedError (E0908) where there is none."""
+def lowered_text(program: Program, target: Target, after: str | None) -> str:
+    """The same as text, or what there is after one of the passes. Raises TschedError (E0908)."""
+    backend = lowering_for(target)
+    if after is None:
+        return backend.text(lowered(program, target))
     try:
-        return compile_kernel(lowered(program), target, threads)
+        return backend.text_after(program, target, after)
+    except LowerError as e:
+        raise failed("cannot be lowered", str(e)) from e
+
+
+def compiled(program: Program, target: Target, threads: int) -> CompiledKernel:
+    """A scheduled program in machine code. Raises TschedError (E0908, E0910) where there is none."""
+    try:
+        return require_backend(target.kind, program.name).compile(lowered(program, target), target, threads)
     except CompileError as e:
         raise failed("does not compile", str(e)) from e
+
+
+def loaded(program: Program, target: Target, threads: int) -> LoadedKernel:
+    """A scheduled program as a kernel in this process. Raises TschedError (E0908, E0910) where there is none."""
+    code = compiled(program, target, threads).code
+    try:
+        return require_backend(target.kind, program.name).load(code, program, threads)
+    except CompileError as e:
+        raise failed("cannot be loaded", str(e)) from e

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from tensorc_dsl.api.kernel import Kernel
-from tensorc_dsl.api.making import compiled
-from tensorc_dsl.api.tasks import require_machine
-from tensorc_dsl.codegen.llvm.machine import native_triple
+from tensorc_dsl.api.making import loaded, require_machine
+from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.trace.trace import Trace
 
@@ -21,11 +20,11 @@ def remade(task: str, trace: Trace, target: Target, triple: str, threads: int, s
     Raises TschedError (E0914) where this machine cannot run it.
     """
     require_machine(replace(target, triple=triple), task)
-    return Kernel(compiled(trace.program, target, threads), task, trace, seconds)
+    return Kernel(loaded(trace.program, target, threads), task, target, trace, seconds)
 
 
 def _reduced(kernel: Kernel) -> tuple[Callable[..., Kernel], tuple[Any, ...]]:
-    triple = kernel.target.triple or native_triple()
+    triple = kernel.target.triple or require_backend(kernel.target.kind, kernel.task).processor().triple
     return remade, (kernel.task, kernel.trace, kernel.target, triple, kernel.threads, kernel.seconds)
 
 

@@ -11,19 +11,30 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tensorc_dsl.affine.validate import UNPROVED, Report, Unproved, validate
-from tensorc_dsl.ahead.cpu import required_features
-from tensorc_dsl.ahead.interface import is_free
-from tensorc_dsl.ahead.library import Library, make_library
 from tensorc_dsl.api.drawing import TRIES, sample, schedules_of
-from tensorc_dsl.api.export import Kind, write_files
+from tensorc_dsl.api.export import write_files
 from tensorc_dsl.api.failures import NoValidCandidate, WrongSchedule
 from tensorc_dsl.api.kernel import Kernel
-from tensorc_dsl.api.making import compiled, failed, lowered, require_code, require_llvm
+from tensorc_dsl.api.making import (
+    compiled,
+    failed,
+    loaded,
+    lowered,
+    lowered_text,
+    lowering_for,
+    require_code,
+    require_machine,
+)
+from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.backend.protocol import (
+    Backend,
+    CompiledKernel,
+    KernelLibrary,
+    LoadedKernel,
+    LoweredKernel,
+)
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.codegen.llvm.compile import Compiled
-from tensorc_dsl.codegen.llvm.machine import native_triple
 from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError, render
 from tensorc_dsl.interp.pins import opened
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
@@ -31,24 +42,23 @@ from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space, task_space
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.print import format_buffer
-from tensorc_dsl.ir.target import Target, architecture_of
-from tensorc_dsl.lower.flat import Kernel as FlatKernel
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.measure.host import host_lacks, host_target
+from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.machine.roof import MEASURING, roof_of
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
-from tensorc_dsl.measure.processors import with_cpu
-from tensorc_dsl.measure.sizes import mean_flops, sizing
+from tensorc_dsl.packages.files import Disk, Files
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.errors import Passed, passed_over
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.queue import Queue
+from tensorc_dsl.reference.open_sizes import mean_flops, sizing
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.report.following import following, watched
 from tensorc_dsl.report.missing import no_such
 from tensorc_dsl.report.progress import Standing
-from tensorc_dsl.report.roof import MEASURING, roof_of
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.events import Event, Listener, Prepared, Preparing
 from tensorc_dsl.search.streams import stream
@@ -57,36 +67,14 @@ from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.model import Model, shown
 from tensorc_dsl.trace.trace import Draw, Trace
-
-NOT_HERE = Problem(
-    "E0914",
-    "`{task}` is for {theirs}, and this machine {ours}: it cannot be run or measured here",
-    help="compile it for there, `compile --emit obj --emit header`, or run it for this machine, `--target native` without "
-    "`--mcpu`",
-)
+from tensorc_dsl.validate.validate import UNPROVED, Report, Unproved, validate
 
 PINNED_DRAW = Problem(
     "E0560", "`{name}` is pinned to {pin}: it cannot be open", help="take the pin out of the module that has it"
 )
 
-NO_NAME = Problem(
-    "E0912",
-    "C cannot have a function called `{name}`",
-    help="call the task otherwise: C and C++ use the word, or their libraries have a function of that name",
-)
 
 StrPath = str | os.PathLike[str]
-
-
-def require_machine(target: Target, task: str) -> None:
-    """Raises TschedError (E0910, E0914, E0915, E0916) where kernels for the target cannot run on this machine."""
-    require_code(target, task)
-    ours, theirs = native_triple(), target.triple
-    if theirs and architecture_of(theirs) != architecture_of(ours):
-        raise TschedError(NOT_HERE(None, task=task, theirs=theirs, ours=f"is {ours}"))
-    if lacking := host_lacks(required_features(target)):
-        wanted, ours = f"a CPU `{target.cpu}`", f"lacks {', '.join(lacking)}"
-        raise TschedError(NOT_HERE(None, task=task, theirs=wanted, ours=ours))
 
 
 class UnknownTask(TschedError, KeyError):
@@ -107,14 +95,18 @@ def load(
     include: Sequence[StrPath] = (),
     target: str | None = None,
     mcpu: str | None = None,
+    files: Files | None = None,
 ) -> TaskFile:
     """The tasks of a `.tsched` file, for this machine; kernels use `threads` threads, by default one per processor.
 
     What the file uses is looked for in the folders `include` too. `target` names a target of the file, or "native", to
     take the place of those that its spaces are written for, and `mcpu` a CPU, by LLVM's name, to take the place of the
-    target's. Raises TschedError with everything that is wrong with the file.
+    target's. What is read comes through `files`, by default from the disk. Raises TschedError with everything that is wrong
+    with the file.
     """
-    return TaskFile(load_source(read_source(path), Resolver(path, include)), host_target(threads), target, mcpu)
+    files = files or Disk()
+    checked = load_source(files.read(path), Resolver(path, include, files))
+    return TaskFile(checked, host_target(threads), target, mcpu)
 
 
 def loads(
@@ -150,12 +142,12 @@ class TaskFile(Mapping[str, "Task"]):
             raise UnknownTask(*no_such("E0905", "task", name, known, self.checked.source.name).diagnostics)
         space = task_space(self.checked, name, self.native, self._target)
         if self._mcpu is not None:
-            require_llvm(space.target, name)
-            space = replace(space, target=with_cpu(space.target, self._mcpu))
+            backend = require_backend(space.target.kind, name)
+            space = replace(space, target=backend.with_cpu(space.target, self._mcpu))
         return Task(name, space, self.checked)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.checked.tasks)
+        return map(str, self.checked.tasks)
 
     def __len__(self) -> int:
         return len(self.checked.tasks)
@@ -172,7 +164,7 @@ class Task:
 
     def __init__(self, name: str, space: Space, checked: CheckedFile, model: Model | None = None) -> None:
         self._checked = checked
-        self.name = name
+        self.name = str(name)  # of a file it is a word of the tree
         self.model = model or space
         self.program = space.program
         self.space = space
@@ -183,6 +175,11 @@ class Task:
         inputs, outputs = (", ".join(map(format_buffer, some)) for some in (self.program.inputs, self.program.outputs))
         threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
         return f"Task({self.name}({inputs}) -> {outputs}, {threads} of {self.target.cpu})"
+
+    @property
+    def backend(self) -> Backend:
+        """What makes code for the target. Raises TschedError (E0910) where nothing does."""
+        return require_backend(self.target.kind, self.name)
 
     def require_machine(self) -> None:
         """Raises TschedError (E0910, E0914, E0915, E0916) where kernels for the target cannot run on this machine."""
@@ -334,13 +331,13 @@ class Task:
             warnings.warn(f"{WrongSchedule(trace, report.diagnostic)}", RuntimeWarning, stacklevel=2)
         if result.best is None:
             raise NoValidCandidate(result)
-        return Kernel(self.compile(result.best), self.name, result.best, result.best_seconds, result)
+        return Kernel(self._loaded(result.best), self.name, self.target, result.best, result.best_seconds, result)
 
     def replay(self, trace: StrPath | Trace) -> Kernel:
         """The kernel that a frozen schedule makes. Raises TschedError where it does not fit this task or machine."""
         self.require_machine()
         found = self.frozen(trace)
-        return Kernel(self.compile(found), self.name, found)
+        return Kernel(self._loaded(found), self.name, self.target, found)
 
     def recorded(
         self, records: Path | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of
@@ -381,25 +378,39 @@ class Task:
             (outcome,) = runner.measure([trace.program], None)
             return outcome
 
-    def library(self, trace: Trace) -> Library:
+    def library(self, trace: Trace) -> KernelLibrary:
         """The schedule as a library for C. Raises TschedError (E0908, E0910, E0912) where there is none."""
-        if not is_free(self.name):
-            raise TschedError(NO_NAME(None, name=self.name))
         compiled = self.compile(trace)
         try:
-            return make_library(compiled)
+            return self.backend.library(compiled, self.name)
         except LowerError as e:
             raise failed("cannot be called from C", str(e)) from e
 
-    def export(self, trace: Trace, path: StrPath, kind: Kind) -> None:
-        """The file holds the schedule's library afterwards, as `kind` of it. TschedError as of `library`, and E0903."""
-        write_files(self.library(trace), {Path(path): kind})
+    def export(self, trace: Trace, path: StrPath, form: str) -> None:
+        """The file holds the schedule's library afterwards, in that form. TschedError as of `library`, and E0903."""
+        write_files(self.library(trace), {Path(path): form})
 
-    def lower(self, trace: Trace) -> FlatKernel:
-        """The flat loops that the schedule makes. Raises TschedError (E0908) where the lowering does not take it."""
-        return lowered(trace.program)
+    def lower(self, trace: Trace) -> LoweredKernel:
+        """The kernel that the schedule makes, before code generation; for a target without a backend, that of a CPU.
 
-    def compile(self, trace: Trace) -> Compiled:
+        Raises TschedError (E0908) where the lowering does not take it.
+        """
+        return lowered(trace.program, self.target)
+
+    def lowered_text(self, trace: Trace, after: str | None = None) -> str:
+        """What `lower` makes as text, or what there is after one of its `passes`. Raises TschedError (E0908)."""
+        return lowered_text(trace.program, self.target, after)
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The names of the passes of `lower`, in order."""
+        return lowering_for(self.target).passes
+
+    def compile(self, trace: Trace) -> CompiledKernel:
         """The schedule in machine code. Raises TschedError (E0908, E0910) where there is none."""
         require_code(self.target, self.name)
         return compiled(trace.program, self.target, self.threads)
+
+    def _loaded(self, trace: Trace) -> LoadedKernel:
+        require_code(self.target, self.name)
+        return loaded(trace.program, self.target, self.threads)

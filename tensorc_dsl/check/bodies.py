@@ -9,6 +9,7 @@ from tensorc_dsl.check import calls, problems
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.expressions import Binding, Expressions, Scope
 from tensorc_dsl.check.kinds import ANY, LIST, Base, Kind, ListOf, element, fits, join_all, show
+from tensorc_dsl.check.listener import NOBODY, Listener
 from tensorc_dsl.check.problems import near, warning
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.source import Span
@@ -33,8 +34,8 @@ def _after(branches: list[dict[str, Binding]]) -> dict[str, Binding]:
 class BodyChecker(Expressions):
     """Checks one body; `modules` are those that it can call. `found` grows; warnings come with `finish`."""
 
-    def __init__(self, modules: Mapping[str, t.ModuleDef]) -> None:
-        super().__init__(modules)
+    def __init__(self, modules: Mapping[str, t.ModuleDef], listener: Listener = NOBODY) -> None:
+        super().__init__(modules, listener)
         self._made: list[Binding] = []
         self._yields: list[list[Kind]] = []
 
@@ -92,15 +93,27 @@ class BodyChecker(Expressions):
                     self._yields[-1].append(kind)
                 return {}
             case t.Either(branches=branches):
+                self._name_itself(s.name)
                 for b in branches:
+                    self._name_itself(b.name)
                     if b.weight is not None:
                         self.number(b.weight, scope)
                 return _after([self.run(b.body, scope) for b in branches])
+            case t.Maybe(chance=chance, body=body):
+                self._name_itself(s.name)
+                if chance is not None:
+                    self.number(chance, scope)
+                return _after([self.run(body, scope), {}])
             case t.If(cond=cond, then=then, other=other):
                 self.condition(cond, scope)
                 return _after([self.run(then, scope), self.run(other, scope)])
             case _:
                 assert_never(s)
+
+    def _name_itself(self, name: t.Word | None) -> None:
+        """The name of a choice or of a branch of it: it stands for nothing but itself."""
+        if name is not None:
+            self.listener.named(name.span, name, (name.span,))
 
     def _listed(self, kind: Kind, at: t.Pattern | t.Expr, what: str) -> Kind:
         """The kind of the elements of what must be a list."""
@@ -116,6 +129,7 @@ class BodyChecker(Expressions):
             if pattern.name == "_":
                 return {}
             self.shadows(pattern.name, pattern.span, scope)
+            self.listener.named(pattern.span, pattern.name, (pattern.span,))
             return {pattern.name: Binding(kind, None, pattern.span)}
         part = self._listed(kind, pattern, "only a list has parts")
         out: dict[str, Binding] = {}
@@ -124,6 +138,7 @@ class BodyChecker(Expressions):
                 self.found.append(problems.SAME_NAMES(i.span, name=i.name))
             elif i.name != "_":
                 self.shadows(i.name, i.span, scope)
+                self.listener.named(i.span, i.name, (i.span,))
                 out[i.name] = Binding(part, None, i.span)
         return out
 
@@ -139,12 +154,14 @@ class BodyChecker(Expressions):
             notes = near(name, v.DISTRIBUTIONS)
             self.found.append(problems.NO_DISTRIBUTION(call.function.span, notes=notes, name=name))
         else:
+            self.listener.called(call, call.function.span, name, signature)
             self.found.extend(calls.problems(call, name, signature, kinds))
             binding.kind = signature.result_for([*kinds.args, *kinds.kwargs][:1])
         if s.name.name == "_":
             self.found.append(problems.DISCARDED_DRAW(s.name.span))
             return {}
         self.shadows(s.name.name, s.name.span, scope)
+        self.listener.named(s.name.span, s.name.name, (s.name.span,))
         # A pinned draw does not make the search larger: a trace keeps those that nothing reads.
         if not s.name.name.startswith("_") and s.pin is None:
             self.watch(binding, problems.UNUSED_DRAW(s.name.span, name=s.name.name))
@@ -152,6 +169,9 @@ class BodyChecker(Expressions):
 
     def for_list(self, e: t.ForList, scope: Scope) -> Kind:
         part = self._listed(self.expr(e.source, scope), e.source, "`for` runs over a list")
+        inner = {**scope, **self._bind(e.target, part, scope)}
+        if e.cond is not None:
+            self.condition(e.cond, inner)
         self._yields.append([])
-        self.run(e.body, {**scope, **self._bind(e.target, part, scope)})
+        self.run(e.body, inner)
         return ListOf(join_all(self._yields.pop()))

@@ -10,7 +10,6 @@ from tensorc_dsl.check.problems import GIVEN_TWICE, MISSING, NO_PARAMETER, TOO_M
 from tensorc_dsl.check.signatures import Parameter, Signature, usage
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.names import key_span
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +37,10 @@ def problems(call: tree.CallExpr, name: str, s: Signature, kinds: Arguments, giv
     known = {p.name: p for p in s.params if p.named or s.keywords}
     for (key, value), kind in zip(call.kwargs, kinds.kwargs, strict=True):
         if key in have:
-            yield GIVEN_TWICE(key_span(value.span, key), name=name, parameter=key, usage=usage(name, s))
+            yield GIVEN_TWICE(key.span, name=name, parameter=key, usage=usage(name, s))
         elif key not in known:
             free = [p.name for p in (*own, *s.params) if p.name in known and p.name not in have]
-            yield NO_PARAMETER(key_span(value.span, key), notes=near(key, free), name=name, parameter=key)
+            yield NO_PARAMETER(key.span, notes=near(key, free), name=name, parameter=key)
         else:
             yield from _kind(value, kind, known[key], name, s)
         have.add(key)

@@ -30,6 +30,7 @@ from tensorc_dsl.check.kinds import (
     join_all,
     show,
 )
+from tensorc_dsl.check.listener import NOBODY, Listener
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.signatures import of_module, usage
 from tensorc_dsl.diagnostic import Diagnostic
@@ -50,6 +51,13 @@ class Binding:
     partly: bool = False
     """Not every way to here binds it."""
 
+    @property
+    def places(self) -> tuple[Span, ...]:
+        """Where it is bound: several where branches bind it."""
+        if self.twins:
+            return tuple(dict.fromkeys(place for twin in self.twins for place in twin.places))
+        return () if self.span is None else (self.span,)
+
     def use(self) -> Kind:
         self.unused = None
         for twin in self.twins:
@@ -63,10 +71,11 @@ _NUMBER = (INT, FLOAT)
 
 
 class Expressions(ABC):
-    """Checks expressions; `modules` are those that can be called. `found` grows."""
+    """Checks expressions; `modules` are those that can be called. `found` grows, and the listener hears what names mean."""
 
-    def __init__(self, modules: Mapping[str, t.ModuleDef]) -> None:
+    def __init__(self, modules: Mapping[str, t.ModuleDef], listener: Listener = NOBODY) -> None:
         self.modules = modules
+        self.listener = listener
         self.found: list[Diagnostic] = []
 
     @abstractmethod
@@ -152,6 +161,7 @@ class Expressions(ABC):
             self.found.append(problems.UNKNOWN_NAME(e.span, notes=near(name, scope), name=name))
             return ANY
         binding = scope[name]
+        self.listener.named(e.span, name, binding.places)
         if binding.partly:
             notes = (problems.where("one place that binds it", binding.span),) if binding.span else ()
             self.found.append(problems.PARTLY_BOUND(e.span, notes=notes, name=name))
@@ -161,9 +171,10 @@ class Expressions(ABC):
 
     def _attribute(self, e: t.Attribute, name: str, kind: Kind) -> Kind:
         tables = v.ATTRIBUTES if kind == ANY else {kind: v.ATTRIBUTES.get(kind, {})}
-        answers = [table[name].kind for table in tables.values() if name in table]
+        answers = [table[name] for table in tables.values() if name in table]
         if answers:
-            return join_all(answers)
+            self.listener.asked(e.name.span, name, answers[0].doc)
+            return join_all([answer.kind for answer in answers])
         methods = v.methods_of(kind)
         if name in methods:
             shape = usage(f"….{name}", methods[name][0])
@@ -193,8 +204,9 @@ class Expressions(ABC):
         return ANY
 
     def _lambda(self, e: t.Lambda, scope: Scope) -> Kind:
-        inner = {**scope, **{p: Binding(INT) for p in e.params}}
+        inner = {**scope, **{p: Binding(INT, None, p.span) for p in e.params}}
         for n, p in enumerate(e.params):
+            self.listener.named(p.span, p, (p.span,))
             if p in e.params[:n]:
                 self.found.append(problems.SAME_NAMES(e.span, name=p))
         for r in e.results:
@@ -242,9 +254,11 @@ class Expressions(ABC):
         name = call.function.id
         signature = v.STEPS.get(name) or v.FUNCTIONS.get(name)
         if signature is not None:
+            self.listener.called(call, call.function.span, name, signature)
             self.found.extend(calls.problems(call, name, signature, kinds))
             return signature.result_for(kinds.args)
         if name in self.modules:
+            self.listener.called(call, call.function.span, name, self.modules[name])
             self.found.extend(calls.problems(call, name, of_module(self.modules[name]), kinds))
             return NOTHING
         if name in v.DISTRIBUTIONS:
@@ -261,6 +275,7 @@ class Expressions(ABC):
         name = function.name
         if name in known:
             # Of an unknown kind, the call must fit one of those that have the method.
+            self.listener.called(call, name.span, name, known[name][0])
             attempts = [list(calls.problems(call, name, s, kinds)) for s in known[name]]
             self.found.extend(min(attempts, key=len))
             return join_all([s.result_for(kinds.args) for s in known[name]])

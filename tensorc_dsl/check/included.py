@@ -10,7 +10,6 @@ from tensorc_dsl.check import problems
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import name_span
 
 MOST_RULES = 256
 """Rules of a space: each is tried on every block, and each space that names it holds it again."""
@@ -58,10 +57,10 @@ class Inclusion:
                 return [*TopologicalSorter(graph).static_order()]
             except CycleError as e:
                 circle: list[str] = e.args[1][::-1]
-                first = min(circle, key=lambda n: name_span(self._spaces[n]).start)
+                first = min(circle, key=lambda n: self._spaces[n].name.span.start)
                 at = circle.index(first)
                 text = " > ".join((*circle[at:-1], *circle[:at], first))
-                self.found.append(problems.SPACE_IN_ITSELF(name_span(self._spaces[first]), name=first, chain=text))
+                self.found.append(problems.SPACE_IN_ITSELF(self._spaces[first].name.span, name=first, chain=text))
                 graph |= {name: [] for name in circle}
                 self._circular.update(circle)
 
@@ -85,6 +84,6 @@ class Inclusion:
             else:
                 rules |= {r.span: r for r in inner.rules}
         if len(rules) > MOST_RULES:
-            self.found.append(problems.TOO_MANY_RULES(name_span(s), most=MOST_RULES))
+            self.found.append(problems.TOO_MANY_RULES(s.name.span, most=MOST_RULES))
             return replace(s, rules=())
         return replace(s, rules=tuple(rules.values()))

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tensorc_dsl.check import compute as compute_layer
 from tensorc_dsl.check import problems
-from tensorc_dsl.check.compute_bindings import Bound, OpenRange, dimensions
-from tensorc_dsl.check.compute_calls import block_names, recursion
-from tensorc_dsl.check.compute_declared import check_reducer
-from tensorc_dsl.check.compute_library import Library
-from tensorc_dsl.check.compute_problems import COMPUTED_BINDING, UNKNOWN_BINDING
 from tensorc_dsl.check.expressions import Binding
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.spaces import check_module, check_schedule, check_space, instruction_names
 from tensorc_dsl.check.targets import check_target, check_target_name
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.elaborate import compute as compute_layer
+from tensorc_dsl.elaborate.bindings import Bound, OpenRange, dimensions
+from tensorc_dsl.elaborate.calls import block_names, recursion
+from tensorc_dsl.elaborate.declared import check_reducer
+from tensorc_dsl.elaborate.library import Library
+from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse import program_from_tree
 from tensorc_dsl.ir.program import Intrinsic
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import key_span, name_span, word_span
 
 
 @dataclass(slots=True)
@@ -120,7 +119,7 @@ def task_bindings(task: t.TaskDef) -> dict[str, Bound]:
         seen.add(name)
         match value:
             case _ if twice:
-                found.append(problems.BOUND_TWICE(key_span(value.span, name), name=name))
+                found.append(problems.BOUND_TWICE(name.span, name=name))
             case t.Number(value=number):
                 out[name] = number  # type: ignore[assignment]
             case t.Negate(operand=t.Number(value=number)):
@@ -145,7 +144,7 @@ def task_bindings(task: t.TaskDef) -> dict[str, Bound]:
     return out
 
 
-def _timed_together(ranges: list[tuple[str, t.RangeExpr]]) -> Iterator[Diagnostic]:
+def _timed_together(ranges: list[tuple[t.Word, t.RangeExpr]]) -> Iterator[Diagnostic]:
     """Sizes that are timed together, first with first, are as many each."""
     given = [(name, value) for name, value in ranges if value.at]
     for name, value in given[1:]:
@@ -161,7 +160,7 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
         yield from _choice(task, task.with_, names)
     if compute is None:
         notes = near(task.compute, names.computes)
-        yield problems.UNKNOWN_COMPUTE(word_span(task.span, task.compute, "="), notes=notes, name=task.compute)
+        yield problems.UNKNOWN_COMPUTE(task.compute.span, notes=notes, name=task.compute)
         return
     try:
         bindings = task_bindings(task)
@@ -170,22 +169,21 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
         return
     known = {*dimensions(compute), *(a.name for a in compute.attributes)}
     computed = {name for name, _ in compute.where}
-    wrong = [(name, value) for name, value in task.bindings if name not in known]
-    for name, value in wrong:
+    wrong = [name for name, _ in task.bindings if name not in known]
+    for name in wrong:
         if name in computed:
-            yield COMPUTED_BINDING(key_span(value.span, name), compute=compute.name, name=name)
+            yield COMPUTED_BINDING(name.span, compute=compute.name, name=name)
         else:
-            yield UNKNOWN_BINDING(key_span(value.span, name), notes=near(name, known), compute=compute.name, name=name)
+            yield UNKNOWN_BINDING(name.span, notes=near(name, known), compute=compute.name, name=name)
     if not wrong and compute.name not in names.broken:
         for d in compute_layer.check_bound(compute, bindings, names.library):
-            note = problems.where(f"for task `{task.name}`", name_span(task))
+            note = problems.where(f"for task `{task.name}`", task.name.span)
             yield Diagnostic(d.code, d.message, d.span, d.label, (*d.notes, note))
 
 
-def _choice(task: t.TaskDef, name: str, names: Names) -> Iterator[Diagnostic]:
-    place = word_span(task.span, name, "with ")
+def _choice(task: t.TaskDef, name: t.Word, names: Names) -> Iterator[Diagnostic]:
     schedule = names.schedules.get(name)
     if schedule is not None and schedule.compute != task.compute:
-        yield problems.OTHER_COMPUTE(place, name=name, compute=schedule.compute, wanted=task.compute)
+        yield problems.OTHER_COMPUTE(name.span, name=name, compute=schedule.compute, wanted=task.compute)
     elif schedule is None and name not in names.spaces:
-        yield problems.UNKNOWN_CHOICE(place, notes=near(name, (*names.schedules, *names.spaces)), name=name)
+        yield problems.UNKNOWN_CHOICE(name.span, notes=near(name, (*names.schedules, *names.spaces)), name=name)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 
 from tensorc_dsl.check import problems
-from tensorc_dsl.check.compute_library import Definitions, Library
 from tensorc_dsl.check.included import Inclusion
 from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import near, where
 from tensorc_dsl.check.spaces import recursion
-from tensorc_dsl.check.targets import TARGET_KINDS
 from tensorc_dsl.check.uses import Resolve, standard, with_full_names
 from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
+from tensorc_dsl.elaborate.library import Definitions, Library
+from tensorc_dsl.ir.target import is_kind
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import compare_anew, name_span, word_span
-from tensorc_dsl.syntax.parse import parse
+from tensorc_dsl.syntax.names import compare_anew
+from tensorc_dsl.syntax.parse import Parsed, parse_items
 
 _KINDS: dict[type, tuple[str, str]] = {
     t.ComputeDef: ("computes", "compute"),
@@ -31,6 +31,9 @@ _KINDS: dict[type, tuple[str, str]] = {
     t.TargetDef: ("targets", "target"),
     t.IntrinsicDef: ("intrinsics", "intrinsic"),
 }
+
+
+Parse = Callable[[Source], Parsed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ class CheckedFile:
     programs: dict[str, t.ProgramDef]
     targets: dict[str, t.TargetDef]
     intrinsics: dict[str, t.IntrinsicDef]
+    uses: dict[tuple[str, ...], tuple[Source, ...]]
+    """The files behind the path of each `use` of the file."""
     library: Library
     diagnostics: tuple[Diagnostic, ...]
 
@@ -62,13 +67,14 @@ class CheckedFile:
         return tuple(d for d in self.diagnostics if d.severity is Severity.ERROR)
 
 
-def load_file(source: Source, resolve: Resolve = standard) -> CheckedFile:
+def load_file(source: Source, resolve: Resolve = standard, parsed: Parse = parse_items) -> CheckedFile:
     """The checked file, with every finding in it and in what it uses; never raises TschedError.
 
-    A text that does not parse has no items.
+    A text that does not parse has the items that do: they have names, and nothing is said of what is in them, since what
+    they miss may stand in the others. `parsed` may keep what it makes of a text for the next time.
     """
     compare_anew()
-    loader = _Loader(resolve)
+    loader = _Loader(resolve, parsed)
     unit = loader.unit(source, "", ())
     n = unit.names
     modules, targets = n.modules | loader.used_modules, n.targets | loader.used_targets
@@ -85,6 +91,7 @@ def load_file(source: Source, resolve: Resolve = standard) -> CheckedFile:
         n.programs,
         targets,
         loader.intrinsics,
+        unit.uses,
         loader.library,
         diagnostics,
     )
@@ -105,8 +112,8 @@ def _position(d: Diagnostic, order: dict[str, int]) -> tuple[int, int]:
     return order.setdefault(d.span.source.name, len(order)), d.span.start
 
 
-def _two_sources(place: Span, one: t.Item, other: t.Item, name: str) -> Diagnostic:
-    notes = (where("one", name_span(one)), where("the other", name_span(other)))
+def _two_sources(place: Span, one: t.NamedItem, other: t.NamedItem, name: str) -> Diagnostic:
+    notes = (where("one", one.name.span), where("the other", other.name.span))
     return problems.TWO_SOURCES(place, notes=notes, kind=_KINDS[type(one)][1], name=name)
 
 
@@ -130,15 +137,25 @@ class _Unit:
 
     file: t.File
     names: Names = field(default_factory=Names)
-    own: dict[tuple[str, str], t.Item] = field(default_factory=dict[tuple[str, str], t.Item])
+    own: dict[tuple[str, str], t.NamedItem] = field(default_factory=dict[tuple[str, str], t.NamedItem])
     found: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    uses: dict[tuple[str, ...], tuple[Source, ...]] = field(default_factory=dict[tuple[str, ...], tuple[Source, ...]])
     missing: set[str] = field(default_factory=set[str])
-    """Names that uses ask for of files that are not found."""
+    """Names that uses ask for of files that are not found, or do not have them as far as they parse."""
+    broken: bool = False
+    """Not all of it parses."""
+    torn: bool = False
+    """A `use` asks for all of a file that is broken: any name may be in what does not parse."""
+
+    def forgives(self, name: str | None) -> bool:
+        """Whether nothing is said of a missing name, since what lacks it is told of already."""
+        return name is not None and (self.torn or name in self.missing)
 
 
 class _Loader:
-    def __init__(self, resolve: Resolve) -> None:
+    def __init__(self, resolve: Resolve, parsed: Parse) -> None:
         self.resolve = resolve
+        self.parsed = parsed
         self.used_modules: dict[str, t.ModuleDef] = {}
         self.used_targets: dict[str, t.TargetDef] = {}
         self.intrinsics: dict[str, t.IntrinsicDef] = {}
@@ -149,43 +166,39 @@ class _Loader:
         """The file with its uses resolved and its items checked; those of a used file get full names."""
         if source.name in self._units:
             return self._units[source.name]
-        try:
-            file = parse(source)
-        except TschedError as e:
-            unit = _Unit(t.File(source, ()), found=list(e.diagnostics))
-            self._units[source.name] = unit
-            return unit
-        unit = _Unit(file, Names(library=self.library))
+        parsed = self.parsed(source)
+        file, broken = parsed.file, bool(parsed.diagnostics)
+        unit = _Unit(file, Names(library=self.library), found=[*parsed.diagnostics], broken=broken)
         self.library.files[source.name] = Definitions(unit.names.computes, unit.names.reducers)
         for item in file.items:
             if not isinstance(item, t.UseDecl):
                 self._own(item, unit)
         for item in unit.own.values():
             if isinstance(item, t.IntrinsicDef) and (other := self.intrinsics.setdefault(item.name, item)) is not item:
-                unit.found.append(_two_sources(name_span(item), other, item, item.name))
+                unit.found.append(_two_sources(item.name.span, other, item, item.name))
         own_modules = dict(unit.names.modules)
         for item in file.items:
             if isinstance(item, t.UseDecl):
                 self._use(item, unit, (*users, source.name))
-        # What a `use` that failed should have brought is not missed a second time.
-        unit.found += [d for d in check_items(file.items, unit.names) if _misses(d) not in unit.missing]
-        unit.found += recursion(own_modules)
+        if not broken:
+            # What a `use` that failed should have brought is not missed a second time.
+            unit.found += [d for d in check_items(file.items, unit.names) if not unit.forgives(_misses(d))]
+            unit.found += recursion(own_modules)
         self._include(unit)
         if prefix:
             self._qualify(unit, prefix)
         self._units[source.name] = unit
         return unit
 
-    def _own(self, item: t.Item, unit: _Unit) -> None:
+    def _own(self, item: t.NamedItem, unit: _Unit) -> None:
         table, kind = _KINDS[type(item)]
         names = getattr(unit.names, table)
         # A task chooses among schedules and spaces by one name.
         rivals = {"spaces": unit.names.schedules, "schedules": unit.names.spaces}.get(table, {})
-        assert not isinstance(item, t.UseDecl)
         first = names.get(item.name) or rivals.get(item.name)
         if first is not None:
-            note = where("the first one", name_span(first))
-            unit.found.append(problems.DUPLICATE_ITEM(name_span(item), notes=(note,), kind=kind, name=item.name))
+            note = where("the first one", first.name.span)
+            unit.found.append(problems.DUPLICATE_ITEM(item.name.span, notes=(note,), kind=kind, name=item.name))
             return
         names[item.name] = item
         unit.own[table, item.name] = item
@@ -195,7 +208,7 @@ class _Loader:
 
         def kind(target: str) -> str | None:
             item = unit.names.targets.get(target) or self.used_targets.get(target)
-            return item.kind if item is not None else target if target in TARGET_KINDS else None
+            return item.kind if item is not None else target if is_kind(target) else None
 
         own = {n: s for (_, n), s in unit.own.items() if isinstance(s, t.SpaceDef)}
         inclusion = Inclusion(unit.names.spaces, unit.names.modules, kind)
@@ -214,21 +227,23 @@ class _Loader:
                 # The machine that a used space is for need not be one that the user can name.
                 target = _full_name(prefix, item.target, self.used_targets)
                 self.used_targets[target] = unit.names.targets[item.target]
-                unit.own[key] = replace(item, target=target)
+                unit.own[key] = replace(item, target=t.Word(target, item.target.span))
             if isinstance(item, t.ModuleDef):
-                unit.own[key] = self.used_modules[full[item.name]] = replace(item, name=full[item.name])
+                name = t.Word(full[item.name], item.name.span)
+                unit.own[key] = self.used_modules[name] = replace(item, name=name)
 
     # --- uses --------------------------------------------------------------------------------------------------------
 
     def _use(self, use: t.UseDecl, unit: _Unit, users: tuple[str, ...]) -> None:
         path = ".".join(use.path)
-        place = word_span(use.span, use.path[-1], "use")
+        place = use.path[-1].span
         try:
             found = self.resolve(use.path, unit.file.source)
         except TschedError as e:
             unit.found += [replace(d, span=place) for d in e.diagnostics]
             unit.missing |= set(use.names)
             return
+        unit.uses[use.path] = found.sources
         if not found.sources:
             unit.found.append(problems.UNRESOLVED(place, path=path))
             unit.missing |= set(use.names)
@@ -237,28 +252,34 @@ class _Loader:
             circle = " > ".join((*users[users.index(again[0]) :], again[0]))
             unit.found.append(problems.CYCLE(use.span, chain=circle))
             return
-        items: dict[tuple[str, str], t.Item] = {}
+        items: dict[tuple[str, str], t.NamedItem] = {}
+        torn = False
         for source in found.sources:
             used = self.unit(source, found.name, users)
             unit.found += [d for d in used.found if d.severity is Severity.ERROR and d not in unit.found]
+            torn |= used.broken
             for (table, name), item in used.own.items():
                 wanted = name in use.names if use.names else not isinstance(item, t.TaskDef | t.ProgramDef)
                 if wanted and (first := items.get((table, name))):
                     unit.found.append(_two_sources(place, first, item, name))
                 items[table, name] = item
+        unit.torn |= torn and not use.names
         for name in use.names:
-            if not any(n == name for _, n in items):
-                place = word_span(use.span, name, "{")
+            if any(n == name for _, n in items):
+                continue
+            if torn:
+                unit.missing.add(name)
+            else:
                 known = {n for _, n in items}
-                unit.found.append(problems.NOT_IN_FILE(place, notes=near(name, known), path=path, name=name))
+                unit.found.append(problems.NOT_IN_FILE(name.span, notes=near(name, known), path=path, name=name))
         for (table, name), item in items.items():
             if not use.names or name in use.names:
                 self._bring(use, unit, table, name, item)
 
-    def _bring(self, use: t.UseDecl, unit: _Unit, table: str, name: str, item: t.Item) -> None:
+    def _bring(self, use: t.UseDecl, unit: _Unit, table: str, name: str, item: t.NamedItem) -> None:
         """Bind one item of a used file to its name."""
         kind = _KINDS[type(item)][1]
-        place = word_span(use.span, name, "{") if use.names else use.span
+        place = next((n.span for n in use.names if n == name), use.span)
         if isinstance(item, t.TaskDef | t.ProgramDef):
             if use.names:
                 unit.found.append(problems.NOT_IMPORTED(place, kind=kind, name=name))

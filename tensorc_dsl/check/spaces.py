@@ -10,11 +10,11 @@ from tensorc_dsl.check.bodies import BodyChecker, given
 from tensorc_dsl.check.expressions import Binding
 from tensorc_dsl.check.included import rule_name
 from tensorc_dsl.check.kinds import ANY, BLOCK, BUFFER, PARAM_TYPES, STR, fits, show
+from tensorc_dsl.check.listener import NOBODY, Listener
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.signatures import of_module
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import name_span, word_span
 from tensorc_dsl.syntax.walk import walk
 
 _SUBJECTS = ("Block", "Program")
@@ -27,11 +27,14 @@ def instruction_names(intrinsics: Iterable[str]) -> dict[str, Binding]:
 
 
 def check_module(
-    m: t.ModuleDef, modules: Mapping[str, t.ModuleDef], instructions: dict[str, Binding]
+    m: t.ModuleDef,
+    modules: Mapping[str, t.ModuleDef],
+    instructions: dict[str, Binding],
+    listener: Listener = NOBODY,
 ) -> list[Diagnostic]:
     """What is wrong with a module."""
-    checker = BodyChecker(modules)
-    place = name_span(m)
+    checker = BodyChecker(modules, listener)
+    place = m.name.span
     for what, taken in (("a primitive", v.STEPS), ("a function", v.FUNCTIONS), ("a distribution", v.DISTRIBUTIONS)):
         if m.name in taken:
             checker.found.append(problems.TAKEN_NAME(place, name=m.name, what=what))
@@ -50,7 +53,7 @@ def check_module(
             continue
         seen.add(p.name)
         checker.shadows(p.name, p.span, scope)
-        scope[p.name] = Binding(kind if wanted == ANY else wanted, None, p.span)
+        scope[p.name] = Binding(kind if wanted == ANY else wanted, None, p.name.span)
         if not p.name.startswith("_") and not (n == 0 and p.type in _SUBJECTS):
             checker.watch(scope[p.name], problems.UNUSED_PARAMETER(p.span, name=p.name))
     if m.when is not None:
@@ -64,9 +67,10 @@ def check_space(
     modules: Mapping[str, t.ModuleDef],
     spaces: Mapping[str, t.SpaceDef],
     instructions: dict[str, Binding],
+    listener: Listener = NOBODY,
 ) -> Iterator[Diagnostic]:
     """What is wrong with the rules of a space. Those that name spaces are for `Inclusion` to judge."""
-    checker = BodyChecker(modules)
+    checker = BodyChecker(modules, listener)
     for rule in s.rules:
         call = rule if isinstance(rule, t.CallExpr) else t.CallExpr(rule, (), (), rule.span)
         name = rule_name(rule)
@@ -79,6 +83,7 @@ def check_space(
                 yield problems.NO_SPACE_CALL(rule.span, name=name)
             continue
         module = modules[name]
+        listener.called(call, call.function.span, name, module)
         subject = 1 if module.params and module.params[0].type in _SUBJECTS else 0
         yield from calls.problems(call, name, of_module(module), kinds, given=subject)
     yield from checker.finish()
@@ -90,15 +95,16 @@ def check_schedule(
     modules: Mapping[str, t.ModuleDef],
     blocks: Iterable[str],
     instructions: dict[str, Binding],
+    listener: Listener = NOBODY,
 ) -> list[Diagnostic]:
     """What is wrong with a schedule for a compute that has these blocks."""
     compute = computes.get(s.compute)
     if compute is None:
-        place = word_span(s.span, s.compute, " for ")
+        place = s.compute.span
         return [problems.UNKNOWN_COMPUTE(place, notes=near(s.compute, computes), name=s.compute)]
     scope = given() | instructions | {p.name: Binding(BUFFER) for p in (*compute.inputs, *compute.outputs)}
     scope |= {name: Binding(BLOCK) for name in blocks}
-    checker = BodyChecker(modules)
+    checker = BodyChecker(modules, listener)
     checker.run(s.body, scope)
     return checker.finish()
 
@@ -135,6 +141,6 @@ def recursion(modules: Mapping[str, t.ModuleDef]) -> Iterator[Diagnostic]:
                 if not reported.intersection(chain):
                     reported.update(chain)
                     text = " > ".join((*chain, callee))
-                    yield problems.RECURSION(name_span(modules[callee]), name=callee, chain=text)
+                    yield problems.RECURSION(modules[callee].name.span, name=callee, chain=text)
             elif callee not in done:
                 enter(callee)

@@ -8,12 +8,8 @@ from dataclasses import fields, replace
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.target import Target, is_kind, kinds, own_kinds
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import name_span, word_span
-
-TARGET_KINDS = ("llvm", "cuda")
-"""Kinds of targets."""
 
 FACTS = tuple(f.name for f in fields(Target) if f.name != "kind")
 """What a target item may say; what it does not say is that of a plain machine, wherever the file is read."""
@@ -27,9 +23,8 @@ _MOST = 1 << 48
 def target_of(item: t.TargetDef) -> Target:
     """The machine that an item describes. Raises TschedError with all that is wrong with it."""
     found: list[Diagnostic] = []
-    if item.kind not in TARGET_KINDS:
-        place = word_span(item.span, item.kind, "=")
-        found.append(problems.UNKNOWN_TARGET(place, notes=near(item.kind, TARGET_KINDS), name=item.kind))
+    if not is_kind(item.kind):
+        found.append(problems.UNKNOWN_TARGET(item.kind.span, notes=near(item.kind, kinds()), name=item.kind))
     facts: dict[str, int | str] = {}
     for name, value in item.facts:
         if name not in FACTS:
@@ -43,7 +38,7 @@ def target_of(item: t.TargetDef) -> Target:
             facts[name] = 0 if isinstance(known, Diagnostic) else known
     if found:
         raise TschedError(*found)
-    return replace(Target(kind=item.kind), **facts)  # type: ignore[arg-type]
+    return replace(Target(kind=str(item.kind)), **facts)  # type: ignore[arg-type]
 
 
 def _fact(name: str, value: t.Expr) -> int | str | Diagnostic:
@@ -76,8 +71,9 @@ def _fact(name: str, value: t.Expr) -> int | str | Diagnostic:
 def check_target(item: t.TargetDef) -> tuple[Diagnostic, ...]:
     """What is wrong with a target item."""
     found: list[Diagnostic] = []
-    if item.name in (*TARGET_KINDS, "native"):
-        found.append(problems.TAKEN_TARGET(name_span(item), name=item.name))
+    # The kinds of other packages are free: what a file means must not depend on what is installed.
+    if item.name in (*own_kinds(), "native"):
+        found.append(problems.TAKEN_TARGET(item.name.span, name=item.name))
     try:
         target_of(item)
     except TschedError as e:
@@ -87,8 +83,8 @@ def check_target(item: t.TargetDef) -> tuple[Diagnostic, ...]:
 
 def check_target_name(space: t.SpaceDef, targets: Iterable[str]) -> tuple[Diagnostic, ...]:
     """A space is for a kind of target, or for one that the file describes."""
-    known = (*TARGET_KINDS, *targets)
-    if space.target in known:
+    described = tuple(targets)
+    if space.target in described or is_kind(space.target):
         return ()
-    place = word_span(space.span, space.target, " for ")
-    return (problems.UNKNOWN_TARGET(place, notes=near(space.target, known), name=space.target),)
+    place = space.target.span
+    return (problems.UNKNOWN_TARGET(place, notes=near(space.target, (*kinds(), *described)), name=space.target),)

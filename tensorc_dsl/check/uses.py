@@ -41,11 +41,20 @@ def standard(path: tuple[str, ...], _user: Source) -> Found:
 
     Raises TschedError (E0232) for what it lacks.
     """
-    files = stdlib_files(path[1:]) if path[0] == "std" else ()
-    if path[0] == "std" and not files:
+    files = standard_files(path) if path[0] == "std" else ()
+    return Found(".".join(path), _read(files))
+
+
+def standard_files(path: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
+    """The files of the standard library behind a path, with the names that messages show for them.
+
+    Raises TschedError (E0232) for what it lacks.
+    """
+    files = stdlib_files(path[1:])
+    if not files:
         notes = near(path[-1], stdlib_names(path[1:-1]))
         raise TschedError(UNRESOLVED(None, notes=notes, path=".".join(path)))
-    return Found(".".join(path), _read(files))
+    return files
 
 
 @lru_cache(64)

@@ -74,6 +74,13 @@ FUNCTIONS: dict[str, Signature] = {
     "product": _function(
         "The product of a list of numbers; of an empty one, 1.", Rule.NUMBER, Parameter("list", _NUMBERS)
     ),
+    "any": _function(
+        "Whether one of the bools is true: `any(for l in b.loops { yield l.is_open })`; of an empty list, false.",
+        BOOL, Parameter("list", (ListOf(BOOL),)),
+    ),
+    "all": _function(
+        "Whether all of the bools are true; of an empty list, true.", BOOL, Parameter("list", (ListOf(BOOL),))
+    ),
     "reversed": _function("The list from its end to its start.", Rule.FIRST, _A_LIST),
     "concat": _function(
         "The elements of all lists in one list.", Rule.FIRST, rest=Parameter("lists", (LIST,), False)

@@ -51,11 +51,7 @@ def chosen(tasks: TaskFile, name: str, mcpu: str | None) -> Task:
     """The task of that name. With `--mcpu help` the command ends with what there is."""
     found = tasks[name]
     if mcpu == HELP:
-        from tensorc_dsl.api.tasks import require_llvm
-        from tensorc_dsl.report.processors import format_processors
-
-        require_llvm(found.target, name)
-        show(format_processors(found.target))
+        show(found.backend.describe_processors(found.target))
         click.get_current_context().exit()
     return found
 

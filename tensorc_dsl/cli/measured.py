@@ -22,7 +22,7 @@ def warn_of_threads(threads: int) -> None:
     """On standard error, where kernels have more threads than there are cores for this process."""
     from tensorc_dsl.check.problems import warning
     from tensorc_dsl.measure.cores import usable_cores
-    from tensorc_dsl.report.units import counted
+    from tensorc_dsl.units import counted
 
     cores = usable_cores()
     if threads > cores:
@@ -33,7 +33,7 @@ def warn_of_threads(threads: int) -> None:
 def measure_and_show(task: Task, trace: Trace) -> None:
     """Prints the time beside the peak; raises TschedError (E0908) where the schedule does not work."""
     from tensorc_dsl.api.tasks import failed
-    from tensorc_dsl.report.roof import roof_of
+    from tensorc_dsl.machine.roof import roof_of
     from tensorc_dsl.report.table import comparison
 
     warn_of_threads(task.threads)

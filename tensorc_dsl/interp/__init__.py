@@ -1,0 +1,4 @@
+"""A space or a schedule is expanded into traces.
+
+Nothing here lowers, measures or searches.
+"""

@@ -6,7 +6,7 @@ import math
 
 from tensorc_dsl.interp.limits import MAX_FORMULA
 from tensorc_dsl.interp.problems import NO_RESULT, OPERANDS, TOO_LONG, TOO_MANY_BITS, fail
-from tensorc_dsl.interp.values import Drawn, Value, bare, is_number, kind_of, plain
+from tensorc_dsl.interp.values import Drawn, Value, bare, draws_of, is_number, kind_of, plain
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax.tree import MAX_BITS
 from tensorc_dsl.trace.distribution import literal
@@ -71,7 +71,7 @@ def _combine(op: str, lhs: Value, rhs: Value, value: int | float | str, span: Sp
     code = f"{op}({side(lhs)}, {side(rhs)})" if call else f"{side(lhs)} {op} {side(rhs)}"
     if len(code) > MAX_FORMULA:
         raise fail(TOO_LONG, span, what="a formula over draws", count=len(code), parts="characters", most=MAX_FORMULA)
-    return Drawn(value, code, tight=call)
+    return Drawn(value, code, draws_of(lhs, rhs), tight=call)
 
 
 def compare(op: str, lhs: Value, rhs: Value, span: Span) -> bool:

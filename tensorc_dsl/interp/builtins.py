@@ -30,7 +30,7 @@ def elements(value: Value) -> tuple[Value, ...] | None:
     if not isinstance(inner, tuple):
         return None
     if isinstance(value, Drawn):
-        return tuple(Drawn(bare(v), f"{value.code}[{n}]") for n, v in enumerate(inner))
+        return tuple(Drawn(bare(v), f"{value.code}[{n}]", value.draws) for n, v in enumerate(inner))
     return inner
 
 
@@ -72,6 +72,8 @@ class Builtins:
             "xor": self._xor,
             "sum": lambda args, _, at: self._over_list("+", 0, args, at),
             "product": lambda args, _, at: self._over_list("*", 1, args, at),
+            "any": lambda args, _program, _at: any(self._bools(args)),
+            "all": lambda args, _program, _at: all(self._bools(args)),
             "reversed": self._reversed,
             "concat": self._concat,
             "log2": self._log2,
@@ -98,6 +100,14 @@ class Builtins:
         if not least <= len(args) <= most:
             raise _Unfit
         return args
+
+    def _bools(self, args: list[Value]) -> list[bool]:
+        (value,) = self._only(args, 1, 1)
+        found = [bare(v) for v in _list(value)]
+        bools = [v for v in found if isinstance(v, bool)]
+        if len(bools) < len(found):
+            raise _Unfit
+        return bools
 
     def _len(self, args: list[Value], _program: Program, _at: tree.CallExpr) -> Value:
         (value,) = self._only(args, 1, 1)

@@ -69,7 +69,7 @@ class Calls(ABC):
 
     def given(self) -> Env:
         """The names that every body has."""
-        return {"target": self.target, "root": ProgramRef(), **{i.name: i.name for i in self.program.intrinsics}}
+        return {"target": self.target, "root": ProgramRef(), **{i.name: str(i.name) for i in self.program.intrinsics}}
 
     def placed(self, refusal: ScheduleRefusal, span: Span, step: Step | None = None) -> ScheduleRefusal:
         """The refusal, which learns where it was written and what led to it."""
@@ -102,6 +102,9 @@ class Calls(ABC):
         return QUERIES.get(subject, {}).get(name)
 
     def _answer(self, query: Query, value: Value, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Value:
+        return _plain_names(self._asked_of(query, value, args, kwargs))
+
+    def _asked_of(self, query: Query, value: Value, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Value:
         if query.subject is Target:
             return query.function(value, *args, **kwargs)
         if query.subject is not Program:
@@ -255,3 +258,14 @@ class Calls(ABC):
             facts = {"wanted": describe(wanted), "parameter": p.name, "found": kind_of(value)}
             raise fail(problems.ARGUMENT_KIND, span, name=module.name, **facts)
         return converted if isinstance(converted, BlockRef | BufferRef) else value
+
+
+def _plain_names(answer: Value) -> Value:
+    """The answer with names as mere strings: those of a program may still know where a text has them."""
+    match answer:
+        case str():
+            return str(answer)
+        case tuple():
+            return tuple(_plain_names(a) for a in answer)
+        case _:
+            return answer

@@ -22,7 +22,7 @@ from tensorc_dsl.interp.problems import (
     UNKNOWN_NAME,
     fail,
 )
-from tensorc_dsl.interp.values import Drawn, OpenFactor, Value, Weights, as_int, bare, kind_of
+from tensorc_dsl.interp.values import Drawn, OpenFactor, Value, Weights, as_int, bare, draws_of, kind_of
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.schedule.primitive import IndexMap
 from tensorc_dsl.syntax import tree
@@ -185,7 +185,9 @@ def element(base: Value, indices: list[Value], at: tree.IndexExpr) -> Value:
         raise fail(NO_INDEX, at.span, kind=kind_of(items))
     if not -len(items) <= position < len(items):
         raise fail(NO_ELEMENT, at.span, position=position, count=len(items))
-    return Drawn(bare(items[position]), f"{base.code}[{position}]") if isinstance(base, Drawn) else items[position]
+    if not isinstance(base, Drawn):
+        return items[position]
+    return Drawn(bare(items[position]), f"{base.code}[{position}]", base.draws)
 
 
 def part(base: Value, low: int | None, high: int | None, at: tree.SliceExpr) -> Value:
@@ -196,7 +198,7 @@ def part(base: Value, low: int | None, high: int | None, at: tree.SliceExpr) -> 
     if not isinstance(base, Drawn):
         return items[low:high]
     code = ":".join("" if bound is None else str(bound) for bound in (low, high))
-    return Drawn(items[low:high], f"{base.code}[{code}]")
+    return Drawn(items[low:high], f"{base.code}[{code}]", base.draws)
 
 
 def _position(bound: tree.Expr, env: Env, machine: Machine) -> int:
@@ -218,7 +220,7 @@ def _interval(low: Value, high: Value, at: tree.RangeExpr) -> Value:
     def side(v: Value, number: int) -> str:
         return v.code if isinstance(v, Drawn) else str(number)
 
-    return Drawn(value, f"{side(low, a)}..{side(high, b)}", tight=False)
+    return Drawn(value, f"{side(low, a)}..{side(high, b)}", draws_of(low, high), tight=False)
 
 
 def _entry(e: tree.Expr, env: Env, machine: Machine) -> Value:
@@ -236,7 +238,7 @@ _INDEX: Mapping[str, Callable[[ir.Expr, ir.Expr], ir.Expr]] = {
 
 def _lambda(e: tree.Lambda, env: Env) -> Value:
     """An index map; where it mentions draws, its code keeps them by name."""
-    drawn = False
+    drawn = frozenset[str]()
 
     def go(x: tree.Expr) -> tuple[ir.Expr, str]:
         nonlocal drawn
@@ -257,7 +259,7 @@ def _lambda(e: tree.Lambda, env: Env) -> Value:
             case tree.Name(id=name) if name in env and (value := as_int(env[name])) is not None:
                 source = env[name]
                 if isinstance(source, Drawn):
-                    drawn = True
+                    drawn |= source.draws
                     return ir.index(value), source.code if source.tight else f"({source.code})"
                 return ir.index(value), str(value)
             case _:
@@ -270,4 +272,4 @@ def _lambda(e: tree.Lambda, env: Env) -> Value:
     code = f"({', '.join(e.params)}) -> ({', '.join(p[1] for p in pairs)})"
     if len(code) > MAX_FORMULA:
         raise fail(TOO_LONG, e.span, what="an index map", count=len(code), parts="characters", most=MAX_FORMULA)
-    return Drawn(result, code)
+    return Drawn(result, code, drawn)

@@ -102,7 +102,7 @@ class Expansion(Calls):
             with self.at(span):
                 require_kernels_apart(self.program)
         r = self.recorder
-        return Trace(name, compute, tuple(r.lines), tuple(r.draws), self.program, tuple(self.refused))
+        return Trace(str(name), str(compute), tuple(r.lines), tuple(r.draws), self.program, tuple(self.refused))
 
     # --- statements --------------------------------------------------------------------------------------------------
 
@@ -119,6 +119,8 @@ class Expansion(Calls):
                     evaluate(value, env, self)
                 case tree.Either():
                     self._either(s, env)
+                case tree.Maybe():
+                    self._maybe(s, env)
                 case tree.If(cond=cond, then=then, other=other):
                     self.run(then if truth(evaluate(cond, env, self), cond) else other, env)
                 case tree.Yield(value=value):
@@ -152,7 +154,8 @@ class Expansion(Calls):
         for value in source:
             scope = dict(env)
             self._bind(loop.target, value, scope)
-            self.run(loop.body, scope)
+            if loop.cond is None or truth(evaluate(loop.cond, scope, self), loop.cond):
+                self.run(loop.body, scope)
         made = tuple(self._yields.pop())
         self.budget.use(made, loop.span)
         return made
@@ -185,7 +188,7 @@ class Expansion(Calls):
         raise fail(problems.NO_PIN, pin.span, found=kind_of(value), legal=offer.distribution.describe())
 
     def _decide(
-        self, base: str, offer: Offer, pin: Decision | None, code: str, at: tree.DrawStmt | tree.Either
+        self, base: str, offer: Offer, pin: Decision | None, code: str, at: tree.DrawStmt | tree.Either | tree.Maybe
     ) -> Value:
         distribution = offer.distribution
         name = self.recorder.draw_name(base, self.program)
@@ -225,7 +228,21 @@ class Expansion(Calls):
             weights.append(float(weight))
         if not any(weights):
             raise fail(problems.NO_WEIGHT, s.span)
-        branch = tuple(weights)
-        chosen = bare(self._decide("branch", Offer(Branch(branch)), None, branch_code(branch), s))
-        assert isinstance(chosen, int)
-        self.run(s.branches[chosen].body, env)
+        names = tuple(str(b.name) for b in s.branches if b.name is not None)
+        self.run(s.branches[self._branch(str(s.name or "branch"), Branch(tuple(weights), names), s)].body, env)
+
+    def _maybe(self, s: tree.Maybe, env: Env) -> None:
+        chance = 50.0 if s.chance is None else bare(evaluate(s.chance, env, self))
+        if not isinstance(chance, int | float) or isinstance(chance, bool) or not 0 <= chance <= 100:
+            found = chance if isinstance(chance, int | float) else kind_of(chance)
+            raise fail(problems.BAD_CHANCE, s.span if s.chance is None else s.chance.span, found=found)
+        if self._branch(str(s.name), Branch((float(chance), 100.0 - chance), (True, False)), s) == 0:
+            self.run(s.body, env)
+
+    def _branch(self, name: str, branch: Branch, at: tree.Either | tree.Maybe) -> int:
+        """Which branch is drawn."""
+        decision = bare(self._decide(name, Offer(branch), None, branch_code(branch), at))
+        assert isinstance(decision, int | str)
+        chosen = branch.position(decision)
+        assert chosen is not None
+        return chosen

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from tensorc_dsl.check.compute_calls import rewrite
 from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.elaborate.calls import rewrite
 from tensorc_dsl.interp.problems import BAD_VALUE, NOT_USED, fail
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree

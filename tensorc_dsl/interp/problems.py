@@ -18,6 +18,9 @@ def fail(problem: Problem, span: Span | None, *notes: Note, **facts: object) -> 
 NO_DISTRIBUTION = Problem("E0501", "`{name}` is no distribution")
 DRAW_ARGUMENTS = Problem("E0502", "`{name}`: {reason}", help="{usage}")
 BAD_WEIGHT = Problem("E0503", "a weight is a finite number from 0; this is {found}")
+BAD_CHANCE = Problem(
+    "E0503", "a chance is a number from 0 to 100; this is {found}", help="`maybe(70)`: 70 times of a hundred"
+)
 NO_WEIGHT = Problem("E0503", "every branch has weight 0", help="give one of them a positive weight")
 ILLEGAL_PIN = Problem("E0504", "`{name}` cannot be pinned to {value}", "not in the draw's support", "use {legal}")
 NO_PIN = Problem("E0504", "a pin is a value or a list of ints; this is {found}", help="use {legal}")

@@ -18,7 +18,7 @@ from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, LoopRe
 from tensorc_dsl.source import Span
 from tensorc_dsl.trace.declare import Interval
 from tensorc_dsl.trace.distribution import literal
-from tensorc_dsl.trace.draw import Draw
+from tensorc_dsl.trace.draw import Branch, Draw
 from tensorc_dsl.trace.model import shown
 
 GIVEN = ("root", "target")
@@ -175,11 +175,14 @@ class Recorder:
         self._line(f"let {draw.name} ~ {text} := {pin}", span)
         self.draws.append(draw)
         self._drawn.add(draw.name)
-        return Drawn(value, draw.name)
+        return Drawn(value, draw.name, frozenset((draw.name,)))
 
 
-def branch_code(weights: tuple[float, ...]) -> str:
+def branch_code(branch: Branch) -> str:
     """The draw of a branch as a call: an `either` leaves nothing else behind."""
-    if all(w == 1.0 for w in weights):
-        return f"sample_categorical([{', '.join(str(n) for n in range(len(weights)))}])"
-    return f"sample_categorical({{{', '.join(f'{n}: {literal(w)}' for n, w in enumerate(weights))}}})"
+    names = [literal(d) for d in branch.names or range(len(branch.weights))]
+    if len(set(branch.weights)) == 1:
+        return f"sample_categorical([{', '.join(names)}])"
+    return (
+        f"sample_categorical({{{', '.join(f'{n}: {literal(w)}' for n, w in zip(names, branch.weights, strict=True))}}})"
+    )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.interp.arguments import argument_spans
-from tensorc_dsl.interp.values import Drawn, Value, bare
+from tensorc_dsl.interp.values import Value, bare, draws_of
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.source import Span
@@ -51,14 +50,4 @@ class Step:
 
     def draws(self) -> frozenset[str]:
         """The names of the draws that the arguments depend on."""
-        todo, found = [*self.args, *self.kwargs.values()], set[str]()
-        while todo:
-            value = todo.pop()
-            match value:
-                case Drawn(code=code):
-                    found |= set(re.findall(r"[A-Za-z_]\w*", code))
-                case tuple():
-                    todo += value
-                case _:
-                    pass
-        return frozenset(found)
+        return draws_of(*self.args, *self.kwargs.values())

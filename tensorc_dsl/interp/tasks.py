@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.check.compute import elaborate
 from tensorc_dsl.check.items import intrinsics_of, task_bindings
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.check.targets import target_of
+from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.interp.problems import (
     NO_SPACE,
     SEVERAL_SCHEDULES,
@@ -20,9 +20,11 @@ from tensorc_dsl.interp.problems import (
 )
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.source import Span
+from tensorc_dsl.resources import stdlib_files, stdlib_names
+from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import listed
+from tensorc_dsl.syntax.parse import parse
 
 NATIVE = "native"
 """What the machine that we are on is called where a target is asked for by name."""
@@ -52,10 +54,20 @@ def _written(file: CheckedFile, definition: tree.SpaceDef | tree.ScheduleDef, na
         return definition.target
     found = [name for name, item in file.targets.items() if item.kind == definition.target]
     if len(found) != 1:
-        known = f"say which: `--target {found[0]}`" if found else "describe one, or `use std.gpu.targets.{sm_80}`"
+        known = f"say which: `--target {found[0]}`" if found else _describe(definition.target)
         facts = {"space": definition.name, "kind": definition.target, "count": len(found) or "none"}
         raise fail(WHICH_TARGET, definition.span, known=known, **facts)
     return found[0]
+
+
+def _describe(kind: str) -> str:
+    """How to have a target of a kind: by an item, or from the standard library where that describes one."""
+    for name, path in stdlib_files(()) + tuple(f for folder in stdlib_names(()) for f in stdlib_files((folder,))):
+        for item in parse(Source.read(path, name)).items:
+            if isinstance(item, tree.TargetDef) and item.kind == kind:
+                place = name.removesuffix(".tsched").replace("/", ".")
+                return f"describe one, or `use {place}.{{{item.name}}}`"
+    return f"describe one: `target mine = {kind}(cores=4)`"
 
 
 def _target(file: CheckedFile, name: str, native: Target) -> Target:

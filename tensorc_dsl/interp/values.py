@@ -41,6 +41,8 @@ class Drawn:
 
     value: Scalar | tuple[Value, ...]
     code: str
+    draws: frozenset[str]
+    """The names of those draws."""
     tight: bool = True
     """The code needs no parentheses as an operand."""
 
@@ -51,6 +53,20 @@ Value = Scalar | Drawn | tuple["Value", ...]
 def bare(value: Value) -> Scalar | tuple[Value, ...]:
     """The value without its own provenance; elements of a list keep theirs."""
     return value.value if isinstance(value, Drawn) else value
+
+
+def draws_of(*values: Value) -> frozenset[str]:
+    """The names of the draws that the values depend on, elements of lists included."""
+    todo, found = [*values], frozenset[str]()
+    while todo:
+        match todo.pop():
+            case Drawn(draws=draws):
+                found |= draws
+            case tuple() as items:
+                todo += items
+            case _:
+                pass
+    return found
 
 
 def plain(value: Value) -> Value:

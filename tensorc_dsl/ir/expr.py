@@ -121,11 +121,28 @@ class Load:
 
 Expr = Const | Var | Dim | Binary | Compare | Logic | Not | Select | Cast | Call | Load
 
-MATH_FUNCTIONS: dict[str, int] = {
-    "exp": 1, "log": 1, "tanh": 1, "erf": 1, "sqrt": 1, "rsqrt": 1, "sigmoid": 1,
-    "floor": 1, "ceil": 1, "round": 1, "abs": 1, "sin": 1, "cos": 1, "pow": 2,
-}  # fmt: skip
+_MATHS: dict[str, tuple[int, str]] = {
+    "exp": (1, "e to the power of x"),
+    "log": (1, "the natural logarithm"),
+    "tanh": (1, "the hyperbolic tangent"),
+    "erf": (1, "the error function"),
+    "sqrt": (1, "the square root"),
+    "rsqrt": (1, "1 / sqrt(x)"),
+    "sigmoid": (1, "1 / (1 + exp(-x))"),
+    "floor": (1, "the greatest whole number that is not above x"),
+    "ceil": (1, "the least whole number that is not below x"),
+    "round": (1, "the nearest whole number; halves go to the even one"),
+    "abs": (1, "x without its sign; of integers too"),
+    "sin": (1, "the sine"),
+    "cos": (1, "the cosine"),
+    "pow": (2, "x to the power of y"),
+}
+
+MATH_FUNCTIONS = {name: count for name, (count, _) in _MATHS.items()}
 """Name and number of arguments. `abs` also takes integers."""
+
+MATH_WORDS = {name: words for name, (_, words) in _MATHS.items()}
+"""What each of them is, over x and y."""
 
 
 def dtype_of(e: Expr) -> DType:

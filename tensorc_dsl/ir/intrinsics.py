@@ -32,6 +32,7 @@ from tensorc_dsl.ir.program import (
     TileAxis,
     fresh,
 )
+from tensorc_dsl.ir.target import is_kind, kinds
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import did_you_mean
@@ -39,8 +40,11 @@ from tensorc_dsl.syntax.names import did_you_mean
 LARGEST = 1 << 14
 """Elements of an operand: no instruction has more, and what is longer would only be slow to check."""
 
-TARGETS = {"llvm": ("call",), "cuda": ("asm", "call")}
-"""The kinds of targets that a lowering can be for, with the forms that its code can have there."""
+FORMS = ("asm", "call")
+"""The forms that the code of a lowering can have, whatever it is for."""
+
+FORMS_OF = {"llvm": ("call",)}
+"""Those for the kinds of targets that take only some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,7 @@ class _Reader:
         self._layouts_fit(layouts, operands)
         lowerings = tuple(x for x in (self._lowering(x, operands, store) for x in self.item.lowerings) if x is not None)
         self._stop()
-        return Intrinsic(self.item.name, tuple(operands.values()), axes, store, layouts, lowerings)
+        return Intrinsic(str(self.item.name), tuple(operands.values()), axes, store, layouts, lowerings)
 
     def _attempt(self, work: Callable[[], None]) -> None:
         try:
@@ -158,14 +162,13 @@ class _Reader:
         if len(sizes) != len(o.type.shape) or prod(sizes) > LARGEST:
             raise error("E0670", f"the shape of operand `{o.name}` is not fixed", o.type.span,
                         help=f"an instruction has one size: positive numbers, up to {LARGEST} elements")  # fmt: skip
-        operands[o.name] = Buffer(o.name, DTYPES[o.type.dtype], tuple(map(index, sizes)), o.layout or "global")
+        operands[o.name] = Buffer(str(o.name), DTYPES[o.type.dtype], tuple(map(index, sizes)), o.layout or "global")
 
     # --- the effect --------------------------------------------------------------------------------------------------
 
     def _effect(self, e: t.Effect, operands: dict[str, Buffer]) -> tuple[Store, tuple[TileAxis, ...]]:
-        at = Span(e.span.source, e.span.start, e.span.start + len(e.name))
         if e.name not in operands:
-            raise error("E0671", f"there is no operand `{e.name}`", at, help=did_you_mean(e.name, operands))
+            raise error("E0671", f"there is no operand `{e.name}`", e.name.span, help=did_you_mean(e.name, operands))
         stored = operands[e.name]
         body, reduced = e.value, tuple[t.IndexSpec, ...]()
         if isinstance(body, t.Reduce):
@@ -247,12 +250,13 @@ class _Reader:
 
     def _lowering(self, x: t.Lowering, operands: dict[str, Buffer], store: Store) -> Lowering | None:
         before = len(self.found)
-        if x.target not in TARGETS:
+        forms = FORMS_OF.get(x.target, FORMS)
+        if not is_kind(x.target):
             self._report("E0673", f"there are no targets of kind `{x.target}`", x.span,
-                         help=did_you_mean(x.target, TARGETS))  # fmt: skip
-        elif x.kind not in TARGETS[x.target]:
+                         help=did_you_mean(x.target, kinds()))  # fmt: skip
+        elif x.kind not in forms:
             self._report("E0673", f"`{x.kind}` is no code for {x.target}", x.span,
-                         help=f"write {' or '.join(f'`{k}`' for k in TARGETS[x.target])}")  # fmt: skip
+                         help=f"write {' or '.join(f'`{k}`' for k in forms)}")  # fmt: skip
         elif x.target == "llvm":
             self._call(x, operands, store)
         return Lowering(x.target, x.requires, x.kind, x.code) if len(self.found) == before else None

@@ -32,7 +32,7 @@ from tensorc_dsl.ir.program import (
 from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import did_you_mean, name_span
+from tensorc_dsl.syntax.names import did_you_mean
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.syntax.walk import walk
 
@@ -47,11 +47,15 @@ def parse_program(source: Source) -> Program:
     if not others:
         raise error("E0210", "there is no program in this text", Span(source, 0, 0))
     if len(others) > 1:
-        raise error("E0210", "one program is expected here", name_span(others[1]), "another item")
+        raise error("E0210", "one program is expected here", _place(others[1]), "another item")
     program = others[0]
     if not isinstance(program, t.ProgramDef):
-        raise error("E0210", "a program is expected here", name_span(program))
+        raise error("E0210", "a program is expected here", _place(program))
     return program_from_tree(program, tuple(map(intrinsic_from_tree, intrinsics)))
+
+
+def _place(item: t.Item) -> Span:
+    return item.span if isinstance(item, t.UseDecl) else item.name.span
 
 
 def program_from_tree(definition: t.ProgramDef, intrinsics: tuple[Intrinsic, ...] = ()) -> Program:
@@ -95,7 +99,7 @@ class _Reader:
         try:
             verify(program)
         except ProgramError as problem:
-            raise error("E0210", str(problem), name_span(d)) from None
+            raise error("E0210", str(problem), d.name.span) from None
         return program
 
     def attempt(self, make: Callable[[], T]) -> T | None:
@@ -152,7 +156,7 @@ class _Reader:
                 raise error("E0208", f"there is no type `{type_.dtype}`", type_.span,
                             help=did_you_mean(type_.dtype, DTYPES))  # fmt: skip
             shape = tuple(self.scope({}).index(e) for e in type_.shape)
-            return Buffer(name, DTYPES[type_.dtype], shape, scope, annotations_of(annotations), constant)
+            return Buffer(str(name), DTYPES[type_.dtype], shape, scope, annotations_of(annotations), constant)
 
         made = self.attempt(make)
         if made is not None:
@@ -258,7 +262,7 @@ def _no_loops(names: Iterable[str]) -> dict[str, str]:
 
 
 def _store(s: t.StoreStmt, scope: Scope) -> Store:
-    buffer = scope.buffer(s.buffer, Span(s.span.source, s.span.start, s.span.start + len(s.buffer)))
+    buffer = scope.buffer(s.buffer, s.buffer.span)
     return Store(buffer.name, scope.subscripts(buffer, s.indices, s.span), scope.stored(s.value, buffer))
 
 
@@ -283,7 +287,7 @@ def annotations_of(items: tuple[tuple[str, t.Expr], ...]) -> tuple[Annotation, .
 
 def _all_names(d: t.ProgramDef) -> set[str]:
     """Every name of the text that a renamed loop must avoid."""
-    names = {p.name for p in d.params} | {b.name for b in d.buffers}
+    names: set[str] = {x.name for x in (*d.params, *d.buffers)}
     for node in walk(d):
         match node:
             case t.Name(id=name) | t.LoopHeader(name=name) | t.BlockStmt(name=name) | t.IterDecl(name=name):

@@ -73,6 +73,10 @@ class Axis(StrEnum):
 
 
 Annotation = tuple[str, int | float | str | bool]
+
+MAX_STEP = "unroll.max_step"
+"""An annotation that lowering obeys, as it does `ir.streams.STREAM`. It may stand on the program or on any loop; the largest
+value in a program counts, for all of it. Other annotations are for schedules and people."""
 """A key and a value; a tuple of them is sorted by key."""
 
 INTRINSIC = "intrinsic"

@@ -4,6 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tensorc_dsl.extensions import BACKENDS
+
+WITHOUT_CODE = ("cuda",)
+"""Kinds of targets that the standard library describes and schedules, and that no backend of ours makes code for."""
+
+
+def kinds() -> tuple[str, ...]:
+    """The kinds of targets that there are, sorted: those of the backends that are found, and those without code."""
+    return tuple(sorted({*BACKENDS.names(), *WITHOUT_CODE}))
+
+
+def own_kinds() -> tuple[str, ...]:
+    """Those that there are whatever is installed, sorted."""
+    return tuple(sorted({*BACKENDS.own(), *WITHOUT_CODE}))
+
+
+def is_kind(name: str) -> bool:
+    """Whether there are targets of that kind."""
+    return name in WITHOUT_CODE or BACKENDS.module(name) is not None
+
 
 def architecture_of(triple: str) -> str:
     """The instruction set of a machine, by one name each: `x86_64`, `aarch64`."""

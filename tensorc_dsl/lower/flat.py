@@ -193,6 +193,11 @@ def format_shape(shape: tuple[Expr, ...]) -> str:
     return f"[{', '.join(map(format_expr, shape))}]"
 
 
+def format_body(body: tuple[Flat, ...]) -> str:
+    """Loops as text, for people."""
+    return "".join(f"{line}\n" for line in _lines(body, ""))
+
+
 def format_kernel(k: Kernel) -> str:
     """The kernel as text, for people and golden tests; it is not parsed back."""
     args = [f"{'out ' * p.output}{p.name}: {'const ' * p.constant}{p.dtype}{format_shape(p.shape)}" for p in k.params]

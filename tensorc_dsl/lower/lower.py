@@ -1,7 +1,11 @@
-"""Lowering: a scheduled program becomes a flat kernel, one pass after another."""
+"""Lowering: a scheduled program becomes a flat kernel, one named pass after another.
+
+`COMMON` are the passes that every target needs; a backend adds its own behind them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tensorc_dsl.affine.constants import preparation
@@ -9,32 +13,23 @@ from tensorc_dsl.affine.form import Interval
 from tensorc_dsl.affine.simplify import essential, extent_ranges
 from tensorc_dsl.affine.told import told_by
 from tensorc_dsl.ir.expr import constant
-from tensorc_dsl.ir.program import Annotation, Buffer, For, LoopKind, Program, Stmt, walk
+from tensorc_dsl.ir.program import Buffer, For, LoopKind, Program, Stmt
 from tensorc_dsl.ir.streams import streamed
-from tensorc_dsl.lower.across import fold_across
 from tensorc_dsl.lower.defuse import defuse
 from tensorc_dsl.lower.erase import erase
 from tensorc_dsl.lower.flat import Flat, Kernel, Loop, LowerError, Parallel, Param, Prepared, Store, body_of
 from tensorc_dsl.lower.guards import hoist_guards
-from tensorc_dsl.lower.instructions import bind_instructions, instructions, only_proven
+from tensorc_dsl.lower.instructions import only_proven
 from tensorc_dsl.lower.open_partition import partition_open
 from tensorc_dsl.lower.partition import partition
-from tensorc_dsl.lower.registers import keep_in_registers, limit_unrolling, unroll_small
+from tensorc_dsl.lower.passes import Pass, Unit, format_unit
 from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place, shape_of
-from tensorc_dsl.lower.vectors import legalise_vectors
-
-MAX_STEP = "unroll.max_step"
-"""An annotation that lowering obeys, as it does `ir.streams.STREAM`. It may stand on the program or on any loop; the largest
-value in a program counts, for all of it. Other annotations are for schedules and people."""
 
 MOST_BUFFERS = 256
 """Each may stand in the next one's life, so that flat loops are nested as deep; and each is held against all others."""
 
-UNROLL_LIMIT = 4096
-"""Code (see `code_size`) of one unrolled nest: beyond it code leaves the instruction cache and takes long to compile."""
 
-
-def lower(program: Program) -> Kernel:
+def lower(program: Program, passes: Sequence[Pass]) -> Kernel:
     """The kernel that runs every block instance of `program`, in an order its loops allow.
 
     Serial loops keep their order; parallel and vectorized loops promise that order does not matter. Nests that follow from
@@ -50,42 +45,45 @@ def lower(program: Program) -> Kernel:
     found = preparation(program)
     outputs = {p.name for p in program.outputs}
     params = tuple(Param(p.name, p.dtype, shape_of(p), p.name in outputs, p.constant) for p in program.params)
-    return Kernel(
-        program.name,
-        params,
-        _body(program, [n for n in range(len(program.body)) if n not in found.nests], found.prepared),
-        program.dims,
-        _body(program, sorted(found.nests), found.prepared) if found.nests else (),
-        tuple(Prepared(b.name, b.dtype, element_count(b)) for b in found.prepared),
-        found.kept,
-        streamed(program),
-    )
+    body, before = (_run(u, passes).loops for u in _units(program, found.nests, found.prepared))
+    made = tuple(Prepared(b.name, b.dtype, element_count(b)) for b in found.prepared)
+    return Kernel(program.name, params, body, program.dims, before, made, found.kept, streamed(program))
 
 
-def _body(whole: Program, nests: list[int], prepared: tuple[Buffer, ...]) -> tuple[Flat, ...]:
-    """Some of the nests of a program, as flat loops; what is prepared they read and write like an argument."""
+def lower_until(program: Program, passes: Sequence[Pass], last: str) -> str:
+    """The program after the pass `last`, as text, for people: what runs in each call, and what is prepared before."""
+    names = [p.name for p in passes]
+    found = preparation(program)
+    body, before = (_run(u, passes[: names.index(last) + 1]) for u in _units(program, found.nests, found.prepared))
+    text = format_unit(body)
+    return f"{text}\n// prepared once\n{format_unit(before)}" if before.program.body else text
+
+
+def _units(
+    program: Program, prepared_nests: Sequence[int] | frozenset[int], prepared: tuple[Buffer, ...]
+) -> tuple[Unit, Unit]:
+    """What runs in each call, and what is prepared before."""
+    calls = [n for n in range(len(program.body)) if n not in prepared_nests]
+    return _unit(program, calls, prepared), _unit(program, sorted(prepared_nests), prepared)
+
+
+def _unit(whole: Program, nests: list[int], prepared: tuple[Buffer, ...]) -> Unit:
+    """Some of the nests of a program; what is prepared they read and write like an argument."""
     scratch = tuple(b for b in whole.buffers if b not in prepared)
     program = replace(whole, body=tuple(whole.body[n] for n in nests), buffers=scratch)
-    program = replace(program, params=(*whole.params, *prepared))
-    program = defuse(only_proven(program))
-    if program.dims:
-        program = replace(program, body=_essential(program.body, {}))
-    erased = erase(program)
-    body = hoist_guards(erased.body)
-    body = place(body, program.buffers, homes(program), erased.carried)
-    body = flatten_params(body, program.params)
-    body = collapse_parallel(body, inside=False)
-    if program.dims:
-        body = partition_open(body)
-    body = partition(body)
-    body = legalise_vectors(body)
-    body = fold_across(body)
-    step = _max_step(whole)
-    if step:
-        body = unroll_small(body, step)
-    body = keep_in_registers(body)
-    body = limit_unrolling(body, UNROLL_LIMIT)
-    return bind_instructions(body, instructions(program))
+    return Unit(whole, replace(program, params=(*whole.params, *prepared)))
+
+
+def _run(unit: Unit, passes: Sequence[Pass]) -> Unit:
+    if not unit.program.body:
+        return replace(unit, flat=())
+    for p in passes:
+        unit = p.run(unit)
+    return unit
+
+
+def _drop_implied(u: Unit) -> Unit:
+    return replace(u, program=replace(u.program, body=_essential(u.program.body, {}))) if u.program.dims else u
 
 
 def _essential(body: tuple[Stmt, ...], ranges: dict[str, Interval]) -> tuple[Stmt, ...]:
@@ -99,12 +97,17 @@ def _essential(body: tuple[Stmt, ...], ranges: dict[str, Interval]) -> tuple[Stm
     return tuple(out)
 
 
-def _max_step(program: Program) -> int:
-    found: list[Annotation] = list(program.annotations)
-    for _, s in walk(program.body):
-        if isinstance(s, For):
-            found.extend(s.annotations)
-    return max((int(v) for k, v in found if k == MAX_STEP and isinstance(v, int)), default=0)
+def _erase(u: Unit) -> Unit:
+    erased = erase(u.program)
+    return replace(u, flat=erased.body, carried=erased.carried)
+
+
+def _place(u: Unit) -> Unit:
+    return replace(u, flat=place(u.loops, u.program.buffers, homes(u.program), u.carried))
+
+
+def _partition_open(u: Unit) -> Unit:
+    return replace(u, flat=partition_open(u.loops)) if u.program.dims else u
 
 
 def collapse_parallel(body: tuple[Flat, ...], *, inside: bool) -> tuple[Flat, ...]:
@@ -129,3 +132,20 @@ def collapse_parallel(body: tuple[Flat, ...], *, inside: bool) -> tuple[Flat, ..
         else:
             out.append(replace(s, body=collapse_parallel(body_of(s), inside=inside)))
     return tuple(out)
+
+
+COMMON = (
+    Pass("prove", lambda u: replace(u, program=only_proven(u.program)), "instructions without a proof are loops"),
+    Pass("defuse", lambda u: replace(u, program=defuse(u.program)), "fused loops whose parts are needed apart"),
+    Pass("essential", _drop_implied, "guards that others imply go"),
+    Pass("erase", _erase, "blocks become stores, `where` guards, `init` stores of its own"),
+    Pass("guards", lambda u: replace(u, flat=hoist_guards(u.loops)), "guards move out of loops that they do not read"),
+    Pass("place", _place, "buffers get memory: the stack, the kernel's, a worker's"),
+    Pass("flatten", lambda u: replace(u, flat=flatten_params(u.loops, u.program.params)), "one subscript an access"),
+    Pass(
+        "collapse", lambda u: replace(u, flat=collapse_parallel(u.loops, inside=False)), "parallel nests are one loop"
+    ),
+    Pass("partition-open", _partition_open, "loops of open length: main parts and ends"),
+    Pass("partition", lambda u: replace(u, flat=partition(u.loops)), "guarded loops: main parts and ends"),
+)
+"""The passes that every target needs, in order."""

@@ -35,7 +35,9 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Instruction, Loop, Parallel, body_of
-from tensorc_dsl.lower.registers import REGISTER_BYTES
+
+SHORT_NEST = 2048
+"""A nest that runs its stores at most so often may be unrolled as a whole, so it keeps its guards."""
 
 COPIES = 8
 """How many copies of a statement all cuts together may make; further guards stay guards."""
@@ -93,7 +95,7 @@ def _worth_cutting(s: Loop) -> bool:
     """Short nests keep their guards: cut, they would have no fixed number of iterations and could not be unrolled, as
     those that walk registers will be."""
     n = _iterations(s)
-    return n is None or (s.kind is LoopKind.SERIAL and n > REGISTER_BYTES)
+    return n is None or (s.kind is LoopKind.SERIAL and n > SHORT_NEST)
 
 
 def _iterations(s: Flat) -> int | None:

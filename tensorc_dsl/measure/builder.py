@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.codegen.llvm.compile import CompileError, compile_kernel
+from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.lower.lower import lower
 from tensorc_dsl.measure.child import serve
 from tensorc_dsl.measure.messages import Build, Built, Failed, Reply, Request, requests
 from tensorc_dsl.source import Source
@@ -15,15 +15,16 @@ def build(request: Request) -> Reply:
     """Object code, or why there is none: refused by the lowering, or an error of LLVM's."""
     assert isinstance(request, Build)
     program = parse_program(Source("candidate", request.program))
+    backend = require_backend(request.target.kind, program.name)
     try:
-        kernel = lower(program)
+        kernel = backend.lower(program, request.target)
     except LowerError as e:
         return Failed("refused", str(e))
     try:
-        compiled = compile_kernel(kernel, request.target, request.threads)
+        compiled = backend.compile(kernel, request.target, request.threads)
     except CompileError as e:
         return Failed("compile_error", str(e))
-    return Built(compiled.object_code, compiled.symbol)
+    return Built(compiled.code)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ from math import prod
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
 from tensorc_dsl.ir.bind import bind
-from tensorc_dsl.ir.evaluate import shape_of
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.memory import available
-from tensorc_dsl.measure.sizes import sizing
+from tensorc_dsl.reference.evaluate import shape_of
+from tensorc_dsl.reference.open_sizes import sizing
 
 _FLOAT64_COPIES = 4
 """The reference, its tolerance, and what evaluating them holds at once, per element."""

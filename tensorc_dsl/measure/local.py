@@ -72,7 +72,7 @@ class LocalRunner:
         there = require_memory(program)
         self._on_preparing = on_preparing
         self._program = program
-        self._task = Prepare(format_program(program), seed)
+        self._task = Prepare(format_program(program), target.kind, seed)
         self._target = target
         self._threads = threads
         self._build_seconds = build_seconds
@@ -172,7 +172,7 @@ class LocalRunner:
         status, message, max_error = Status.OK, "", None
         times: tuple[float, ...] = ()
         try:
-            reply = self._ask(Run(built.object_code, built.symbol, self._threads, best))
+            reply = self._ask(Run(built.code, self._threads, best))
             match reply:
                 case Ran():
                     times, max_error = reply.times, reply.max_error

@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.ir.target import Target
 
 MAX_FRAME = 1 << 30
@@ -31,18 +32,18 @@ class Build(msgspec.Struct, tag=True, frozen=True):
 class Prepare(msgspec.Struct, tag=True, frozen=True):
     """To a runner: from now on kernels compute this unscheduled program, on inputs made from the seed.
 
-    Of a program with open dimensions, at the sizes of `measure.sizes`.
+    Of a program with open dimensions, at the sizes of `reference.open_sizes`. `kind` is that of their target.
     """
 
     program: str
+    kind: str
     seed: int
 
 
 class Run(msgspec.Struct, tag=True, frozen=True):
     """To a runner: check and time a kernel; `best` is the time to beat, if there is one."""
 
-    object_code: bytes
-    symbol: str
+    code: Code
     threads: int
     best: float | None
 
@@ -55,10 +56,9 @@ class Ready(msgspec.Struct, tag=True, frozen=True):
 
 
 class Built(msgspec.Struct, tag=True, frozen=True):
-    """From a builder: what of `codegen.llvm.compile.Compiled` a runner cannot know."""
+    """From a builder: what a runner loads."""
 
-    object_code: bytes
-    symbol: str
+    code: Code
 
 
 class Failed(msgspec.Struct, tag=True, frozen=True):

@@ -8,24 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorc_dsl.codegen.llvm.compile import Compiled
+from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.backend.protocol import Backend, CompileError, LoadedKernel
 from tensorc_dsl.ir.arrays import largest_finite, stored_dtype, widen
 from tensorc_dsl.ir.bind import Sizes, bind
-from tensorc_dsl.ir.evaluate import evaluate, shape_of
-from tensorc_dsl.ir.inputs import make_inputs
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.target import Target
-from tensorc_dsl.ir.tolerance import tolerance
-from tensorc_dsl.lower.flat import Param
 from tensorc_dsl.measure.check import Verdict, compare
 from tensorc_dsl.measure.child import serve
 from tensorc_dsl.measure.guarded import Guarded, frozen, poison
 from tensorc_dsl.measure.messages import Failed, Prepare, Ran, Ready, Reply, Request, Run, requests
-from tensorc_dsl.measure.sizes import describe, sizing
 from tensorc_dsl.measure.timing import ENOUGH_SECONDS, take_times, weighted_times
-from tensorc_dsl.runtime.arrays import aligned_empty
-from tensorc_dsl.runtime.kernel import NativeKernel, load
+from tensorc_dsl.reference.evaluate import evaluate, shape_of
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.open_sizes import describe, sizing
+from tensorc_dsl.reference.tolerance import tolerance
 from tensorc_dsl.source import Source
 
 Array = NDArray[Any]
@@ -70,20 +67,21 @@ class Job:
     """A task at all the sizes at which its kernels are checked, and for each at which they are timed its weight."""
 
     program: Program
+    backend: Backend
     checked: tuple[Task, ...]
     names: tuple[str, ...]
     timed: tuple[tuple[Task, float], ...]
 
     @staticmethod
-    def of(program: Program, seed: int) -> Job:
+    def of(program: Program, kind: str, seed: int) -> Job:
         found = sizing(program)
         every: list[Sizes] = [*found.checked, *(x for x in found.timed if x not in found.checked)]
         tasks = [Task.of(bind(program, x), seed) for x in every]
         timed = tuple((tasks[every.index(x)], w) for x, w in zip(found.timed, found.weights, strict=True))
-        return Job(program, tuple(tasks), tuple(map(describe, every)), timed)
+        return Job(program, require_backend(kind, program.name), tuple(tasks), tuple(map(describe, every)), timed)
 
 
-def _checked(task: Task, kernel: NativeKernel) -> Verdict:
+def _checked(task: Task, kernel: LoadedKernel) -> Verdict:
     """One run on guarded arrays, outputs poisoned before."""
     guarded = {p.name: Guarded(shape_of(p), stored_dtype(p.dtype)) for p in task.program.params}
     for name, g in guarded.items():
@@ -98,23 +96,13 @@ def _checked(task: Task, kernel: NativeKernel) -> Verdict:
     return task.verdict({name: g.array for name, g in guarded.items()})
 
 
-def _load(program: Program, request: Run) -> NativeKernel:
-    """The kernel in memory; its parameters are the task's, whatever it was built from. RuntimeError as llvmlite's."""
-    outputs = program.outputs
-    params = tuple(Param(p.name, p.dtype, p.shape, p in outputs, p.constant) for p in program.params)
-    constants = frozenset(p.name for p in params if p.constant)
-    compiled = Compiled(
-        request.object_code, request.symbol, params, program.dims, request.threads, Target(), llvm_ir="", kept=constants
-    )
-    return load(compiled)
-
-
 def run(job: Job, request: Run) -> Reply:
     """Check at all sizes, then time, and check again."""
     try:
-        kernel = _load(job.program, request)
-    except RuntimeError as e:
-        return Failed("compile_error", f"the kernel cannot be linked: {e}")
+        # Its parameters are the task's, whatever it was built from.
+        kernel = job.backend.load(request.code, job.program, request.threads)
+    except CompileError as e:
+        return Failed("compile_error", str(e))
     worst = 0.0
     for task, name in zip(job.checked, job.names, strict=True):
         verdict = _checked(task, kernel)
@@ -126,7 +114,7 @@ def run(job: Job, request: Run) -> Reply:
     for task, weight in job.timed:
         # Alone, a size makes the mean at least its weighted time.
         best = None if request.best is None else request.best / weight
-        timed = _timed(task, kernel, best, ENOUGH_SECONDS / len(job.timed))
+        timed = _timed(task, kernel, job.backend, best, ENOUGH_SECONDS / len(job.timed))
         if isinstance(timed, Failed):
             return timed
         times, error = timed
@@ -136,11 +124,11 @@ def run(job: Job, request: Run) -> Reply:
 
 
 def _timed(
-    task: Task, kernel: NativeKernel, best: float | None, enough: float
+    task: Task, kernel: LoadedKernel, backend: Backend, best: float | None, enough: float
 ) -> tuple[tuple[float, ...], float] | Failed:
     """The times of the kernel, and the largest error of its last run."""
     # Timed where a caller's arrays would be: the page at whose end a guarded array lies decides about its cache sets.
-    arrays = {p.name: aligned_empty(shape_of(p), stored_dtype(p.dtype)) for p in task.program.params}
+    arrays = {p.name: backend.empty(shape_of(p), stored_dtype(p.dtype)) for p in task.program.params}
     for name, values in task.inputs.items():
         arrays[name][...] = values
     in_order = [arrays[p.name] for p in task.program.params]
@@ -158,8 +146,8 @@ def main() -> None:
     def answer(request: Request) -> Reply:
         nonlocal job
         match request:
-            case Prepare(program=text, seed=seed):
-                job = Job.of(parse_program(Source("task", text)), seed)
+            case Prepare(program=text, kind=kind, seed=seed):
+                job = Job.of(parse_program(Source("task", text)), kind, seed)
                 return Ready()
             case Run():
                 assert job is not None

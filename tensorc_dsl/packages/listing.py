@@ -16,7 +16,6 @@ from tensorc_dsl.report.files import read_source
 from tensorc_dsl.resources import stdlib_root
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import name_span
 from tensorc_dsl.syntax.parse import parse
 
 KINDS: dict[type, str] = {t.ModuleDef: "module", t.SpaceDef: "space", t.ComputeDef: "compute"}
@@ -81,14 +80,14 @@ def _places(file: Path) -> Iterator[tuple[str, str]]:
     source = read_source(file, shown(file))
     for item in parse(source).items:
         if not isinstance(item, t.UseDecl | t.TaskDef | t.ProgramDef):
-            yield item.name, f"{source.name}:{source.line_column(name_span(item).start)[0]}"
+            yield item.name, f"{source.name}:{source.line_column(item.name.span.start)[0]}"
 
 
 def _items(path: tuple[str, ...], file: Path, what: str) -> Iterator[Item]:
     source = read_source(file, shown(file))
     for item in parse(source).items:
         if isinstance(item, t.ModuleDef | t.SpaceDef | t.ComputeDef):
-            line, _ = source.line_column(name_span(item).start)
+            line, _ = source.line_column(item.name.span.start)
             doc = item.doc.strip().partition("\n")[0]
             yield Item(".".join(path), item.name, KINDS[type(item)], doc, f"{source.name}:{line}", what)
 

@@ -13,13 +13,12 @@ from functools import cached_property
 from pathlib import Path
 
 from tensorc_dsl.check.problems import AMBIGUOUS, UNRESOLVED, near
-from tensorc_dsl.check.uses import Found, standard
+from tensorc_dsl.check.uses import Found, standard_files
 from tensorc_dsl.diagnostic import Note, TschedError
+from tensorc_dsl.packages.files import Disk, Files
 from tensorc_dsl.packages.installed import installed
 from tensorc_dsl.packages.places import SUFFIX, Place, files_in, from_environment, given, of_project, shown
-from tensorc_dsl.report.files import read_source
 from tensorc_dsl.report.inputs import STDIN
-from tensorc_dsl.resources import stdlib_files
 from tensorc_dsl.source import Source
 
 StrPath = str | os.PathLike[str]
@@ -28,16 +27,18 @@ StrPath = str | os.PathLike[str]
 class Resolver:
     """The `Resolve` of one file and of all that it uses; `include` are folders of `-I`.
 
-    A place is looked in when the first `use` asks for more than `std`; files are read once.
+    A place is looked in when the first `use` asks for more than `std`; files are read once, through `files`.
     """
 
-    def __init__(self, file: StrPath, include: Sequence[StrPath] = ()) -> None:
+    def __init__(self, file: StrPath, include: Sequence[StrPath] = (), files: Files | None = None) -> None:
         name = os.fspath(file)
         self.file = Path() / "<stdin>" if name == STDIN else Path(name)
         self.folder = self.file.parent
         self.include = include
+        self.files = files or Disk()
         self._homes: dict[str, tuple[Path, str]] = {}
         self._sources: dict[Path, Source] = {}
+        self._standard: dict[tuple[str, ...], Found] = {}
 
     @cached_property
     def shared(self) -> tuple[Place, ...]:
@@ -45,11 +46,14 @@ class Resolver:
         return (*of_project(self.folder), *given(self.include), *from_environment(), *installed())
 
     def __call__(self, path: tuple[str, ...], user: Source) -> Found:
-        if path[0] == "std":
-            return standard(path, user)
         if not self._sources:  # the first to ask is the file itself
             self._sources[self.file.resolve()] = user
             self._homes[user.name] = (self.folder, "")
+        if path[0] == "std":
+            if path not in self._standard:
+                sources = tuple(self._source(file, name) for name, file in standard_files(path))
+                self._standard[path] = Found(".".join(path), sources)
+            return self._standard[path]
         folder, package = self._homes.get(user.name, (None, ""))
         own = (Place(folder, f"the folder of {user.name}"),) if folder is not None else ()
         place, at = self._find(path, own)
@@ -62,8 +66,7 @@ class Resolver:
     def locate(self, path: tuple[str, ...]) -> tuple[Path, ...]:
         """The files that a `use` of the path brings to the file. Raises TschedError as the `use` does."""
         if path[0] == "std":
-            standard(path, Source(self.file.name, ""))
-            return tuple(file for _, file in stdlib_files(path[1:]))
+            return tuple(file for _, file in standard_files(path))
         _, at = self._find(path, (Place(self.folder, f"the folder of {self.file.name}"),))
         return (at,) if at.is_file() else files_in(at)
 
@@ -83,11 +86,19 @@ class Resolver:
         return only
 
     def _read(self, file: Path, package: str) -> Source:
+        source = self._source(file, shown(file))
+        self._homes.setdefault(source.name, (file.parent, package))
+        return source
+
+    def _source(self, file: Path, name: str) -> Source:
         real = file.resolve()
         if real not in self._sources:
-            source = self._sources[real] = read_source(file, shown(file))
-            self._homes[source.name] = (file.parent, package)
+            self._sources[real] = self.files.read(file, name)
         return self._sources[real]
+
+    def path_of(self, source: Source) -> Path | None:
+        """The file that a text was read from, None for one that did not come from here."""
+        return next((path for path, known in self._sources.items() if known is source), None)
 
     def _looked(self, path: tuple[str, ...], places: Sequence[Place]) -> tuple[Note, ...]:
         lines = [f"{place}{'' if place.folder.is_dir() else ': there is no such folder'}" for place in places]

@@ -1,0 +1,4 @@
+"""What people read: findings, tables, progress, files.
+
+Nothing here decides anything.
+"""

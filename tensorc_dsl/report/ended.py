@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tensorc_dsl import units
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure.sizes import describe_all
-from tensorc_dsl.report import units, verdict
+from tensorc_dsl.machine.yardsticks import Yardsticks
+from tensorc_dsl.reference.open_sizes import describe_all
+from tensorc_dsl.report import verdict
 from tensorc_dsl.report.progress import exhaustion
 from tensorc_dsl.report.table import comparison, tally
-from tensorc_dsl.report.yardsticks import Yardsticks
 from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.visible import visible_line
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from tensorc_dsl.report import units
+from tensorc_dsl import units
+from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.report.pace import Pace
-from tensorc_dsl.report.roof import Roof
 from tensorc_dsl.report.table import tally
 from tensorc_dsl.search.events import (
     Comparing,

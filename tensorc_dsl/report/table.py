@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tensorc_dsl import units
+from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.measure.outcome import Status
-from tensorc_dsl.report import units
-from tensorc_dsl.report.roof import Roof
 
 _NOUNS = {"timeout": "timeout", "crash": "crash", "wrong_result": "wrong result", "compile_error": "compile error"}
 """Statuses that are things, of which there may be several."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tensorc_dsl.affine.validate import Invalid, Report, Unproved, Valid
 from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.validate.validate import Invalid, Report, Unproved, Valid
 
 
 def facts(report: Report) -> tuple[str, Diagnostic | None]:

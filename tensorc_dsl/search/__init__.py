@@ -1,0 +1,4 @@
+"""What to try next: features, surrogates, strategies, and the loop that tunes.
+
+Nothing here prints.
+"""

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 
-from tensorc_dsl.ir.program import Program, walk
-from tensorc_dsl.lower.flat import LowerError, format_kernel
-from tensorc_dsl.lower.lower import MAX_STEP, lower
+from tensorc_dsl.backend.find import backend_of, native
+from tensorc_dsl.ir.program import MAX_STEP, Program, walk
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.records.keys import digest, program_key
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Refused, Trace
 
-_LOOP = re.compile(r" *(?:\w+ )?for (\w+) in ")
-_WORD = re.compile(r"[A-Za-z_]\w*")
 
-
-def kernel_key(program: Program) -> str:
+def kernel_key(program: Program, target: Target) -> str:
     """Equal for programs that become the same loops, whatever those are called, and carry the same notes.
 
     Loops of one iteration, guards that always hold and limits of unrolling that nothing reaches are gone from lowered
@@ -30,26 +27,13 @@ def kernel_key(program: Program) -> str:
     say why.
     """
     try:
-        loops = _nameless(format_kernel(lower(program)))
+        backend = backend_of(target.kind) or native()
+        loops = backend.key(backend.lower(program, target))
     except LowerError:
         return program_key(program)
     noted = [program.annotations, *(s.annotations for _, s in walk(program.body))]
     heeded = [[n for n in notes if n[0] != MAX_STEP] for notes in noted]
     return digest(f"{loops}\n{[n for n in heeded if n]}")
-
-
-def _nameless(kernel: str) -> str:
-    """The text of a kernel with each loop called by its depth."""
-    out: list[str] = []
-    names: dict[int, str] = {}
-    for line in kernel.splitlines():
-        indent = len(line) - len(line.lstrip())
-        names = {depth: name for depth, name in names.items() if depth < indent}
-        if found := _LOOP.match(line):
-            names[indent] = found[1]
-        known = {name: f"loop{depth}" for depth, name in names.items()}
-        out.append(_WORD.sub(lambda m: known.get(m[0], m[0]), line))  # noqa: B023
-    return "\n".join(out)
 
 
 class SpaceLike(Protocol):
@@ -77,8 +61,9 @@ class Explorer:
     """Expansions in a row without anything new before `draw` gives up: a program with 5 % of the prior is then missed
     with probability .95^48 < .09, and the neighbours of what was seen (`neighbour`) are asked afterwards."""
 
-    def __init__(self, space: SpaceLike, seed: int, task: str) -> None:
+    def __init__(self, space: SpaceLike, seed: int, task: str, target: Target) -> None:
         self._space = space
+        self._target = target
         self._seed = seed
         self._task = task
         self._seen: set[str] = set()
@@ -146,7 +131,7 @@ class Explorer:
         return trace
 
     def _take(self, trace: Trace) -> bool:
-        key = kernel_key(trace.program)
+        key = kernel_key(trace.program, self._target)
         self._asked.add(_key(trace.decisions))
         if key in self._seen:
             return False

@@ -1,12 +1,12 @@
-"""What a strategy is, and the registry that finds them: a new strategy is one file in `strategies/`."""
+"""What a strategy is, and how one is found: a file in `strategies/`, or a module of an installed package, by its name."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from tensorc_dsl.extensions import STRATEGIES
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.trace.draw import Decision
@@ -35,25 +35,17 @@ class Strategy(Protocol):
 
 
 Factory = Callable[[Setting], Strategy]
-
-_STRATEGIES: dict[str, Factory] = {}
-
-
-def strategy(name: str) -> Callable[[Factory], Factory]:
-    """Register a class or function that makes a strategy, under the name users choose it by."""
-
-    def register(factory: Factory) -> Factory:
-        if name in _STRATEGIES:
-            raise ValueError(f"strategy {name!r} is declared twice")
-        _STRATEGIES[name] = factory
-        return factory
-
-    return register
+"""What the module of a strategy has as its `STRATEGY`."""
 
 
-def strategies() -> Mapping[str, Factory]:
-    """All strategies by name, sorted."""
-    package = importlib.import_module("tensorc_dsl.search.strategies")
-    for name in package.NAMES:
-        importlib.import_module(f"{package.__name__}.{name}")
-    return dict(sorted(_STRATEGIES.items()))
+def strategies() -> tuple[str, ...]:
+    """The names of all strategies, sorted; none of them is loaded."""
+    return STRATEGIES.names()
+
+
+def strategy_of(name: str) -> Factory:
+    """The strategy of that name. KeyError where there is none, TschedError (E0930) where a package's cannot be loaded."""
+    found = STRATEGIES.load(name)
+    if found is None:
+        raise KeyError(name)
+    return found

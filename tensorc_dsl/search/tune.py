@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tensorc_dsl.affine.validate import Invalid, Report
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.blas import one_blas_thread
@@ -29,9 +28,10 @@ from tensorc_dsl.search.events import (
     Waiting,
 )
 from tensorc_dsl.search.space import Explorer, SpaceLike
-from tensorc_dsl.search.strategy import Setting, strategies
+from tensorc_dsl.search.strategy import Setting, strategy_of
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Refused, Trace
+from tensorc_dsl.validate.validate import Invalid, Report
 
 BATCH = 8
 """Candidates per question: they build together, and the model is asked anew after each batch."""
@@ -114,8 +114,8 @@ def tune(
     """
     if trials < 0:
         raise ValueError(f"trials must not be negative, not {trials}")
-    explorer = Explorer(space, seed, program.name)
-    asked = strategies()[strategy](Setting(explorer, trials, tuple(defaults)))
+    explorer = Explorer(space, seed, program.name, target)
+    asked = strategy_of(strategy)(Setting(explorer, trials, tuple(defaults)))
     run = _Run(program, target, threads, strategy, seed, records, on_event or (lambda _: None))
     started = clock()
     run.emit(Started(program.name, strategy, trials, seed))

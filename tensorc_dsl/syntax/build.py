@@ -13,20 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
-from tensorc_dsl.source import Source, Span
+from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.layout import MAX_DEPTH
 from tensorc_dsl.syntax.words import Token
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Word:
-    """A name with its place."""
-
-    id: str
-    span: Span
 
 
 @dataclass(slots=True)
@@ -41,7 +33,7 @@ class Seq(Generic[T]):
 class Keyword:
     """`key=value` among the arguments of a call."""
 
-    name: str
+    name: t.Word
     value: t.Expr
     span: Span
 
@@ -86,6 +78,7 @@ def rule(method: Callable[[Any, Span, Parts], T]) -> Callable[[Any, Span, Parts]
     return method
 
 
+_new = str.__new__
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 _ESCAPE = re.compile(r"\\(u\{([0-9a-fA-F]{1,6})\}|.)")
 
@@ -93,10 +86,8 @@ _ESCAPE = re.compile(r"\\(u\{([0-9a-fA-F]{1,6})\}|.)")
 class ExprBuilder:
     """Rules of expressions, and of statements, which expressions contain."""
 
-    source: Source
-
-    def text(self, token: Token) -> str:
-        """The value of a string literal."""
+    def text(self, token: Token, span: Span) -> str:
+        """The value of a string literal in what stands at the span."""
 
         def one(m: re.Match[str]) -> str:
             if m[2] is not None:
@@ -105,7 +96,7 @@ class ExprBuilder:
                     return chr(code)
             elif m[1] in _ESCAPES:
                 return _ESCAPES[m[1]]
-            place = Span(self.source, token.start_pos + 1 + m.start(), token.start_pos + 1 + m.end())
+            place = Span(span.source, token.start_pos + 1 + m.start(), token.start_pos + 1 + m.end())
             raise error("E0105", f"`{m[0]}` is no character", place, help='write \\" \\\\ \\n \\t \\r or \\u{HEX}')
 
         return _ESCAPE.sub(one, str(token)[1:-1])
@@ -113,12 +104,14 @@ class ExprBuilder:
     # --- words and literals ---
 
     @rule
-    def name(self, span: Span, parts: Parts) -> Word:
-        return Word(str(parts[0]), span)
+    def name(self, span: Span, parts: Parts) -> t.Word:
+        word = _new(t.Word, parts[0])  # what `Word` does; there are more names than anything else
+        word.span = span
+        return word
 
     @rule
     def name_expr(self, span: Span, parts: Parts) -> t.Name:
-        return t.Name(parts[0].id, span)
+        return t.Name(str(parts[0]), span)
 
     @rule
     def integer(self, span: Span, parts: Parts) -> t.Number:
@@ -144,7 +137,7 @@ class ExprBuilder:
 
     @rule
     def string(self, span: Span, parts: Parts) -> t.String:
-        return t.String(self.text(parts[0]), span)
+        return t.String(self.text(parts[0], span), span)
 
     @rule
     def true(self, span: Span, parts: Parts) -> t.Bool:
@@ -209,12 +202,14 @@ class ExprBuilder:
     @rule
     def reduce(self, span: Span, parts: Parts) -> t.Reduce:
         reducer, indices, body = parts
-        return t.Reduce(str(reducer), indices.items, body, span)
+        return t.Reduce(
+            t.Word(reducer, Span(span.source, span.start, span.start + len(reducer))), indices.items, body, span
+        )
 
     @rule
     def reduce_by(self, span: Span, parts: Parts) -> t.Reduce:
         reducer, indices, body = parts
-        return t.Reduce(reducer.id, indices.items, body, span)
+        return t.Reduce(reducer, indices.items, body, span)
 
     @rule
     def scan(self, span: Span, parts: Parts) -> t.Scan:
@@ -226,13 +221,13 @@ class ExprBuilder:
 
     @rule
     def index_spec(self, span: Span, parts: Parts) -> t.IndexSpec:
-        return t.IndexSpec(parts[0].id, parts[1] if len(parts) > 1 else None, span)
+        return t.IndexSpec(parts[0], parts[1] if len(parts) > 1 else None, span)
 
     # --- calls, subscripts, parentheses ---
 
     @rule
     def keyword(self, span: Span, parts: Parts) -> Keyword:
-        return Keyword(parts[0].id, parts[1], span)
+        return Keyword(parts[0], parts[1], span)
 
     @rule
     def arguments(self, span: Span, parts: Parts) -> Seq[t.Expr | Keyword]:
@@ -275,7 +270,7 @@ class ExprBuilder:
 
     @rule
     def attribute(self, span: Span, parts: Parts) -> t.Attribute:
-        return t.Attribute(parts[0], parts[1].id, span)
+        return t.Attribute(parts[0], parts[1], span)
 
     @rule
     def parens(self, span: Span, parts: Parts) -> Seq[t.Expr]:
@@ -297,7 +292,7 @@ class ExprBuilder:
         for p in params.items:
             if not isinstance(p, t.Name):
                 raise error("E0113", "a parameter of an index map is a name", p.span, help="write `(i, j) -> (…)`")
-        return t.Lambda(tuple(p.id for p in params.items), results.items, span)
+        return t.Lambda(tuple(t.Word(p.id, p.span) for p in params.items), results.items, span)
 
     # --- statements ---
 
@@ -307,12 +302,16 @@ class ExprBuilder:
 
     @rule
     def for_list(self, span: Span, parts: Parts) -> t.ForList:
-        target, source, body = parts
-        return t.ForList(target, source, body.items, span)
+        target, source, *cond, body = parts
+        return t.ForList(target, source, cond[0] if cond else None, body.items, span)
+
+    @rule
+    def filter(self, span: Span, parts: Parts) -> t.Expr:
+        return parts[0]
 
     @rule
     def name_pattern(self, span: Span, parts: Parts) -> t.NamePattern:
-        return t.NamePattern("_" if isinstance(parts[0], str) else parts[0].id, span)
+        return t.NamePattern(str(parts[0]), span)
 
     @rule
     def list_pattern(self, span: Span, parts: Parts) -> t.ListPattern:
@@ -344,7 +343,30 @@ class ExprBuilder:
     def either(self, span: Span, parts: Parts) -> t.Either:
         arms = [p for p in parts if not isinstance(p, str)]
         pairs = zip(arms[0::2], arms[1::2], strict=True)
-        return t.Either(tuple(t.Branch(w, b.items, w.span.to(b.span) if w else b.span) for w, b in pairs), span)
+        branches = (t.Branch(None, w, b.items, w.span.to(b.span) if w else b.span) for w, b in pairs)
+        return t.Either(None, tuple(branches), span)
+
+    @rule
+    def either_of(self, span: Span, parts: Parts) -> t.Either:
+        name, *rest = parts
+        branches = tuple(b for b in rest if isinstance(b, t.Branch))
+        for n, b in enumerate(branches):
+            if b.name in [other.name for other in branches[:n]]:
+                raise error(
+                    "E0119", f"`{b.name}` is the name of another branch too", b.span, "the second one",
+                    "a decision is the name of a branch: give each a name of its own",
+                )  # fmt: skip
+        return t.Either(name, branches, span)
+
+    @rule
+    def branch(self, span: Span, parts: Parts) -> t.Branch:
+        name, weight, body = parts
+        return t.Branch(name, weight, body.items, span)
+
+    @rule
+    def maybe(self, span: Span, parts: Parts) -> t.Maybe:
+        chance, name, body = parts
+        return t.Maybe(name, chance, body.items, span)
 
     @rule
     def if_(self, span: Span, parts: Parts) -> t.If:

@@ -8,7 +8,7 @@ from typing import Any
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.build import ExprBuilder, Parts, Seq, Word, error, items, no_subscripts, rule
+from tensorc_dsl.syntax.build import ExprBuilder, Parts, Seq, error, items, no_subscripts, rule
 
 
 def _docs(parts: Parts) -> tuple[str, Parts]:
@@ -55,11 +55,11 @@ def _annotations(parts: Parts) -> tuple[tuple[str, t.Expr], ...]:
     return tuple((a.key, a.value) for a in _of(parts, Annotation))
 
 
-def _empty_brackets(name: Word) -> TschedError:
+def _empty_brackets(name: t.Word) -> TschedError:
     return no_subscripts(replace(name.span, end=name.span.source.text.index("]", name.span.end) + 1))
 
 
-def _indices(name: Word, indices: Seq[t.IndexSpec] | None) -> tuple[t.IndexSpec, ...]:
+def _indices(name: t.Word, indices: Seq[t.IndexSpec] | None) -> tuple[t.IndexSpec, ...]:
     """What stands in the brackets behind a name: something."""
     if indices is None:
         raise _empty_brackets(name)
@@ -77,7 +77,7 @@ class Guard(Seq[t.Expr]):
 class FileBuilder(ExprBuilder):
     @rule
     def file(self, span: Span, parts: Parts) -> t.File:
-        return t.File(self.source, tuple(parts))
+        return t.File(span.source, tuple(parts))
 
     # --- compute ---
 
@@ -85,7 +85,7 @@ class FileBuilder(ExprBuilder):
     def compute(self, span: Span, parts: Parts) -> t.ComputeDef:
         doc, (name, inputs, attributes, outputs, dims, *stages) = _docs(parts)
         return t.ComputeDef(
-            name.id, items(inputs), items(attributes), outputs.items, items(dims), tuple(stages), doc,
+            name, items(inputs), items(attributes), outputs.items, items(dims), tuple(stages), doc,
             _after_doc(span, parts),
         )  # fmt: skip
 
@@ -98,13 +98,13 @@ class FileBuilder(ExprBuilder):
     @rule
     def tensor_param(self, span: Span, parts: Parts) -> t.TensorParam:
         name, constant, type_ = parts
-        return t.TensorParam(name.id, type_, constant is not None, span)
+        return t.TensorParam(name, type_, constant is not None, span)
 
     @rule
     def tensor_type(self, span: Span, parts: Parts) -> t.TensorType:
         if parts[1] is not None and not parts[1].items:
             raise no_subscripts(span)
-        return t.TensorType(parts[0].id, items(parts[1]), span)
+        return t.TensorType(parts[0], items(parts[1]), span)
 
     @rule
     def shape(self, span: Span, parts: Parts) -> Seq[t.Expr]:
@@ -120,11 +120,11 @@ class FileBuilder(ExprBuilder):
 
     @rule
     def dim(self, span: Span, parts: Parts) -> Seq[Any]:
-        return Seq((parts[0].id, parts[1]), span)
+        return Seq((parts[0], parts[1]), span)
 
     def _stage(self, span: Span, parts: Parts, is_let: bool) -> t.Stage:
         name, indices, *annotations, value = parts
-        return t.Stage(name.id, _indices(name, indices), value, _annotations(annotations), is_let, span)
+        return t.Stage(name, _indices(name, indices), value, _annotations(annotations), is_let, span)
 
     @rule
     def let_stage(self, span: Span, parts: Parts) -> t.Stage:
@@ -136,7 +136,7 @@ class FileBuilder(ExprBuilder):
 
     def _whole(self, span: Span, parts: Parts, is_let: bool) -> t.Stage:
         name, *annotations, value = parts
-        return t.Stage(name.id, (), value, _annotations(annotations), is_let, span)
+        return t.Stage(name, (), value, _annotations(annotations), is_let, span)
 
     @rule
     def let_whole(self, span: Span, parts: Parts) -> t.Stage:
@@ -151,17 +151,17 @@ class FileBuilder(ExprBuilder):
     @rule
     def reducer(self, span: Span, parts: Parts) -> t.ReducerDef:
         doc, (name, a, b, combine, identity, laws) = _docs(parts)
-        return t.ReducerDef(name.id, (a.id, b.id), combine, identity, items(laws), doc, _after_doc(span, parts))
+        return t.ReducerDef(name, (a, b), combine, identity, items(laws), doc, _after_doc(span, parts))
 
     @rule
     def assume(self, span: Span, parts: Parts) -> Seq[t.Name]:
-        return Seq(tuple(t.Name(word.id, word.span) for word in parts), span)
+        return Seq(tuple(t.Name(str(w), w.span) for w in parts), span)
 
     @rule
     def intrinsic(self, span: Span, parts: Parts) -> t.IntrinsicDef:
         doc, (name, desc, *rest) = _docs(parts)
         return t.IntrinsicDef(
-            name.id, _of(desc.items, t.Operand), _of(desc.items, t.Effect), _of(rest, t.Layout),
+            name, _of(desc.items, t.Operand), _of(desc.items, t.Effect), _of(rest, t.Layout),
             _of(rest, t.Lowering), doc, _after_doc(span, parts),
         )  # fmt: skip
 
@@ -172,11 +172,11 @@ class FileBuilder(ExprBuilder):
     @rule
     def operand(self, span: Span, parts: Parts) -> t.Operand:
         name, type_, layout = parts
-        return t.Operand(name.id, type_, layout.id if layout else None, span)
+        return t.Operand(name, type_, layout, span)
 
     def _effect(self, span: Span, parts: Parts, adds: bool) -> t.Effect:
         name, *indices, value = parts
-        return t.Effect(name.id, _indices(name, indices[0]) if indices else (), value, adds, span)
+        return t.Effect(name, _indices(name, indices[0]) if indices else (), value, adds, span)
 
     @rule
     def sets(self, span: Span, parts: Parts) -> t.Effect:
@@ -189,33 +189,33 @@ class FileBuilder(ExprBuilder):
     @rule
     def layout(self, span: Span, parts: Parts) -> t.Layout:
         name, *rest = parts
-        params, places = _of(rest, Word), _of(rest, Seq)
-        return t.Layout(self.text(name), tuple(w.id for w in params), tuple(p.items for p in places), span)
+        params, places = _of(rest, t.Word), _of(rest, Seq)
+        return t.Layout(self.text(name, span), params, tuple(p.items for p in places), span)
 
     @rule
     def place(self, span: Span, parts: Parts) -> Seq[Any]:
-        return Seq((parts[0].id, parts[1]), span)
+        return Seq((parts[0], parts[1]), span)
 
     @rule
     def lowering(self, span: Span, parts: Parts) -> t.Lowering:
         target, requires, kind, code = parts
-        return t.Lowering(target.id, items(requires), kind.id, self.text(code), span)
+        return t.Lowering(target, items(requires), kind, self.text(code, span), span)
 
     @rule
     def requires(self, span: Span, parts: Parts) -> Seq[str]:
-        return Seq(tuple(map(self.text, parts)), span)
+        return Seq(tuple(self.text(p, span) for p in parts), span)
 
     @rule
     def target(self, span: Span, parts: Parts) -> t.TargetDef:
         doc, (name, kind, facts) = _docs(parts)
-        return t.TargetDef(name.id, kind.id, items(facts), doc, _after_doc(span, parts))
+        return t.TargetDef(name, kind, items(facts), doc, _after_doc(span, parts))
 
     # --- modules, spaces, schedules, tasks, uses ---
 
     @rule
     def module(self, span: Span, parts: Parts) -> t.ModuleDef:
         doc, (name, params, when, body) = _docs(parts)
-        return t.ModuleDef(name.id, items(params), when, body.items, doc, _after_doc(span, parts))
+        return t.ModuleDef(name, items(params), when, body.items, doc, _after_doc(span, parts))
 
     @rule
     def when(self, span: Span, parts: Parts) -> t.Expr:
@@ -228,11 +228,11 @@ class FileBuilder(ExprBuilder):
     @rule
     def param(self, span: Span, parts: Parts) -> t.Param:
         name, type_, default = parts
-        return t.Param(name.id, type_.id if type_ else None, default.items[0] if default else None, span)
+        return t.Param(name, type_, default.items[0] if default else None, span)
 
     @rule
-    def param_type(self, span: Span, parts: Parts) -> Word:
-        return Word(parts[0].id, span)
+    def param_type(self, span: Span, parts: Parts) -> t.Word:
+        return parts[0]
 
     @rule
     def param_default(self, span: Span, parts: Parts) -> Seq[t.Expr]:
@@ -244,18 +244,17 @@ class FileBuilder(ExprBuilder):
         for r in rules:
             if not isinstance(r.function if isinstance(r, t.CallExpr) else r, t.Name):
                 raise error("E0111", "a rule of a space is a module's name, or a call of it", r.span)
-        return t.SpaceDef(name.id, target.id, tuple(rules), doc, _after_doc(span, parts))
+        return t.SpaceDef(name, target, tuple(rules), doc, _after_doc(span, parts))
 
     @rule
     def schedule(self, span: Span, parts: Parts) -> t.ScheduleDef:
         doc, (name, compute, body) = _docs(parts)
-        return t.ScheduleDef(name.id, compute.id, body.items, doc, _after_doc(span, parts))
+        return t.ScheduleDef(name, compute, body.items, doc, _after_doc(span, parts))
 
     @rule
     def task(self, span: Span, parts: Parts) -> t.TaskDef:
         doc, (name, compute, bindings, with_) = _docs(parts)
-        chosen = with_.id if with_ else None
-        return t.TaskDef(name.id, compute.id, items(bindings), chosen, doc, _after_doc(span, parts))
+        return t.TaskDef(name, compute, items(bindings), with_, doc, _after_doc(span, parts))
 
     @rule
     def bindings(self, span: Span, parts: Parts) -> Seq[Any]:
@@ -263,7 +262,7 @@ class FileBuilder(ExprBuilder):
 
     @rule
     def binding(self, span: Span, parts: Parts) -> Seq[Any]:
-        return Seq((parts[0].id, parts[1]), span)
+        return Seq((parts[0], parts[1]), span)
 
     @rule
     def timed(self, span: Span, parts: Parts) -> t.RangeExpr:
@@ -271,17 +270,17 @@ class FileBuilder(ExprBuilder):
         return t.RangeExpr(sizes.low, sizes.high, tuple(at), span)
 
     @rule
-    def with_(self, span: Span, parts: Parts) -> Word:
-        return Word(parts[0].id, span)
+    def with_(self, span: Span, parts: Parts) -> t.Word:
+        return parts[0]
 
     @rule
     def use(self, span: Span, parts: Parts) -> t.UseDecl:
         names = _of(parts, Seq)
-        return t.UseDecl(tuple(w.id for w in _of(parts, Word)), names[0].items if names else (), span)
+        return t.UseDecl(_of(parts, t.Word), names[0].items if names else (), span)
 
     @rule
-    def use_names(self, span: Span, parts: Parts) -> Seq[str]:
-        return Seq(tuple(w.id for w in parts), span)
+    def use_names(self, span: Span, parts: Parts) -> Seq[t.Word]:
+        return Seq(tuple(parts), span)
 
     # --- programs ---
 
@@ -289,7 +288,7 @@ class FileBuilder(ExprBuilder):
     def program(self, span: Span, parts: Parts) -> t.ProgramDef:
         doc, (name, params, sizes, *lines) = _docs(parts)
         return t.ProgramDef(
-            name.id, items(params), items(sizes), _of(lines, t.BufferDecl), _of(lines, t.LoopStmt, t.BlockStmt),
+            name, items(params), items(sizes), _of(lines, t.BufferDecl), _of(lines, t.LoopStmt, t.BlockStmt),
             _annotations(lines), doc, _after_doc(span, parts),
         )  # fmt: skip
 
@@ -297,44 +296,44 @@ class FileBuilder(ExprBuilder):
 
     @rule
     def size(self, span: Span, parts: Parts) -> Seq[Any]:
-        return Seq((parts[0].id, parts[1]), span)
+        return Seq((parts[0], parts[1]), span)
 
     @rule
     def buffer(self, span: Span, parts: Parts) -> t.BufferDecl:
         name, type_, scope, *rest = parts
-        return t.BufferDecl(name.id, type_, scope.id if scope else None, _annotations(rest), span)
+        return t.BufferDecl(name, type_, scope, _annotations(rest), span)
 
     @rule
-    def scope(self, span: Span, parts: Parts) -> Word:
-        return Word(self.text(parts[0]), span)
+    def scope(self, span: Span, parts: Parts) -> str:
+        return self.text(parts[0], span)
 
     @rule
-    def loop_kind(self, span: Span, parts: Parts) -> Word:
-        return Word(str(parts[0]), span)
+    def loop_kind(self, span: Span, parts: Parts) -> str:
+        return parts[0]
 
     iterator_kind = lowering_kind = constant = loop_kind
 
     @rule
     def bound(self, span: Span, parts: Parts) -> Axis:
-        return Axis(self.text(parts[0]), span)
+        return Axis(self.text(parts[0], span), span)
 
     @rule
     def loop(self, span: Span, parts: Parts) -> t.LoopStmt:
         how, *rest = parts
         axis = how.name if isinstance(how, Axis) else None
-        kind = "bound" if axis is not None else how.id if isinstance(how, Word) else "serial"
+        kind = "bound" if axis is not None else how if isinstance(how, str) else "serial"
         return t.LoopStmt(
             kind, axis, _of(rest, t.LoopHeader), _annotations(rest), _of(rest, t.LoopStmt, t.BlockStmt), span
         )
 
     @rule
     def header(self, span: Span, parts: Parts) -> t.LoopHeader:
-        return t.LoopHeader(parts[0].id, parts[1], span)
+        return t.LoopHeader(parts[0], parts[1], span)
 
     @rule
     def annotation(self, span: Span, parts: Parts) -> Annotation:
         key, value = parts
-        return Annotation(self.text(key), value, span)
+        return Annotation(self.text(key, span), value, span)
 
     @rule
     def block(self, span: Span, parts: Parts) -> t.BlockStmt:
@@ -343,14 +342,14 @@ class FileBuilder(ExprBuilder):
         if len(inits) > 1:
             raise error("E0114", "a block has one `init`", inits[1].span, "the second one")
         return t.BlockStmt(
-            name.id, _of(lines, t.IterDecl), tuple(g.items[0] for g in _of(lines, Guard)),
+            name, _of(lines, t.IterDecl), tuple(g.items[0] for g in _of(lines, Guard)),
             inits[0].items if inits else (), _of(lines, t.StoreStmt), _annotations(lines), span,
         )  # fmt: skip
 
     @rule
     def iterator(self, span: Span, parts: Parts) -> t.IterDecl:
         kind, name, extent, binding = parts
-        return t.IterDecl(kind.id, name.id, extent, binding, span)
+        return t.IterDecl(kind, name, extent, binding, span)
 
     @rule
     def guard(self, span: Span, parts: Parts) -> Guard:
@@ -364,8 +363,8 @@ class FileBuilder(ExprBuilder):
     def store(self, span: Span, parts: Parts) -> t.StoreStmt:
         if len(parts) == 2:
             raise _empty_brackets(parts[0])
-        return t.StoreStmt(parts[0].id, tuple(parts[1:-1]), parts[-1], span)
+        return t.StoreStmt(parts[0], tuple(parts[1:-1]), parts[-1], span)
 
     @rule
     def store_whole(self, span: Span, parts: Parts) -> t.StoreStmt:
-        return t.StoreStmt(parts[0].id, (), parts[1], span)
+        return t.StoreStmt(parts[0], (), parts[1], span)

@@ -29,7 +29,7 @@ _GROUPS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"BUFFER", "FOR", "BLOCK"}), "a buffer, a loop or a block"),
     (frozenset({"FOR", "BLOCK"}), "a loop or a block"),
 )
-_RESERVED = frozenset("LET IF ELSE FOR YIELD EITHER OR AND NOT TRUE FALSE IN INF NAN WHERE".split())
+_RESERVED = frozenset("LET IF ELSE FOR YIELD EITHER MAYBE OR AND NOT TRUE FALSE IN INF NAN WHERE".split())
 
 
 def _or(words: Iterable[str]) -> str:
@@ -52,7 +52,7 @@ def expected(accepts: set[str]) -> str:
                 rest -= words | LOOP_KINDS
     elif "LET" in rest:
         out.append("a statement")
-        rest -= SOFT_WORDS | _STARTS | {"LET", "EITHER", "IF", "YIELD"}
+        rest -= SOFT_WORDS | _STARTS | {"LET", "EITHER", "MAYBE", "IF", "YIELD"}
     elif "WHERE" in rest:
         out.append("an iterator, a condition or a store")
         rest -= SOFT_WORDS | {"NAME", "WHERE"}

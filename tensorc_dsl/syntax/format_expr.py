@@ -115,8 +115,9 @@ def _expr(e: t.Expr, pad: str, open_end: bool) -> tuple[str, int]:
             return f"{at(a, _ADD, pad, False)}..{at(b, _ADD, pad)}{sizes}", _LOWEST
         case t.Lambda(params=params, results=results):
             return f"({', '.join(params)}) -> ({_list(results, pad)})", _LOWEST
-        case t.ForList(target=target, source=source, body=body):
-            return f"for {pattern(target)} in {expr(source, pad)} {block(body, pad)}", _LOWEST
+        case t.ForList(target=target, source=source, cond=c, body=body):
+            rounds = expr(source, pad) if c is None else f"{at(source, _OR, pad, False)} if {at(c, _OR, pad)}"
+            return f"for {pattern(target)} in {rounds} {block(body, pad)}", _LOWEST
         case _:
             assert_never(e)
 
@@ -134,6 +135,10 @@ def _swallows(open_end: bool) -> int:
 
 def pattern(p: t.Pattern) -> str:
     return p.name if isinstance(p, t.NamePattern) else f"[{', '.join(i.name for i in p.items)}]"
+
+
+def _weight(weight: t.Expr | None, pad: str) -> str:
+    return "" if weight is None else f"({expr(weight, pad)})"
 
 
 def block(body: tuple[t.Stmt, ...], pad: str) -> str:
@@ -155,10 +160,14 @@ def stmt(s: t.Stmt, pad: str = "") -> str:
             text = expr(value, pad)
             # A line that begins so would go on with the one above.
             return f"({text})" if text[0] in "-{" else text
-        case t.Either(branches=branches):
-            return " or".join(
-                ("" if b.weight is None else f"({expr(b.weight, pad)})") + f" {block(b.body, pad)}" for b in branches
-            ).join(("either", ""))
+        case t.Either(name=name, branches=branches):
+            head = "either" if name is None else f"either {name}:"
+            return head + " or".join(
+                f"{'' if b.name is None else f' {b.name}'}{_weight(b.weight, pad)} {block(b.body, pad)}"
+                for b in branches
+            )
+        case t.Maybe(name=name, chance=chance, body=body):
+            return f"maybe{_weight(chance, pad)} {name} {block(body, pad)}"
         case t.If(cond=cond, then=then, other=other):
             text = f"if {expr(cond, pad)} {block(then, pad)}"
             if len(other) == 1 and isinstance(other[0], t.If):

@@ -1,17 +1,10 @@
-"""Names: the nearest of those that exist, and where the text of an item has its own."""
+"""Names: the nearest of those that exist."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from difflib import get_close_matches
-
-from tensorc_dsl.source import Span
-from tensorc_dsl.syntax import tree
-
-_HEAD = re.compile(r"[a-z]+\s+([A-Za-z0-9_]+)")
-
 
 FEW = 8
 """Names that a message lists."""
@@ -53,24 +46,3 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     if len(known) == 1:
         return f"there is only `{known[0]}`"
     return f"there are {listed(known)}" if 0 < len(known) <= FEW else ""
-
-
-def name_span(item: tree.Item) -> Span:
-    """The place of an item's own name (of a `use`: of all of it)."""
-    match = _HEAD.match(item.span.text)
-    if match is None or isinstance(item, tree.UseDecl):
-        return item.span
-    return Span(item.span.source, item.span.start + match.start(1), item.span.start + match.end(1))
-
-
-def word_span(span: Span, word: str, after: str) -> Span:
-    """The place of the first `word` in a text behind the first `after`; all of the text where it is not found."""
-    start = span.text.find(after)
-    match = re.compile(rf"\b{re.escape(word)}\b").search(span.text, start + len(after)) if start >= 0 else None
-    return span if match is None else Span(span.source, span.start + match.start(), span.start + match.end())
-
-
-def key_span(value: Span, key: str) -> Span:
-    """The place of `key` in `key=value`, or that of the value where something else stands before it, such as a comment."""
-    before = value.source.text[: value.start].rstrip(" \t\n(").removesuffix("=").rstrip()
-    return Span(value.source, len(before) - len(key), len(before)) if before.endswith(key) else value

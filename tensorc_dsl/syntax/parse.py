@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from threading import Lock
+from functools import cache
 
 from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError
 from tensorc_dsl.source import Source, Span
@@ -24,19 +23,13 @@ from tensorc_dsl.syntax.words import Token, Tree
 MAX_FINDINGS = 100
 """Syntax errors of one file that are reported."""
 
-RECENT = 32
-"""Files whose trees are kept: those of a package are used again and again, and trees are never changed."""
-
-_LOCK = Lock()  # the builder holds the source of the parse that is going on
-
 _ITEM = re.compile(r"^(?:compute|reducer|intrinsic|target|module|space|schedule|task|use|program)\b", re.MULTILINE)
 _LINE = re.compile(r"^.*\n", re.MULTILINE)
 
 
 @cache
-def _reader() -> tuple[Lexer, Engine, FileBuilder]:
-    builder = FileBuilder()
-    return Lexer(tables()), Engine(tables(), builder), builder
+def _reader() -> tuple[Lexer, Engine]:
+    return Lexer(tables()), Engine(tables(), FileBuilder())
 
 
 @cache
@@ -65,15 +58,13 @@ def read(source: Source) -> Text:
 
 def _parse(source: Source, start: int, end: int) -> tree.File:
     """The tree of a part of a text. Raises TschedError with the first finding."""
-    lexer, engine, builder = _reader()
+    lexer, engine = _reader()
     try:
         arranged = arrange(lexer.words(source.text, start, end))
     except BadCharacter as e:
         raise TschedError(bad_character(source, e.offset)) from None
     try:
-        with _LOCK:
-            builder.source = source
-            file: tree.File = engine.parse(source, start, end, arranged)
+        file: tree.File = engine.parse(source, start, end, arranged)
     except Unexpected as e:
         raise TschedError(unexpected(source, e, arranged, end)) from None
     except Mismatch as e:
@@ -85,20 +76,35 @@ def _parse(source: Source, start: int, end: int) -> tree.File:
     return file
 
 
-@lru_cache(RECENT)
-def parse(source: Source) -> tree.File:
-    """The tree of a whole file.
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What there is of a file: its items that parse, and what is wrong with the others."""
 
-    Raises TschedError with a diagnostic for every item that does not parse, for the first MAX_FINDINGS of them.
+    file: tree.File
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def parse(source: Source) -> tree.File:
+    """The tree of a whole file. Raises TschedError with the diagnostics of `parse_items`, if there are any."""
+    parsed = parse_items(source)
+    if parsed.diagnostics:
+        raise TschedError(*parsed.diagnostics)
+    return parsed.file
+
+
+def parse_items(source: Source) -> Parsed:
+    """The items that parse, in order, and a diagnostic for every one that does not, for the first MAX_FINDINGS of them.
+
+    Behind the last of so many nothing is looked at.
     """
     size = len(source.text)
     try:
-        return _parse(source, 0, size)
-    except TschedError:
+        return Parsed(_parse(source, 0, size), ())
+    except TschedError as whole:
         # Once more, item by item, so that one mistake does not hide the next.
         starts = _starts(source.text)
-        parts = zip([0, *starts], [*starts, size], strict=True)
-        raise TschedError(*(_findings(source, parts) or _findings(source, [(0, size)]))) from None
+        items, found = _parts(source, zip([0, *starts], [*starts, size], strict=True))
+        return Parsed(tree.File(source, items), found or whole.diagnostics)
 
 
 def _starts(text: str) -> list[int]:
@@ -116,16 +122,17 @@ def _starts(text: str) -> list[int]:
     return starts
 
 
-def _findings(source: Source, parts: Iterable[tuple[int, int]]) -> list[Diagnostic]:
-    """The first thing that is wrong with each part."""
+def _parts(source: Source, parts: Iterable[tuple[int, int]]) -> tuple[tuple[tree.Item, ...], tuple[Diagnostic, ...]]:
+    """The items of the parts that parse, and the first thing that is wrong with each other part."""
+    items: list[tree.Item] = []
     found: list[Diagnostic] = []
     for start, end in parts:
         try:
-            _parse(source, start, end)
+            items += _parse(source, start, end).items
         except TschedError as e:
             found += e.diagnostics
         if len(found) == MAX_FINDINGS:
             rest = Note("note", "there may be more below; no more than this many are looked for")
             found[-1] = replace(found[-1], notes=(*found[-1].notes, rest))
             break
-    return found
+    return tuple(items), tuple(found)

@@ -11,7 +11,8 @@ Node = Any
 """Any dataclass of `syntax.tree`."""
 
 
-_LEAVES = frozenset(("str", "str | None", "int", "int | float", "bool", "tuple[str, ...]", "Span", "Source"))
+_WORDS = ("Word", "Word | None", "tuple[Word, ...]", "tuple[Word, Word]")
+_LEAVES = frozenset(("str", "str | None", "int", "int | float", "bool", "tuple[str, ...]", "Span", "Source", *_WORDS))
 """Types of fields that hold no nodes."""
 
 

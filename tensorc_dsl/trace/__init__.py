@@ -1,0 +1,4 @@
+"""Draws, decisions, traces and their handlers.
+
+Nothing here reads a syntax tree.
+"""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.affine.validate import Invalid, Report, Valid, validate
 from tensorc_dsl.diagnostic import render
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.source import Source
+from tensorc_dsl.validate.validate import Invalid, Report, Valid, validate
 
 
 def program(text: str) -> Program:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.affine.validate import Invalid, Report, Unproved, Valid, validate
 from tensorc_dsl.diagnostic import render
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.source import Source
+from tensorc_dsl.validate.validate import Invalid, Report, Unproved, Valid, validate
 
 TABLE = """
 program table(X: f32[5, 3], I: i32[4], Y: f32[4, 3]) {

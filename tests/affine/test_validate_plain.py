@@ -7,11 +7,11 @@ from itertools import pairwise
 import islpy as isl
 import pytest
 
-from tensorc_dsl.affine import validate_plain
-from tensorc_dsl.affine.validate import Unproved, Valid, validate
-from tensorc_dsl.affine.validate_plain import divisions, plain
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.source import Source
+from tensorc_dsl.validate import plain as validate_plain
+from tensorc_dsl.validate.plain import divisions, plain
+from tensorc_dsl.validate.validate import Unproved, Valid, validate
 
 LAYOUT = "{{ [i, j] -> [2*floor(i/2) + j, i mod 2] : 0 <= i < {n} and 0 <= j < 2 }}"
 

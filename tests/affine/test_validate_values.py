@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.affine.validate import Invalid, Unproved, Valid
 from tensorc_dsl.diagnostic import render
+from tensorc_dsl.validate.validate import Invalid, Unproved, Valid
 from tests.affine.test_validate import compared
 
 SUM = """

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tensorc_dsl.api import Task, load
-from tensorc_dsl.api.export import SUFFIXES, Kind
+from tensorc_dsl.backend.llvm.ahead.library import FORMS
 
 HERE = Path(__file__).parent
 
@@ -26,12 +26,12 @@ def task(name: str, threads: int = 1) -> Task:
     return load(HERE / "tasks.tsched", threads=threads)[name]
 
 
-def export(folder: Path, name: str, *kinds: Kind, threads: int = 1) -> Path:
+def export(folder: Path, name: str, *kinds: str, threads: int = 1) -> Path:
     """The last of the files that are made of a task."""
     found = task(name, threads)
     for kind in kinds:
-        found.export(found.sample(0), folder / f"{name}{SUFFIXES[kind]}", kind)
-    return folder / f"{name}{SUFFIXES[kinds[-1]]}"
+        found.export(found.sample(0), folder / f"{name}{FORMS[kind].suffix}", kind)
+    return folder / f"{name}{FORMS[kinds[-1]].suffix}"
 
 
 def python(library: Path, program: str) -> Any:

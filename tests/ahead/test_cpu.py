@@ -12,11 +12,11 @@ from typing import Any
 import llvmlite.binding as llvm
 import pytest
 
-from tensorc_dsl.ahead.cpu import required_features, write_cpu_check
 from tensorc_dsl.api import Task, load
-from tensorc_dsl.codegen.llvm.cpuid import ARM, AVX10, X86
-from tensorc_dsl.codegen.llvm.function import Module
-from tensorc_dsl.codegen.llvm.machine import Machine
+from tensorc_dsl.backend.llvm.ahead.cpu import required_features, write_cpu_check
+from tensorc_dsl.backend.llvm.codegen.cpuid import ARM, AVX10, X86
+from tensorc_dsl.backend.llvm.codegen.function import Module
+from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.target import Target
 from tests.ahead.made import HERE, needs_compiler, run_c
@@ -163,7 +163,7 @@ def test_it_is_not_measured_here() -> None:
 def test_what_c_calls_runs_everywhere(target: str, foreign: str) -> None:
     mcpu = {"avx512": "sapphirerapids", "neon": "neoverse-v1"}[target]
     task = load(HERE / "targets.tsched", target=target, mcpu=mcpu)["tiled"]
-    text = task.library(task.sample(0)).assembly()
+    text = task.library(task.sample(0)).make("asm").decode()
     bodies: dict[str, Any] = {
         m[1]: m[2]
         for m in re.finditer(r"^(tiled\w*(?:\.cpu)?):[^\n]*\n(.*?)^\.Lfunc_end", text, re.MULTILINE | re.DOTALL)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorc_dsl.ahead.interface import Status
+from tensorc_dsl.backend.llvm.ahead.interface import Status
 from tests.ahead.made import export, needs_compiler, python, task
 
 pytestmark = needs_compiler
@@ -48,7 +48,7 @@ print(json.dumps(results))
 
 def test_constant_inputs_may_change_between_calls(tmp_path: Path) -> None:
     library = export(tmp_path, "weighted", "so")
-    assert "tensorc_weighted_prepare" in task("weighted").library(task("weighted").sample(0)).llvm_ir
+    assert "tensorc_weighted_prepare" in task("weighted").library(task("weighted").sample(0)).make("llvm").decode()
     program = """
 print(json.dumps([product("weighted", m, 48, 70) for m in (3, 3, 1, 64)]))
 """

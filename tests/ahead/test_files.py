@@ -149,7 +149,7 @@ def test_a_library_shows_its_interface_and_nothing_else(threads: int, tmp_path: 
 
 
 def test_a_kernel_without_intermediate_results_asks_for_no_memory() -> None:
-    text = task("scale").library(task("scale").sample(0)).assembly()
+    text = task("scale").library(task("scale").sample(0)).make("asm").decode()
     assert "posix_memalign" not in text
     assert "pthread" not in text
 

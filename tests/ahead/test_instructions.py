@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from bench.instructions import FILE, collected, compared, counted
-from tensorc_dsl.api import load
-from tests.ahead.made import needs_compiler
+from bench.instructions import NOISE, collected, compared, counted, llvm_version, missing, recorded, tasks
 
 
-@needs_compiler
-@pytest.mark.skipif(shutil.which("valgrind") is None, reason="there is no Valgrind")
-def test_a_product_takes_two_instructions_for_each_multiply_add_of_a_vector(tmp_path: Path) -> None:
+@pytest.mark.skipif(missing() != "", reason=missing() or "all is here")
+@pytest.mark.parametrize("name", sorted(recorded().instructions))
+def test_a_kernel_takes_as_many_instructions_as_are_recorded(name: str, tmp_path: Path) -> None:
+    before = recorded()
+    if before.llvm != llvm_version():
+        pytest.skip(f"recorded with LLVM {before.llvm}, and this one makes other code")
+    now, then = counted(tasks()[name], tmp_path), before.instructions[name]
+    assert abs(now - then) <= NOISE * then, f"{name} takes {now}, not {then}: see `python -m bench.instructions`"
+
+
+def test_every_kernel_is_recorded() -> None:
+    assert set(recorded().instructions) == set(tasks())
+
+
+def test_a_product_takes_two_instructions_for_each_multiply_add_of_a_vector() -> None:
     fma = 48 * 96 * 256 // 8
-    assert fma < counted(load(FILE, target="avx2", threads=1)["gemm"], tmp_path) < 2 * fma
+    assert fma < recorded().instructions["gemm"] < 2 * fma
 
 
 def test_the_count_is_read_from_what_callgrind_says() -> None:

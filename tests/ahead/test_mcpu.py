@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from tensorc_dsl.api import load
+from tensorc_dsl.backend.llvm.codegen.features import has_features
+from tensorc_dsl.backend.llvm.processors import processors, require_known, usable, with_cpu
 from tensorc_dsl.cli.main import main
-from tensorc_dsl.codegen.llvm.features import has_features
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure.processors import processors, require_known, usable, with_cpu
 from tests.ahead.made import HERE
 
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorc_dsl.ahead.interface import Status
+from tensorc_dsl.backend.llvm.ahead.interface import Status
 from tests.ahead.caller import Array, ints
 from tests.ahead.made import export, needs_compiler, python, run_c, symbols, task
 
@@ -252,7 +252,7 @@ int main(void) {
 
 
 def test_an_argument_may_be_called_prepared() -> None:
-    text = task("biased").library(task("biased").sample(0)).header()
+    text = task("biased").library(task("biased").sample(0)).make("header").decode()
     assert "int32_t biased_prepare(const int8_t *W, const int32_t *b, const float *prepared, void *prepared_);" in text
     assert "int32_t biased_run_prepared(int64_t M, const int8_t *A, float *C, const void *prepared);" in text
 

@@ -11,7 +11,7 @@ import pytest
 from tensorc_dsl.api import Task, load
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure.host import host_target
+from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.records.keys import target_key
 
 FILE = Path(__file__).with_name("targets.tsched")
@@ -29,7 +29,7 @@ def task(target: str, name: str) -> Task:
 
 def assembly(target: str, name: str, seed: int = 0) -> str:
     found = task(target, name)
-    return found.library(found.sample(seed)).assembly()
+    return found.library(found.sample(seed)).make("asm").decode()
 
 
 def hot_loop(text: str, pattern: str) -> list[str]:
@@ -84,9 +84,11 @@ def test_softmax_calls_no_function_of_c(target: str) -> None:
 
 def test_an_object_is_of_its_machine() -> None:
     assert (
-        task("neon", "tiled").compile(task("neon", "tiled").sample(0)).object_code[18:20] == b"\xb7\x00"
+        task("neon", "tiled").compile(task("neon", "tiled").sample(0)).code.object_code[18:20] == b"\xb7\x00"
     )  # EM_AARCH64
-    assert task("avx2", "tiled").compile(task("avx2", "tiled").sample(0)).object_code[18:20] == b"\x3e\x00"  # EM_X86_64
+    assert (
+        task("avx2", "tiled").compile(task("avx2", "tiled").sample(0)).code.object_code[18:20] == b"\x3e\x00"
+    )  # EM_X86_64
 
 
 def test_the_pool_is_that_of_the_other_machine() -> None:
@@ -110,7 +112,7 @@ def test_records_of_machines_are_kept_apart() -> None:
 
 
 def test_what_cannot_run_here_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensorc_dsl.api.tasks.native_triple", lambda: "x86_64-unknown-linux-gnu")
+    monkeypatch.setattr("tensorc_dsl.backend.llvm.backend.native_triple", lambda: "x86_64-unknown-linux-gnu")
     found = task("neon", "tiled")
     trace = found.sample(0)
     for use in (lambda: found.measure(trace), lambda: found.replay(trace), found.search):

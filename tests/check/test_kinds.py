@@ -56,6 +56,9 @@ def found(*lines: str, params: str = "b: Block, p: Program, l: Loop, x, n: int =
         ("if l < 3 { unroll(l) }", "E0241", "l < 3", "`<` does not take a loop and an int"),
         ("let d ~ sample_int(1..\"a\"); annotate(b, \"x\", d)", "E0241", '1.."a"', "an int and a string"),
         ("if l.extent { unroll(l) }", "E0242", "l.extent", "this is an int"),
+        ("for q in b.loops if q.extent { unroll(q) }", "E0242", "q.extent", "this is an int"),
+        ("if any([l.extent]) { unroll(l) }", "E0240", "[l.extent]", "a list of bools for `list`"),
+        ("if all(l.is_open) { unroll(l) }", "E0240", "l.is_open", "a list of bools for `list`"),
         ("if not b { unroll(l) }", "E0242", "b", "this is a block"),
         ("if b.is_output and l.extent { unroll(l) }", "E0242", "l.extent", "this is an int"),
         ("unroll(l if n else l)", "E0242", "n", "this is an int"),
@@ -130,6 +133,8 @@ def test_what_does_not_fit_is_told_where_it_stands(line: str, code: str, place: 
         "let [y, _] = split(l, [_, 2]); unroll(y)",
         "let w = cache_write(b, scope=\"local\"); reverse_compute_at(w, l)",
         "transform_layout(b, (i, j) -> (j, i + n))",
+        "for q in b.loops if q.is_serial and not q.is_open { unroll(q) }",
+        "if any(for q in b.loops { yield q.is_open }) or not all([true, l.is_open]) { unroll(l) }",
     ],
 )  # fmt: skip
 def test_what_fits_is_not_complained_about(line: str) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
 
 import tensorc_dsl.schedule.primitives
-from tensorc_dsl.check.compute import elaborate
 from tensorc_dsl.check.items import task_bindings
 from tensorc_dsl.check.scope import CheckedFile, load_file, load_source
 from tensorc_dsl.check.uses import Found, standard
 from tensorc_dsl.diagnostic import Severity, TschedError
+from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.program import For, LoopKind, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.source import Source
+from tensorc_dsl.syntax.parse import Parsed, parse_items
 
 assert tensorc_dsl.schedule.primitives
 
@@ -158,10 +161,35 @@ def test_warnings_do_not_stop_anyone() -> None:
     assert [d.code for d in caught.value.diagnostics] == ["W0201", "E0223"]
 
 
-def test_a_text_that_does_not_parse_has_no_items() -> None:
-    checked = load("module m(b: Block) {}\nmodule n(")
+def test_a_text_that_does_not_parse_has_the_items_that_do() -> None:
+    checked = load("module m(b: Block) { n(b) }\nmodule n(\nspace s for llvm { m }")
     assert codes(checked) == ["E0101"]
-    assert checked.modules == {}
+    assert [*checked.modules] == ["m"] and [*checked.spaces] == ["s"]
+
+
+def test_what_may_be_in_the_broken_part_of_a_used_file_is_not_missed() -> None:
+    lib = "module good(b: Block) {}\nmodule bad(b: Block) {"
+    space = "space s for llvm { good; bad }"
+    assert codes(load(f"use lib.{{good, bad}}\n{space}", lib=lib)) == ["E0101"]
+    assert codes(load(f"use lib\n{space}", lib=lib)) == ["E0101"]
+    assert codes(load(f"use lib.{{good}}\n{space}", lib=lib)) == ["E0223", "E0101"]
+
+
+def test_what_is_parsed_can_be_kept() -> None:
+    texts: list[Source] = []
+
+    @lru_cache
+    def parsed(source: Source) -> Parsed:
+        texts.append(source)
+        return parse_items(source)
+
+    text = "use std.cpu\nspace s for llvm { default }\n"
+    first = load_file(Source("main.tsched", text), standard, parsed)
+    read = len(texts)
+    again = load_file(Source("main.tsched", text + "task t = f()\n"), standard, parsed)
+    assert first.errors == ()
+    assert codes(again) == ["E0227"]
+    assert read > 1 and len(texts) == read + 1
 
 
 def test_names_bound_in_every_branch_are_bound_after() -> None:

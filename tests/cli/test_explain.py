@@ -6,9 +6,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from docs.generate.errors import declared
-from tensorc_dsl.check.compute_reducers import ARG_REDUCERS, REDUCERS
 from tensorc_dsl.check.vocabulary import FUNCTIONS
 from tensorc_dsl.cli.main import main
+from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
 from tensorc_dsl.ir.expr import MATH_FUNCTIONS
 from tensorc_dsl.report.entries.named import entries, names
 from tensorc_dsl.schedule.primitives import PRIMITIVES

@@ -241,7 +241,7 @@ def test_colours_are_ours_alone() -> None:
     require_harmless(result.stderr)
 
 
-BESIDE = {"measure/llvm.py", "report/following.py", "report/live.py"}
+BESIDE = {"backend/llvm/known.py", "report/following.py", "report/live.py"}
 """A program of its own, whose parent reads names that LLVM has; the question whether this is a notebook; the line of a
 search, which is spelled out."""
 

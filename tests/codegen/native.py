@@ -9,19 +9,19 @@ import numpy as np
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from bench.bound import run_both
 from tensorc_dsl.api import Task
-from tensorc_dsl.codegen.llvm.compile import Compiled, compile_kernel
+from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
-from tensorc_dsl.ir.evaluate import evaluate, shape_of
-from tensorc_dsl.ir.inputs import make_inputs
-from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.tolerance import tolerance
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.lower.lower import lower
+from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.measure.guarded import Guarded, frozen, poison
-from tensorc_dsl.measure.host import host_target
-from tensorc_dsl.runtime.kernel import load
+from tensorc_dsl.reference.evaluate import evaluate, shape_of
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.reference.tolerance import tolerance
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
 
@@ -34,7 +34,7 @@ def program(text: str) -> Program:
 
 
 def compiled(p: Program, threads: int = 2) -> Compiled:
-    return compile_kernel(lower(p), host_target(threads), threads)
+    return compile_kernel(lower_cpu(p), host_target(threads), threads)
 
 
 def require_right(task: Task, traces: Iterable[Trace]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import format_kernel
-from tensorc_dsl.lower.lower import lower
+from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
 from tests.codegen.native import program, run
 
@@ -68,7 +68,7 @@ def factored(t: str, reducer: str, start: str, k: int, lanes: int) -> Program:
 )
 def test_every_operation_and_type(t: str, reducer: str, start: str, lanes: int) -> None:
     p = factored(t, reducer, start, 70, lanes)
-    assert "vectorized for k_1_1" in format_kernel(lower(p))
+    assert "vectorized for k_1_1" in format_kernel(lower_cpu(p))
     rng = np.random.default_rng(0)
     a: Array = rng.integers(1, 4, (3, 70))
     if t == "bool":
@@ -95,4 +95,4 @@ def test_a_nan_in_any_lane_is_kept() -> None:
 
 def test_a_chain_over_memory_keeps_its_order() -> None:
     p = program(TEXT.format(t="f32", k=40, start="0.0", step=STEPS["sum"]))
-    assert "vectorized" not in format_kernel(lower(p))
+    assert "vectorized" not in format_kernel(lower_cpu(p))

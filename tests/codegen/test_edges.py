@@ -19,14 +19,14 @@ from tensorc_dsl.ir.arrays import (
     widen,
 )
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, DType
-from tensorc_dsl.ir.evaluate import evaluate
 from tensorc_dsl.ir.expr import MATH_FUNCTIONS, ZERO, Binary, Cast, Const, Expr, Load, Select, index
-from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.parse_expr import Scope
 from tensorc_dsl.ir.print import format_expr, format_program
 from tensorc_dsl.ir.program import Block, Buffer, Program, Store
+from tensorc_dsl.reference.evaluate import evaluate
+from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse

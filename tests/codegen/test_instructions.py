@@ -8,29 +8,29 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from tensorc_dsl.affine.validate import Valid, validate
+from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel, write_module
+from tensorc_dsl.backend.llvm.codegen.instructions import code_for
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.check.items import intrinsics_of
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.codegen.llvm.compile import compile_kernel, write_module
-from tensorc_dsl.codegen.llvm.instructions import code_for
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import bind
-from tensorc_dsl.ir.evaluate import evaluate, shape_of
-from tensorc_dsl.ir.inputs import make_inputs
-from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.intrinsics import meaning
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import For, Intrinsic, LoopKind, Program, find_loop
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Flat, Instruction, body_of
-from tensorc_dsl.lower.lower import lower
-from tensorc_dsl.measure.host import host_target
+from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.reference.evaluate import evaluate, shape_of
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.resources import stdlib_files
-from tensorc_dsl.runtime.kernel import load
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
 from tensorc_dsl.source import Source
+from tensorc_dsl.validate.validate import Valid, validate
 from tests.codegen.native import check, compiled, program, run
 
 STANDARD: dict[str, Intrinsic] = {
@@ -74,7 +74,7 @@ def test_an_instruction_does_what_its_item_says(name: str) -> None:
     if not here(i):
         pytest.skip(f"this machine has no {name}")
     p = tensorized(i)
-    assert calls(lower(p).body) == 1
+    assert calls(lower_cpu(p).body) == 1
     assert (code_for(i, HOST.feature_names) or "").split("(")[0].split()[-1] in compiled(p).llvm_ir
     for seed in range(8):
         check(p, make_inputs(p, seed), rtol=1e-5, atol=1e-5)
@@ -130,11 +130,11 @@ def test_tiles_lie_as_they_like(params: str, a: str, b: str, c: str) -> None:
     text = MATMUL.replace("A: u8[6, 32], B: i8[48, 32], C: i32[6, 48]", params)
     text = text.replace("[vi, vk]", f"[{a}]").replace("B[vj, vk]", f"B[{b}]").replace("C[vi, vj]", f"C[{c}]")
     p = scheduled(text)
-    assert calls(lower(p).body) == 1
+    assert calls(lower_cpu(p).body) == 1
     check(p, make_inputs(p, 0))
     check(p, extremes(p, np.random.default_rng(1)))
     if here(STANDARD["vnni_dot_16x4"]):
-        assert "vpdpbusd" in compiled(p).assembly()
+        assert "vpdpbusd" in compiled(p).view("asm")
 
 
 def test_open_sizes() -> None:
@@ -160,7 +160,7 @@ program mm(A: u8[M, K], B: i8[16, K], C: i32[M, 16]) where M in 1..9, K in 4..32
 """
     p = replace(program(text), intrinsics=tuple(STANDARD.values()))
     p = apply(p, "tensorize", LoopRef("j_1"), "vnni_dot_16x4").program
-    assert calls(lower(p).body) == 1
+    assert calls(lower_cpu(p).body) == 1
     for sizes in ({"M": 1, "K": 4}, {"M": 7, "K": 22}):
         bound = bind(p, sizes)
         inputs = make_inputs(bound, 0)
@@ -171,7 +171,7 @@ program mm(A: u8[M, K], B: i8[16, K], C: i32[M, 16]) where M in 1..9, K in 4..32
 def test_a_machine_without_it_runs_the_loops() -> None:
     p = scheduled()
     plain = Target(vector_bits=128)
-    text = compile_kernel(lower(p), plain, 1).llvm_ir
+    text = compile_kernel(lower_cpu(p), plain, 1).llvm_ir
     assert "vpdpbusd" not in text
     assert "mul i32" in text
 
@@ -182,7 +182,7 @@ def test_the_mark_is_not_believed() -> None:
     text = format_program(p).replace("i32(A[vi, vk]) * i32(B[vj, vk])", "i32(A[vi, vk]) + i32(B[vj, vk])")
     wrong = parse_program(Source("by hand", text))
     assert find_loop(wrong, "j_1")[1].kind is LoopKind.TENSORIZED
-    assert calls(lower(wrong).body) == 0
+    assert calls(lower_cpu(wrong).body) == 0
     check(wrong, make_inputs(wrong, 0))
 
 
@@ -196,7 +196,7 @@ def test_aarch64() -> None:
     p = apply(p, "split", LoopRef("k"), (None, 4)).program
     p = apply(p, "reorder", LoopRef("k_0"), LoopRef("j_1"), LoopRef("k_1")).program
     p = apply(p, "decompose_reduction", BlockRef("C"), LoopRef("k_0")).program
-    kernel = lower(apply(p, "tensorize", LoopRef("j_1"), "sdot_4x4").program)
+    kernel = lower_cpu(apply(p, "tensorize", LoopRef("j_1"), "sdot_4x4").program)
     module = llvm.parse_assembly(write_module(kernel, "mm", 128, 1, ("dotprod",)))
     arm = llvm.Target.from_triple("aarch64-unknown-linux-gnu")
     assembly = arm.create_target_machine(features="+dotprod", opt=3).emit_assembly(module)
@@ -243,7 +243,7 @@ def test_a_module_applies_every_mapping(compute: str, instruction: str, sizes: s
         found[mapping] = trace.program
     assert found.keys() == drawn
     for p in found.values():
-        assert calls(lower(p).body) == 1
+        assert calls(lower_cpu(p).body) == 1
         inputs = make_inputs(p, 0)
         check(p, inputs, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(

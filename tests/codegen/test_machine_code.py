@@ -7,12 +7,12 @@ import re
 
 import pytest
 
-from tensorc_dsl.codegen.llvm.compile import compile_kernel
-from tensorc_dsl.codegen.llvm.machine import CompileError, Machine
+from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel
+from tensorc_dsl.backend.llvm.codegen.machine import CompileError, Machine
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import format_kernel
-from tensorc_dsl.lower.lower import lower
 from tests.codegen.native import program
 
 WIDE = Target(cpu="znver4", features="", vector_bits=512, cores=2)
@@ -75,7 +75,7 @@ def loop_of(assembly: str, word: str) -> list[str]:
 def test_the_sums_of_a_register_tile_stay_in_registers(
     target: Target, rows: int, columns: int, register: str, local: bool
 ) -> None:
-    text = compile_kernel(lower(tile(rows, columns, local=local)), target, 1).assembly()
+    text = compile_kernel(lower_cpu(tile(rows, columns, local=local)), target, 1).view("asm")
     loop = loop_of(text, "vfmadd")
     lanes = target.vector_bits // 32
     assert sum("vfmadd" in x and register in x for x in loop) == rows * columns // lanes
@@ -99,16 +99,16 @@ program f(X: f32[8, 4], C: f32[8])%s {
     }
 }
 """
-    kept = format_kernel(lower(program(text % "")))
-    short = format_kernel(lower(program(text % ' @("unroll.max_step", 3)')))
-    unrolled = format_kernel(lower(program(text % ' @("unroll.max_step", 4)')))
+    kept = format_kernel(lower_cpu(program(text % "")))
+    short = format_kernel(lower_cpu(program(text % ' @("unroll.max_step", 3)')))
+    unrolled = format_kernel(lower_cpu(program(text % ' @("unroll.max_step", 4)')))
     assert kept == short
     assert "unrolled for k" in unrolled
     assert "unrolled" not in kept
 
 
 def test_a_compiled_kernel_can_be_sent_to_another_process() -> None:
-    c = compile_kernel(lower(tile(4, 16, local=True)), WIDE, 2)
+    c = compile_kernel(lower_cpu(tile(4, 16, local=True)), WIDE, 2)
     again = pickle.loads(pickle.dumps(c))
     assert again == c
     assert [p.name for p in again.params if p.output] == ["C"]
@@ -121,4 +121,4 @@ def test_code_that_llvm_refuses_is_a_compile_error() -> None:
 
 def test_threads_must_be_positive() -> None:
     with pytest.raises(ValueError, match="at least one thread"):
-        compile_kernel(lower(tile(4, 16, local=False)), WIDE, 0)
+        compile_kernel(lower_cpu(tile(4, 16, local=False)), WIDE, 0)

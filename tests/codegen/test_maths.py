@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from bench.maths import REFERENCE, Array, compiled, ulps
+from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.runtime.kernel import load
 from tests.codegen.native import check, program
 
 WIDTHS = (1, 4, 8, 16, 64)
@@ -182,7 +182,7 @@ def test_no_call_in_the_loop(function: str, lanes: int) -> None:
     kernel = compiled(function, 64, lanes)
     if not {"fma", "neon"} & set(kernel.target.feature_names):
         pytest.skip("an fma is a call where the machine has none")
-    assert called(kernel.assembly()) == []
+    assert called(kernel.view("asm")) == []
 
 
 @pytest.mark.parametrize("function", ["exp", "sigmoid", "tanh", "erf"])
@@ -193,7 +193,7 @@ def test_powers_of_two_are_one_instruction_of_avx512(
     function: str, cpu: str, features: str, bits: int, there: bool
 ) -> None:
     target = Target(cpu=cpu, features=features, vector_bits=bits, triple="x86_64-unknown-linux-gnu")
-    assembly = compiled(function, 64, 64, target).assembly()
+    assembly = compiled(function, 64, 64, target).view("asm")
     assert (assembly.count("vscalefps") >= 4) == there
     assert called(assembly) == []
 
@@ -202,7 +202,7 @@ def test_calls_are_noticed() -> None:
     kernel = compiled("log", 64, 16)
     text = kernel.llvm_ir.replace("declare <16 x float> @llvm.fma.v16f32", "declare <16 x float> @outside")
     text = text.replace("@llvm.fma.v16f32", "@outside")
-    assert set(called(replace(kernel, llvm_ir=text).assembly())) == {"outside"}
+    assert set(called(replace(kernel, llvm_ir=text).view("asm"))) == {"outside"}
 
 
 @pytest.mark.parametrize("lanes", [1, 16])

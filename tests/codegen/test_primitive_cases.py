@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.ir.arrays import widen
-from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.lower.flat import format_kernel
-from tensorc_dsl.lower.lower import lower
+from tensorc_dsl.reference.interpret import interpret
 from tests.codegen import native
 from tests.primitives.cases import Case, all_cases, before_program, run
 from tests.programs import random_inputs
@@ -32,4 +32,4 @@ def test_machine_code_of_the_result(case: Case) -> None:
 
 def test_rows_lie_as_far_apart_as_they_are_aligned() -> None:
     case = next(c for c in ACCEPTED if c.name == "storage_align: rows in different banks")
-    assert "with B: f32[96]" in format_kernel(lower(run(case)))  # eight rows of six elements, 12 apart
+    assert "with B: f32[96]" in format_kernel(lower_cpu(run(case)))  # eight rows of six elements, 12 apart

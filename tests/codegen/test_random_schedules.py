@@ -11,11 +11,11 @@ import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from bench.random_steps import random_schedule
-from tensorc_dsl.ir.interpret import interpret
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import format_kernel
-from tensorc_dsl.lower.lower import lower
+from tensorc_dsl.reference.interpret import interpret
 from tests.codegen.native import run
 from tests.programs import conv2d, elementwise, matmul, random_inputs, softmax
 
@@ -39,7 +39,7 @@ def check(name: str, seed: int) -> None:
         program = replace(program, annotations=(("unroll.max_step", rng.choice([16, 64])),))
     got = run(program, inputs)
     for output, want in interpret(original, inputs).items():
-        message = "\n".join([*map(str, history), format_program(program), format_kernel(lower(program))])
+        message = "\n".join([*map(str, history), format_program(program), format_kernel(lower_cpu(program))])
         np.testing.assert_allclose(got[output], want, rtol=1e-4, atol=1e-5, err_msg=message)
 
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorc_dsl.codegen.llvm.compile import Compiled, compile_kernel
+from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.backend.llvm.runtime.kernel import load
+from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.lower.lower import lower
-from tensorc_dsl.measure.host import host_target
-from tensorc_dsl.runtime.arrays import aligned_empty
-from tensorc_dsl.runtime.kernel import load
+from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
 from tests.codegen.native import program, run
 
@@ -41,7 +41,7 @@ def streaming(m: int, n: int) -> Program:
 
 
 def code(p: Program, target: Target = X86) -> Compiled:
-    return compile_kernel(lower(p), target, 2)
+    return compile_kernel(lower_cpu(p), target, 2)
 
 
 def past(c: Compiled) -> list[str]:
@@ -55,7 +55,7 @@ def test_whole_lines_pass_the_caches_and_a_fence_ends_each_part() -> None:
         :1
     ]
     assert part.index("!nontemporal") < part.index(FENCE) < part.index("ret void")
-    assert c.assembly().count("vmovntps") == 4
+    assert c.view("asm").count("vmovntps") == 4
 
 
 @pytest.mark.parametrize(("n", "aligned"), [(64, 4), (1024, 4), (80, 5), (1040, 5), (8, 0), (72, 0), (33, 0), (3, 0)])
@@ -72,7 +72,7 @@ def test_the_results_are_the_same(n: int) -> None:
 
 def test_outputs_that_begin_within_a_line() -> None:
     """Aligned or not is asked at each call."""
-    kernel = load(compile_kernel(lower(streaming(5, 64)), host_target(2), 2))
+    kernel = load(compile_kernel(lower_cpu(streaming(5, 64)), host_target(2), 2))
     a = np.random.default_rng(0).standard_normal((5, 64)).astype(np.float32)
     for first in (0, 1, 4, 16):
         b = aligned_empty((5 * 64 + first,), np.dtype(np.float32))[first:].reshape(5, 64)

@@ -8,8 +8,8 @@ from scipy import special
 
 from tensorc_dsl.ir.arrays import narrow, stored_dtype, widen
 from tensorc_dsl.ir.dtypes import DTYPES, DType
-from tensorc_dsl.ir.evaluate import evaluate
-from tensorc_dsl.ir.interpret import interpret
+from tensorc_dsl.reference.evaluate import evaluate
+from tensorc_dsl.reference.interpret import interpret
 from tests.codegen.native import program, run
 
 NUMBERS = [t for t in DTYPES.values() if t.name != "bool"]

@@ -341,7 +341,7 @@ class Meaning:
                 if isinstance(dim, tree.Name):
                     sizes.setdefault(dim.id, n)
         given: dict[str, Any] = {}
-        kinds = {a.name: kind(a) for a in callee.attributes}
+        kinds: dict[str, str] = {a.name: kind(a) for a in callee.attributes}
         for key, value in e.kwargs:
             match kinds.get(key, "int"), value:
                 case "dtype", tree.Name(id=t):
@@ -388,7 +388,7 @@ def meaning(
     inputs: Mapping[str, np.ndarray[Any, Any]],
 ) -> Meaning:
     """A compute whose dimensions and attributes have values; `inputs` hold floats of 64 bits, integers or bools."""
-    attributes = {a.name: a for a in defn.attributes}
+    attributes: dict[str, tree.Param] = {a.name: a for a in defn.attributes}
     sizes = {n: v for n, v in bindings.items() if n not in attributes or kind(attributes[n]) == "int"}
     made = Meaning(defn, computes, reducers, sizes, {}, {}, {})
     for a in defn.attributes:

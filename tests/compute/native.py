@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, widen
-from tensorc_dsl.ir.evaluate import evaluate
-from tensorc_dsl.ir.inputs import make_inputs
-from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.tolerance import tolerance
 from tensorc_dsl.measure.check import compare
+from tensorc_dsl.reference.evaluate import evaluate
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.reference.tolerance import tolerance
 from tensorc_dsl.source import Source
 from tests.codegen.native import run
 

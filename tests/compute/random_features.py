@@ -16,8 +16,8 @@ compute twice(X: T[P, Q]; T: dtype = f32, times: int = 2) -> Y: T[P] {{
     let Z = moved(X, by = times)
     Y[i] = sum[j] Z[i, j] + X[i, Q - 1 - j]
 }}
-compute weighted(X: f32[P, Q], w: f32[]; scale: float = 0.5) -> Y: f32[P, Q] {{
-    Y[i, j] = X[i, j] * w[] * scale
+compute weighted(X: f32[P, Q], w: f32; scale: float = 0.5) -> Y: f32[P, Q] {{
+    Y[i, j] = X[i, j] * w * scale
 }}
 """
 
@@ -65,7 +65,7 @@ class Features:
             f"{m}[i, j]", f"{m}[i, N - 1 - j]", f"{m}[clamp(I[i], 0, M - 1), j]", f"{m}[i, clamp(j - pad, 0, N - 1)]",
             f"{m}[i, j / stride]", f"{m}[i, (j + pad) % N]", f"{m}[i, clamp(J[j], 0, N - 1)]",
             f"{m}[clamp(i - I[i] * 2, 0, M - 1), j]",
-            f"{self.rng.choice(self.columns)}[j]", f"{self.rng.choice(self.single)}[]", *(f"{r}[i]" for r in self.rows),
+            f"{self.rng.choice(self.columns)}[j]", f"{self.rng.choice(self.single)}", *(f"{r}[i]" for r in self.rows),
         )  # fmt: skip
 
     def element(self) -> str:
@@ -135,13 +135,13 @@ class Features:
     def total(self, name: str) -> tuple[str, str, str]:
         value = f"{self.fold()}[i in M, j in N] {self.typed(1)}"
         self.single.append(name)
-        return f"{name}[]", f"{self.t}[]", value
+        return name, self.t, value
 
     def position(self, name: str) -> tuple[str, str, str]:
         kind, t = self.pick("argmin", "argmax"), self.pick("i32", "i64", "i16")
         if self.rng.random() < 0.5:
             return f"{name}[i]", f"{t}[M]", f"{kind}[j in N] {self.pick('X', 'V')}[i, j]"
-        return f"{name}[]", f"{t}[]", f"{kind}[i in M, j in N] {self.pick('X[i, j]', 'V[M - 1 - i, j]')}"
+        return name, t, f"{kind}[i in M, j in N] {self.pick('X[i, j]', 'V[M - 1 - i, j]')}"
 
     def along(self, name: str) -> tuple[str, str, str]:
         """A scan over j, which looks back by one or more steps, and at other rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensorc_dsl.check.compute import check, elaborate
+from tensorc_dsl.elaborate.compute import check, elaborate
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import blocks

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.expr import Load, loads
-from tensorc_dsl.ir.inputs import make_inputs
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program, blocks
+from tensorc_dsl.reference.inputs import make_inputs
 from tests.codegen.native import program, run
 from tests.compute.native import everywhere
 from tests.compute.texts import build, checked, codes, errors

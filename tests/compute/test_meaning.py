@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorc_dsl.check.compute import elaborate
-from tensorc_dsl.check.compute_bindings import dimensions
-from tensorc_dsl.check.compute_library import Library
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.elaborate.bindings import dimensions
+from tensorc_dsl.elaborate.compute import elaborate
+from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.ir.arrays import Array, widen
-from tensorc_dsl.ir.evaluate import evaluate
-from tensorc_dsl.ir.inputs import make_inputs
-from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.tolerance import tolerance
 from tensorc_dsl.measure.check import compare
+from tensorc_dsl.reference.evaluate import evaluate
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.reference.tolerance import tolerance
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tests.codegen.native import run

@@ -12,8 +12,8 @@ import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from bench.random_steps import random_schedule
-from tensorc_dsl.check.compute import check
 from tensorc_dsl.diagnostic import render
+from tensorc_dsl.elaborate.compute import check
 from tests.compute.native import everywhere
 from tests.compute.random_computes import random_compute
 from tests.compute.texts import build, parsed

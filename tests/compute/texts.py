@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from tensorc_dsl.check.compute import check, elaborate
-from tensorc_dsl.check.compute_bindings import Bound
-from tensorc_dsl.check.compute_library import Definitions, Library
 from tensorc_dsl.diagnostic import TschedError, render
-from tensorc_dsl.ir.evaluate import evaluate
+from tensorc_dsl.elaborate.bindings import Bound
+from tensorc_dsl.elaborate.compute import check, elaborate
+from tensorc_dsl.elaborate.library import Definitions, Library
 from tensorc_dsl.ir.expr import Const, children
-from tensorc_dsl.ir.inputs import make_inputs
-from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.reference.evaluate import evaluate
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.syntax.tree import ComputeDef, ReducerDef
@@ -38,8 +38,8 @@ def std(name: str) -> ComputeDef:
 def parsed(text: str) -> tuple[ComputeDef, Library]:
     """The last compute of a text, and all that the text defines."""
     file = parse(Source("t.tsched", text))
-    computes = {i.name: i for i in file.items if isinstance(i, ComputeDef)}
-    reducers = {i.name: i for i in file.items if isinstance(i, ReducerDef)}
+    computes: dict[str, ComputeDef] = {i.name: i for i in file.items if isinstance(i, ComputeDef)}
+    reducers: dict[str, ReducerDef] = {i.name: i for i in file.items if isinstance(i, ReducerDef)}
     return list(computes.values())[-1], Library({"t.tsched": Definitions(computes, reducers)})
 
 

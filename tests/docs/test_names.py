@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from tensorc_dsl.check.compute_names import FUNCTIONS
 from tensorc_dsl.cli.main import main
+from tensorc_dsl.elaborate.names import FUNCTIONS
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from docs.generate.all import PARTS
+from docs.generate.links import anchors, links
 from docs.generate.pages import PAGES, filled, markers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+ABOUT = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+DOCS = [*(ROOT / name for name in ABOUT), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.stem)
@@ -27,18 +28,9 @@ def test_every_part_stands_on_one_page() -> None:
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(path: Path) -> None:
-    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if "://" in target:
-            continue
+    for target in links(path.read_text(encoding="utf-8")):
         file, _, anchor = target.partition("#")
         place = (path.parent / file).resolve() if file else path
         assert place.exists(), f"{target} leads nowhere"
         if anchor and place.suffix == ".md":
             assert anchor in anchors(place.read_text(encoding="utf-8")), f"{target}: there is no such heading"
-
-
-def anchors(page: str) -> set[str]:
-    """The names by which the headings of a page are linked to, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.+)$", page, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}

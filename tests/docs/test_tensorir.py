@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from docs.generate.beside import named
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.trace.draws import DRAWS
@@ -14,12 +15,11 @@ PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "tensorir.md").
 
 def ours() -> list[str]:
     """The names in the second column."""
-    rows = [line.split("|") for line in PAGE.splitlines() if line.startswith("| ")]
-    return [name for row in rows for name in re.findall(r"`([^`]+)`", row[2])]
+    return named(PAGE)
 
 
-def test_every_step_and_draw_is_in_the_table_once() -> None:
-    names = ours()
+def test_every_step_and_draw_is_on_the_page_once() -> None:
+    names = [*ours(), *re.findall(r"^\| `(\w+)` \| [^|]* \|$", PAGE.partition("## Only here")[2], re.MULTILINE)]
     for name in (*PRIMITIVES, *DRAWS):
         assert names.count(name) == 1, name
 

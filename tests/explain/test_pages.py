@@ -20,10 +20,11 @@ import filelock
 import pytest
 
 from docs.generate.errors import declared
-from tensorc_dsl.api import load, tasks
+from tensorc_dsl.api import load
 from tensorc_dsl.api.tasks import TaskFile, sample
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
+from tensorc_dsl.extensions import STRATEGIES
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure import cores, local
@@ -87,8 +88,8 @@ def of_commands(code: str, fence: Fence) -> str:
     severity = "warning" if code.startswith("W") else "error"
     assert status == (0 if severity == "warning" else 5 if code == "E0807" else 1), text
     assert re.findall(rf"{severity}\[([EW]\d+)\]", text) == [code], text
-    if severity == "warning":  # what the command does all the same is another page's
-        text = "".join(re.findall(r"^\$ .*\n|^warning.*\n(?: {1,8}\S.*\n)*", text, re.MULTILINE))
+    if severity == "warning" or code in GO_ON:  # what the command does all the same is another page's
+        text = "".join(re.findall(rf"^\$ .*\n|^{severity}.*\n(?: {{1,8}}\S.*\n)*", text, re.MULTILINE))
     return re.sub(
         r"\d[\d.e+]* (GB|s|threads?)$|\d[\d.e+]* (GB|s)\b",
         _unnumbered,
@@ -110,6 +111,9 @@ def of_program(code: str, fence: Fence) -> str:
     return out.getvalue()
 
 
+GO_ON = {"E0704"}
+"""Errors that a command tells when it has done the rest of its work."""
+
 # --- machines in trouble ---------------------------------------------------------------------------------------------
 
 
@@ -121,6 +125,12 @@ def _full(*_: object) -> None:
 def full_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", _full)
+        yield
+
+
+@contextmanager
+def full_disk_of_records() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(filelock.FileLock, "acquire", _full)
         yield
 
@@ -160,7 +170,19 @@ def no_compiler() -> Iterator[None]:
 @contextmanager
 def on_x86() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tasks, "native_triple", lambda: "x86_64-unknown-linux-gnu")
+        patch.setattr("tensorc_dsl.backend.llvm.backend.native_triple", lambda: "x86_64-unknown-linux-gnu")
+        yield
+
+
+@contextmanager
+def broken_package() -> Iterator[None]:
+    package = Path("site")
+    (package / "broken-1.0.dist-info").mkdir(parents=True)
+    (package / "broken-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    declared = f"[{STRATEGIES.group}]\nbroken = broken_package.strategy\n"
+    (package / "broken-1.0.dist-info" / "entry_points.txt").write_text(declared)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(package))
         yield
 
 
@@ -197,7 +219,7 @@ def one_core() -> Iterator[None]:
 
 
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
-    "E0704": full_disk,
+    "E0704": full_disk_of_records,
     "E0705": held_records,
     "E0707": no_patience,
     "E0708": forbidden_records,
@@ -206,6 +228,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0913": no_compiler,
     "E0914": on_x86,
     "E0917": endless_file,
+    "E0930": broken_package,
     "W0701": edited_records,
     "W0901": one_core,
 }

@@ -14,6 +14,11 @@ N = sized("N", (7,), (40,))
 NM = sized("N M", (5, 3), (20, 33))
 
 
+def single(x: float) -> float:
+    """A literal of f32: the nearest number that the type has."""
+    return float(np.float32(x))
+
+
 def definite(given: Given) -> Given:
     """A matrix of which every leading part can be divided by: what is on the diagonal is larger than the rest of its row."""
     a = given["A"]
@@ -70,7 +75,7 @@ def fdtd(e: Array, fict: Array) -> Array:
         ey[1:] -= 0.5 * np.diff(hz, axis=0)
         ey[0] = now
         ex[:, 1:] -= 0.5 * np.diff(hz, axis=1)
-        hz[:-1, :-1] -= 0.7 * (np.diff(ex, axis=1)[:-1] + np.diff(ey, axis=0)[:, :-1])
+        hz[:-1, :-1] -= single(0.7) * (np.diff(ex, axis=1)[:-1] + np.diff(ey, axis=0)[:, :-1])
     return hz
 
 
@@ -146,8 +151,8 @@ POLYBENCH: dict[str, Foreign] = {
     "doitgen": Foreign(lambda a, c: a @ c, sized("R Q P", (2, 3, 5), (3, 5, 33))),
     "covariance": Foreign(lambda x: np.cov(x, rowvar=False), NM),
     "correlation": Foreign(correlation, NM),
-    "jacobi_1d": Foreign(lambda a: stencil(np.full(3, 0.33333), 4, a), sized("N", (3,), (100,))),
-    "jacobi_2d": Foreign(lambda a: stencil(cross(2, 0.2, 0.2), 3, a), sized("N", (5,), (33,))),
+    "jacobi_1d": Foreign(lambda a: stencil(np.full(3, single(0.33333)), 4, a), sized("N", (3,), (100,))),
+    "jacobi_2d": Foreign(lambda a: stencil(cross(2, single(0.2), single(0.2)), 3, a), sized("N", (5,), (33,))),
     "heat_3d": Foreign(lambda a: stencil(cross(3, 1 - 6 / 8, 1 / 8), 2, a), sized("N", (4,), (17,))),
     "fdtd_2d": Foreign(fdtd, sized("N M T", (3, 4, 2), (5, 33, 3))),
     "floyd_warshall": Foreign(shortest, N, distances),

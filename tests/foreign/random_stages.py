@@ -181,7 +181,10 @@ class Stages:
             if n == a.shape[along]:  # the place that a step is done with, as in a factorisation
                 steps.append(f"{own()} - 0.25 * {own(**{x: f'{t} - {lag}'})} if {x} >= {t} else {own()}")
         init = self.rng.choice([a.here, f"{a.dtype}(0.25)"])
-        return self.stage(a.dtype, a.shape, f"scan[{t}] init {init} step {self.rng.choice(steps)}")
+        step = self.rng.choice(steps)
+        if lag > 1:  # `init` gives the first element alone
+            step = f"({step}) if {t} >= {lag} else {a.here}"
+        return self.stage(a.dtype, a.shape, f"scan[{t}] init {init} step {step}")
 
     def converted(self) -> str:
         a = self.pick()

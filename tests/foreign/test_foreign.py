@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.api import TaskFile
-from tensorc_dsl.check.compute import elaborate
-from tensorc_dsl.check.compute_bindings import OpenRange
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.elaborate.bindings import OpenRange
+from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import Array, narrow, widen
-from tensorc_dsl.ir.evaluate import evaluate, shape_of
-from tensorc_dsl.ir.inputs import make_inputs
 from tensorc_dsl.ir.program import Buffer, Program
-from tensorc_dsl.ir.tolerance import tolerance
 from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.measure.check import compare
-from tensorc_dsl.measure.host import host_target
+from tensorc_dsl.reference.evaluate import evaluate, shape_of
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.tolerance import tolerance
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.fmt import format_text

@@ -44,7 +44,7 @@ def test_a_number_names_an_input() -> None:
         ("quotes", b'"' * 60_000, "E0101"),
         ("path", b"use " + b"a." * 5_000 + b"b", "E0232"),
         ("names", b"use a.{" + b"b," * 5_000 + b"}", "E0232"),
-        ("huge", b"compute c(X: f32[N]) -> Y: f32 { Y = sum[j] X[j] }\ntask t = c(N=9223372036854775807)", "E0404"),
+        ("huge", b"compute c(X: f32[N]) -> Y: f32 { Y = sum[j] X[j] }\ntask t = c(N=9223372036854775807)", "task E0552"),
     ],
 )  # fmt: skip
 def test_extremes(name: str, text: bytes, end: str, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorc_dsl.check.compute import elaborate
+from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.source import Source
@@ -32,8 +32,8 @@ def rng(n: int = 0) -> np.random.Generator:
 def space(text: str, m: int = 32, n: int = 48, k: int = 24, compute: str = "matmul", target: Target = TARGET) -> Space:
     """The last schedule or space of the text, over one of the computes."""
     items = parse(Source("test.tsched", COMPUTES + text)).items
-    known = {i.name: i for i in items if isinstance(i, tree.ComputeDef)}
-    modules = {i.name: i for i in items if isinstance(i, tree.ModuleDef)}
+    known: dict[str, tree.ComputeDef] = {i.name: i for i in items if isinstance(i, tree.ComputeDef)}
+    modules: dict[str, tree.ModuleDef] = {i.name: i for i in items if isinstance(i, tree.ModuleDef)}
     definition = [i for i in items if isinstance(i, tree.ScheduleDef | tree.SpaceDef)][-1]
     sizes = {"M": m, "N": n, "K": k} if compute == "matmul" else {"M": m, "N": n}
     return Space(definition, compute, elaborate(known[compute], sizes), target, modules)

@@ -9,7 +9,7 @@ from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.program import Block, For, LoopKind, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.measure.host import host_target
+from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace

@@ -11,8 +11,7 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Block, For, LoopKind, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
-from tensorc_dsl.lower.flat import format_kernel
-from tensorc_dsl.measure.host import host_target
+from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.space import neighbours
 from tensorc_dsl.search.streams import stream
@@ -241,7 +240,7 @@ def test_a_reduction_of_open_length_is_never_refused() -> None:
 def test_transforms_of_four_by_four_are_straight_code() -> None:
     t = task("transforms")
     narrow = handlers.condition(t.space, {"width": 16, "width_1": 16})
-    lowered = format_kernel(t.lower(handlers.seed(narrow, 0)()))
+    lowered = t.lowered_text(handlers.seed(narrow, 0)())
     steps = [line.strip() for line in lowered.splitlines() if " in 0 .. 4 {" in line or " in 0 .. 2 {" in line]
     transform = [s for s in steps if s.split(" for ")[-1].split("_")[0].split()[0] in ("a", "b")]
     assert transform

@@ -237,6 +237,48 @@ def test_weights_of_branches_are_probabilities() -> None:
     assert again(s, text)().text == text
 
 
+def test_a_draw_of_structure_has_the_names_that_are_written() -> None:
+    s = schedule(
+        'either pack: panels(3) { annotate(root, "x", 1) } or none(7) { annotate(root, "x", 2) }',
+        "either pack: a { maybe(25) fine {} } or b {}",
+        'maybe last { annotate(root, "y", 1) }',
+    )
+    traces = [s.sample(rng(n)) for n in range(400)]
+    packs = [t.decisions["pack"] for t in traces]
+    assert 90 < packs.count("panels") < 150
+    assert set(packs) == {"panels", "none"}
+    assert all(dict(t.program.annotations)["x"] == (1 if t.decisions["pack"] == "panels" else 2) for t in traces)
+    assert {t.decisions["pack_1"] for t in traces} == {"a", "b"}
+    assert all(("fine" in t.decisions) == (t.decisions["pack_1"] == "a") for t in traces)
+    fine = [t.decisions["fine"] for t in traces if "fine" in t.decisions]
+    assert len(fine) * 0.15 < fine.count(True) < len(fine) * 0.35
+    assert all(("y" in dict(t.program.annotations)) == (t.decisions["last"] is True) for t in traces)
+    trace = next(t for t in traces if "fine" in t.decisions and t.decisions["pack"] == "none" and t.decisions["last"])
+    assert 'let pack ~ sample_categorical({"panels": 3.0, "none": 7.0}) := "none"' in trace.text
+    assert 'let pack_1 ~ sample_categorical(["a", "b"]) := "a"' in trace.text
+    assert "let fine ~ sample_categorical({true: 25.0, false: 75.0}) :=" in trace.text
+    assert "let last ~ sample_categorical([true, false]) := true" in trace.text
+    assert again(s, trace.text)().text == trace.text
+    assert s.replay(trace.decisions, rng(9)).text == trace.text
+
+
+def test_a_chance_of_0_or_100_leaves_nothing_open() -> None:
+    s = schedule("maybe(0) never {}", "maybe(100) always {}")
+    assert {tuple(s.sample(rng(n)).decisions.items()) for n in range(50)} == {(("never", False), ("always", True))}
+
+
+@pytest.mark.parametrize("chance", ["101", "-1", "true", '"a"', "inf"])
+def test_a_chance_is_a_number_of_a_hundred(chance: str) -> None:
+    with pytest.raises(TschedError, match="E0503: a chance is a number from 0 to 100"):
+        schedule(f"let c = {chance}", "maybe(c) pack {}").sample(rng())
+
+
+def test_a_schedule_that_was_frozen_with_numbered_branches_still_replays() -> None:
+    text = "let branch_6 ~ sample_categorical({0: 70.0, 1: 30.0}) := 1"
+    trace = schedule(text, 'annotate(root, "x", 1)').sample(rng())
+    assert trace.decisions == {"branch_6": 1}
+
+
 def test_arguments_that_are_drawn_stay_formulas() -> None:
     s = schedule(
         "let n ~ sample_categorical([2, 4])",

@@ -13,7 +13,7 @@ from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.measure.host import host_target
+from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 
@@ -120,4 +120,4 @@ def test_results_of_more_than_a_quarter_of_the_last_cache_may_pass_it_by(name: s
     traces = [t.sample(seed=0, number=n) for n in range(16)]
     asked = [x for x in traces if "annotate(" in x.text and '"store.nontemporal", true' in x.text]
     assert bool(asked) == applies and len(asked) < len(traces)
-    assert all("!nontemporal" in t.compile(x).llvm_ir for x in asked[:1])
+    assert all("!nontemporal" in t.compile(x).view("llvm") for x in asked[:1])

@@ -89,3 +89,17 @@ def test_a_step_of_a_schedule_says_what_it_drew():
     lines = ("let [i, j, k] = C.loops", "let n ~ sample_categorical([5])", "split(k, [_, n])")
     assert refusal_of(schedule(*lines)).origin == "`n` drew 5"
     assert refusal_of(schedule("let [i, j, k] = C.loops", "split(k, [_, 5])")).origin == ""
+
+
+def test_a_draw_is_no_function_of_its_name():
+    lines = ("let min ~ sample_categorical([3])", "let n ~ sample_categorical([5])", "split(k, [_, min(n, 9)])")
+    assert refusal_of(schedule("let [i, j, k] = C.loops", *lines)).origin == "`n` drew 5"
+
+
+@pytest.mark.parametrize("name", ["b.name", "b.iters[0]", "b.loops[0].name", "b.writes[0].name", "root.name"])
+def test_a_name_of_the_program_is_a_mere_string(name: str):
+    trace = space(
+        "module m(b: Block) { let x ~ sample_categorical([" + name + ']); annotate(b, "n", ' + name + ") }\n"
+        "space s for llvm { m }"
+    ).sample(rng())
+    assert {type(d) for d in trace.decisions.values()} == {str}

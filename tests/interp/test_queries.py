@@ -7,6 +7,7 @@ import pytest
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.schedule.primitive import BlockRef
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
@@ -25,6 +26,7 @@ ANSWERS = {
         "C.reduce_loops[0].name": "k",
         "C.has_reuse": True,
         "C.reuses(C.loops[0]) and C.reuses(C.loops[1]) and not C.reuses(C.loops[2])": True,
+        "C.is_untouched": True,
         "C.is_output": True,
         "C.is_reduction": True,
         "C.is_injective": False,
@@ -103,6 +105,12 @@ ANSWERS = {
         "len([1][:9]) + len([1][9:]) + len([1][:-1])": 1,
         "reversed([1, 2])[0] + max([1, 5, 2]) - min(3, 1)": 6,
         "clamp(7, 1, 4) * 1000 + clamp(0, 1, 4) * 100 + clamp(2, 1, 4) * 10 + clamp(3, 4, 1)": 4121,
+        "any(for l in C.loops { yield l.kind == \"R\" }) and not any(for l in C.loops { yield l.is_open })": True,
+        "all(for l in C.loops { yield l.is_serial }) and not all(for l in C.loops { yield l.kind == \"S\" })": True,
+        "any([]) or not all([])": False,
+        "len(for l in C.loops if l.kind == \"S\" { yield l })": 2,
+        "(for n in range(5) if n % 2 == 1 and n > 1 { yield n * 10 })[0]": 30,
+        "len(for n in range(5) if n > 9 { yield n })": 0,
         "log2(8)": 3.0,
         "xor(12, 10)": 6,
         "within(3, 3..4, \"parts\")": 3,
@@ -134,6 +142,27 @@ ANSWERS = {
 def test_answers(compute: str, question: str) -> None:
     trace = schedule(f'annotate(root, "answer", {question})', compute=compute).sample(rng())
     assert dict(trace.program.annotations) == {"answer": ANSWERS[compute][question]}
+
+
+@pytest.mark.parametrize(
+    ("steps", "untouched"),
+    [
+        ("", True),
+        ("split(Y.loops[0], [_, 4])", True),
+        ("vectorize(Y.loops[1])", True),
+        ("parallel(Y.loops[0])", False),
+        ("compute_at(E, Y.loops[0])", False),
+        ("compute_at(E, Y.loops[1])", False),
+    ],
+)
+def test_a_block_is_untouched_until_its_outermost_loop_is_shared_or_runs_otherwise(steps: str, untouched: bool) -> None:
+    trace = schedule(steps, 'annotate(root, "answer", Y.is_untouched)', compute="chain").sample(rng())
+    assert dict(trace.program.annotations) == {"answer": untouched}
+
+
+def test_a_block_without_loops_is_not_untouched() -> None:
+    program = parse_program(Source("p", "program p(A: f32[1]) {\n    block B { A[0] = 1.0 }\n}\n"))
+    assert QUERIES[BlockRef]["is_untouched"].function(program, BlockRef("B")) is False
 
 
 @pytest.mark.parametrize(("m", "n", "reused"), [(1, 1, False), (2, 1, True), (1, 2, True)])

@@ -98,7 +98,7 @@ def test_names_that_every_schedule_has_are_kept_free() -> None:
 
 
 def _named(output: str, index: str = "i") -> str:
-    from tensorc_dsl.check.compute import elaborate
+    from tensorc_dsl.elaborate.compute import elaborate
     from tensorc_dsl.interp.space import Space
     from tensorc_dsl.source import Source
     from tensorc_dsl.syntax import tree

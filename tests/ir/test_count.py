@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.count import Work, bytes_moved, bytes_needed, flops, work
 from tensorc_dsl.ir.dtypes import F32, I8, I32
+from tensorc_dsl.reference.count import Work, bytes_moved, bytes_needed, flops, work
 from tests.compute.texts import build, made, std
 
 

@@ -8,14 +8,14 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tensorc_dsl.ir import boxes
-from tensorc_dsl.ir import evaluate as evaluate_module
 from tensorc_dsl.ir.arrays import narrow, widen
 from tensorc_dsl.ir.dtypes import BF16, F16, F32, F64
-from tensorc_dsl.ir.evaluate import EvaluateError, evaluate
 from tensorc_dsl.ir.expr import index
-from tensorc_dsl.ir.inputs import make_inputs
 from tensorc_dsl.ir.program import For, LoopKind
+from tensorc_dsl.reference import boxes
+from tensorc_dsl.reference import evaluate as evaluate_module
+from tensorc_dsl.reference.evaluate import EvaluateError, evaluate
+from tensorc_dsl.reference.inputs import make_inputs
 from tests.compute.texts import build, made, run, std
 from tests.steps import calls
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.dtypes import F32
-from tensorc_dsl.ir.evaluate import evaluate
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Var, add, index, mul
-from tensorc_dsl.ir.inputs import make_inputs
-from tensorc_dsl.ir.interpret import InterpretError, interpret
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store
 from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.reference.evaluate import evaluate
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.interpret import InterpretError, interpret
 from tests.compute.texts import build, made, std
 
 

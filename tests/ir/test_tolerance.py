@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.evaluate import evaluate
-from tensorc_dsl.ir.inputs import make_inputs
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.tolerance import tolerance
+from tensorc_dsl.reference.evaluate import evaluate
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.tolerance import tolerance
 from tests.compute.texts import build, made, std
 
 

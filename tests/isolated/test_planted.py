@@ -36,16 +36,17 @@ import os, sys
 from pathlib import Path
 sys.path.remove("")
 import tensorc_dsl
+from tensorc_dsl.machine.yardsticks import Measuring
 from tests.isolated.modules import plant
 task = tensorc_dsl.load("small.tsched")["small"]
 kernel = task.tune(trials=1, records="warm.sqlite")  # what the parent itself imports is loaded afterwards
-task.yardsticks()
+Measuring(task.program, task.target, task.threads, str).first()
 plant(Path(), Path(sys.argv[1]))
 sys.path[:0] = ["", ".", os.getcwd()]
 os.environ["PYTHONPATH"] = os.pathsep.join(["", ".", os.getcwd()])
 os.environ["PYTHONSTARTUP"] = "string.py"
 task.tune(trials=1, records="r.sqlite")
-task.yardsticks()
+Measuring(task.program, task.target, task.threads, str).first()
 task.measure(kernel.trace)
 tensorc_dsl.load("small.tsched", mcpu="x86-64")["small"].require_code()
 task.export(kernel.trace, "small.so", "so")

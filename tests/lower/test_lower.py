@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.ir.expr import Binary, Dim, Var, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Store
 from tensorc_dsl.lower.flat import LowerError, format_kernel
-from tensorc_dsl.lower.lower import lower
 from tensorc_dsl.source import Source
 from tests.programs import load
 
 
 def lowered(text: str) -> str:
-    return format_kernel(lower(parse_program(Source("test.tsched", text))))
+    return format_kernel(lower_cpu(parse_program(Source("test.tsched", text))))
 
 
 def test_tails_are_cut_off_and_the_tile_lives_in_registers() -> None:
@@ -275,8 +275,8 @@ def test_a_size_that_no_shape_tells_is_refused() -> None:
     half = Binary("/", n, index(2))
     params = tuple(Buffer(name, load("A").dtype, (half,)) for name in "AC")
     with pytest.raises(LowerError, match="the shapes of the arguments of f do not tell N"):
-        lower(Program("f", params, (), (For("i", n, (block,)),), (n,)))
-    assert lower(Program("f", (Buffer("C", load("A").dtype, (index(1),)),), (), ())).body == ()
+        lower_cpu(Program("f", params, (), (For("i", n, (block,)),), (n,)))
+    assert lower_cpu(Program("f", (Buffer("C", load("A").dtype, (index(1),)),), (), ())).body == ()
 
 
 def test_what_follows_from_constants_is_prepared() -> None:

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 
+from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.measure.child import serve
 from tensorc_dsl.measure.guarded import Guarded
 from tensorc_dsl.measure.messages import Build, Built, Reply, Request, requests
@@ -29,7 +30,7 @@ def answer(request: Request) -> Reply:
             print(child.pid, file=sys.stderr, flush=True)
             time.sleep(1000)
         case ["fill", count]:
-            return Built(bytes(int(count))[:1], "echo")
+            return Built(Code(bytes(int(count))[:1], "echo", frozenset()))
         case ["map", count]:
             Guarded((int(count),), np.dtype(np.uint8))
         case ["nonsense"]:
@@ -42,10 +43,10 @@ def answer(request: Request) -> Reply:
             print("noise on stdout", flush=True)
             os.write(1, b"more noise")
         case ["pid"]:
-            return Built(b"", str(os.getpid()))
+            return Built(Code(b"", str(os.getpid()), frozenset()))
         case _:
             pass
-    return Built(request.program.encode(), "echo")
+    return Built(Code(request.program.encode(), "echo", frozenset()))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.codegen.llvm.machine import Machine
+from tensorc_dsl.backend.llvm.codegen.machine import Machine
+from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Const
 from tensorc_dsl.ir.program import Program
@@ -105,4 +106,4 @@ def kernel(fault: str) -> Built:
         fault
     ]
     text = _KERNEL.format(**parts)
-    return Built(Machine(Target()).object_code(text), "kernel")
+    return Built(Code(Machine(Target()).object_code(text), "kernel", frozenset()))

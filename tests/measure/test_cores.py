@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.measure import host
+from tensorc_dsl.machine import host
 from tensorc_dsl.measure.cores import usable_cores
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.expr import Dim, floordiv, index
 from tensorc_dsl.ir.program import For, LoopKind, Program
@@ -87,7 +88,7 @@ def test_a_hang_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_no_object_code_is_no_kernel(runner: LocalRunner) -> None:
     for code in (b"", b"\x7fELF nonsense"):
-        outcome = runner.run(Built(code, "kernel"), None)
+        outcome = runner.run(Built(Code(code, "kernel", frozenset())), None)
         assert outcome.status in (Status.COMPILE_ERROR, Status.CRASH)
     assert run(runner, "none").status is Status.OK
 

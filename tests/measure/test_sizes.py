@@ -2,9 +2,9 @@
 
 import pytest
 
-from tensorc_dsl.check.compute_bindings import OpenRange
+from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.ir.bind import check_sizes
-from tensorc_dsl.measure.sizes import Sizing, describe_all, sizing
+from tensorc_dsl.reference.open_sizes import Sizing, describe_all, sizing
 from tests.compute.texts import made, std
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.messages import Build, Built, Reply, replies
 from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerExhausted, WorkerTimeout, wait_any
@@ -56,13 +57,13 @@ def test_one_process_answers_many_requests(worker: Worker[Reply]) -> None:
     pids = {worker.ask(say("pid"), PATIENCE) for _ in range(3)}
     assert len(pids) == 1
     big = "x" * 3_000_000  # many times a pipe's buffer, both ways
-    assert worker.ask(say(big), PATIENCE) == Built(big.encode(), "echo")
+    assert worker.ask(say(big), PATIENCE) == Built(Code(big.encode(), "echo", frozenset()))
     assert worker.generation == 1
 
 
 def test_what_a_child_prints_spoils_nothing(worker: Worker[Reply]) -> None:
-    assert worker.ask(say("print"), PATIENCE) == Built(b"print", "echo")
-    assert worker.ask(say("hello"), PATIENCE) == Built(b"hello", "echo")
+    assert worker.ask(say("print"), PATIENCE) == Built(Code(b"print", "echo", frozenset()))
+    assert worker.ask(say("hello"), PATIENCE) == Built(Code(b"hello", "echo", frozenset()))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_a_crash_is_noticed_and_the_next_child_works(worker: Worker[Reply], requ
     with pytest.raises(WorkerCrash, match=message):
         worker.ask(say(request_), PATIENCE)
     assert worker.pid is None
-    assert worker.ask(say("hello"), PATIENCE) == Built(b"hello", "echo")
+    assert worker.ask(say("hello"), PATIENCE) == Built(Code(b"hello", "echo", frozenset()))
     assert worker.generation == 2
 
 
@@ -95,7 +96,7 @@ def test_a_hang_is_killed_with_all_its_processes(worker: Worker[Reply]) -> None:
     with pytest.raises(WorkerTimeout):
         worker.receive(0.1)
     assert children and all(gone(p) for p in [pid, *(c.pid for c in children)])
-    assert worker.ask(say("hello"), PATIENCE) == Built(b"hello", "echo")
+    assert worker.ask(say("hello"), PATIENCE) == Built(Code(b"hello", "echo", frozenset()))
 
 
 @pytest.mark.parametrize("how", ["fill", "map"])
@@ -105,7 +106,7 @@ def test_more_memory_than_allowed_is_told_and_the_next_child_works(how: str) -> 
         worker.ask(say(f"{how} {200 << 20}"), 20)
         with pytest.raises(WorkerExhausted, match=r"more memory than the 0.419 GB that it may have"):
             worker.ask(say(f"{how} {500 << 20}"), 20)
-        assert worker.ask(say("hello"), 5) == Built(b"hello", "echo")
+        assert worker.ask(say("hello"), 5) == Built(Code(b"hello", "echo", frozenset()))
     finally:
         worker.kill()
 
@@ -135,7 +136,7 @@ def test_a_signal_to_everybody_is_the_parents_to_answer(worker: Worker[Reply], n
     worker.ready()
     assert worker.pid is not None
     os.kill(worker.pid, number)
-    assert worker.ask(say("hello"), 5) == Built(b"hello", "echo")
+    assert worker.ask(say("hello"), 5) == Built(Code(b"hello", "echo", frozenset()))
     assert worker.generation == 1
 
 
@@ -144,7 +145,7 @@ def test_a_child_killed_between_requests_is_replaced(worker: Worker[Reply]) -> N
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
     assert gone(worker.pid)
-    assert worker.ask(say("hello"), PATIENCE) == Built(b"hello", "echo")
+    assert worker.ask(say("hello"), PATIENCE) == Built(Code(b"hello", "echo", frozenset()))
 
 
 def test_an_exception_in_the_child_is_a_bug_here(worker: Worker[Reply]) -> None:
@@ -169,7 +170,7 @@ def test_two_workers_at_once(worker: Worker[Reply]) -> None:
         worker.send(say("hang"), PATIENCE)
         other.send(say("hello"), PATIENCE)
         assert wait_any([worker, other], PATIENCE) == [other]
-        assert other.poll() == Built(b"hello", "echo")
+        assert other.poll() == Built(Code(b"hello", "echo", frozenset()))
         assert worker.poll() is None
     finally:
         other.kill()

@@ -9,23 +9,23 @@ import numpy as np
 
 from bench.bound import run_both
 from bench.random_steps import random_schedule
-from tensorc_dsl.check.compute_bindings import Bound, OpenRange
-from tensorc_dsl.codegen.llvm.compile import Compiled
+from tensorc_dsl.backend.llvm.codegen.compile import Compiled
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
+from tensorc_dsl.elaborate.bindings import Bound, OpenRange
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
 from tensorc_dsl.ir.bind import Sizes, bind
-from tensorc_dsl.ir.count import flops
-from tensorc_dsl.ir.evaluate import evaluate, shape_of
-from tensorc_dsl.ir.inputs import make_inputs
-from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.tolerance import tolerance
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.lower.flat import format_kernel
-from tensorc_dsl.lower.lower import lower
 from tensorc_dsl.measure.check import compare
 from tensorc_dsl.measure.guarded import Guarded, frozen, poison
-from tensorc_dsl.runtime.kernel import NativeKernel, load
+from tensorc_dsl.reference.count import flops
+from tensorc_dsl.reference.evaluate import evaluate, shape_of
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.reference.tolerance import tolerance
 from tests.codegen.native import compiled
 from tests.compute.texts import build, made, std
 
@@ -141,6 +141,6 @@ def check(name: str, seed: int, steps: int = 14) -> list[str]:
     try:
         check_everywhere(original, program, random_sizes(original, rng, 3), seed, rng.random() < 0.5)
     except AssertionError as e:
-        e.add_note("\n".join([*map(str, history), format_program(program), format_kernel(lower(program))]))
+        e.add_note("\n".join([*map(str, history), format_program(program), format_kernel(lower_cpu(program))]))
         raise
     return [*map(str, history)]

@@ -10,9 +10,9 @@ import pytest
 
 import tensorc_dsl as td
 from tensorc_dsl.api.tasks import Task
-from tensorc_dsl.check.compute_bindings import OpenRange
+from tensorc_dsl.backend.llvm.runtime.kernel import load
+from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.ir.program import LoopKind, find_loop
-from tensorc_dsl.runtime.kernel import load
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
 from tests.codegen.native import compiled
 from tests.compute.native import everywhere

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tensorc_dsl import api
 from tensorc_dsl.check.scope import CheckedFile, load_file
 from tensorc_dsl.diagnostic import render
 from tensorc_dsl.packages import resolve
+from tensorc_dsl.packages.files import Disk, Overlay
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.report.files import read_source
+from tensorc_dsl.resources import stdlib_files
 from tensorc_dsl.source import Source
 
 MODULE = "module {}(b: Block) {{ parallel(b.loops[0]) }}\n"
@@ -210,3 +213,30 @@ def test_a_text_without_foreign_uses_looks_at_nothing(folder: Path, monkeypatch:
     monkeypatch.setattr(resolve, "of_project", touched)
     monkeypatch.setattr(resolve, "from_environment", touched)
     assert said(check("use std.cpu\n" + MODULE.format("a"))) == ""
+
+
+def test_an_overlay_stands_for_what_is_stored(folder: Path) -> None:
+    Path("lib.tsched").write_text("module old(b: Block) {}\n")
+    Path("main.tsched").write_text("use lib.{new}\nspace s for llvm { new }\n")
+    files = Overlay({"lib.tsched": "module new(b: Block) {}\r\n"}, Disk())
+    resolver = Resolver("main.tsched", (), files)
+    checked = load_file(files.read("main.tsched"), resolver)
+    assert checked.diagnostics == ()
+    assert checked.spaces["s"].rules[0].span.text == "new"
+    used = checked.modules["new"].span.source
+    assert (used.name, used.text) == ("lib.tsched", "module new(b: Block) {}\n")
+    assert resolver.path_of(used) == Path("lib.tsched").resolve()
+    assert load_file(Disk().read("main.tsched"), Resolver("main.tsched")).errors != ()
+
+
+def test_an_overlay_of_the_standard_library(folder: Path) -> None:
+    (name, file), *_ = stdlib_files(("cpu",))
+    files = Overlay({file: "module mine(b: Block) {}\n"}, Disk())
+    found = Resolver("main.tsched", (), files)(("std", "cpu"), Source("main.tsched", ""))
+    assert [s.text for s in found.sources if s.name == name] == ["module mine(b: Block) {}\n"]
+
+
+def test_a_file_is_loaded_through_an_overlay(folder: Path) -> None:
+    Path("main.tsched").write_text("task t = nothing()\n")
+    text = "compute copy(A: f32[M]) -> B: f32[M] { B[i] = A[i] }\ntask other = copy(M=4)\n"
+    assert [*api.load("main.tsched", files=Overlay({"main.tsched": text}, Disk()))] == ["other"]

@@ -75,7 +75,7 @@ class _Machine:
     def call(self, call: tree.CallExpr, env: Env) -> Value:
         assert isinstance(call.function, tree.Name)
         args = [evaluate(a, env, self) for a in call.args]
-        kwargs = {k: evaluate(v, env, self) for k, v in call.kwargs}
+        kwargs: dict[str, Value] = {k: evaluate(v, env, self) for k, v in call.kwargs}
         bound = bind_primitive(call.function.id, args, kwargs, self.program, call)
         self.program = apply(self.program, call.function.id, *bound.args, **bound.kwargs).program
         return None

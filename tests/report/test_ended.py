@@ -8,10 +8,10 @@ import pytest
 
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.machine.roof import Roof
+from tensorc_dsl.machine.yardsticks import Yardsticks
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.report.ended import Ended
-from tensorc_dsl.report.roof import Roof
-from tensorc_dsl.report.yardsticks import Yardsticks
 from tensorc_dsl.search.events import Exhausted
 from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.trace.trace import Trace

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tensorc_dsl.report import units
-from tensorc_dsl.report.roof import Roof
+from tensorc_dsl import units
+from tensorc_dsl.machine.roof import Roof
+from tensorc_dsl.machine.yardsticks import Yardsticks
 from tensorc_dsl.report.table import comparison, tally
-from tensorc_dsl.report.yardsticks import Yardsticks
 
 
 @pytest.mark.parametrize(

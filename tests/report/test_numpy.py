@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.report import baseline
-from tensorc_dsl.report.baseline import has_numpy, numpy_seconds, right_calls
-from tensorc_dsl.report.numpy_text import numpy_texts
+from tensorc_dsl.machine import baseline
+from tensorc_dsl.machine.baseline import has_numpy, numpy_seconds, right_calls
+from tensorc_dsl.machine.numpy_text import numpy_texts
 from tests import programs
 from tests.compute.texts import build, made, std
 

@@ -12,11 +12,11 @@ import pytest
 from rich.console import Console
 
 from bench.first_seconds import new_text, written
+from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.report.following import following
 from tensorc_dsl.report.live import Line
 from tensorc_dsl.report.progress import Standing
-from tensorc_dsl.report.roof import Roof
 from tensorc_dsl.search.events import (
     Comparing,
     Event,

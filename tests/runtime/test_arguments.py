@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.runtime.kernel import NativeKernel, load
 from tests.codegen.native import compiled, program
 from tests.runtime.dlpack import BFLOAT, CUDA, FLOAT, READ_ONLY, UINT, Exporter
 

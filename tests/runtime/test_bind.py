@@ -7,8 +7,8 @@ import threading
 import numpy as np
 import pytest
 
+from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.runtime.kernel import NativeKernel, load
 from tests.codegen.native import compiled, program
 
 PACKED = """

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensorc_dsl.backend.llvm.runtime import doorway
+from tensorc_dsl.backend.llvm.runtime.kernel import BoundKernel, NativeKernel, load
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.runtime import doorway
-from tensorc_dsl.runtime.kernel import BoundKernel, NativeKernel, load
 from tests.codegen.native import compiled, program
 
 ROWS, COLUMNS = 5, 7
@@ -107,7 +107,6 @@ def unaligned(a: Array) -> Array:
         (0, strided),
         (0, unaligned),
         (1, lambda a: a[None]),
-        (1, lambda _: 2.0),
         (2, locked),
         (3, lambda a: a.astype(np.uint32)),
         (3, lambda _: None),

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorc_dsl.codegen.llvm.compile import Compiled, compile_kernel
-from tensorc_dsl.lower.lower import lower
-from tensorc_dsl.measure.host import host_target
-from tensorc_dsl.runtime.arrays import aligned_copy, aligned_empty
-from tensorc_dsl.runtime.kernel import NativeKernel, load
+from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
+from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
+from tensorc_dsl.machine.host import host_target
 from tests.codegen.native import program
 
 ROWS, COLUMNS = 24, 700
@@ -48,7 +48,7 @@ program sums(X: f32[{ROWS}, {COLUMNS}], C: f32[{ROWS}]) {{
     }}
 }}
 """)
-    return compile_kernel(lower(p), host_target(threads), threads)
+    return compile_kernel(lower_cpu(p), host_target(threads), threads)
 
 
 COMPILED = row_sums(2)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.runtime.kernel import NativeKernel, load
 from tests.codegen.native import compiled, program
 from tests.runtime.dlpack import BFLOAT, Exporter
 
@@ -159,7 +159,7 @@ def test_bound_constants_do_not_decide(library: types.ModuleType) -> None:
 
 TORCH = """
 import torch, sys
-from tensorc_dsl.runtime.kernel import load
+from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tests.codegen.native import compiled, program
 from tests.runtime.test_libraries import TWO
 
@@ -189,7 +189,7 @@ def test_torch_itself() -> None:
 
 JAX = """
 import jax, jax.numpy as jnp
-from tensorc_dsl.runtime.kernel import load
+from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tests.codegen.native import compiled, program
 from tests.runtime.test_libraries import TWO
 

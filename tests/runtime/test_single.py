@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.api import TaskFile
+from tensorc_dsl.backend.find import native
+from tensorc_dsl.backend.protocol import LoadedKernel
 from tensorc_dsl.check.scope import load_source
-from tensorc_dsl.measure.host import host_target
-from tensorc_dsl.runtime.kernel import NativeKernel, load
+from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.source import Source
 
 TEXT = """
@@ -31,9 +32,9 @@ task weighted = weighted(N=7) with default
 """
 
 
-def kernel(name: str) -> NativeKernel:
+def kernel(name: str) -> LoadedKernel:
     task = TaskFile(load_source(Source("single.tsched", TEXT)), host_target(1))[name]
-    return load(task.compile(task.sample(0)))
+    return native().load(task.compile(task.sample(0)).code, task.sample(0).program, 1)
 
 
 X = np.linspace(-2, 2, 15, dtype=np.float32).reshape(3, 5)

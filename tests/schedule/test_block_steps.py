@@ -26,10 +26,10 @@ from tensorc_dsl.ir.expr import (
     mul,
     sub,
 )
-from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Block, For, Program, blocks, find_block, find_loop, walk
 from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, LoopRef, apply
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tests.programs import buffer, conv2d, elementwise, load, matmul, random_inputs, softmax, stage, v

@@ -10,10 +10,10 @@ import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from tensorc_dsl.ir.expr import Compare, Var, add, index, sub
-from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, find_loop
 from tensorc_dsl.ir.verify import ProgramError, verify
+from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, apply
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.rewrite import replace_variables

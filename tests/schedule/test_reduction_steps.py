@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.bind import bind
-from tensorc_dsl.ir.inputs import make_inputs
-from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
 from tests.codegen.native import program, run
 from tests.primitives.cases import Case, all_cases, before_program

@@ -10,10 +10,10 @@ import pytest
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Compare, Dim, Select, Var, add, conjunction, index
-from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Axis, Block, Buffer, For, IterKind, Program, blocks, find_block
 from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, apply
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tests.programs import buffer, conv2d, load, matmul, random_inputs, softmax, stage, v

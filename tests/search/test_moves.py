@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.space import Explorer, neighbours
-from tensorc_dsl.search.strategy import Setting, strategies
+from tensorc_dsl.search.strategy import Setting, strategies, strategy_of
 from tensorc_dsl.trace import handlers
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.trace import Trace
@@ -55,8 +56,8 @@ def test_moves_reach_every_value_of_a_draw(name: str) -> None:
 
 @pytest.mark.parametrize("strategy", sorted(strategies()))
 def test_a_search_tries_every_value_of_users_draws(strategy: str) -> None:
-    explorer = Explorer(space(MODULE, n=16, k=12), 0, "task")
-    asked = strategies()[strategy](Setting(explorer, 96))
+    explorer = Explorer(space(MODULE, n=16, k=12), 0, "task", Target())
+    asked = strategy_of(strategy)(Setting(explorer, 96))
     tried: dict[str, set[Decision]] = {name: set() for name in DRAWS}
     sizes: dict[str, int] = {}
     for _ in range(12):
@@ -78,7 +79,9 @@ def test_places_move_too() -> None:
 
 
 def test_true_and_one_are_two_decisions() -> None:
-    explorer = Explorer(schedule("let x ~ sample_categorical([1, true])", 'annotate(root, "x", x)'), 0, "task")
+    explorer = Explorer(
+        schedule("let x ~ sample_categorical([1, true])", 'annotate(root, "x", x)'), 0, "task", Target()
+    )
     found = [explorer.replay({"x": 1}), explorer.replay({"x": True})]
     assert [type(t.decisions["x"]).__name__ for t in found if t is not None] == ["int", "bool"]
 
@@ -89,8 +92,8 @@ def test_hidden_and_conditioned_draws_are_not_moved() -> None:
     near = neighbours(trace)
     assert {d["count"] for d in near} == {3}
     assert {d["choice"] for d in near} == {trace.decisions["choice"]}
-    explorer = Explorer(s, 0, "task")
-    asked = strategies()["bayes"](Setting(explorer, 32))
+    explorer = Explorer(s, 0, "task", Target())
+    asked = strategy_of("bayes")(Setting(explorer, 32))
     for _ in range(4):
         for t in asked.propose(8):
             assert t.decisions["count"] == 3
@@ -101,5 +104,5 @@ def test_an_illegal_condition_ends_a_search_without_candidates() -> None:
     s = handlers.condition(space(MODULE, n=16, k=12), {"tile": (1, 1, 1)})
     with pytest.raises(ScheduleRefusal):
         s.sample(rng())
-    explorer = Explorer(s, 0, "task")
-    assert strategies()["bayes"](Setting(explorer, 8)).propose(8) == []
+    explorer = Explorer(s, 0, "task", Target())
+    assert strategy_of("bayes")(Setting(explorer, 8)).propose(8) == []

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.affine.validate import Invalid, Report, Valid
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
@@ -18,10 +17,10 @@ from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.search.events import Comparing, Event, Exhausted, Finished, Measured, Proposed, Started
 from tensorc_dsl.search.space import Explorer
-from tensorc_dsl.search.strategies import NAMES
 from tensorc_dsl.search.strategy import strategies
 from tensorc_dsl.search.tune import TuneResult, tune
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.validate.validate import Invalid, Report, Valid
 from tests.search.landscape import FewSpace, TileSpace
 
 TASK = Program("task", (), (), ())
@@ -203,7 +202,7 @@ def test_a_small_space_ends_early() -> None:
     assert result.exhausted == Exhausted(3, True)
 
 
-@pytest.mark.parametrize("strategy", NAMES)
+@pytest.mark.parametrize("strategy", strategies())
 def test_a_space_of_one_program_is_told(strategy: str) -> None:
     events: list[Event] = []
     result = tune(
@@ -222,7 +221,7 @@ def test_a_search_that_has_its_trials_exhausts_nothing() -> None:
 
 def test_a_space_that_is_left_early_is_not_called_whole() -> None:
     """`TRIES` expansions without anything new end a request, whatever is left."""
-    explorer = Explorer(TileSpace(), 0, "task")
+    explorer = Explorer(TileSpace(), 0, "task", Target())
     trace = explorer.draw()
     assert trace is not None
     assert not explorer.followed([trace])
@@ -241,7 +240,3 @@ def test_the_clock_is_asked_not_the_wall() -> None:
     ticks = iter(range(1000))
     result, _ = run(FakeRunner(), trials=8, clock=lambda: float(next(ticks)))
     assert result.elapsed_seconds == 3.0
-
-
-def test_strategies_are_called_like_their_files() -> None:
-    assert tuple(strategies()) == NAMES

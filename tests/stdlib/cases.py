@@ -8,11 +8,11 @@ from functools import cache
 
 import numpy as np
 
-from tensorc_dsl.check.compute import elaborate
 from tensorc_dsl.check.scope import CheckedFile, load_source
+from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.arrays import Array, narrow
-from tensorc_dsl.ir.evaluate import shape_of
 from tensorc_dsl.ir.program import Buffer, Program
+from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.source import Source
 from tests.stdlib.references import OPERATORS
 

@@ -12,11 +12,11 @@ from tensorc_dsl.affine.accesses import accesses, home
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.expr import constant
-from tensorc_dsl.ir.interpret import interpret
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_expr, format_program
 from tensorc_dsl.ir.program import For, Program, walk
 from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import BlockRef
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.refusal import ScheduleRefusal

@@ -20,7 +20,7 @@ from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 
 FILE = Path(__file__).parents[2] / "stdlib" / "intrinsics" / "cuda.tsched"
-INTRINSICS = {
+INTRINSICS: dict[str, Intrinsic] = {
     i.name: intrinsic_from_tree(i)
     for i in parse(Source.read(FILE, FILE.name)).items
     if isinstance(i, tree.IntrinsicDef)

@@ -13,10 +13,10 @@ from tensorc_dsl.api.tasks import sample
 from tensorc_dsl.check.scope import load_file, load_source
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import widen
-from tensorc_dsl.ir.evaluate import evaluate
 from tensorc_dsl.ir.expr import Const
 from tensorc_dsl.ir.numbers import nearest
-from tensorc_dsl.measure.host import host_target
+from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.source import Source
 from tests.codegen.native import run
 from tests.compute.native import everywhere

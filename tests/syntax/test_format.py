@@ -70,6 +70,10 @@ def test_a_file_parses_back(file: tree.File) -> None:
         "(max)[1:]",
         "b.loops[1:-1][:n + 1][:]",
         "x[a if c else b:(for l in x {})[0]]",
+        "any(for l in b.loops if l.kind == c or not l.is_open {})",
+        "for l in (a if b else c) if (d if e else f) {}",
+        "for l in (sum[k] a) if sum[k] b {}",
+        "for l in (for m in a if b {}) if x {}",
         "[_, 14, []]",
     ],
 )

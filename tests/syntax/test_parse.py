@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,7 @@ def stages(compute: tree.ComputeDef) -> list[tree.Stage]:
 
 
 def test_intrinsics_reducers_and_targets() -> None:
-    named = {i.name: i for i in items(LANGUAGE) if not isinstance(i, tree.UseDecl)}
+    named: dict[str, tree.NamedItem] = {i.name: i for i in items(LANGUAGE) if not isinstance(i, tree.UseDecl)}
     mma, vnni = named["mma_m16n8k16_bf16"], named["vnni_dot_16x4"]
     assert isinstance(mma, tree.IntrinsicDef) and isinstance(vnni, tree.IntrinsicDef)
     assert [(o.name, o.layout) for o in mma.operands] == [("A", "mma.a"), ("B", "mma.b"), ("C", "mma.c")]
@@ -120,10 +121,14 @@ def test_spans_are_those_of_the_text() -> None:
         ("let x = scan[t]\n init a\n step b\nstep", 2),
         ("let x\n  ~ f()\n  := 3\ny", 2),
         ("either {\n a\n}\nor {\n b\n}\nc", 2),
+        ("either pack:\n panels(3) {\n a\n}\n or rows {\n b\n}\nc", 2),
+        ("maybe(70) pack {\n a\n}\nmaybe pack\n { b }\nc", 3),
         ("if a {\n b\n}\nelse {\n c\n}\nd", 2),
         ("a // one\n// two\nb /// three\n", 2),
         ("let f = (i, j) ->\n (j, i)", 1),
         ("for x in xs\n{ y }", 1),
+        ("for x in xs if a\n and b\n{ y }\nc", 2),
+        ("let y = for x in (a if b else xs) if\n c { yield x }", 1),
         ("f(for x in xs {\n a\n yield b\n})", 1),
         ("(a)\n(b)", 2),
         ("a\n[b]", 2),
@@ -230,6 +235,12 @@ def test_precedence(text: str, same: str) -> None:
         ("module m(b) { f(a b) }", "E0101", "expected `)`, `,`, `=` or an operator; found `b`", "b"),
         ("module m(b) {\n x ~ f()\n}", "E0101", "expected `}`, a new line or an operator; found `~`", "~"),
         ("module m(b) { let let = 3 }", "E0101", "expected a name", "let"),
+        ("module m(b) { for x in xs if a if b else c { x } }", "E0101", "found `if`", "if"),
+        ("module m(b) {\n for x in xs\n if a { x }\n}", "E0101", "expected `if`, `or` or `{`; found the end", "\n"),
+        ("module m(b) { for x in xs if { x } }", "E0101", "expected", "}"),
+        ("module m(b) { either x: a { a } or { b } }", "E0101", "expected a name", "{"),
+        ("module m(b) { either x: a { a } or b {} or a {} }", "E0119", "`a` is the name of another branch too", "a {}"),
+        ("module m(b) { maybe(70) { a } }", "E0101", "expected a name", "{"),
         ("module m(b) { either { a } }", "E0101", "expected `or`; found `}`", "}"),
         ("compute c(A: f32[M]) { }", "E0101", "expected `->`; found `{`", "{"),
         ("compute c(A: f32[M]) -> B: f32[M] { B[i] += 1 }", "E0101", "found `+=`", "+="),
@@ -376,3 +387,42 @@ def test_a_missing_or_broken_cache_is_no_matter(
         assert all(f.read_bytes() != content for f in tmp_path.iterdir())
     finally:
         parse_module._reader.cache_clear()
+
+
+BROKEN = """\
+/// Cut.
+module a(b: Block) { split(b.loops[0], [_, 4]) }
+module c(b: Block) { let = 3 }
+
+compute f(A: f32[M]) -> B: f32[M] { B[i] = A[i] ^ 2 }
+/// Small.
+task t = f(M=1)
+task u = f(M=
+"""
+
+
+def test_the_good_items_of_a_broken_file_are_there() -> None:
+    source = Source("broken.tsched", BROKEN)
+    parsed = parse_module.parse_items(source)
+    found = [(i.name, i.doc, i.span.text[:6]) for i in parsed.file.items if not isinstance(i, tree.UseDecl)]
+    assert found == [("a", "Cut.", "module"), ("t", "Small.", "task t")]
+    assert [(d.code, d.span and d.span.text) for d in parsed.diagnostics] == [
+        ("E0101", "="), ("E0102", "^"), ("E0101", "="),
+    ]  # fmt: skip
+    with pytest.raises(TschedError) as caught:
+        parse(source)
+    assert caught.value.diagnostics == parsed.diagnostics
+
+
+def test_a_file_without_mistakes_is_all_of_its_items() -> None:
+    source = Source("language.tsched", LANGUAGE)
+    assert parse_module.parse_items(source) == parse_module.Parsed(parse(source), ())
+
+
+def test_texts_are_read_in_any_thread_at_once() -> None:
+    texts = [Source(f"{n}.tsched", f'module m{n}(b: Block) {{ annotate(b, "k{n}", {n}) }}\n' * 20) for n in range(16)]
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(parse_module.parse_items, texts))
+    for source, parsed in zip(texts, made, strict=True):
+        assert parsed.file.source is source
+        assert all(node.span.source is source for item in parsed.file.items for node in walk(item))

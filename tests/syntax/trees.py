@@ -80,8 +80,16 @@ def stmts(e: st.SearchStrategy[Any], depth: int = 1) -> st.SearchStrategy[tuple[
     if depth == 0:
         return many(st.one_of(simple), 0, 2)
     inner = stmts(e, depth - 1)
-    branch = node(t.Branch, st.one_of(st.none(), e), inner)
-    return many(st.one_of(*simple, node(t.Either, many(branch, 2)), node(t.If, e, inner, inner)), 0, 2)
+    weight = st.one_of(st.none(), e)
+    unnamed = node(t.Either, st.none(), many(node(t.Branch, st.none(), weight, inner), 2))
+    names = st.lists(NAMES, min_size=2, max_size=3, unique=True)
+    named = st.tuples(NAMES, names, weight, inner).map(
+        lambda of: t.Either(
+            t.Word(of[0], SPAN), tuple(t.Branch(t.Word(name, SPAN), of[2], of[3], SPAN) for name in of[1]), SPAN
+        )
+    )
+    maybe = node(t.Maybe, NAMES, weight, inner)
+    return many(st.one_of(*simple, unnamed, named, maybe, node(t.If, e, inner, inner)), 0, 2)
 
 
 def _more(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -90,7 +98,7 @@ def _more(e: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         _in_programs(e),
         node(t.Reduce, reducers, many(_specs(e), 1, 2), e),
         node(t.Scan, _specs(e), e, e),
-        node(t.ForList, PATTERN, e, stmts(e)),
+        node(t.ForList, PATTERN, e, st.one_of(st.none(), e), stmts(e)),
     )
 
 

@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.ir.evaluate import evaluate
-from tensorc_dsl.ir.inputs import make_inputs
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.ir.tolerance import tolerance
 from tensorc_dsl.lower.flat import Alloc, Flat, body_of
-from tensorc_dsl.lower.lower import lower
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Status
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.reference.evaluate import evaluate
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.tolerance import tolerance
 from tensorc_dsl.schedule.primitive import LoopRef, apply
 from tensorc_dsl.search.space import neighbours
 from tests.codegen import native
@@ -42,7 +42,7 @@ def allocations(body: tuple[Flat, ...], around: int = 0) -> list[tuple[int, str]
 def test_trap_14_buffers_that_are_alive_together_do_not_share_memory() -> None:
     """A buffer's memory lives from before its first use to after its last: only `m` and `s` may have one place."""
     p = softmax(5, 7)
-    depth = {name: around for around, name in allocations(lower(p).body)}
+    depth = {name: around for around, name in allocations(lower_cpu(p).body)}
     assert depth == {"e": 0, "m": 1, "s": 1}  # `m` has been read for the last time before `s` begins; `e` outlives both
     native.check(p, random_inputs(p))
     # Left for the GPU: static offsets in one shared arena, where lifetimes decide what may overlap.

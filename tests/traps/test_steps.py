@@ -7,11 +7,11 @@ import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from tensorc_dsl.affine.dependence import carried
-from tensorc_dsl.ir.interpret import interpret
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import Alloc, Flat, body_of
-from tensorc_dsl.lower.lower import lower
+from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, apply
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tests.codegen import native
@@ -170,7 +170,7 @@ program chain(A: f32[9], C: f32[9]) {
     } }
 }
 """)
-    flat = lower(p)
+    flat = lower_cpu(p)
     assert sorted(allocated(flat.body)) == ["B", "E"]
     native.check(p, random_inputs(p))
     assert code(p, "cache_inplace", BlockRef("E"), BufferRef("B")) == "E0625"

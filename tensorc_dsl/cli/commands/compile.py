@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,8 @@ from tensorc_dsl.report.terminal import write
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
-    from tensorc_dsl.api.export import Kind
+    from tensorc_dsl.backend.protocol import Form
     from tensorc_dsl.trace.trace import Trace
-
-KINDS = ("llvm", "asm", "obj", "so", "header")
 
 NOT_FROZEN = Problem(
     "E0911",
@@ -32,8 +31,8 @@ NOT_FROZEN = Problem(
 @file_argument
 @task_argument
 @click.option(
-    "--emit", "kinds", type=click.Choice(KINDS), multiple=True, default=("obj", "header"), show_default=True,
-    help="What to make; may be repeated.",
+    "--emit", "kinds", metavar="KIND", multiple=True, default=("obj", "header"), show_default=True,
+    help="What to make: see above; may be repeated.",
 )  # fmt: skip
 @click.option(
     "-o", "output", metavar="PATH",
@@ -46,7 +45,7 @@ NOT_FROZEN = Problem(
 @target_options
 @common_options
 def compile(  # noqa: A001 (a command is called as it is typed)
-    file: str, task: str | None, kinds: tuple[Kind, ...], output: str | None, seed: int | None, replayed: str | None,
+    file: str, task: str | None, kinds: tuple[str, ...], output: str | None, seed: int | None, replayed: str | None,
     conditions: tuple[tuple[str, str], ...], target: str | None, mcpu: str | None, threads: int | None,
 ) -> None:  # fmt: skip
     """Compile a task ahead of time, by a schedule without open draws: what is made needs no Python.
@@ -58,16 +57,18 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     so      a shared library; needs the system's C compiler
     header  the declarations for C and C++
 
+    These are for targets of kind `llvm`; other kinds have their own.
+
     Without --seed no draw may be open. C calls `TASK` on pointers, or `TASK_checked` on arrays with their types and shapes.
     """
-    from tensorc_dsl.api.export import content, write_files
+    from tensorc_dsl.api.export import write_files
     from tensorc_dsl.report.files import make_folder
 
     found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, ())
-    paths = _paths(found.name, tuple(dict.fromkeys(kinds)), output)
+    paths = _paths(found.name, tuple(dict.fromkeys(kinds)), output, found.backend.forms)
     library = found.library(_frozen(found, seed))
     if paths is None:
-        write(content(library, next(iter(kinds))).decode())
+        write(library.make(next(iter(kinds))).decode())
     else:
         if output is not None and len(paths) > 1:
             make_folder(Path(output))
@@ -85,17 +86,18 @@ def _frozen(task: Task, seed: int | None) -> Trace:
     return trace
 
 
-def _paths(task: str, kinds: tuple[Kind, ...], output: str | None) -> dict[Path, Kind] | None:
+def _paths(task: str, kinds: tuple[str, ...], output: str | None, forms: Mapping[str, Form]) -> dict[Path, str] | None:
     """The file for each kind; None where the only one is printed."""
-    from tensorc_dsl.api.export import SUFFIXES, TEXTS
-
+    for kind in kinds:
+        if kind not in forms:
+            raise click.BadParameter(f"{kind!r} is not one of {', '.join(forms)}.", param_hint="'--emit'")
     *others, kind = kinds
     if others:
         if output == "-":
             raise click.UsageError("`-o -` prints one text: give one `--emit`")
-        return {Path(output or "", f"{task}{SUFFIXES[kind]}"): kind for kind in kinds}
-    if output == "-" and kind not in TEXTS:
+        return {Path(output or "", f"{task}{forms[kind].suffix}"): kind for kind in kinds}
+    if output == "-" and not forms[kind].text:
         raise click.UsageError(f"`--emit {kind}` makes no text: give `-o` a path")
-    if output == "-" or (output is None and kind in TEXTS):
+    if output == "-" or (output is None and forms[kind].text):
         return None
-    return {Path(output or f"{task}{SUFFIXES[kind]}"): kind}
+    return {Path(output or f"{task}{forms[kind].suffix}"): kind}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, assert_never, get_args
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,20 +11,27 @@ from tensorc_dsl.cli.loading import load_task, only
 from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options
 from tensorc_dsl.report.terminal import write
 
-Stage = Literal["ast", "ir", "space", "trace", "lowered", "llvm", "asm"]
+STAGES = ("ast", "ir", "space", "trace", "lowered")
+
+
+if TYPE_CHECKING:
+    from tensorc_dsl.api import Task
 
 
 @click.command()
 @file_argument
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("--stage", type=click.Choice(get_args(Stage)), default="ir", show_default=True, help="What to show.")
+@click.option("--stage", metavar="STAGE", default="ir", show_default=True, help="What to show: see above.")
+@click.option(
+    "--after", metavar="PASS", help="With `lowered`: what there is after one of the passes; `help` lists them."
+)
 @seed_option
 @click.option("--scheduled", is_flag=True, help="With `ir`: the program as the schedule leaves it.")
 @handler_options
 @target_options
 @common_options
 def show(
-    file: str, name: str | None, stage: Stage, seed: int, scheduled: bool, replayed: str | None,
+    file: str, name: str | None, stage: str, seed: int, scheduled: bool, after: str | None, replayed: str | None,
     conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...], target: str | None, mcpu: str | None,
     threads: int | None,
 ) -> None:  # fmt: skip
@@ -36,11 +43,12 @@ def show(
     space    what became of each rule, block by block: its draws, or why it does not apply
     trace    a schedule, drawn from the task's space
     lowered  the flat loops that the schedule makes
-    llvm     their LLVM code
-    asm      the machine's assembly
+    llvm     their LLVM code (targets of kind `llvm`)
+    asm      the machine's assembly (targets of kind `llvm`)
+
+    Targets of other kinds have stages of their own behind `lowered`.
     """
     from tensorc_dsl.ir.print import format_program
-    from tensorc_dsl.lower.flat import format_kernel
     from tensorc_dsl.report.attempts import format_attempts
     from tensorc_dsl.syntax import tree
 
@@ -48,6 +56,11 @@ def show(
         write(_ast(file, name))
         return
     task = load_task(file, name, threads, target, mcpu)
+    stages = (*STAGES, *(task.backend.stages if stage not in STAGES else ()))
+    if stage not in stages:
+        raise click.BadParameter(f"{stage!r} is not one of {', '.join(stages)}.", param_hint="'--stage'")
+    if after is not None:
+        _check_pass(task, stage, after)
     if stage == "ir" and not scheduled:
         write(format_program(task.program))
         return
@@ -62,14 +75,21 @@ def show(
         case "trace":
             text = found.text
         case "lowered":
-            text = format_kernel(task.lower(found))
-        case "llvm":
-            text = task.compile(found).llvm_ir
-        case "asm":
-            text = task.compile(found).assembly()
+            text = task.lowered_text(found, after)
         case _:
-            assert_never(stage)
+            text = task.compile(found).view(stage)
     write(text.rstrip("\n") + "\n")
+
+
+def _check_pass(task: Task, stage: str, after: str) -> None:
+    """Ends the command with the list of passes for `help`. Raises UsageError where there is no such pass."""
+    if stage != "lowered":
+        raise click.UsageError("`--after` is for `--stage lowered`")
+    if after == "help":
+        write("\n".join((*task.passes, "")))
+        click.get_current_context().exit()
+    if after not in task.passes:
+        raise click.BadParameter(f"{after!r} is not one of {', '.join(task.passes)}.", param_hint="'--after'")
 
 
 def _ast(file: str, name: str | None) -> str:
@@ -79,7 +99,9 @@ def _ast(file: str, name: str | None) -> str:
     from tensorc_dsl.syntax import tree
     from tensorc_dsl.syntax.parse import parse
 
-    items = {i.name: i for i in parse(read_source(file)).items if not isinstance(i, tree.UseDecl)}
+    items: dict[str, tree.NamedItem] = {
+        i.name: i for i in parse(read_source(file)).items if not isinstance(i, tree.UseDecl)
+    }
     if name is None:
         name = only([n for n, i in items.items() if isinstance(i, tree.TaskDef)], file)
     if name not in items:

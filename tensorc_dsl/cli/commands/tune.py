@@ -13,7 +13,7 @@ import click
 from tensorc_dsl.cli.endings import finishing
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.handling import handled, handler_options
-from tensorc_dsl.cli.loading import load_task
+from tensorc_dsl.cli.loading import HELP, load_task
 from tensorc_dsl.cli.measured import warn_of_threads
 from tensorc_dsl.cli.options import (
     common_options,
@@ -25,18 +25,24 @@ from tensorc_dsl.cli.options import (
     task_argument,
 )
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_foreign, show_object
+from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_foreign, show_object, write
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
     from tensorc_dsl.search.tune import TuneResult
 
 
-def _strategy(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
-    from tensorc_dsl.search.strategies import NAMES  # loading them is what takes long
+def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    """The name of a strategy that there is; ends the command with their list for `help`."""
+    from tensorc_dsl.extensions import STRATEGIES  # what is installed is looked up by this command only
 
-    if value not in NAMES:
-        raise click.BadParameter(f"{value!r} is not one of {', '.join(NAMES)}")
+    if value == HELP:
+        write("\n".join((*STRATEGIES.names(), "")))
+        ctx.exit()
+    if STRATEGIES.module(value) is None:
+        from tensorc_dsl.syntax.names import did_you_mean
+
+        raise click.BadParameter(f"there is no strategy {value!r}: {did_you_mean(value, STRATEGIES.names())}")
     return value
 
 
@@ -49,9 +55,10 @@ def _strategy(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     "--strategy",
     default="bayes",
     show_default=True,
+    is_eager=True,
     callback=_strategy,
-    metavar="bayes|random",
-    help="bayes learns from what it measured; random draws from the space.",
+    metavar="NAME",
+    help="bayes learns from what it measured; random draws from the space; `help` lists those of installed packages too.",
 )
 @handler_options
 @target_options
@@ -86,16 +93,18 @@ def tune(
     """
     say(f"reading {file}", err=True)  # before anything that takes a while to load
     from tensorc_dsl.api.tasks import WrongSchedule
+    from tensorc_dsl.machine.yardsticks import Measuring
     from tensorc_dsl.report.ended import Ended
     from tensorc_dsl.report.files import check_writable, write_text
     from tensorc_dsl.report.following import following
     from tensorc_dsl.report.progress import Standing
-    from tensorc_dsl.report.yardsticks import Measuring
+    from tensorc_dsl.search.strategy import strategy_of
 
     found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, hidden)
     best_file = Path(output or f"{found.name}.best.tsched")
     check_writable(best_file)
     found.require_machine()
+    strategy_of(strategy)  # one that is broken is told of before anything is measured
     warn_of_threads(found.threads)
     standing = Standing()
     with following(standing, sys.stderr) as follower:

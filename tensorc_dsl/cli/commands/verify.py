@@ -14,9 +14,9 @@ from tensorc_dsl.diagnostic import Problem, TschedError
 from tensorc_dsl.report.terminal import say, show_diagnostics, show_object
 
 if TYPE_CHECKING:
-    from tensorc_dsl.affine.validate import Report
     from tensorc_dsl.api import Task
     from tensorc_dsl.syntax.tree import ProgramDef
+    from tensorc_dsl.validate.validate import Report
 
 TWO_PROGRAMS = Problem(
     "E0809", "`{file}` holds {count}, and `verify` compares two programs",
@@ -72,9 +72,9 @@ def _schedule(task: Task, trace: str | None, seed: int) -> Report:
 
 
 def _two_programs(file: str, items: Sequence[ProgramDef]) -> tuple[str, Report]:
-    from tensorc_dsl.affine.validate import validate
     from tensorc_dsl.ir.parse import program_from_tree
-    from tensorc_dsl.report.units import counted
+    from tensorc_dsl.units import counted
+    from tensorc_dsl.validate.validate import validate
 
     if len(items) != 2:
         raise TschedError(TWO_PROGRAMS(None, file=file, count=counted(len(items), "program")))
@@ -84,6 +84,6 @@ def _two_programs(file: str, items: Sequence[ProgramDef]) -> tuple[str, Report]:
 
 def _listed(report: Report) -> dict[str, object]:
     """The inputs that show what is wrong, as they lie in memory; none where nothing needs them."""
-    from tensorc_dsl.affine.validate import Invalid
+    from tensorc_dsl.validate.validate import Invalid
 
     return {name: a.tolist() for name, a in report.inputs.items()} if isinstance(report, Invalid) else {}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorc_dsl.check.compute_reducers import ARG_REDUCERS, REDUCERS, Reducer
 from tensorc_dsl.check.kinds import Base, Kind, ListOf, show
 from tensorc_dsl.check.signatures import Rule, Signature
+from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS, Reducer
 from tensorc_dsl.ir.dtypes import BOOL, F32, I32, DType
-from tensorc_dsl.ir.expr import MATH_FUNCTIONS
+from tensorc_dsl.ir.expr import MATH_FUNCTIONS, MATH_WORDS
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.report.entries.markdown import code
 
@@ -63,27 +63,10 @@ def _identity(reducer: Reducer, dtype: DType) -> str:
     return code(format_expr(reducer.identity(dtype)))
 
 
-MATHS: dict[str, str] = {
-    "exp": "e to the power of x",
-    "log": "the natural logarithm",
-    "tanh": "the hyperbolic tangent",
-    "erf": "the error function",
-    "sqrt": "the square root",
-    "rsqrt": "1 / sqrt(x)",
-    "sigmoid": "1 / (1 + exp(-x))",
-    "floor": "the greatest whole number that is not above x",
-    "ceil": "the least whole number that is not below x",
-    "round": "the nearest whole number; halves go to the even one",
-    "abs": "x without its sign; of integers too",
-    "sin": "the sine",
-    "cos": "the cosine",
-    "pow": "x to the power of y",
-}
-
-
 def maths_rows() -> dict[str, list[str]]:
     """By name how each function is called, and what it is."""
     letters = ("x", "y", "z")
     return {
-        name: [code(f"{name}({', '.join(letters[:count])})"), MATHS[name]] for name, count in MATH_FUNCTIONS.items()
+        name: [code(f"{name}({', '.join(letters[:count])})"), MATH_WORDS[name]]
+        for name, count in MATH_FUNCTIONS.items()
     }

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import reduce
 
 from tensorc_dsl.affine.coverage import full_domain
+from tensorc_dsl.affine.parts import NotApart, parts_of
 from tensorc_dsl.ir.expr import Binary, Expr, Load, Logic, Var, loads, substitute
-from tensorc_dsl.ir.parts import NotApart, parts_of
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Store
 from tensorc_dsl.ir.reductions import Fold, FoldOp, combine, identity

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tensorc_dsl.affine.parts import NotApart, constant_value, parts_of
 from tensorc_dsl.affine.simplify import is_multiple, simplify
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
@@ -26,7 +27,6 @@ from tensorc_dsl.ir.expr import (
     mul,
     transform,
 )
-from tensorc_dsl.ir.parts import NotApart, constant_value, parts_of
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store, fresh, used_names
 from tensorc_dsl.ir.reductions import ArgFold, identity

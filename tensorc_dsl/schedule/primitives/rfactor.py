@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tensorc_dsl.affine.accesses import touched
+from tensorc_dsl.affine.parts import NotApart, Part, Place, parts_of
 from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify
 from tensorc_dsl.ir.expr import Expr, Load, Select, Var, conjunction, free_vars, substitute
-from tensorc_dsl.ir.parts import NotApart, Part, Place, parts_of
 from tensorc_dsl.ir.program import (
     Block,
     Buffer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.expr import Call, Load, Var, children, constant, free_vars, loads
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, IterKind, Program
+from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, walk
 from tensorc_dsl.ir.program import blocks as all_blocks
 from tensorc_dsl.schedule.motion import is_param
 from tensorc_dsl.schedule.places import the_block
@@ -140,6 +140,17 @@ def consumers(program: Program, block: BlockRef) -> tuple[BlockRef, ...]:
     written = {s.buffer for s in the_block(program, block)[1].body}
     others = (o for o in all_blocks(program) if o.name != block.name)
     return tuple(BlockRef(o.name) for o in others if any(x.buffer in written for x in _own_reads(o)))
+
+
+@query
+def is_untouched(program: Program, block: BlockRef) -> bool:
+    """Whether it has its loops to itself and no step has said how the outermost one runs: that one is serial, and holds no
+    other block. What has no loops is not.
+    """
+    around = the_block(program, block)[0]
+    if not around or around[0].kind is not LoopKind.SERIAL:
+        return False
+    return sum(isinstance(s, Block) for _, s in walk(around[0].body)) == 1
 
 
 # --- what it is ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from tensorc_dsl.schedule.query import query
 
 @query
 def kind(target: Target) -> str:
-    """The code generator: "llvm" or "cuda"."""
+    """The code generator, by the kind of the target: "llvm", "cuda", or that of an installed backend."""
     return target.kind
 
 

@@ -16,7 +16,7 @@ from tensorc_dsl.search.gp import Array
 from tensorc_dsl.search.model import Model
 from tensorc_dsl.search.pool import Group, Pool
 from tensorc_dsl.search.space import neighbours
-from tensorc_dsl.search.strategy import Setting, strategy
+from tensorc_dsl.search.strategy import Factory, Setting
 from tensorc_dsl.trace.trace import Trace
 
 KAPPAS = (0.25, 0.5, 1.0, 2.0)
@@ -49,7 +49,6 @@ def _shape(trace: Trace) -> tuple[str, ...]:
     return tuple(d.name for d in trace.open_draws)
 
 
-@strategy("bayes")
 class Bayes:
     def __init__(self, setting: Setting) -> None:
         self._explorer = setting.explorer
@@ -212,3 +211,6 @@ class Bayes:
             if trace is not None:
                 out.append(trace)
         return out
+
+
+STRATEGY: Factory = Bayes

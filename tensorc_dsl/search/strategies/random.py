@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from tensorc_dsl.measure.outcome import Outcome
-from tensorc_dsl.search.strategy import Setting, strategy
+from tensorc_dsl.search.strategy import Factory, Setting
 from tensorc_dsl.trace.trace import Trace
 
 
-@strategy("random")
 class Random:
     def __init__(self, setting: Setting) -> None:
         self._explorer = setting.explorer
@@ -31,3 +30,6 @@ class Random:
 
     def tell(self, trace: Trace, outcome: Outcome) -> None:
         """Nothing is learnt."""
+
+
+STRATEGY: Factory = Random

@@ -43,6 +43,7 @@ from tensorc_dsl.syntax.tree.expressions import (
     ListPattern,
     LogicExpr,
     MapExpr,
+    Maybe,
     Name,
     NamePattern,
     Negate,
@@ -80,16 +81,17 @@ from tensorc_dsl.syntax.tree.schedule import (
     TargetDef,
     UseDecl,
 )
+from tensorc_dsl.syntax.tree.word import Word
 
 __all__ = [
     "MAX_BITS",
     "Attribute", "BinaryExpr", "BlockStmt", "Bool", "Branch", "BufferDecl", "CallExpr", "CompareExpr",
     "ComputeDef", "Conditional", "DrawStmt", "Effect", "Either", "Expr", "ExprStmt", "File", "ForList", "If",
     "IndexExpr", "IndexSpec", "IntrinsicDef", "Item", "IterDecl", "Lambda", "Layout", "Let", "ListExpr",
-    "ListPattern", "LogicExpr", "LoopHeader", "LoopStmt", "Lowering", "MapExpr", "ModuleDef", "Name",
+    "ListPattern", "LogicExpr", "LoopHeader", "LoopStmt", "Lowering", "MapExpr", "Maybe", "ModuleDef", "Name",
     "NamePattern", "NamedItem", "Negate", "NotExpr", "Number", "Operand", "Param", "Pattern", "ProgramDef", "ProgramStmt",
     "RangeExpr", "Reduce", "ReducerDef", "Scan", "ScheduleDef", "SliceExpr", "SpaceDef", "Stage", "Stmt",
-    "StoreStmt", "String", "TargetDef", "TaskDef", "TensorParam", "TensorType", "UseDecl", "Wildcard", "Yield",
+    "StoreStmt", "String", "TargetDef", "TaskDef", "TensorParam", "TensorType", "UseDecl", "Wildcard", "Word", "Yield",
 ]  # fmt: skip
 
 NamedItem = (

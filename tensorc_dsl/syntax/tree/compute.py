@@ -9,6 +9,7 @@ from tensorc_dsl.source import Span
 from tensorc_dsl.syntax.tree.expressions import Expr, IndexSpec, Name
 from tensorc_dsl.syntax.tree.parameters import Param, TensorParam, TensorType
 from tensorc_dsl.syntax.tree.span import span_field
+from tensorc_dsl.syntax.tree.word import Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class Stage:
     Without indices it is a single value, `let m = max[i] X[i]`, or all that another compute makes, `let H = matmul(A, B)`.
     """
 
-    name: str
+    name: Word
     indices: tuple[IndexSpec, ...]
     value: Expr
     annotations: tuple[tuple[str, Expr], ...]
@@ -30,11 +31,11 @@ class Stage:
 class ComputeDef:
     """`compute name(inputs; attributes) -> outputs where dim = e, … { stages }`."""
 
-    name: str
+    name: Word
     inputs: tuple[TensorParam, ...]
     attributes: tuple[Param, ...]
     outputs: tuple[TensorParam, ...]
-    where: tuple[tuple[str, Expr], ...]
+    where: tuple[tuple[Word, Expr], ...]
     stages: tuple[Stage, ...]
     doc: str
     span: Span = span_field()
@@ -47,8 +48,8 @@ class ReducerDef:
     The laws that are assumed need no proof.
     """
 
-    name: str
-    params: tuple[str, str]
+    name: Word
+    params: tuple[Word, Word]
     combine: Expr
     identity: Expr
     assumes: tuple[Name, ...]
@@ -60,10 +61,10 @@ class ReducerDef:
 class TaskDef:
     """`task name = compute(dim=value, …)`, optionally `with space_or_schedule`."""
 
-    name: str
-    compute: str
-    bindings: tuple[tuple[str, Expr], ...]
-    with_: str | None
+    name: Word
+    compute: Word
+    bindings: tuple[tuple[Word, Expr], ...]
+    with_: Word | None
     doc: str
     span: Span = span_field()
 
@@ -72,7 +73,7 @@ class TaskDef:
 class Operand:
     """`A: bf16[16, 16] in "mma.a"`: what an instruction reads or writes, and the layout that it must have."""
 
-    name: str
+    name: Word
     type: TensorType
     layout: str | None
     span: Span = span_field()
@@ -82,7 +83,7 @@ class Operand:
 class Effect:
     """`C[i, j] += sum[k] e` (`adds`) or `C[i, j] = e`: what an instruction does to every element of an operand."""
 
-    name: str
+    name: Word
     indices: tuple[IndexSpec, ...]
     value: Expr
     adds: bool
@@ -94,8 +95,8 @@ class Layout:
     """`layout "mma.a" (i, k) -> (lane: i % 8 * 4, reg: k / 8)`: where each element is held."""
 
     name: str
-    params: tuple[str, ...]
-    places: tuple[tuple[str, Expr], ...]
+    params: tuple[Word, ...]
+    places: tuple[tuple[Word, Expr], ...]
     span: Span = span_field()
 
 
@@ -103,7 +104,7 @@ class Layout:
 class Lowering:
     """`lower llvm requires "avx512vnni" call "llvm.x86…"`: its code for one kind of target (assembly, or a call)."""
 
-    target: str
+    target: Word
     requires: tuple[str, ...]
     kind: Literal["asm", "call"]
     code: str
@@ -114,7 +115,7 @@ class Lowering:
 class IntrinsicDef:
     """`intrinsic name desc (operands) { effects } layout … lower …`: an instruction, its meaning and its code."""
 
-    name: str
+    name: Word
     operands: tuple[Operand, ...]
     effects: tuple[Effect, ...]
     layouts: tuple[Layout, ...]

@@ -7,6 +7,7 @@ from typing import Literal
 
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax.tree.span import span_field
+from tensorc_dsl.syntax.tree.word import Word
 
 # --- expressions -----------------------------------------------------------------------------------------------------
 
@@ -117,7 +118,7 @@ class CallExpr:
 
     function: Expr
     args: tuple[Expr, ...]
-    kwargs: tuple[tuple[str, Expr], ...]
+    kwargs: tuple[tuple[Word, Expr], ...]
     span: Span = span_field()
 
 
@@ -143,7 +144,7 @@ class SliceExpr:
 @dataclass(frozen=True, slots=True)
 class Attribute:
     base: Expr
-    name: str
+    name: Word
     span: Span = span_field()
 
 
@@ -151,7 +152,7 @@ class Attribute:
 class IndexSpec:
     """An index with an optional written range: `k`, or `h in H + 2*pad`."""
 
-    name: str
+    name: Word
     extent: Expr | None
     span: Span = span_field()
 
@@ -160,7 +161,7 @@ class IndexSpec:
 class Reduce:
     """`sum[k, r in R] body`, or of a `reducer` item `reduce logsumexp[k] body`; it reaches as far right as it can."""
 
-    reducer: str
+    reducer: Word
     indices: tuple[IndexSpec, ...]
     body: Expr
     span: Span = span_field()
@@ -190,17 +191,18 @@ class RangeExpr:
 class Lambda:
     """An index map: `(i, j) -> (i / 4, j, i % 4)`."""
 
-    params: tuple[str, ...]
+    params: tuple[Word, ...]
     results: tuple[Expr, ...]
     span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class ForList:
-    """`for x in xs { …; yield e }`: the list of what each round yields. As a statement its value is dropped."""
+    """`for x in xs if cond { …; yield e }`: the list of what each round yields. As a statement its value is dropped."""
 
     target: Pattern
     source: Expr
+    cond: Expr | None
     body: tuple[Stmt, ...]
     span: Span = span_field()
 
@@ -263,8 +265,9 @@ class ExprStmt:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One arm of an `either`; `weight` is written `either(0.3) { … }`, `or(0.7) { … }`."""
+    """One arm of an `either`, with the name and the weight that are written in front of it."""
 
+    name: Word | None
     weight: Expr | None
     body: tuple[Stmt, ...]
     span: Span = span_field()
@@ -272,9 +275,20 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """`either { … } or { … }`: a structural draw."""
+    """`either pack: panels(0.7) { … } or rows(0.3) { … }`: a draw of structure. Either all has names or nothing."""
 
+    name: Word | None
     branches: tuple[Branch, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """`maybe(70) pack { … }`: done so many times of a hundred; without a chance as often as not."""
+
+    name: Word
+    chance: Expr | None
+    body: tuple[Stmt, ...]
     span: Span = span_field()
 
 
@@ -296,4 +310,4 @@ class Yield:
     span: Span = span_field()
 
 
-Stmt = Let | DrawStmt | ExprStmt | Either | If | Yield
+Stmt = Let | DrawStmt | ExprStmt | Either | Maybe | If | Yield

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax.tree.expressions import Expr
 from tensorc_dsl.syntax.tree.span import span_field
+from tensorc_dsl.syntax.tree.word import Word
 
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """`f32[M, K]`; `dtype` is a type name or a dtype attribute of the compute. No shape means a scalar parameter."""
 
-    dtype: str
+    dtype: Word
     shape: tuple[Expr, ...]
     span: Span = span_field()
 
@@ -22,7 +23,7 @@ class TensorType:
 class TensorParam:
     """`W: const f32[K, N]`; without `const` the tensor is another one in each call."""
 
-    name: str
+    name: Word
     type: TensorType
     constant: bool
     span: Span = span_field()
@@ -32,7 +33,7 @@ class TensorParam:
 class Param:
     """`structure: str = "SSRSRS"`; both the type and the default may be missing."""
 
-    name: str
-    type: str | None
+    name: Word
+    type: Word | None
     default: Expr | None
     span: Span = span_field()

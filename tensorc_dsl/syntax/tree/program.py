@@ -8,13 +8,14 @@ from tensorc_dsl.source import Span
 from tensorc_dsl.syntax.tree.expressions import Expr, RangeExpr
 from tensorc_dsl.syntax.tree.parameters import TensorParam, TensorType
 from tensorc_dsl.syntax.tree.span import span_field
+from tensorc_dsl.syntax.tree.word import Word
 
 
 @dataclass(frozen=True, slots=True)
 class BufferDecl:
     """`buffer B: f32[64, 64] in "local"`."""
 
-    name: str
+    name: Word
     type: TensorType
     scope: str | None
     annotations: tuple[tuple[str, Expr], ...]
@@ -25,7 +26,7 @@ class BufferDecl:
 class LoopHeader:
     """`i in 64`."""
 
-    name: str
+    name: Word
     extent: Expr
     span: Span = span_field()
 
@@ -50,7 +51,7 @@ class IterDecl:
     """`spatial vi in 64 = i`."""
 
     kind: str
-    name: str
+    name: Word
     extent: Expr
     binding: Expr
     span: Span = span_field()
@@ -60,7 +61,7 @@ class IterDecl:
 class StoreStmt:
     """`B[vi, vj] = e`."""
 
-    buffer: str
+    buffer: Word
     indices: tuple[Expr, ...]
     value: Expr
     span: Span = span_field()
@@ -70,7 +71,7 @@ class StoreStmt:
 class BlockStmt:
     """`block C { spatial …; reduce …; where c; init { … } stores }`."""
 
-    name: str
+    name: Word
     iters: tuple[IterDecl, ...]
     where: tuple[Expr, ...]
     init: tuple[StoreStmt, ...]
@@ -86,9 +87,9 @@ ProgramStmt = LoopStmt | BlockStmt
 class ProgramDef:
     """`program name(A: f32[M, 64], …) where M in 1..64 { buffers; statements }`."""
 
-    name: str
+    name: Word
     params: tuple[TensorParam, ...]
-    sizes: tuple[tuple[str, RangeExpr], ...]
+    sizes: tuple[tuple[Word, RangeExpr], ...]
     buffers: tuple[BufferDecl, ...]
     body: tuple[ProgramStmt, ...]
     annotations: tuple[tuple[str, Expr], ...]

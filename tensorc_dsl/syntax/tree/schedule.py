@@ -8,13 +8,14 @@ from tensorc_dsl.source import Span
 from tensorc_dsl.syntax.tree.expressions import Expr, Stmt
 from tensorc_dsl.syntax.tree.parameters import Param
 from tensorc_dsl.syntax.tree.span import span_field
+from tensorc_dsl.syntax.tree.word import Word
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleDef:
     """`module name(params) when cond { body }`; the first parameter is what it applies to (Block or Program)."""
 
-    name: str
+    name: Word
     params: tuple[Param, ...]
     when: Expr | None
     body: tuple[Stmt, ...]
@@ -26,8 +27,8 @@ class ModuleDef:
 class SpaceDef:
     """`space name for target { rules }`: each rule a module's name or call, in order."""
 
-    name: str
-    target: str
+    name: Word
+    target: Word
     rules: tuple[Expr, ...]
     doc: str
     span: Span = span_field()
@@ -37,8 +38,8 @@ class SpaceDef:
 class ScheduleDef:
     """`schedule name for compute { body }`; the blocks and parameters of the compute are in scope by name."""
 
-    name: str
-    compute: str
+    name: Word
+    compute: Word
     body: tuple[Stmt, ...]
     doc: str
     span: Span = span_field()
@@ -48,9 +49,9 @@ class ScheduleDef:
 class TargetDef:
     """`target avx2 = llvm(vector_bits=256, cores=8)`: a machine of a kind, with its facts."""
 
-    name: str
-    kind: str
-    facts: tuple[tuple[str, Expr], ...]
+    name: Word
+    kind: Word
+    facts: tuple[tuple[Word, Expr], ...]
     doc: str
     span: Span = span_field()
 
@@ -59,6 +60,6 @@ class TargetDef:
 class UseDecl:
     """`use std.cpu.{a, b}` or `use std.cpu` (then `names` is empty and all its items come by their names)."""
 
-    path: tuple[str, ...]
-    names: tuple[str, ...]
+    path: tuple[Word, ...]
+    names: tuple[Word, ...]
     span: Span = span_field()

@@ -1,4 +1,4 @@
-"""The draw behind `either … or …`: which branch. It has no call of its own in the language."""
+"""The draw behind `either … or …` and `maybe`: which branch. It has no call of its own in the language."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tensorc_dsl.trace.distribution import Decision, Distribution, is_int, pick, shortened
+from tensorc_dsl.trace.distribution import Decision, Distribution, Plain, literal, pick, shortened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,37 +14,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Branch(Distribution):
-    """Which branch of an `either`: a number from 0, with probabilities proportional to `weights`."""
+    """Which branch, with probabilities proportional to `weights`: one of `names`, or a number from 0 where it has none."""
 
     weights: tuple[float, ...]
+    names: tuple[str | bool, ...] = ()
 
-    def _open(self) -> list[int]:
-        return [i for i, w in enumerate(self.weights) if w > 0]
+    def _all(self) -> list[tuple[Plain, float]]:
+        return [*zip(self.names or range(len(self.weights)), self.weights, strict=True)]
+
+    def _open(self) -> list[Plain]:
+        return [d for d, w in self._all() if w > 0]
+
+    def position(self, decision: Decision) -> int | None:
+        """Which branch a decision takes; None for one that is no decision of this draw. True is not 1."""
+        return next((i for i, (d, _) in enumerate(self._all()) if type(d) is type(decision) and d == decision), None)
 
     def size(self) -> int:
         return len(self._open())
 
     def sample(self, rng: np.random.Generator) -> Decision:
-        return pick(self.weights, rng)
+        return self._all()[pick(self.weights, rng)][0]
 
     def contains(self, decision: Decision) -> bool:
-        return is_int(decision) and decision in self._open()
+        i = self.position(decision)
+        return i is not None and self.weights[i] > 0
 
     def log_prob(self, decision: Decision) -> float:
-        if not self.contains(decision):
+        i = self.position(decision)
+        if i is None or not self.weights[i] > 0:
             return -math.inf
-        assert isinstance(decision, int)
-        return math.log(self.weights[decision]) - math.log(math.fsum(self.weights))
+        return math.log(self.weights[i]) - math.log(math.fsum(self.weights))
 
     def moves(self, decision: Decision) -> list[Decision]:
-        return [i for i in self._open() if i != decision]
+        return [d for d in self._open() if d != decision]
 
     def features(self, decision: Decision) -> tuple[float, ...]:
         """One-hot."""
-        return tuple(1.0 if i == decision else 0.0 for i in range(len(self.weights)))
+        return tuple(1.0 if i == self.position(decision) else 0.0 for i in range(len(self.weights)))
 
     def describe(self, limit: int = 12) -> str:
-        return "a branch: " + shortened([str(i) for i in self._open()], limit)
+        return "a branch: " + shortened([literal(d) for d in self._open()], limit)
 
     def meaning(self) -> tuple[object, ...]:
-        return ("branch", len(self.weights))
+        return ("branch", len(self.weights), self.names)

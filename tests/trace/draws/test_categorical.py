@@ -7,6 +7,8 @@ import numpy as np
 
 from tensorc_dsl.trace.draws.categorical import Categorical
 
+EXAMPLES = [Categorical((0, 16, True, "a", 0.5), (1.0, 2.0, 1.0, 0.0, 4.0))]
+
 
 def rng(n: int = 0) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(n))

@@ -7,6 +7,8 @@ from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.draws.compute_location import ComputeLocation, sample_compute_location
 
+EXAMPLES = [ComputeLocation(("root", "i", "j", "inline"), (0, 1, 2, 3))]
+
 CHAIN = """
 program chain(A: f32[8, 6], C: f32[8, 6]) {
     buffer B: f32[8, 6]

@@ -10,6 +10,8 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.trace.declare import Interval
 from tensorc_dsl.trace.draws.integer import LIMIT, Integer, sample_int
 
+EXAMPLES = [Integer(-3, 40)]
+
 EMPTY = Program("p", (), (), ())
 
 

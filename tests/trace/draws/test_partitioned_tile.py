@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from tensorc_dsl.trace.draws.partitioned_tile import PartitionedTile
 
+EXAMPLES = [PartitionedTile(48, 3, 1, 4)]
+
 
 def rng(n: int = 0) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(n))

@@ -10,6 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorc_dsl.trace.draws.perfect_tile import PerfectTile
+from tensorc_dsl.trace.limits import Limit
+
+EXAMPLES = [PerfectTile(36, 3, 12), PerfectTile(360, 3, 12, (Limit((1, 2), 6, 20), Limit((1,), 2, 9)))]
 
 
 def rng(n: int = 0) -> np.random.Generator:

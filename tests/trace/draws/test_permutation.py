@@ -12,6 +12,8 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.trace.declare import Items
 from tensorc_dsl.trace.draws.permutation import MAX_ITEMS, Permutation, sample_permutation
 
+EXAMPLES = [Permutation(4)]
+
 EMPTY = Program("p", (), (), ())
 
 

@@ -1,1 +1,0 @@
-"""Ahead of time: a kernel as an object file, a shared library and a C header that need no Python."""

@@ -1,0 +1,101 @@
+"""Entries for arrays that carry their descriptions, as LLVM IR: these are checked, and then the pointers are passed on."""
+
+from __future__ import annotations
+
+from tensorc_dsl.backend.llvm.ahead.cpu import Check
+from tensorc_dsl.backend.llvm.ahead.entry import MEMORY, Entry
+from tensorc_dsl.backend.llvm.ahead.interface import Interface, Signature, Status, c_type
+from tensorc_dsl.backend.llvm.ahead.sizes import steps_to_sizes
+from tensorc_dsl.backend.llvm.codegen.body import Expressions, Scalar, Scope
+from tensorc_dsl.backend.llvm.codegen.function import Module
+
+RECORD = 48
+"""Bytes of a `tensorc_array`, which is laid out as DLPack's `DLTensor`."""
+
+_DATA, _DEVICE, _RANK, _DTYPE, _SHAPE, _STRIDES, _OFFSET = 0, 8, 16, 20, 24, 32, 40
+"""Where its fields begin."""
+
+_CPU = 1
+"""DLPack's number for memory of the CPU."""
+
+
+def write_checked(module: Module, api: Interface, s: Signature, check: Check | None) -> None:
+    """Add `s.checked`, which calls `s.name`, to the module.
+
+    Raises LowerError where the shapes of the arrays do not tell the sizes of the open dimensions.
+    """
+    entry = Entry(module, check)
+    f = entry.f
+
+    def field(k: int, at: int, kind: str) -> str:
+        place = f.op(f"getelementptr i8, ptr %arrays, i64 {RECORD * k + at}")
+        return f.op(f"load {kind}, ptr {place}")
+
+    entry.fail_if(f.op(f"icmp ne i32 %count, {len(s.params)}"), Status.COUNT)
+    entry.fail_if(f.op("icmp eq ptr %arrays, null"), Status.NULL)
+    extents: list[list[str]] = []
+    for k, p in enumerate(s.params):
+        t = c_type(p.dtype)
+        entry.fail_if(f.op(f"icmp ne i32 {field(k, _DEVICE, 'i32')}, {_CPU}"), Status.DEVICE, k)
+        # A word of 32 bits, least byte first: the kind's code, its bits, and one lane.
+        entry.fail_if(f.op(f"icmp ne i32 {field(k, _DTYPE, 'i32')}, {t.code | t.bits << 8 | 1 << 16}"), Status.DTYPE, k)
+        entry.fail_if(f.op(f"icmp ne i32 {field(k, _RANK, 'i32')}, {len(p.shape)}"), Status.RANK, k)
+        entry.fail_if(f.op(f"icmp eq ptr {field(k, _DATA, 'ptr')}, null"), Status.NULL, k)
+        extents.append([])
+        if p.shape:
+            shape = field(k, _SHAPE, "ptr")
+            entry.fail_if(f.op(f"icmp eq ptr {shape}, null"), Status.NULL, k)
+            places = [f.op(f"getelementptr i64, ptr {shape}, i64 {axis}") for axis in range(len(p.shape))]
+            extents[k] = [f.op(f"load i64, ptr {place}, align 8") for place in places]
+    sizes = _sizes(entry, api, s, extents)
+    expressions = Expressions(f, Scope(vars=sizes))
+    for k, p in enumerate(s.params):
+        for e, extent in zip(p.shape, extents[k], strict=True):
+            entry.fail_if(f.op(f"icmp ne i64 {extent}, {expressions.index(e)}"), Status.SHAPE, k)
+        if p.shape:
+            _check_strides(entry, field(k, _STRIDES, "ptr"), extents[k], k)
+    data: list[str] = []
+    for k in range(len(s.params)):
+        place = f.op(f"getelementptr i8, ptr {field(k, _DATA, 'ptr')}, i64 {field(k, _OFFSET, 'i64')}")
+        data.append(f"ptr {place}")
+    memory = [] if s.memory == "no" else [f"ptr {MEMORY}"]
+    actual = [f"i64 {sizes[d.name]}" for d in s.dims] + data + memory
+    result = f.op(f"call i32 @{s.name}({', '.join(actual)})")
+    entry.define(s.checked, ["ptr %arrays", "i32 %count", *memory], result)
+
+
+def _sizes(entry: Entry, api: Interface, s: Signature, extents: list[list[str]]) -> dict[str, Scalar]:
+    """The sizes that prepared memory and the shapes tell, each within its range. That they fit every shape is still to be
+    checked."""
+    f = entry.f
+    sizes: dict[str, Scalar] = {}
+    given = api.memory.dims if api.memory and s.memory == "reads" else ()
+    if api.memory and given:
+        sizes |= entry.prepared_sizes(api.memory, s)
+    for step in steps_to_sizes(s.params, s.dims, given):
+        value: Scalar = extents[step.param][step.axis]
+        rest = Expressions(f, Scope(vars=dict(sizes))).index(step.rest)
+        if rest != 0:
+            value = f.op(f"sub i64 {value}, {rest}")
+        if step.factor != 1:
+            value = f.op(f"sdiv i64 {value}, {step.factor}")
+        entry.outside(step.dim, value, s.dims.index(step.dim))
+        sizes[step.dim.name] = value
+    return sizes
+
+
+def _check_strides(entry: Entry, strides: str, extents: list[str], argument: int) -> None:
+    """Leave unless the strides, in elements, are those of a dense array; along an extent of 1 any will do."""
+    f = entry.f
+    look, done = f.label("strides"), f.label("dense")
+    f.branch_if(f.op(f"icmp eq ptr {strides}, null"), done, look)
+    f.start_block(look)
+    dense = "1"
+    for axis in reversed(range(len(extents))):
+        stride = f.op(f"load i64, ptr {f.op(f'getelementptr i64, ptr {strides}, i64 {axis}')}, align 8")
+        differs = f.op(f"icmp ne i64 {stride}, {dense}")
+        steps = f.op(f"icmp ne i64 {extents[axis]}, 1")
+        entry.fail_if(f.op(f"and i1 {differs}, {steps}"), Status.STRIDES, argument)
+        dense = f.op(f"mul i64 {dense}, {extents[axis]}")
+    f.branch(done)
+    f.start_block(done)

@@ -1,0 +1,210 @@
+"""What C sees of a kernel: names, types, and what its functions can answer. Header, entries and metadata are made of this."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
+
+from tensorc_dsl.backend.llvm.ahead.cpu import required_features
+from tensorc_dsl.backend.llvm.ahead.prepared import LINE, PreparedMemory
+from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.expr import Dim, constant
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import Param
+
+
+class Status(IntEnum):
+    """The low byte of what an entry returns; above it stands which argument is at fault, counted from 0."""
+
+    OK = 0
+    NULL = 1
+    MISALIGNED = 2
+    SIZE = 3
+    OVERLAP = 4
+    MEMORY = 5
+    COUNT = 6
+    DEVICE = 7
+    DTYPE = 8
+    RANK = 9
+    SHAPE = 10
+    STRIDES = 11
+    UNPREPARED = 12
+    CPU = 13
+
+
+MEANINGS = {
+    Status.OK: "the outputs are computed",
+    Status.NULL: "an argument is a null pointer",
+    Status.MISALIGNED: f"the data is not aligned to its elements, prepared memory not to {LINE} bytes",
+    Status.SIZE: "a size is out of its range (the argument is the position of the size)",
+    Status.OVERLAP: "an output shares memory with another array",
+    Status.MEMORY: "there is no memory for intermediate results",
+    Status.COUNT: "not the number of arrays that the function takes",
+    Status.DEVICE: "the data is not in the memory of the CPU",
+    Status.DTYPE: "not the type of the elements",
+    Status.RANK: "not the number of dimensions",
+    Status.SHAPE: "not the shape, or shapes that do not fit each other",
+    Status.STRIDES: "the elements do not lie side by side, the last dimension fastest",
+    Status.UNPREPARED: "the memory holds nothing that this library prepared for these sizes",
+    Status.CPU: "the processor lacks a feature that the code is made for",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CType:
+    """How C writes an element type, and DLPack's code for its kind. f16 and bf16 are passed as their bits."""
+
+    name: str
+    code: int
+    bits: int
+
+
+_KINDS = {"int": 0, "uint": 1, "float": 2, "bool": 6}
+_BFLOAT = 4
+_NAMES = {"f16": "uint16_t", "bf16": "uint16_t", "f32": "float", "f64": "double", "bool": "uint8_t"}
+
+
+def c_type(t: DType) -> CType:
+    """The type in C: `float`, `int8_t`; with DLPack's code and bits, where a bool has 8."""
+    code = _BFLOAT if t.name == "bf16" else _KINDS[t.kind]
+    name = _NAMES.get(t.name) or f"{'u' if t.kind == 'uint' else ''}int{t.bits}_t"
+    return CType(name, code, 8 * t.bytes)
+
+
+_KEYWORDS = frozenset(
+    """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class compl
+    concept const const_cast consteval constexpr constinit continue co_await co_return co_yield decltype default delete do
+    double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace
+    new noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires restrict
+    return short signed sizeof static static_assert static_cast struct switch template this thread_local throw true try
+    typedef typeid typename typeof union unsigned using virtual void volatile wchar_t while xor xor_eq
+    """.split()
+)
+"""Words of C and C++ that name nothing."""
+
+_LIBRARY = frozenset(
+    """
+    main abs labs div exp exp2 exp10 expm1 log log2 log10 log1p logb pow sqrt cbrt hypot sin cos tan asin acos atan atan2
+    sinh cosh tanh asinh acosh atanh erf erfc tgamma lgamma gamma ceil floor trunc round rint nearbyint fabs fma fmax fmin
+    fmod fdim remainder remquo frexp ldexp modf scalbn copysign nan nextafter j0 j1 jn y0 y1 yn signbit isnan isinf select
+    malloc calloc realloc free exit abort atexit qsort bsearch rand srand time clock signal raise system getenv memcpy
+    memmove memset memcmp memchr strlen strcpy strcmp strcat index read write open close send recv pipe dup fork link pause
+    sleep sync access remove rename printf scanf puts putc getc fopen fclose accept bind connect listen shutdown socket
+    kill wait times alarm nice
+    """.split()
+)
+"""Functions of C's library and of POSIX that a task may well be called after: one of ours would stand in for them."""
+
+
+NO_NAME = Problem(
+    "E0912",
+    "C cannot have a function called `{name}`",
+    help="call the task otherwise: C and C++ use the word, or their libraries have a function of that name",
+)
+
+
+def require_free(name: str) -> None:
+    """Raises TschedError (E0912) where a function of that name is at odds with C or C++, their libraries or our own names."""
+    if name in _KEYWORDS | _LIBRARY or name.lower().startswith("tensorc_"):
+        raise TschedError(NO_NAME(None, name=name))
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A function that C calls: `name` takes the sizes, the arrays and the prepared memory, if it writes or reads that.
+
+    `checked` takes the arrays with their descriptions instead. An argument counts by its place among the arrays, and
+    prepared memory comes behind them.
+    """
+
+    name: str
+    dims: tuple[Dim, ...]
+    params: tuple[Param, ...]
+    memory: Literal["no", "writes", "reads"]
+
+    @property
+    def checked(self) -> str:
+        return f"{self.name}_checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """The names of a library. With prepared memory, what follows from constant inputs can be computed once."""
+
+    name: str
+    params: tuple[Param, ...]
+    dims: tuple[Dim, ...]
+    memory: PreparedMemory | None
+
+    @property
+    def whole(self) -> Signature:
+        """The function that computes everything in one call."""
+        return Signature(self.name, self.dims, self.params, "no")
+
+    @property
+    def prepare(self) -> Signature | None:
+        """The function that takes the constant inputs."""
+        m = self.memory
+        return Signature(f"{self.name}_prepare", m.dims, m.constants, "writes") if m else None
+
+    @property
+    def run(self) -> Signature | None:
+        """The function that takes the other arrays."""
+        others = tuple(p for p in self.params if not p.constant)
+        return Signature(f"{self.name}_run_prepared", self.dims, others, "reads") if self.memory else None
+
+    @property
+    def signatures(self) -> tuple[Signature, ...]:
+        """All functions that take arrays."""
+        return tuple(s for s in (self.whole, self.prepare, self.run) if s is not None)
+
+    @property
+    def prepared_bytes(self) -> str:
+        return f"{self.name}_prepared_bytes"
+
+    @property
+    def metadata(self) -> str:
+        return f"{self.name}_metadata"
+
+    @property
+    def exports(self) -> tuple[str, ...]:
+        """All that an object file shows to others."""
+        functions = [name for s in self.signatures for name in (s.name, s.checked)]
+        return (*functions, *([self.prepared_bytes] if self.memory else []), self.metadata)
+
+
+def argument_name(name: str) -> str:
+    """The name of an argument in a declaration."""
+    return f"{name}_" if name in _KEYWORDS else name
+
+
+def describe(api: Interface, target: Target, triple: str, threads: int, version: str) -> str:
+    """The metadata: JSON on one line, for programs that have the library and not its header."""
+    arrays = [
+        {
+            "name": p.name,
+            "dtype": p.dtype.name,
+            "shape": [format_expr(e) if (n := constant(e)) is None else n for e in p.shape],
+            "output": p.output,
+            "constant": p.constant,
+        }
+        for p in api.params
+    ]
+    facts = {
+        "name": api.name,
+        "functions": [name for name in api.exports if name != api.metadata],
+        "sizes": [{"name": d.name, "low": d.low, "high": d.high} for d in api.dims],
+        "arrays": arrays,
+        "triple": triple,
+        "cpu": target.cpu,
+        "features": target.feature_names,
+        "required": required_features(target),
+        "threads": threads,
+        "tensorc_dsl": version,
+    }
+    return json.dumps(facts)

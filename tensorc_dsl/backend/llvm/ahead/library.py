@@ -1,0 +1,102 @@
+"""A kernel as a library: one LLVM module with its entries, its scratch memory and, where it has parallel loops, the pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import metadata, resources
+
+import llvmlite.binding as llvm
+
+from tensorc_dsl.backend.llvm.ahead.entries import write_entries
+from tensorc_dsl.backend.llvm.ahead.header import write_header
+from tensorc_dsl.backend.llvm.ahead.interface import Interface, describe
+from tensorc_dsl.backend.llvm.ahead.link import link_shared
+from tensorc_dsl.backend.llvm.ahead.prepared import prepared_memory
+from tensorc_dsl.backend.llvm.codegen.compile import Compiled
+from tensorc_dsl.backend.llvm.codegen.function import Module
+from tensorc_dsl.backend.llvm.codegen.machine import Machine
+from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
+from tensorc_dsl.backend.llvm.runtime.pool import pool_text
+from tensorc_dsl.backend.protocol import CompileError, Form
+from tensorc_dsl.ir.target import Target
+
+FORMS = {
+    "llvm": Form(".ll", True, "the LLVM code, before LLVM's passes"),
+    "asm": Form(".s", True, "the machine's assembly"),
+    "obj": Form(".o", False, "an object file, to be linked with -pthread"),
+    "so": Form(".so", False, "a shared library; needs the system's C compiler"),
+    "header": Form(".h", True, "the declarations for C and C++"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What is made ahead of time of one kernel. Its functions may be called from several threads at once."""
+
+    interface: Interface
+    target: Target
+    threads: int
+    llvm_ir: str
+    """The module as written, before LLVM's passes: it needs nothing but C's library."""
+
+    def make(self, form: str) -> bytes:
+        """A file of one of the forms of `FORMS`. Raises TschedError (E0913) where there is no C compiler to link `so`.
+
+        Objects show `interface.exports` only; they are position-independent, to be linked with `-pthread`.
+        """
+        machine = Machine(self.target)
+        match form:
+            case "llvm":
+                return self.llvm_ir.encode()
+            case "asm":
+                return machine.assembly(self.llvm_ir).encode()
+            case "obj":
+                return machine.object_code(self.llvm_ir)
+            case "so":
+                return link_shared(machine.object_code(self.llvm_ir), self.interface.name)
+            case "header":
+                return write_header(self.interface, self.target, machine.triple, self.threads).encode()
+            case _:
+                raise ValueError(f"a library has no form {form!r}")
+
+
+def make_library(kernel: Compiled) -> Library:
+    """The library of a kernel, for its target and number of threads.
+
+    Raises CompileError when LLVM refuses, LowerError where C could not tell the sizes of open dimensions.
+    """
+    name = kernel.symbol.removeprefix("tensorc_")
+    api = Interface(name, kernel.params, kernel.dims, prepared_memory(kernel))
+    machine = Machine(kernel.target)
+    entries = Module()
+    write_entries(entries, api, kernel)
+    facts = describe(api, kernel.target, machine.triple, kernel.threads, metadata.version("tensorc-dsl")).encode()
+    entries.functions.append(f'@{api.metadata} = constant [{len(facts) + 1} x i8] c"{_escaped(facts)}\\00", align 1')
+    module = machine.parsed(entries.text())
+    scratch = resources.files("tensorc_dsl.backend.llvm.ahead").joinpath("scratch.ll").read_text("utf-8")
+    pool = [pool_text(machine.triple)] if f"@{PARALLEL_FOR}(" in kernel.llvm_ir else []
+    for text in (kernel.llvm_ir, scratch, *pool):
+        _link(module, machine.parsed(text))
+    _hide(module, api.exports)
+    return Library(api, kernel.target, kernel.threads, str(module))
+
+
+def _link(module: llvm.ModuleRef, other: llvm.ModuleRef) -> None:
+    try:
+        module.link_in(other)
+    except RuntimeError as e:
+        raise CompileError(str(e)) from e
+
+
+def _hide(module: llvm.ModuleRef, exports: tuple[str, ...]) -> None:
+    """Only `exports` can be seen from outside. The pool is shared with other objects that are linked to the same program."""
+    for f in module.functions:
+        if f.name == PARALLEL_FOR:
+            f.linkage, f.visibility = "weak_any", "hidden"
+        elif not f.is_declaration and f.name not in exports:
+            f.linkage = "internal"
+
+
+def _escaped(data: bytes) -> str:
+    """Bytes as LLVM writes a string."""
+    return "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)

@@ -1,0 +1,129 @@
+"""The door to the backend of CPUs: each method is one call into the rooms beside this file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensorc_dsl.backend.llvm.ahead.cpu import required_features
+from tensorc_dsl.backend.llvm.ahead.interface import require_free
+from tensorc_dsl.backend.llvm.ahead.library import FORMS, Library, make_library
+from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
+from tensorc_dsl.backend.llvm.codegen.machine import native_triple
+from tensorc_dsl.backend.llvm.host import host_lacks, host_processor
+from tensorc_dsl.backend.llvm.listing import format_processors
+from tensorc_dsl.backend.llvm.lower.passes import PASSES
+from tensorc_dsl.backend.llvm.processors import require_known, with_cpu
+from tensorc_dsl.backend.llvm.runtime.bandwidth import bandwidth
+from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
+from tensorc_dsl.backend.llvm.runtime.peak import INSTRUCTIONS, multipliers, peak
+from tensorc_dsl.backend.memory import aligned_empty
+from tensorc_dsl.backend.protocol import Backend, Code, CompiledKernel, CompileError, Form, LoweredKernel, Processor
+from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target, architecture_of
+from tensorc_dsl.lower.flat import Kernel, Param, format_kernel
+from tensorc_dsl.lower.lower import lower, lower_until
+from tensorc_dsl.lower.nameless import nameless
+from tensorc_dsl.reference.count import Work
+
+NOT_HERE = Problem(
+    "E0914",
+    "`{task}` is for {theirs}, and this machine {ours}: it cannot be run or measured here",
+    help="compile it for there, `compile --emit obj --emit header`, or run it for this machine, `--target native` without "
+    "`--mcpu`",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CpuBackend:
+    """CPUs, through LLVM."""
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        return tuple(p.name for p in PASSES)
+
+    @property
+    def stages(self) -> Mapping[str, str]:
+        return {"llvm": "their LLVM code", "asm": "the machine's assembly"}
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        return FORMS
+
+    def processor(self) -> Processor:
+        return host_processor()
+
+    def require_known(self, target: Target) -> None:
+        """Raises TschedError (E0915, E0916)."""
+        require_known(target)
+
+    def require_here(self, target: Target, task: str) -> None:
+        """Raises TschedError (E0914)."""
+        ours, theirs = native_triple(), target.triple
+        if theirs and architecture_of(theirs) != architecture_of(ours):
+            raise TschedError(NOT_HERE(None, task=task, theirs=theirs, ours=f"is {ours}"))
+        if lacking := host_lacks(required_features(target)):
+            wanted, ours = f"a CPU `{target.cpu}`", f"lacks {', '.join(lacking)}"
+            raise TschedError(NOT_HERE(None, task=task, theirs=wanted, ours=ours))
+
+    def with_cpu(self, target: Target, cpu: str) -> Target:
+        """Raises TschedError (E0915)."""
+        return with_cpu(target, cpu)
+
+    def describe_processors(self, target: Target) -> str:
+        return format_processors(target)
+
+    def lower(self, program: Program, target: Target) -> Kernel:
+        return lower(program, PASSES)
+
+    def text(self, lowered: LoweredKernel) -> str:
+        assert isinstance(lowered, Kernel)
+        return format_kernel(lowered)
+
+    def key(self, lowered: LoweredKernel) -> str:
+        assert isinstance(lowered, Kernel)
+        return format_kernel(nameless(lowered))
+
+    def text_after(self, program: Program, target: Target, last: str) -> str:
+        return lower_until(program, PASSES, last)
+
+    def compile(self, lowered: LoweredKernel, target: Target, threads: int) -> Compiled:
+        assert isinstance(lowered, Kernel)
+        return compile_kernel(lowered, target, threads)
+
+    def load(self, code: Code, program: Program, threads: int) -> NativeKernel:
+        outputs = program.outputs
+        params = tuple(Param(p.name, p.dtype, p.shape, p in outputs, p.constant) for p in program.params)
+        compiled = Compiled(
+            code.object_code, code.symbol, params, program.dims, threads, Target(), llvm_ir="", kept=code.kept
+        )
+        try:
+            return load(compiled)
+        except RuntimeError as e:
+            raise CompileError(f"the kernel cannot be linked: {e}") from e
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        return aligned_empty(shape, dtype)
+
+    def library(self, compiled: CompiledKernel, name: str) -> Library:
+        """Raises TschedError (E0912)."""
+        assert isinstance(compiled, Compiled)
+        require_free(name)
+        return make_library(compiled)
+
+    def multipliers(self, work: Work, target: Target) -> tuple[str, ...]:
+        return tuple(i.title for i in multipliers(work, target))
+
+    def peak(self, title: str, target: Target, threads: int) -> float:
+        return peak(INSTRUCTIONS[title], target, threads)
+
+    def bandwidth(self, target: Target, threads: int, size: int) -> float:
+        return bandwidth(target, threads, size)
+
+
+BACKEND: Backend = CpuBackend()

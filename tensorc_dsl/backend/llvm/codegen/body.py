@@ -1,0 +1,398 @@
+"""Flat statements and expressions become LLVM text: scalars as they are, vectorized loops lane-parallel in pieces.
+
+Inside a vectorized loop code is written for one *piece* at a time: a few adjacent lanes, at most one native vector. Each
+expression yields a scalar when it is the same in all lanes, and a vector otherwise. A condition that differs between
+lanes becomes a mask; memory that a lane must not touch is not touched (no load runs past the end for speed).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from tensorc_dsl.affine.linear import Context, Linear, linear
+from tensorc_dsl.affine.simplify import prove
+from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.maths.call import call
+from tensorc_dsl.backend.llvm.codegen.scalars import any_lane, binary, compare, convert, invert, logic, select
+from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, in_memory, vector_type
+from tensorc_dsl.ir.dtypes import BOOL, INDEX, U8, DType
+from tensorc_dsl.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Dim,
+    Expr,
+    Load,
+    Logic,
+    Not,
+    Select,
+    Var,
+    children,
+    dtype_of,
+    free_vars,
+    loads,
+)
+
+Scalar = int | str
+"""An index that is the same in all lanes: a number known here, or the name of an i64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Lanes `offset` .. `offset + width - 1` of the loop over `var`, counted from the value of `var` in the scope.
+
+    `mask` says which lanes are alive (None: all). `some` says that at least one is, so that what all lanes share may be
+    read once.
+    """
+
+    var: str
+    offset: int
+    width: int
+    mask: Value | None = None
+    some: bool = True
+
+
+@dataclass(slots=True)
+class Scope:
+    """What names mean at a place: loop variables and open dimensions, and buffers as pointers to their first elements."""
+
+    vars: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
+    buffers: dict[str, tuple[str, DType]] = field(default_factory=dict[str, tuple[str, DType]])
+    factors: dict[str, int] = field(default_factory=dict[str, int])
+    """Numbers of which loop variables are multiples, where more than 1 is known."""
+    streamed: dict[str, int] = field(default_factory=dict[str, int])
+    """Buffers that begin at a line of memory and are stored past the caches, in vectors of so many bytes."""
+
+    @contextmanager
+    def bound(self, values: Mapping[str, Scalar], factor: int = 1) -> Generator[None]:
+        """Variables with values, multiples of `factor`, for the length of a `with`."""
+        before, factors = {v: self.vars[v] for v in values if v in self.vars}, self.factors
+        self.vars.update(values)
+        self.factors = factors | dict.fromkeys(values, factor)
+        try:
+            yield
+        finally:
+            for v in values:
+                del self.vars[v]
+            self.vars.update(before)
+            self.factors = factors
+
+
+class Expressions:
+    """Writes expressions into one function."""
+
+    def __init__(self, f: Function, scope: Scope) -> None:
+        self.f = f
+        self.scope = scope
+        self._forms: dict[Expr, Linear] = {}
+        self.turned: dict[Load, Value] = {}
+        """What the lanes of the current piece read, where a whole tile was loaded before."""
+
+    # Subscripts
+
+    def form(self, e: Expr) -> Linear:
+        """The linear form of a subscript, without any knowledge of ranges."""
+        if e not in self._forms:
+            self._forms[e] = linear(e, Context({}))
+        return self._forms[e]
+
+    def known(self) -> dict[str, tuple[int | None, int | None]]:
+        """The variables whose values are numbers here, that is the unrolled ones."""
+        return {v: (x, x) for v, x in self.scope.vars.items() if isinstance(x, int)}
+
+    def index(self, e: Expr) -> Scalar:
+        """The value of an index expression that is the same in all lanes."""
+        form = self.form(e)
+        terms, constant = self._split(form, None)
+        return self._sum(terms, constant)
+
+    def _split(self, form: Linear, piece: Piece | None) -> tuple[list[tuple[str, int]], int]:
+        """Named terms with factors, and the number; the lane variable counts as its value in lane 0 of the piece."""
+        terms: list[tuple[str, int]] = []
+        constant = form.constant
+        for atom, c in form.terms.items():
+            value = self.scope.vars[atom] if isinstance(atom, str) else self._atom(atom)
+            if isinstance(value, int):
+                constant += c * value
+            else:
+                terms.append((value, c))
+            if piece is not None and atom == piece.var:
+                constant += c * piece.offset
+        return terms, constant
+
+    def _atom(self, e: Expr) -> Scalar:
+        if isinstance(e, Binary) and e.op in ("/", "%", "*", "min", "max", "xor"):
+            a, b = self.index(e.lhs), self.index(e.rhs)
+            if isinstance(a, int) and isinstance(b, int):
+                folded = linear(Binary(e.op, Const(a, INDEX), Const(b, INDEX)), Context({}))
+                if not folded.terms:
+                    return folded.constant
+            return binary(self.f, e.op, Value(INDEX, str(a)), Value(INDEX, str(b))).ref
+        return self.value(e, None).ref
+
+    def _sum(self, terms: list[tuple[str, int]], constant: int) -> Scalar:
+        total = self._scaled_sum(terms)
+        if total is None:
+            return constant
+        return self.f.cached(f"add nsw i64 {total}, {constant}") if constant else total
+
+    def _scaled_sum(self, terms: list[tuple[str, int]]) -> str | None:
+        total: str | None = None
+        for name, c in terms:
+            part = name if c == 1 else self.f.cached(f"mul nsw i64 {name}, {c}")
+            total = part if total is None else self.f.cached(f"add nsw i64 {total}, {part}")
+        return total
+
+    def stride(self, e: Expr, piece: Piece) -> int | None:
+        """How far `e` moves from lane to lane; None when not by the same step."""
+        form = self.form(e)
+        if any(not isinstance(a, str) and piece.var in free_vars(a) for a in form.terms):
+            return None
+        return form.terms.get(piece.var, 0)
+
+    def pointer(self, buffer: str, e: Expr, piece: Piece | None) -> str:
+        """The address of an element; in a piece, of the one that its first lane touches.
+
+        The number goes last, in an instruction of its own: equal rests are then shared and LLVM sees the distances.
+        """
+        base, dtype = self.scope.buffers[buffer]
+        terms, constant = self._split(self.form(e), piece)
+        kind = in_memory(dtype)
+        total = self._scaled_sum(terms)
+        if total is not None:
+            base = self.f.cached(f"getelementptr {kind}, ptr {base}, i64 {total}")
+        return self.f.cached(f"getelementptr {kind}, ptr {base}, i64 {constant}") if constant else base
+
+    # Values
+
+    def value(self, e: Expr, at: Piece | None) -> Value:
+        """The value of `e`: a scalar where lanes agree, else a vector of the piece's width."""
+        f = self.f
+        match e:
+            case Const(value=v, dtype=t):
+                return constant_value(t, v)
+            case Var(name=name):
+                value = self.scope.vars[name]
+                if at is None or name != at.var:
+                    return Value(INDEX, str(value))
+                lanes = ", ".join(f"i64 {at.offset + k}" for k in range(at.width))
+                first = f.splat(Value(INDEX, str(value)), at.width)
+                return binary(f, "+", first, Value(INDEX, f"<{lanes}>", at.width))
+            case Dim(name=name):
+                return Value(INDEX, str(self.scope.vars[name]))
+            case Load():
+                return self.load(e, at)
+            case Select():
+                return self.choice(e, at)
+            case Binary(op=op, lhs=x, rhs=y):
+                if dtype_of(e) == INDEX and (at is None or at.var not in free_vars(e)) and not loads(e):
+                    return Value(INDEX, str(self.index(e)))
+                fused = self._fused(e, at) if dtype_of(e).is_float else None
+                if fused is not None:
+                    return fused
+                a, b = self.alike(self.value(x, at), self.value(y, at))
+                return binary(f, op, a, b)
+            case Compare(op=op, lhs=x, rhs=y):
+                if dtype_of(x) == INDEX and (known := prove(e, self.known())) is not None:
+                    if at is None or at.var not in free_vars(e):
+                        return constant_value(BOOL, known)
+                a, b = self.alike(self.value(x, at), self.value(y, at))
+                return compare(f, op, a, b)
+            case Logic(op=op, lhs=x, rhs=y):
+                if loads(y):  # the right side may only be read where the left one decides nothing
+                    yes, no = Const(True, BOOL), Const(False, BOOL)
+                    return self.choice(Select(x, y, no) if op == "and" else Select(x, yes, y), at)
+                a, b = self.alike(self.value(x, at), self.value(y, at))
+                return logic(f, op, a, b)
+            case Not(operand=x):
+                return invert(f, self.value(x, at))
+            case Cast(operand=x, dtype=t):
+                return convert(f, self.value(x, at), t)
+            case Call(function=name, args=args):
+                values = [self.value(a, at) for a in args]
+                width = max(v.lanes for v in values)
+                return call(f, name, tuple(f.splat(v, width) for v in values))
+            case _:
+                assert_never(e)
+
+    def alike(self, a: Value, b: Value) -> tuple[Value, Value]:
+        """Both with the lanes of the wider."""
+        lanes = max(a.lanes, b.lanes)
+        return self.f.splat(a, lanes), self.f.splat(b, lanes)
+
+    def _fused(self, e: Binary, at: Piece | None) -> Value | None:
+        """`x*y + z` and its kin in one rounding, where the machine has that."""
+        t = dtype_of(e)
+        if e.op not in ("+", "-") or t.name not in ("f32", "f64"):
+            return None
+        product, rest = (e.rhs, e.lhs) if _is_product(e.rhs) else (e.lhs, e.rhs)
+        if not isinstance(product, Binary) or product.op != "*":
+            return None
+        values = [self.value(x, at) for x in (product.lhs, product.rhs, rest)]
+        lanes = max(v.lanes for v in values)
+        x, y, z = (self.f.splat(v, lanes) for v in values)
+        if e.op == "-":
+            if product is e.rhs:
+                x = self.f.value(t, f"fneg {x.typed}", lanes)
+            else:
+                z = self.f.value(t, f"fneg {z.typed}", lanes)
+        return self.f.intrinsic("fmuladd", t, (x, y, z))
+
+    # Choices: the arm that is not taken is not evaluated
+
+    def choice(self, e: Select, at: Piece | None) -> Value:
+        f = self.f
+        cond = self.value(e.cond, at)
+        if cond.ref in ("true", "false"):
+            return self.value(e.then if cond.ref == "true" else e.other, at)
+        cheap = is_safe(e.then) and is_safe(e.other)
+        if cond.lanes and at is not None:
+            then = self.value(e.then, at if cheap else self.narrow(at, cond))
+            other = self.value(e.other, at if cheap else self.narrow(at, invert(f, cond)))
+            return select(f, cond, f.splat(then, at.width), f.splat(other, at.width))
+        if cheap:
+            a, b = self.alike(self.value(e.then, at), self.value(e.other, at))
+            return select(f, cond, a, b)
+        return self._branch(cond, e, at)
+
+    def _branch(self, cond: Value, e: Select, at: Piece | None) -> Value:
+        f = self.f
+        lanes = at.width if at is not None and at.var in free_vars(e.then) | free_vars(e.other) else 0
+        yes, no, after = f.label("then"), f.label("else"), f.label("after")
+        f.branch_if(cond.ref, yes, no)
+        incoming: list[str] = []
+        last = Value(BOOL, "false")
+        for label, arm in ((yes, e.then), (no, e.other)):
+            f.start_block(label)
+            with f.region():
+                last = f.splat(self.value(arm, at), lanes)
+            incoming.append(f"[ {last.ref}, %{f.block} ]")
+            f.branch(after)
+        f.start_block(after)
+        return f.value(last.dtype, f"phi {last.type} {', '.join(incoming)}", last.lanes)
+
+    def narrow(self, at: Piece, cond: Value) -> Piece:
+        """The piece with only those lanes alive where `cond` holds too; perhaps none."""
+        mask = cond if at.mask is None else logic(self.f, "and", at.mask, cond)
+        return replace(at, mask=mask, some=False)
+
+    # Memory
+
+    def load(self, e: Load, at: Piece | None) -> Value:
+        if e in self.turned:
+            return self.turned[e]
+        step = 0 if at is None else self.stride(e.indices[0], at)
+        if at is not None and at.mask is not None and not at.some and loads(e.indices[0]):
+            return self._gather(e, at)  # where no lane is alive, what the subscript reads must not be read either
+        if at is None or step == 0:
+            if at is None or at.mask is None or at.some:
+                return self._load_one(self.pointer(e.buffer, e.indices[0], at), e.dtype)
+            return self._load_if_any(e, at, at.mask)
+        if step == 1:
+            return self._load_vector(self.pointer(e.buffer, e.indices[0], at), e.dtype, at)
+        if step is None or at.mask is not None:
+            return self._gather(e, at)
+        first = self.pointer(e.buffer, e.indices[0], at)
+        kind = in_memory(e.dtype)
+        places = [self.f.cached(f"getelementptr {kind}, ptr {first}, i64 {k * step}") for k in range(at.width)]
+        return self.f.gather_lanes([self._load_one(p, e.dtype) for p in places])
+
+    def _load_one(self, pointer: str, t: DType) -> Value:
+        ref = self.f.op(f"load {in_memory(t)}, ptr {pointer}, align {t.bytes}")
+        return self.from_memory(ref, t, 0)
+
+    def from_memory(self, ref: str, t: DType, lanes: int) -> Value:
+        if t.kind != "bool":
+            return Value(t, ref, lanes)
+        zero = "zeroinitializer" if lanes else "0"
+        return self.f.value(BOOL, f"icmp ne {vector_type('i8', lanes)} {ref}, {zero}", lanes)
+
+    def to_memory(self, v: Value) -> Value:
+        """As it lies in memory: a bool as a byte."""
+        if v.dtype.kind != "bool":
+            return v
+        return Value(U8, self.f.op(f"zext {v.typed} to {vector_type('i8', v.lanes)}"), v.lanes)
+
+    def put(self, value: Value, buffer: str, e: Expr, at: Piece) -> None:
+        """Store adjacent lanes from the first one of a piece on, past the caches where they are whole vectors of a streamed
+        buffer."""
+        f, pointer, size = self.f, self.pointer(buffer, e, at), value.dtype.bytes
+        stored, unit = self.to_memory(value), self.scope.streamed.get(buffer, 0)
+        past = unit and value.lanes * size % unit == 0 and self._is_multiple(e, at, unit // size)
+        how = f"{unit}, !nontemporal !2" if past else f"{size}"
+        f.line(f"store {stored.type} {stored.ref}, ptr {pointer}, align {how}")
+
+    def _is_multiple(self, e: Expr, at: Piece, n: int) -> bool:
+        """Whether the subscript of the first lane of a piece is known to be a multiple of `n`."""
+        form = self.form(e)
+        number, terms = form.constant, [n]
+        for atom, c in form.terms.items():
+            value = self.scope.vars[atom] if isinstance(atom, str) else None
+            if isinstance(value, int):
+                number += c * value
+            else:
+                terms.append(c * (self.scope.factors.get(atom, 1) if isinstance(atom, str) else 1))
+            if atom == at.var:
+                number += c * at.offset
+        return number % n == 0 and math.gcd(*terms) == n
+
+    def _load_if_any(self, e: Load, at: Piece, mask: Value) -> Value:
+        """What all lanes share, read only if one of them is alive."""
+        f = self.f
+        some, after = f.label("some"), f.label("after")
+        alive = any_lane(f, mask)
+        before = f.block
+        f.branch_if(alive, some, after)
+        f.start_block(some)
+        with f.region():
+            loaded = self._load_one(self.pointer(e.buffer, e.indices[0], at), e.dtype)
+        f.branch(after)
+        f.start_block(after)
+        none = constant_value(e.dtype, 0)
+        return f.value(e.dtype, f"phi {none.type} [ {loaded.ref}, %{some} ], [ {none.ref}, %{before} ]", 0)
+
+    def _load_vector(self, pointer: str, t: DType, at: Piece) -> Value:
+        kind = vector_type(in_memory(t), at.width)
+        if at.mask is None:
+            return self.from_memory(self.f.op(f"load {kind}, ptr {pointer}, align {t.bytes}"), t, at.width)
+        name = f"llvm.masked.load.{mangled(t, at.width)}.p0"
+        self.f.module.declare(kind, name, ("ptr", "i32", at.mask.type, kind))
+        args = f"ptr {pointer}, i32 {t.bytes}, {at.mask.typed}, {kind} zeroinitializer"
+        ref = self.f.op(f"call {kind} @{name}({args})")
+        return self.from_memory(ref, t, at.width)
+
+    def _gather(self, e: Load, at: Piece) -> Value:
+        kind = vector_type(in_memory(e.dtype), at.width)
+        pointers = self.pointers(e.buffer, e.indices[0], at)
+        mask = at.mask or constant_value(BOOL, True, at.width)
+        name = f"llvm.masked.gather.{mangled(e.dtype, at.width)}.v{at.width}p0"
+        self.f.module.declare(kind, name, (f"<{at.width} x ptr>", "i32", mask.type, kind))
+        args = f"<{at.width} x ptr> {pointers}, i32 {e.dtype.bytes}, {mask.typed}, {kind} zeroinitializer"
+        return self.from_memory(self.f.op(f"call {kind} @{name}({args})"), e.dtype, at.width)
+
+    def pointers(self, buffer: str, e: Expr, at: Piece) -> str:
+        """The addresses of a piece's lanes, as a vector of pointers."""
+        base, dtype = self.scope.buffers[buffer]
+        offsets = self.f.splat(self.value(e, at), at.width)
+        return self.f.op(f"getelementptr {in_memory(dtype)}, ptr {base}, {offsets.typed}")
+
+
+def mangled(t: DType, lanes: int) -> str:
+    """How LLVM spells a vector type in an intrinsic's name; bools lie in memory as bytes."""
+    name = {"float": "f32", "double": "f64", "half": "f16"}.get(in_memory(t), in_memory(t))
+    return f"v{lanes}{name}" if lanes else name
+
+
+def is_safe(e: Expr) -> bool:
+    """Whether evaluating `e` without need costs little and touches no memory."""
+    return not isinstance(e, (Load, Call)) and all(is_safe(c) for c in children(e))
+
+
+def _is_product(e: Expr) -> bool:
+    return isinstance(e, Binary) and e.op == "*"

@@ -1,0 +1,217 @@
+"""From a flat kernel to object code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from tensorc_dsl.affine.simplify import simplify
+from tensorc_dsl.backend.llvm.codegen.body import Expressions, Scalar, Scope
+from tensorc_dsl.backend.llvm.codegen.function import Function, Module
+from tensorc_dsl.backend.llvm.codegen.machine import Machine, native_triple
+from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements, whole_lines
+from tensorc_dsl.backend.protocol import Code
+from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, add, index, mul
+from tensorc_dsl.ir.target import Target, architecture_of
+from tensorc_dsl.lower.flat import Alloc, Flat, Kernel, Param, Space, body_of
+
+LINE = 64
+"""Bytes of a line of memory, and of the widest vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A kernel in machine code, as a value that can be sent to another process on the same kind of machine.
+
+    The symbol is `void (ptr arguments, ptr workspace)`: an array of pointers, one per parameter, followed by the sizes of
+    the open dimensions (i64), and scratch memory, aligned to 64. How many bytes of it a call needs
+    `i64 (ptr arguments)` tells, `workspace_symbol`. The kernel calls `tensorc_parallel_for` when `threads` > 1.
+
+    With constant inputs the last argument, behind the sizes, is a pointer to prepared memory, aligned to 64, of which
+    `prepared_symbol` tells the bytes. `prepare_symbol`, with scratch memory of its own size, fills it before the first
+    call. It reads the constant inputs, and the sizes that their shapes tell; calls read those of `kept` and the prepared
+    memory.
+    """
+
+    object_code: bytes
+    symbol: str
+    params: tuple[Param, ...]
+    dims: tuple[Dim, ...]
+    threads: int
+    target: Target
+    llvm_ir: str
+    """As written, before LLVM's passes."""
+    kept: frozenset[str]
+    prepared_bytes: Expr = ZERO
+    """What `prepared_symbol` tells, over the sizes that the constant inputs tell."""
+
+    @property
+    def workspace_symbol(self) -> str:
+        return workspace_symbol(self.symbol)
+
+    @property
+    def prepare_symbol(self) -> str:
+        return _prepare_symbol(self.symbol)
+
+    @property
+    def prepared_symbol(self) -> str:
+        return f"{self.symbol}_prepared"
+
+    @property
+    def code(self) -> Code:
+        return Code(self.object_code, self.symbol, self.kept)
+
+    def view(self, stage: str) -> str:
+        """`llvm`: the LLVM IR as written; `asm`: the machine code as text."""
+        return self.llvm_ir if stage == "llvm" else Machine(self.target).assembly(self.llvm_ir)
+
+    def optimised_ir(self) -> str:
+        """The LLVM IR after its passes."""
+        return Machine(self.target).optimised(self.llvm_ir)
+
+
+def workspace_symbol(symbol: str) -> str:
+    """The function that tells how much scratch memory a call of another one needs."""
+    return f"{symbol}_workspace"
+
+
+def _prepare_symbol(symbol: str) -> str:
+    return f"{symbol}_prepare"
+
+
+def compile_kernel(kernel: Kernel, target: Target, threads: int) -> Compiled:
+    """Machine code of `kernel` for `target`; parallel loops run on up to `threads` threads.
+
+    Raises CompileError when LLVM refuses; ValueError when `threads` is not positive.
+    """
+    if threads < 1:
+        raise ValueError(f"a kernel needs at least one thread, not {threads}")
+    symbol = f"tensorc_{''.join(c if c.isalnum() and c.isascii() else '_' for c in kernel.name)}"
+    if architecture_of(target.triple or native_triple()) != "x86_64":
+        kernel = replace(kernel, streamed=frozenset())
+    text = write_module(kernel, symbol, target.vector_bits, threads, target.feature_names)
+    object_code = Machine(target).object_code(text)
+    _, prepared = _places(kernel)
+    return Compiled(object_code, symbol, kernel.params, kernel.dims, threads, target, text, kernel.kept, prepared)
+
+
+def scratch(body: tuple[Flat, ...], space: Space) -> Expr:
+    """The bytes that are in use at once in a space, each buffer on 64-byte lines of its own."""
+    most: Expr = ZERO
+    for s in body:
+        own = whole_lines(s) if isinstance(s, Alloc) and s.space == space else ZERO
+        most = simplify(Binary("max", most, add(own, scratch(body_of(s), space))), {})
+    return most
+
+
+def write_module(kernel: Kernel, symbol: str, vector_bits: int, threads: int, features: tuple[str, ...]) -> str:
+    """The LLVM IR of a kernel and, where it has constant inputs, of its preparation."""
+    module = Module(frozenset(features))
+
+    def write(body: tuple[Flat, ...], name: str, prepares: bool) -> None:
+        plan = Plan(vector_bits, threads, scratch(body, "shared"), scratch(body, "worker"), features)
+        _write_function(module, kernel, body, name, plan, prepares=prepares)
+
+    write(kernel.body, symbol, False)
+    if any(p.constant for p in kernel.params):
+        write(kernel.preparation, _prepare_symbol(symbol), True)
+        _, size = _places(kernel)
+        _write_size(module, kernel, f"{symbol}_prepared", size)
+    return module.text()
+
+
+def _write_function(
+    module: Module, kernel: Kernel, body: tuple[Flat, ...], symbol: str, plan: Plan, *, prepares: bool
+) -> None:
+    """An entry that unpacks the arguments, and the work with arguments that do not overlap; and a function that says how
+    much scratch memory a call needs. Outputs are stored past the caches where all of those begin at a line of memory."""
+    entry = Function(module)
+    args: list[str] = []
+    for k in range(len(kernel.params)):
+        args.append(f"ptr {_loaded(entry, k)}")
+    sizes = _sizes(entry, kernel)
+    places, _ = _places(kernel)
+    if places:
+        memory = _loaded(entry, len(kernel.params) + len(kernel.dims))
+        index_ = Expressions(entry, Scope(vars=sizes)).index
+        args += [f"ptr {entry.op(f'getelementptr i8, ptr {memory}, i64 {index_(place)}')}" for place in places]
+    args.append("ptr %workspace")
+    args += [f"i64 {size}" for size in sizes.values()]
+    streamed = [a for a, p in zip(args, kernel.params, strict=False) if p.name in kernel.streamed]
+    if streamed and not prepares:
+        aligned, other = entry.label("aligned"), entry.label("other")
+        addresses = [entry.op(f"ptrtoint {a} to i64") for a in streamed]
+        together = reduce(lambda a, b: entry.op(f"or i64 {a}, {b}"), addresses)
+        rest = entry.op(f"and i64 {together}, {LINE - 1}")
+        entry.branch_if(entry.op(f"icmp eq i64 {rest}, 0"), aligned, other)
+        entry.start_block(aligned)
+        entry.line(f"call void @{symbol}.work.streamed({', '.join(args)})")
+        entry.line("ret void")
+        entry.start_block(other)
+        _write_work(module, kernel, body, symbol, plan, prepares=prepares, streamed=kernel.streamed)
+    entry.line(f"call void @{symbol}.work({', '.join(args)})")
+    entry.define(f"define void @{symbol}(ptr %arguments, ptr %workspace) nounwind")
+    _write_work(module, kernel, body, symbol, plan, prepares=prepares)
+    need = add(plan.shared_bytes, mul(plan.worker_bytes, index(plan.threads)))
+    _write_size(module, kernel, workspace_symbol(symbol), need)
+
+
+def _write_work(
+    module: Module,
+    kernel: Kernel,
+    body: tuple[Flat, ...],
+    symbol: str,
+    plan: Plan,
+    *,
+    prepares: bool,
+    streamed: frozenset[str] = frozenset(),
+) -> None:
+    """The body as a function of its arguments, in memory that does not overlap."""
+    work = Function(module)
+    scope = Scope(
+        vars={d.name: f"%d{k}" for k, d in enumerate(kernel.dims)},
+        buffers={p.name: (f"%p{k}", p.dtype) for k, p in enumerate((*kernel.params, *kernel.prepared))},
+        streamed=dict.fromkeys(streamed, min(LINE, plan.vector_bits // 8)),
+    )
+    statements = Statements(work, scope, plan, symbol, workspace="%workspace", worker=None)
+    statements.write(body)
+    statements.fence()
+    params = [f"ptr noalias {'' if p.output else 'readonly '}%p{k}" for k, p in enumerate(kernel.params)]
+    access = "" if prepares else "readonly "
+    params += [f"ptr noalias {access}align 64 %p{len(kernel.params) + k}" for k in range(len(kernel.prepared))]
+    params.append("ptr noalias align 64 %workspace")
+    params += [f"i64 %d{k}" for k in range(len(kernel.dims))]
+    suffix = ".streamed" if streamed else ""
+    work.define(f"define internal void @{symbol}.work{suffix}({', '.join(params)}) noinline nounwind")
+
+
+def _write_size(module: Module, kernel: Kernel, symbol: str, size: Expr) -> None:
+    """A function of the arguments that tells a number of bytes."""
+    f = Function(module)
+    bytes_ = Expressions(f, Scope(vars=_sizes(f, kernel))).index(size)
+    f.define(f"define i64 @{symbol}(ptr %arguments) nounwind", result=f"i64 {bytes_}")
+
+
+def _places(kernel: Kernel) -> tuple[list[Expr], Expr]:
+    """Where each prepared buffer begins, in bytes, each on lines of its own, and how many bytes there are."""
+    places: list[Expr] = []
+    size: Expr = ZERO
+    for p in kernel.prepared:
+        places.append(size)
+        size = simplify(add(size, whole_lines(p)), {})
+    return places, size
+
+
+def _loaded(f: Function, k: int) -> str:
+    """The pointer in place `k` of the arguments."""
+    slot = f.op(f"getelementptr ptr, ptr %arguments, i64 {k}")
+    return f.op(f"load ptr, ptr {slot}, align 8")
+
+
+def _sizes(f: Function, kernel: Kernel) -> dict[str, Scalar]:
+    """The sizes of the open dimensions, loaded from behind the pointers."""
+    out: dict[str, Scalar] = {}
+    for k, d in enumerate(kernel.dims):
+        slot = f.op(f"getelementptr i64, ptr %arguments, i64 {len(kernel.params) + k}")
+        out[d.name] = f.op(f"load i64, ptr {slot}, align 8")
+    return out

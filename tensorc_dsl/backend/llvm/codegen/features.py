@@ -1,0 +1,52 @@
+"""Which features a processor has, as LLVM sees it: what its command line calls `-mattr`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tensorc_dsl.backend.llvm.codegen.function import Function, Module
+from tensorc_dsl.backend.llvm.codegen.machine import Machine
+from tensorc_dsl.ir.target import Target
+
+ARCHITECTURES = frozenset({"x86_64", "aarch64"})
+"""Those whose features may be asked for one by one. Elsewhere some end the process, such as RISC-V's of 32 bits."""
+
+_MODES = frozenset({"16bit-mode", "32bit-mode", "64bit-mode", "64bit"})
+"""What an x86 processor is in, not what it has; a subtarget without the right one ends the process."""
+
+
+def has_features(target: Target, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of `names` that code for the target may use: what its CPU implies, and what its own features do.
+
+    LLVM has no question for that, but an answer: it inlines a function into another one if that may use all features
+    that the first one is made for (`areInlineCompatible`). CompileError where LLVM has no such machine.
+    """
+    names = tuple(names)
+    own = [target.features] if target.features else []
+    return _inlined(target, [(_attribute(own), _attribute([*own, f"+{name}"]), name) for name in names])
+
+
+def instruction_sets(target: Target, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of `names` that decide which instructions there are; others say what is fast, and inlining passes them over."""
+    names = tuple(name for name in names if name not in _MODES)
+    others = _inlined(target, [(_attribute([f"-{name}"]), _attribute([f"+{name}"]), name) for name in names])
+    return tuple(name for name in names if name not in others)
+
+
+def _attribute(features: Sequence[str]) -> str:
+    return f'"target-features"="{",".join(features)}"' if features else ""
+
+
+def _inlined(target: Target, pairs: Sequence[tuple[str, str, str]]) -> tuple[str, ...]:
+    """The names of the pairs where a function with the second attribute goes into one with the first."""
+    module = Module()
+    for k, (outside, inside, _) in enumerate(pairs):
+        module.declare("void", f"used.{k}", ())
+        for name, attribute, callee in ((f"inside.{k}", inside, f"used.{k}"), (f"outside.{k}", outside, f"inside.{k}")):
+            f = Function(module)
+            f.line(f"call void @{callee}()")
+            f.define(f"define {'internal ' if callee.startswith('used') else ''}void @{name}() {attribute}")
+    done = Machine(target).module(module.text())
+    return tuple(
+        name for k, (_, _, name) in enumerate(pairs) if f"@used.{k}()" in str(done.get_function(f"outside.{k}"))
+    )

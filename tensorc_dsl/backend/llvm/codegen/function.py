@@ -1,0 +1,147 @@
+"""One LLVM function being written: lines of text in basic blocks, and the names in use."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tensorc_dsl.backend.llvm.codegen.values import Value, element, vector_type
+from tensorc_dsl.ir.dtypes import DType
+
+
+@dataclass(slots=True)
+class Module:
+    """What several functions share: finished texts, the declarations they need, and the machine's instruction sets."""
+
+    features: frozenset[str] = frozenset()
+    functions: list[str] = field(default_factory=list[str])
+    declarations: dict[str, str] = field(default_factory=dict[str, str])
+    bodies: int = 0
+
+    def declare(self, result: str, name: str, args: tuple[str, ...], attributes: str = "") -> None:
+        self.declarations[name] = f"declare {result} @{name}({', '.join(args)}) {attributes}".rstrip()
+
+    def text(self) -> str:
+        metadata = '!0 = distinct !{!0, !1}\n!1 = !{!"llvm.loop.unroll.disable"}\n!2 = !{i32 1}'
+        return "\n\n".join(["\n".join(self.declarations.values()), *self.functions, metadata]) + "\n"
+
+
+class Function:
+    """A function body. Code goes to the current block; `alloca` goes to the entry, so that loops do not grow the frame."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self._entry: list[str] = []
+        self._lines: list[str] = []
+        self._names = 0
+        self._caches: list[dict[str, str]] = [{}]
+        self.block = "start"
+
+    def define(self, header: str, result: str = "void") -> None:
+        """Finish: add the function to the module under `header` (everything up to the brace); it returns `result`."""
+        lines = [
+            f"{header} {{",
+            "entry:",
+            *self._entry,
+            "  br label %start",
+            "start:",
+            *self._lines,
+            f"  ret {result}",
+            "}",
+        ]
+        self.module.functions.append("\n".join(lines))
+
+    def fresh(self, prefix: str = "t") -> str:
+        self._names += 1
+        return f"%{prefix}.{self._names}"
+
+    def line(self, text: str) -> None:
+        self._lines.append(f"  {text}")
+
+    def op(self, text: str) -> str:
+        """An instruction with a result; its name."""
+        name = self.fresh()
+        self._lines.append(f"  {name} = {text}")
+        return name
+
+    def reserve(self) -> int:
+        """A line to be filled later: a phi is known only after the loop body is written."""
+        self._lines.append("")
+        return len(self._lines) - 1
+
+    def fill(self, place: int, text: str) -> None:
+        self._lines[place] = f"  {text}"
+
+    def value(self, dtype: DType, text: str, lanes: int) -> Value:
+        return Value(dtype, self.op(text), lanes)
+
+    def alloca(self, element_type: str, count: int) -> str:
+        name = self.fresh("slot")
+        self._entry.append(f"  {name} = alloca [{count} x {element_type}], align 64")
+        return name
+
+    def label(self, prefix: str) -> str:
+        self._names += 1
+        return f"{prefix}.{self._names}"
+
+    def start_block(self, label: str) -> None:
+        self._lines.append(f"{label}:")
+        self.block = label
+
+    def branch(self, label: str) -> None:
+        self.line(f"br label %{label}")
+
+    def branch_if(self, cond: str, then: str, other: str) -> None:
+        self.line(f"br i1 {cond}, label %{then}, label %{other}")
+
+    @contextmanager
+    def region(self) -> Generator[None]:
+        """Code whose results the code after it cannot use: a loop body or a branch."""
+        self._caches.append({})
+        try:
+            yield
+        finally:
+            self._caches.pop()
+
+    def cached(self, text: str) -> str:
+        """An instruction without side effects, reused where an equal one dominates this place."""
+        for cache in self._caches:
+            if text in cache:
+                return cache[text]
+        name = self.op(text)
+        self._caches[-1][text] = name
+        return name
+
+    # Values
+
+    def splat(self, v: Value, lanes: int) -> Value:
+        """`v` in every lane; a vector as it is."""
+        if v.lanes or not lanes:
+            return v
+        if not v.ref.startswith("%"):
+            return Value(v.dtype, f"splat ({element(v.dtype)} {v.ref})", lanes)
+        one = self.op(f"insertelement {vector_type(element(v.dtype), lanes)} poison, {v.typed}, i64 0")
+        kind = vector_type(element(v.dtype), lanes)
+        return self.value(v.dtype, f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer", lanes)
+
+    def lane(self, v: Value, k: int) -> Value:
+        """Lane `k` of a vector; a scalar as it is."""
+        return self.value(v.dtype, f"extractelement {v.typed}, i64 {k}", 0) if v.lanes else v
+
+    def gather_lanes(self, parts: list[Value]) -> Value:
+        """A vector of scalars."""
+        n, t = len(parts), parts[0].dtype
+        kind = vector_type(element(t), n)
+        ref = "poison"
+        for k, p in enumerate(parts):
+            ref = self.op(f"insertelement {kind} {ref}, {p.typed}, i64 {k}")
+        return Value(t, ref, n)
+
+    def intrinsic(self, name: str, dtype: DType, args: tuple[Value, ...], flags: str = "") -> Value:
+        """An overloaded LLVM intrinsic of one type, on equal scalars or vectors."""
+        a = args[0]
+        suffix = {"float": "f32", "double": "f64", "half": "f16"}.get(element(a.dtype), element(a.dtype))
+        full = f"llvm.{name}.{f'v{a.lanes}' if a.lanes else ''}{suffix}"
+        self.module.declare(a.type, full, tuple(x.type for x in args))
+        return self.value(dtype, f"call {flags}{a.type} @{full}({', '.join(x.typed for x in args)})", a.lanes)

@@ -1,0 +1,134 @@
+"""Instructions as calls of LLVM's functions: tiles are loaded into vectors, the call is made, the result is stored.
+
+A vector holds the elements of its operand in order, the last dimension fastest. Elements that lie side by side in memory
+are loaded together, in whichever order the operand wants them: a tile whose rows are contiguous and one whose columns are
+both cost as many loads as there are such runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from tensorc_dsl.affine.instruction import Tile
+from tensorc_dsl.backend.llvm.codegen.body import Expressions
+from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.values import in_memory, vector_type
+from tensorc_dsl.ir.expr import Expr, add, constant, index, mul
+from tensorc_dsl.ir.intrinsics import bits_of, operand_bits, signature_of
+from tensorc_dsl.ir.program import Intrinsic
+from tensorc_dsl.lower.flat import Instruction
+
+KIND = "llvm"
+
+
+def code_for(intrinsic: Intrinsic, features: Sequence[str]) -> str | None:
+    """The first call that a machine with these features has for the instruction; None when it has none."""
+    fitting = (x.code for x in intrinsic.lowerings if x.target == KIND and set(x.requires) <= set(features))
+    return next(fitting, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Elements side by side from `start` on; `lanes` says for each which lanes of the vector it is."""
+
+    start: Expr
+    lanes: tuple[tuple[int, ...], ...]
+
+
+def _runs(tile: Tile) -> list[_Run]:
+    """The elements of a tile in as few contiguous runs as there are, in the order of memory where that is known."""
+    (origin,), strides = tile.origin, [step for (step,) in tile.steps]
+    sizes = [constant(n) or 0 for n in tile.operand.shape]
+    groups: dict[Expr, dict[int, list[int]]] = {}
+    for lane, point in enumerate(product(*map(range, sizes))):
+        start, offset = origin, 0
+        for stride, k in zip(strides, point, strict=True):
+            step = constant(stride)
+            if step is None:
+                start = add(start, mul(stride, index(k)))
+            else:
+                offset += step * k
+        groups.setdefault(start, {}).setdefault(offset, []).append(lane)
+    out: list[_Run] = []
+    for start, places in groups.items():
+        at = sorted(places)
+        first = 0
+        for k in range(1, len(at) + 1):
+            if k == len(at) or at[k] != at[k - 1] + 1:
+                out.append(_Run(add(start, index(at[first])), tuple(tuple(places[o]) for o in at[first:k])))
+                first = k
+    return out
+
+
+def write_instruction(f: Function, e: Expressions, s: Instruction, code: str) -> None:
+    """The instruction by the call that `code` spells."""
+    call = signature_of(code)
+    assert call is not None  # an `intrinsic` with another is refused
+    tiles = {t.operand.name: t for t in s.tiles}
+    args = [f"{type_} {_argument(f, e, tiles[name], type_) if name in tiles else name}" for type_, name in call.args]
+    f.module.declare(call.result, call.function, tuple(type_ for type_, _ in call.args))
+    result = f.op(f"call {call.result} @{call.function}({', '.join(args)})")
+    _store(f, e, tiles[s.intrinsic.store.buffer], call.result, result)
+
+
+def _cast(f: Function, ref: str, old: str, new: str) -> str:
+    return ref if old == new else f.op(f"bitcast {old} {ref} to {new}")
+
+
+def _lanes(tile: Tile) -> int:
+    return operand_bits(tile.operand) // tile.operand.dtype.bits
+
+
+def _argument(f: Function, e: Expressions, tile: Tile, type_: str) -> str:
+    """A tile as a value of `type_`, repeated until it fills it."""
+    own = operand_bits(tile.operand)
+    times = bits_of(type_) // own
+    ref, vector = _load(f, e, tile), vector_type(in_memory(tile.operand.dtype), _lanes(tile))
+    if times == 1:
+        return _cast(f, ref, vector, type_)
+    whole = _cast(f, ref, vector, f"i{own}")
+    repeated = vector_type(f"i{own}", times)
+    one = f.op(f"insertelement {repeated} poison, i{own} {whole}, i64 0")
+    all_ = f.op(f"shufflevector {repeated} {one}, {repeated} poison, <{times} x i32> zeroinitializer")
+    return _cast(f, all_, repeated, type_)
+
+
+def _mask(indices: Sequence[int | None]) -> str:
+    entries = ", ".join("i32 poison" if k is None else f"i32 {k}" for k in indices)
+    return f"<{len(indices)} x i32> <{entries}>"
+
+
+def _load(f: Function, e: Expressions, tile: Tile) -> str:
+    """The vector of a tile's elements."""
+    n, element, align = _lanes(tile), in_memory(tile.operand.dtype), tile.operand.dtype.bytes
+    vector = vector_type(element, n)
+    whole, filled = "poison", set[int]()
+    for run in _runs(tile):
+        part = vector_type(element, len(run.lanes))
+        ref = f.op(f"load {part}, ptr {e.pointer(tile.buffer, run.start, None)}, align {align}")
+        places: list[int | None] = [None] * n
+        for k, lanes in enumerate(run.lanes):
+            for lane in lanes:
+                places[lane] = k
+        if places != list(range(len(run.lanes))):
+            ref = f.op(f"shufflevector {part} {ref}, {part} poison, {_mask(places)}")
+        if filled:
+            both = [k if k in filled else None if places[k] is None else n + k for k in range(n)]
+            ref = f.op(f"shufflevector {vector} {whole}, {vector} {ref}, {_mask(both)}")
+        whole = ref
+        filled.update(k for k in range(n) if places[k] is not None)
+    return whole
+
+
+def _store(f: Function, e: Expressions, tile: Tile, type_: str, result: str) -> None:
+    n, element, align = _lanes(tile), in_memory(tile.operand.dtype), tile.operand.dtype.bytes
+    vector = vector_type(element, n)
+    whole = _cast(f, result, type_, vector)
+    for run in _runs(tile):
+        part, ref = vector_type(element, len(run.lanes)), whole
+        lanes = [lane for (lane,) in run.lanes]  # the elements of a result lie apart
+        if lanes != list(range(n)):
+            ref = f.op(f"shufflevector {vector} {whole}, {vector} poison, {_mask(lanes)}")
+        f.line(f"store {part} {ref}, ptr {e.pointer(tile.buffer, run.start, None)}, align {align}")

@@ -1,0 +1,75 @@
+"""The door to LLVM: text in, optimised text, assembly or object code out."""
+
+from __future__ import annotations
+
+import llvmlite.binding as llvm
+
+from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.ir.target import Target, architecture_of
+
+
+def native_triple() -> str:
+    """LLVM's name for the kind of machine that we are on."""
+    return llvm.get_default_triple()
+
+
+class Machine:
+    """LLVM for one target."""
+
+    def __init__(self, target: Target) -> None:
+        if target.triple:
+            llvm.initialize_all_targets()
+            llvm.initialize_all_asmprinters()
+        else:
+            llvm.initialize_native_target()
+            llvm.initialize_native_asmprinter()
+        triple = target.triple or native_triple()
+        features = target.features
+        if target.vector_bits >= 512 and architecture_of(triple) == "x86_64":
+            features = ",".join(x for x in (features, "-prefer-256-bit") if x)
+        try:
+            kind = llvm.Target.from_triple(triple)
+            self.machine = kind.create_target_machine(
+                cpu=target.cpu, features=features, opt=3, reloc="pic", codemodel="small"
+            )
+        except RuntimeError as e:
+            raise CompileError(str(e)) from e
+
+    @property
+    def triple(self) -> str:
+        """LLVM's name of the machine: `x86_64-unknown-linux-gnu`."""
+        return self.machine.triple
+
+    def parsed(self, text: str) -> llvm.ModuleRef:
+        """The module as it is written, checked. CompileError when it is not well formed."""
+        try:
+            module = llvm.parse_assembly(text)
+            module.triple = self.triple
+            module.data_layout = str(self.machine.target_data)
+            module.verify()
+        except RuntimeError as e:
+            raise CompileError(str(e)) from e
+        return module
+
+    def module(self, text: str) -> llvm.ModuleRef:
+        """The module, checked and optimised. CompileError when it is not well formed."""
+        module = self.parsed(text)
+        # Vectors are explicit and unrolling is the schedule's business: LLVM is left with scalar clean-up, which keeps
+        # compile times down and code as scheduled.
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = False
+        options.slp_vectorization = False
+        options.loop_unrolling = False
+        options.loop_interleaving = False
+        builder = llvm.create_pass_builder(self.machine, options)
+        builder.getModulePassManager().run(module, builder)
+        return module
+
+    def object_code(self, text: str) -> bytes:
+        return self.machine.emit_object(self.module(text))
+
+    def assembly(self, text: str) -> str:
+        return self.machine.emit_assembly(self.module(text))
+
+    def optimised(self, text: str) -> str:
+        return str(self.module(text))

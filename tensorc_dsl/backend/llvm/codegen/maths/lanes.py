@@ -1,0 +1,163 @@
+"""Arithmetic on values written as formulas: `x * y + 1.0` writes a multiplication and an addition to the function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.scalars import binary, bits, compare, convert, select
+from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value
+from tensorc_dsl.ir.dtypes import F32, F64, I32, I64, DType
+from tensorc_dsl.ir.expr import BinaryOp, CompareOp
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A value, and the function that computes with it. A plain number beside it is a constant of its type."""
+
+    f: Function
+    value: Value
+
+    def to(self, t: DType) -> Self:
+        """Converted to another type."""
+        return self._with(convert(self.f, self.value, t))
+
+    def bits(self) -> Self:
+        """A float's bits as an integer, and back."""
+        t = {F32: I32, F64: I64, I32: F32, I64: F64}[self.value.dtype]
+        return self._with(bits(self.f, self.value, t))
+
+    def constant(self, x: float) -> Self:
+        return self._with(constant_value(self.value.dtype, x, self.value.lanes))
+
+    # Floats, and + and - of integers
+
+    def __add__(self, other: Self | float) -> Self:
+        return self._binary("+", other)
+
+    def __sub__(self, other: Self | float) -> Self:
+        return self._binary("-", other)
+
+    def __mul__(self, other: Self | float) -> Self:
+        return self._binary("*", other)
+
+    def __truediv__(self, other: Self | float) -> Self:
+        return self._binary("/", other)
+
+    def __neg__(self) -> Self:
+        return self._with(self.f.value(self.value.dtype, f"fneg {self.value.typed}", self.value.lanes))
+
+    def times_plus(self, factor: Self | float, term: Self | float) -> Self:
+        """`self * factor + term`, rounded once."""
+        return self._intrinsic("fma", factor, term)
+
+    def nearest(self) -> Self:
+        """The nearest whole number, ties to even."""
+        return self._intrinsic("roundeven")
+
+    def size(self) -> Self:
+        """The absolute value."""
+        return self._intrinsic("fabs")
+
+    def signed_as(self, other: Self) -> Self:
+        """With the sign of `other`."""
+        return self._intrinsic("copysign", other)
+
+    def limited(self, low: float, high: float) -> Self:
+        """Within low … high; NaN stays NaN."""
+        below = (self < low).choose(self.constant(low), self)
+        return (below > high).choose(self.constant(high), below)
+
+    def scaled(self, n: Self) -> Self | None:
+        """Of f32: `self * 2**n` for whole n, rounded once; None where that is no instruction for so many lanes."""
+        f, lanes = self.f, self.value.lanes
+        if "avx512f" not in f.module.features or not lanes or lanes % 16:
+            return None
+        kind, part = self.value.type, "<16 x float>"
+        name, size = "llvm.x86.avx512.mask.scalef.ps.512", f"v{lanes}f32"
+        f.module.declare(part, name, (part, part, part, "i16", "i32"))
+        f.module.declare(part, f"llvm.vector.extract.v16f32.{size}", (kind, "i64"))
+        f.module.declare(kind, f"llvm.vector.insert.{size}.v16f32", (kind, part, "i64"))
+        out = "poison"
+        for k in range(0, lanes, 16):
+            p, e = (
+                f.op(f"call {part} @llvm.vector.extract.v16f32.{size}({kind} {x.value.ref}, i64 {k})")
+                for x in (self, n)
+            )
+            # All lanes, rounded as the processor is set to.
+            p = f.op(f"call {part} @{name}({part} {p}, {part} {e}, {part} poison, i16 -1, i32 4)")
+            out = f.op(f"call {kind} @llvm.vector.insert.{size}.v16f32({kind} {out}, {part} {p}, i64 {k})")
+        return self._with(Value(F32, out, lanes))
+
+    def polynomial(self, coefficients: Sequence[float]) -> Self:
+        """The polynomial with these coefficients, the highest power first, by Horner's rule."""
+        p = self.constant(coefficients[0])
+        for c in coefficients[1:]:
+            p = p.times_plus(self, c)
+        return p
+
+    # Integers
+
+    def __and__(self, other: Self | int) -> Self:
+        return self._integer("and", other)
+
+    def __or__(self, other: Self | int) -> Self:
+        return self._integer("or", other)
+
+    def __xor__(self, other: Self | int) -> Self:
+        return self._integer("xor", other)
+
+    def __lshift__(self, places: int) -> Self:
+        return self._integer("shl", places)
+
+    def __rshift__(self, places: int) -> Self:
+        """Zeros come in from the left."""
+        return self._integer("lshr", places)
+
+    def halved(self) -> Self:
+        """An integer's half, rounded down."""
+        return self._integer("ashr", 1)
+
+    # Conditions
+
+    def __lt__(self, other: Self | float) -> Self:
+        return self._compare("<", other)
+
+    def __gt__(self, other: Self | float) -> Self:
+        return self._compare(">", other)
+
+    def __ge__(self, other: Self | float) -> Self:
+        return self._compare(">=", other)
+
+    def equals(self, other: Self | float) -> Self:
+        return self._compare("==", other)
+
+    def differs(self, other: Self | float) -> Self:
+        return self._compare("!=", other)
+
+    def choose(self, then: Self, other: Self) -> Self:
+        """Of a condition: `then` where it holds, else `other`."""
+        return self._with(select(self.f, self.value, then.value, other.value))
+
+    def _with(self, value: Value) -> Self:
+        return type(self)(self.f, value)
+
+    def _other(self, other: Self | float) -> Value:
+        return other.value if isinstance(other, Lanes) else self.constant(other).value
+
+    def _binary(self, op: BinaryOp, other: Self | float) -> Self:
+        return self._with(binary(self.f, op, self.value, self._other(other)))
+
+    def _compare(self, op: CompareOp, other: Self | float) -> Self:
+        return self._with(compare(self.f, op, self.value, self._other(other)))
+
+    def _integer(self, word: str, other: Self | int) -> Self:
+        v = self.value
+        b = self._other(other)
+        return self._with(self.f.value(v.dtype, f"{word} {v.type} {v.ref}, {b.ref}", v.lanes))
+
+    def _intrinsic(self, name: str, *others: Self | float) -> Self:
+        args = (self.value, *(self._other(x) for x in others))
+        return self._with(self.f.intrinsic(name, self.value.dtype, args))

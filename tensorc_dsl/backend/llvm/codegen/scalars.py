@@ -1,0 +1,227 @@
+"""Operations on values of one element type: arithmetic, comparisons, conversions. Lanes come in equal numbers."""
+
+from __future__ import annotations
+
+import re
+
+from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, element, vector_type, with_dtype
+from tensorc_dsl.ir.dtypes import BF16, BOOL, F32, F64, I32, INDEX, DType
+from tensorc_dsl.ir.expr import BinaryOp, CompareOp
+
+_FLOAT_COMPARE = {"<": "olt", "<=": "ole", ">": "ogt", ">=": "oge", "==": "oeq", "!=": "une"}
+_SIGNED = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
+_UNSIGNED = {"<": "ult", "<=": "ule", ">": "ugt", ">=": "uge", "==": "eq", "!=": "ne"}
+
+
+def binary(f: Function, op: BinaryOp, a: Value, b: Value) -> Value:
+    """`a op b`. Integer division and remainder floor; by 0 they give 0, as in NumPy, and never trap."""
+    t = a.dtype
+    if op == "%" and t.is_float:
+        return convert(f, _remainder(f, convert(f, a, F64), convert(f, b, F64)), t)
+    if t.name == "bf16":
+        return convert(f, binary(f, op, convert(f, a, F32), convert(f, b, F32)), BF16)
+    if op in ("min", "max"):
+        if t.is_float:  # NaN wins, as in NumPy; which zero wins does not matter
+            return f.intrinsic("minimum" if op == "min" else "maximum", t, (a, b), flags="nsz ")
+        cond = compare(f, "<" if op == "min" else ">", a, b)
+        return select(f, cond, a, b)
+    if op == "xor":
+        return f.value(t, f"xor {a.type} {a.ref}, {b.ref}", a.lanes)
+    if t.is_float:
+        word = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
+        return f.value(t, f"{word} {a.type} {a.ref}, {b.ref}", a.lanes)
+    if op in ("/", "%"):
+        return _divide(f, op, a, b)
+    word = {"+": "add", "-": "sub", "*": "mul"}[op]
+    flags = " nsw" if t == INDEX else ""
+    return f.value(t, f"{word}{flags} {a.type} {a.ref}, {b.ref}", a.lanes)
+
+
+def _divide(f: Function, op: BinaryOp, a: Value, b: Value) -> Value:
+    t, lanes = a.dtype, a.lanes
+    zero, one = constant_value(t, 0, lanes), constant_value(t, 1, lanes)
+    # Of a number other than 0, and -1, nothing can go wrong.
+    known = re.fullmatch(r"(splat \(i\d+ )?(-?\d+)\)?", b.ref) is not None and not re.search(r"(^| )(0|-1)\)?$", b.ref)
+    if t.kind == "uint":
+        by_zero = compare(f, "==", b, zero)
+        d = b if known else select(f, by_zero, one, b)
+        word = "udiv" if op == "/" else "urem"
+        out = f.value(t, f"{word} {a.type} {a.ref}, {d.ref}", lanes)
+        return out if known else select(f, by_zero, zero, out)
+    d, bad, overflow = b, None, None
+    if not known:
+        bad = compare(f, "==", b, zero)
+        least, minus = constant_value(t, -(1 << (t.bits - 1)), lanes), constant_value(t, -1, lanes)
+        overflow = logic(f, "and", compare(f, "==", a, least), compare(f, "==", b, minus))
+        d = select(f, logic(f, "or", bad, overflow), one, b)
+    quotient = f.value(t, f"sdiv {a.type} {a.ref}, {d.ref}", lanes)
+    rest = f.value(t, f"srem {a.type} {a.ref}, {d.ref}", lanes)
+    # Towards zero so far; one down where there is a rest whose sign is not the divisor's.
+    sign = f.value(t, f"xor {a.type} {rest.ref}, {d.ref}", lanes)
+    down = logic(f, "and", compare(f, "!=", rest, zero), compare(f, "<", sign, zero))
+    if op == "/":
+        step = f.value(t, f"sext {vector_type('i1', lanes)} {down.ref} to {a.type}", lanes)
+        out = f.value(t, f"add {a.type} {quotient.ref}, {step.ref}", lanes)
+    else:
+        moved = f.value(t, f"add {a.type} {rest.ref}, {d.ref}", lanes)
+        out = select(f, down, moved, rest)
+    return out if bad is None else select(f, bad, zero, out)
+
+
+def _remainder(f: Function, a: Value, b: Value) -> Value:
+    """`a % b` of f64: what C's `fmod` leaves, exactly, and the divisor added where that has the other sign."""
+    rest, zero = library(f, "fmod", (a, b)), constant_value(F64, 0.0, a.lanes)
+    other = logic(f, "xor", compare(f, "<", rest, zero), compare(f, "<", b, zero))
+    moved = select(f, other, binary(f, "+", rest, b), rest)
+    return select(f, compare(f, "==", rest, zero), f.intrinsic("copysign", F64, (zero, b)), moved)
+
+
+def library(f: Function, name: str, args: tuple[Value, ...]) -> Value:
+    """The C library's function of doubles, lane by lane."""
+    f.module.declare("double", name, ("double",) * len(args), "nounwind willreturn memory(none)")
+
+    def one(parts: tuple[Value, ...]) -> Value:
+        return f.value(F64, f"call double @{name}({', '.join(p.typed for p in parts)})", 0)
+
+    lanes = args[0].lanes
+    if not lanes:
+        return one(args)
+    return f.gather_lanes([one(tuple(f.lane(a, k) for a in args)) for k in range(lanes)])
+
+
+def compare(f: Function, op: CompareOp, a: Value, b: Value) -> Value:
+    t = a.dtype
+    if t.name == "bf16":
+        return compare(f, op, convert(f, a, F32), convert(f, b, F32))
+    if t.is_float:
+        return f.value(BOOL, f"fcmp {_FLOAT_COMPARE[op]} {a.type} {a.ref}, {b.ref}", a.lanes)
+    words = _SIGNED if t.kind == "int" else _UNSIGNED
+    return f.value(BOOL, f"icmp {words[op]} {a.type} {a.ref}, {b.ref}", a.lanes)
+
+
+def logic(f: Function, op: str, a: Value, b: Value) -> Value:
+    return f.value(BOOL, f"{op} {a.type} {a.ref}, {b.ref}", a.lanes)
+
+
+def invert(f: Function, a: Value) -> Value:
+    return logic(f, "xor", a, constant_value(BOOL, True, a.lanes))
+
+
+def select(f: Function, cond: Value, a: Value, b: Value) -> Value:
+    """`a` where `cond`, else `b`; the condition may be one for all lanes."""
+    return f.value(a.dtype, f"select {cond.typed}, {a.typed}, {b.typed}", a.lanes)
+
+
+def any_lane(f: Function, mask: Value) -> str:
+    """An i1: whether any lane of a mask is set; the one that there is of a scalar."""
+    if not mask.lanes:
+        return mask.ref
+    name = f"llvm.vector.reduce.or.v{mask.lanes}i1"
+    f.module.declare("i1", name, (mask.type,))
+    return f.op(f"call i1 @{name}({mask.typed})")
+
+
+def bits(f: Function, v: Value, t: DType) -> Value:
+    """The same bits as another type of the same width."""
+    to = vector_type(element(t), v.lanes)
+    return with_dtype(Value(t, f.op(f"bitcast {v.typed} to {to}"), v.lanes), t)
+
+
+def convert(f: Function, v: Value, t: DType) -> Value:
+    """A conversion as NumPy's `astype`, except that floats out of an integer's range saturate and NaN becomes 0."""
+    s = v.dtype
+    if s == t:
+        return v
+    if t.is_float and t.bits == 16 and s.bits >= 32:
+        # By way of f32; what does not fit that exactly is rounded to odd, so that it is rounded to nearest only once.
+        v = v if s == F32 else _to_odd_f32(f, convert(f, _to_odd_i64(f, v) if s.kind == "int" else v, F64))
+        return (
+            _to_bf16(f, v)
+            if t.name == "bf16"
+            else f.value(t, f"fptrunc {v.typed} to {vector_type('half', v.lanes)}", v.lanes)
+        )
+    if t.name == "bf16":
+        return _to_bf16(f, convert(f, v, F32))
+    if s.name == "bf16":
+        wide = f.op(f"zext {v.typed} to {vector_type('i32', v.lanes)}")
+        kind = vector_type("i32", v.lanes)
+        shifted = Value(I32, f.op(f"shl {kind} {wide}, {constant_value(I32, 16, v.lanes).ref}"), v.lanes)
+        return convert(f, bits(f, shifted, F32), t)
+    to = vector_type(element(t), v.lanes)
+    if t.kind == "bool":
+        return compare(f, "!=", v, constant_value(s, 0, v.lanes))
+    if s.is_float and t.is_float:
+        word = "fpext" if s.bits < t.bits else "fptrunc"
+    elif t.is_float:
+        word = "sitofp" if s.kind == "int" else "uitofp"
+    elif s.is_float:
+        if s.bits < 32:  # LLVM 22 makes the least i16 of the NaN of a half where it has instructions for halves
+            return convert(f, convert(f, v, F32), t)
+        name = f"llvm.fpto{'si' if t.kind == 'int' else 'ui'}.sat.{_mangled(t, v.lanes)}.{_mangled(s, v.lanes)}"
+        f.module.declare(to, name, (v.type,))
+        return f.value(t, f"call {to} @{name}({v.typed})", v.lanes)
+    elif element(s) == element(t):
+        return with_dtype(v, t)
+    elif s.bits > t.bits:
+        word = "trunc"
+    else:
+        word = "sext" if s.kind == "int" else "zext"
+    return f.value(t, f"{word} {v.typed} to {to}", v.lanes)
+
+
+def _mangled(t: DType, lanes: int) -> str:
+    name = f"f{t.bits}" if t.is_float else f"i{t.bits}"
+    return f"v{lanes}{name}" if lanes else name
+
+
+def _to_odd_i64(f: Function, v: Value) -> Value:
+    """An integer as one that f64 holds: of more than 53 bits the lowest 11 are 0, and the next is set where they were not."""
+    if v.dtype.bits < 64:
+        return v
+
+    def number(x: int) -> Value:
+        return constant_value(v.dtype, x, v.lanes)
+
+    def op(word: str, a: Value, b: Value) -> Value:
+        return f.value(v.dtype, f"{word} {a.type} {a.ref}, {b.ref}", v.lanes)
+
+    # What is left above 53 bits is the sign alone of a number that has no more.
+    top = op("ashr", v, number(53))
+    wide = compare(f, "!=", top, op("ashr", v, number(63)))
+    lost = compare(f, "!=", op("and", v, number(0x7FF)), number(0))
+    odd = op("or", op("and", v, number(~0x7FF)), number(0x800))
+    return select(f, logic(f, "and", wide, lost), odd, v)
+
+
+def _to_odd_f32(f: Function, v: Value) -> Value:
+    """An f64 rounded towards zero in f32, with the last bit set where that is not exact (Boldo and Melquiond, 2008)."""
+    n = v.lanes
+    near = f.value(F32, f"fptrunc {v.typed} to {vector_type('float', n)}", n)
+    back = f.value(F64, f"fpext {near.typed} to {v.type}", n)
+    size, size_back = f.intrinsic("fabs", F64, (v,)), f.intrinsic("fabs", F64, (back,))
+    raw = bits(f, near, I32)
+    too_large = f.value(BOOL, f"fcmp ogt {size.type} {size_back.ref}, {size.ref}", n)
+    down = f.op(f"zext {too_large.typed} to {raw.type}")
+    below = f.op(f"sub {raw.type} {raw.ref}, {down}")
+    inexact = f.value(BOOL, f"fcmp one {size.type} {size_back.ref}, {size.ref}", n)
+    odd = f.op(f"zext {inexact.typed} to {raw.type}")
+    return bits(f, Value(I32, f.op(f"or {raw.type} {below}, {odd}"), n), F32)
+
+
+def _to_bf16(f: Function, v: Value) -> Value:
+    """Round to nearest, ties to even; NaN stays NaN."""
+    n = v.lanes
+
+    def number(x: int) -> Value:
+        return constant_value(I32, x, n)
+
+    def op(word: str, a: Value, b: Value) -> Value:
+        return f.value(I32, f"{word} {a.type} {a.ref}, {b.ref}", n)
+
+    raw = bits(f, v, I32)
+    odd = op("and", op("lshr", raw, number(16)), number(1))
+    rounded = op("lshr", op("add", op("add", raw, number(0x7FFF)), odd), number(16))
+    is_nan = f.value(BOOL, f"fcmp uno {v.type} {v.ref}, {v.ref}", n)
+    out = select(f, is_nan, number(0x7FC0), rounded)
+    return f.value(BF16, f"trunc {out.typed} to {vector_type('i16', n)}", n)

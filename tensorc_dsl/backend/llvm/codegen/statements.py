@@ -1,0 +1,391 @@
+"""Flat statements become LLVM text: loops, guards, stores, buffers; parallel bodies become functions of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from tensorc_dsl.backend.llvm.codegen.across import combined, fold_lanes
+from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece, Scalar, Scope, any_lane, mangled
+from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.instructions import code_for, write_instruction
+from tensorc_dsl.backend.llvm.codegen.turn import turned, write_turned
+from tensorc_dsl.backend.llvm.codegen.values import Value, in_memory
+from tensorc_dsl.ir.dtypes import BOOL
+from tensorc_dsl.ir.expr import ZERO, Expr, Load, add, ceildiv, constant, dtype_of, free_vars, index, loads, mul
+from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.reductions import fold_of
+from tensorc_dsl.lower.flat import Alloc, Flat, If, Instruction, Loop, Parallel, Prepared, body_of, store_loads, stores
+
+PARALLEL_FOR = "tensorc_parallel_for"
+"""`void (ptr fn, ptr context, i64 tasks, i64 threads)`: runs `fn(context, begin, end, worker)` on parts of 0 .. tasks,
+`worker` being 0 .. threads-1 and different in each. The runtime defines it."""
+
+_TASK = ".task"
+"""The task counter, under a name that no variable of a program can have."""
+
+PIECES_AT_ONCE = 4
+"""Native vectors per store and pass of a long vectorized loop: enough to hide latencies, few enough for registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is the same in a whole kernel."""
+
+    vector_bits: int
+    threads: int
+    shared_bytes: Expr
+    worker_bytes: Expr
+    features: tuple[str, ...] = ()
+    """The instruction sets of the target."""
+
+
+class Statements:
+    """Writes statements into one function, in a scope that grows and shrinks with them."""
+
+    def __init__(
+        self, f: Function, scope: Scope, plan: Plan, symbol: str, *, workspace: str, worker: str | None
+    ) -> None:
+        self.f = f
+        self.scope = scope
+        self.plan = plan
+        self.symbol = symbol
+        self.workspace = workspace
+        self.worker = worker
+        self.expressions = Expressions(f, scope)
+        self._used: dict[str, Expr] = {"shared": ZERO, "worker": ZERO}
+
+    def write(self, body: Sequence[Flat], pieces: tuple[Piece, ...] = ()) -> None:
+        """All of `body`; inside a vectorized loop for each of `pieces`, statement by statement."""
+        for s in body:
+            match s:
+                case Store():
+                    if pieces and pieces[0].var not in free_vars(s.indices[0]):
+                        self._fold(s, pieces)
+                        continue
+                    for at in pieces or (None,):
+                        self._store(s, at)
+                case Loop():
+                    self._loop(s, pieces)
+                case Parallel():
+                    self._parallel(s)
+                case If():
+                    self._if(s, pieces)
+                case Alloc():
+                    self._alloc(s, pieces)
+                case Instruction():
+                    self._instruction(s, pieces)
+                case _:
+                    assert_never(s)
+
+    def _instruction(self, s: Instruction, pieces: tuple[Piece, ...]) -> None:
+        code = None if pieces else code_for(s.intrinsic, self.plan.features)
+        if code is None:
+            self.write(s.body, pieces)
+        else:
+            write_instruction(self.f, self.expressions, s, code)
+
+    # Loops
+
+    def _loop(self, s: Loop, pieces: tuple[Piece, ...]) -> None:
+        begin, end = constant(s.begin), constant(s.end)
+        if s.kind is LoopKind.UNROLLED and begin is not None and end is not None:
+            tile = None if pieces else turned(s)
+            if tile is not None:
+                write_turned(self.expressions, tile, self._width(tile.across), self._store)
+                return
+            for k in range(begin, end):
+                with self.scope.bound({s.var: k}):
+                    self.write(s.body, pieces)
+        elif s.kind is LoopKind.VECTORIZED and begin is not None and end is not None:
+            self._vector_loop(s, begin, end)
+        else:
+            first: Scalar = self.expressions.index(s.begin)
+            last: Scalar = self.expressions.index(s.end)
+            self.counted(s.var, first, last, 1, lambda: self.write(s.body, pieces))
+
+    def counted(self, var: str, begin: Scalar, end: Scalar, step: int, write: Callable[[], None]) -> None:
+        """`for var in begin .. end` by `step`, the body written once."""
+        f = self.f
+        head, after = f.label(f"loop.{var}"), f.label("after")
+        if isinstance(begin, int) and isinstance(end, int):
+            if begin >= end:
+                return
+            before = f.block
+            f.branch(head)
+        else:
+            before = f.block
+            some = f.op(f"icmp slt i64 {begin}, {end}")
+            f.branch_if(some, head, after)
+        f.start_block(head)
+        counter, following = f.fresh(var), f.fresh(f"{var}.next")
+        place = f.reserve()
+        factor = math.gcd(begin, step) if isinstance(begin, int) else 1
+        with f.region(), self.scope.bound({var: counter}, factor):
+            write()
+        f.line(f"{following} = add nuw nsw i64 {counter}, {step}")
+        more = f.op(f"icmp slt i64 {following}, {end}")
+        f.line(f"br i1 {more}, label %{head}, label %{after}, !llvm.loop !0")
+        f.fill(place, f"{counter} = phi i64 [ {begin}, %{before} ], [ {following}, %{f.block} ]")
+        f.start_block(after)
+
+    def _vector_loop(self, s: Loop, begin: int, end: int) -> None:
+        """Long loops in passes of a few native vectors; short ones, and what is left, in pieces at once."""
+        width = self._width(s)
+        group = PIECES_AT_ONCE * width
+        n = end - begin
+        if n > 2 * group:
+            whole = n // group * group
+            pieces = tuple(Piece(s.var, k, width) for k in range(0, group, width))
+            self.counted(s.var, begin, begin + whole, group, lambda: self.write(s.body, pieces))
+            begin += whole
+        if begin < end:
+            pieces = tuple(Piece(s.var, k, min(width, end - begin - k)) for k in range(0, end - begin, width))
+            with self.scope.bound({s.var: begin}):
+                self.write(s.body, pieces)
+
+    def _width(self, s: Loop) -> int:
+        """Lanes of a native vector of the widest element that the loop touches; 32 bits at least."""
+        bits = [32]
+        for x in stores(s.body):
+            bits.append(dtype_of(x.value).bits)
+            bits.extend(r.dtype.bits for r in store_loads(x))
+        return max(1, self.plan.vector_bits // max(bits))
+
+    # Threads
+
+    def _parallel(self, s: Parallel) -> None:
+        extents = [self.expressions.index(e) for e in s.extents]
+        if self.plan.threads == 1 or self.worker is not None:
+            self._serial(list(zip(s.vars, extents, strict=True)), s.body)
+            return
+        tasks = self._product(extents)
+        inner, captured = self._captured(s)
+        f = self.f
+        f.module.bodies += 1
+        name = f"{self.symbol}.part{f.module.bodies}"
+        context = f.alloca("i64", max(1, len(captured)))
+        for k, (kind, value) in enumerate(captured):
+            slot = f.op(f"getelementptr i64, ptr {context}, i64 {k}")
+            f.line(f"store {kind} {value}, ptr {slot}, align 8")
+        f.module.declare("void", PARALLEL_FOR, ("ptr", "ptr", "i64", "i64"))
+        f.line(f"call void @{PARALLEL_FOR}(ptr @{name}, ptr {context}, i64 {tasks}, i64 {self.plan.threads})")
+        self._part(s, name, inner, [kind for kind, _ in captured])
+
+    def _serial(self, loops: list[tuple[str, Scalar]], body: tuple[Flat, ...]) -> None:
+        if not loops:
+            self.write(body)
+            return
+        (var, end), *rest = loops
+        self.counted(var, 0, end, 1, lambda: self._serial(rest, body))
+
+    def _product(self, factors: list[Scalar]) -> Scalar:
+        total: Scalar = 1
+        for x in factors:
+            if isinstance(total, int) and isinstance(x, int):
+                total *= x
+            else:
+                total = self.f.cached(f"mul nsw i64 {total}, {x}")
+        return total
+
+    def _captured(self, s: Parallel) -> tuple[Scope, list[tuple[str, str]]]:
+        """The scope inside the part, in terms of its arguments `%a0`, `%a1`, …, and what those are here."""
+        values: list[tuple[str, str]] = [("ptr", self.workspace)]
+        inner = Scope(streamed=self.scope.streamed)
+
+        def argument(kind: str, value: str) -> str:
+            values.append((kind, value))
+            return f"%a{len(values) - 1}"
+
+        buffers, names = _mentioned(s.body)
+        names |= {v for e in (*s.extents, self.plan.shared_bytes, self.plan.worker_bytes) for v in free_vars(e)}
+        for name in sorted(buffers & self.scope.buffers.keys()):
+            pointer, dtype = self.scope.buffers[name]
+            inner.buffers[name] = (argument("ptr", pointer), dtype)
+        for name in sorted(names & self.scope.vars.keys()):
+            value = self.scope.vars[name]
+            inner.vars[name] = value if isinstance(value, int) else argument("i64", value)
+        return inner, values
+
+    def _part(self, s: Parallel, name: str, scope: Scope, kinds: list[str]) -> None:
+        """Two functions: one that unpacks the context, and one whose arguments LLVM knows not to overlap."""
+        module = self.f.module
+        unpack = Function(module)
+        args: list[str] = []
+        for k, kind in enumerate(kinds):
+            slot = unpack.op(f"getelementptr i64, ptr %context, i64 {k}")
+            args.append(f"{kind} {unpack.op(f'load {kind}, ptr {slot}, align 8')}")
+        args += ["i64 %begin", "i64 %end", "i64 %worker"]
+        unpack.line(f"call void @{name}.tasks({', '.join(args)})")
+        unpack.define(f"define internal void @{name}(ptr %context, i64 %begin, i64 %end, i64 %worker) nounwind")
+        f = Function(module)
+        inner = Statements(f, scope, self.plan, self.symbol, workspace="%a0", worker="%worker")
+        inner.tasks(s)
+        params = [f"ptr noalias %a{k}" if kind == "ptr" else f"{kind} %a{k}" for k, kind in enumerate(kinds)]
+        params += ["i64 %begin", "i64 %end", "i64 %worker"]
+        f.define(f"define internal void @{name}.tasks({', '.join(params)}) noinline nounwind")
+
+    def tasks(self, s: Parallel) -> None:
+        """The tasks `%begin` .. `%end`, each one combination of the loop variables, the last one fastest."""
+        extents = [self.expressions.index(e) for e in s.extents]
+
+        def one() -> None:
+            rest = str(self.scope.vars[_TASK])
+            values: dict[str, Scalar] = {}
+            for var, n in reversed(list(zip(s.vars[1:], extents[1:], strict=True))):
+                values[var] = self.f.op(f"urem i64 {rest}, {n}")
+                rest = self.f.op(f"udiv i64 {rest}, {n}")
+            values[s.vars[0]] = rest
+            with self.scope.bound(values):
+                self.write(s.body)
+
+        self.counted(_TASK, "%begin", "%end", 1, one)
+        self.fence()
+
+    def fence(self) -> None:
+        """Stores past the caches are done for all to see before what follows: alone they come in any order."""
+        if self.scope.streamed:
+            self.f.module.declare("void", "llvm.x86.sse.sfence", ())
+            self.f.line("call void @llvm.x86.sse.sfence()")
+
+    # Guards
+
+    def _if(self, s: If, pieces: tuple[Piece, ...]) -> None:
+        if not pieces or pieces[0].var not in free_vars(s.cond):
+            self._uniform_if(self.expressions.value(s.cond, pieces[0] if pieces else None), s, pieces)
+            return
+        for at in pieces:
+            cond = self.expressions.value(s.cond, at)
+            if not cond.lanes:
+                self._uniform_if(cond, s, (at,))
+                continue
+            inner = replace(self.expressions.narrow(at, cond), some=True)
+            assert inner.mask is not None  # narrowing makes one
+            alive = Value(BOOL, any_lane(self.f, inner.mask))
+            self._uniform_if(alive, s, (inner,))
+
+    def _uniform_if(self, cond: Value, s: If, pieces: tuple[Piece, ...]) -> None:
+        f = self.f
+        if cond.ref == "false":
+            return
+        if cond.ref == "true":
+            self.write(s.body, pieces)
+            return
+        then, after = f.label("then"), f.label("after")
+        f.branch_if(cond.ref, then, after)
+        f.start_block(then)
+        with f.region():
+            self.write(s.body, pieces)
+        f.branch(after)
+        f.start_block(after)
+
+    # Stores
+
+    def _store(self, s: Store, at: Piece | None) -> None:
+        f, e, index = self.f, self.expressions, s.indices[0]
+        value = e.value(s.value, at)
+        t = value.dtype
+        if at is None:
+            self._store_one(value, e.pointer(s.buffer, index, None))
+            return
+        step = e.stride(index, at)
+        value = f.splat(value, at.width)
+        if step == 1 and at.mask is None:
+            e.put(value, s.buffer, index, at)
+        elif step == 1 and at.mask is not None:
+            value = e.to_memory(value)
+            pointer = e.pointer(s.buffer, index, at)
+            name = f"llvm.masked.store.{mangled(t, at.width)}.p0"
+            f.module.declare("void", name, (value.type, "ptr", "i32", at.mask.type))
+            f.line(f"call void @{name}({value.typed}, ptr {pointer}, i32 {t.bytes}, {at.mask.typed})")
+        elif at.mask is None and step is not None:
+            first = e.pointer(s.buffer, index, at)
+            for k in range(at.width):
+                place = f.cached(f"getelementptr {in_memory(t)}, ptr {first}, i64 {k * step}")
+                self._store_one(f.lane(value, k), place)
+        else:
+            value = self.expressions.to_memory(value)
+            pointers = e.pointers(s.buffer, index, at)
+            mask = at.mask or Value(BOOL, "splat (i1 true)", at.width)
+            name = f"llvm.masked.scatter.{mangled(t, at.width)}.v{at.width}p0"
+            f.module.declare("void", name, (value.type, f"<{at.width} x ptr>", "i32", mask.type))
+            places = f"<{at.width} x ptr> {pointers}, i32 {t.bytes}"
+            f.line(f"call void @{name}({value.typed}, {places}, {mask.typed})")
+
+    def _fold(self, s: Store, pieces: tuple[Piece, ...]) -> None:
+        """What all lanes fold into one place: first with each other, then with what is there."""
+        f, e, fold = self.f, self.expressions, fold_of(s)
+        assert fold is not None  # only folds may meet in one place
+        lanes = fold_lanes(f, fold.op, [f.splat(e.value(fold.value, at), at.width) for at in pieces])
+        old = e.value(Load(s.buffer, s.indices, lanes.dtype), None)
+        self._store_one(combined(f, fold.op, old, lanes), e.pointer(s.buffer, s.indices[0], None))
+
+    def _store_one(self, value: Value, pointer: str) -> None:
+        stored = self.expressions.to_memory(value)
+        self.f.line(f"store {stored.type} {stored.ref}, ptr {pointer}, align {value.dtype.bytes}")
+
+    # Buffers
+
+    def _alloc(self, s: Alloc, pieces: tuple[Piece, ...]) -> None:
+        kind = in_memory(s.dtype)
+        outer, before = self.scope.buffers.get(s.name), self._used.get(s.space, ZERO)
+        if s.space == "stack":
+            elements = constant(s.size)
+            assert elements is not None  # what is open is on the heap
+            pointer = self.f.alloca(kind, max(1, elements))
+        else:
+            offset = self._used[s.space]
+            self._used[s.space] = add(offset, whole_lines(s))
+            if s.space == "worker":
+                own_bytes = self.expressions.index(self.plan.worker_bytes)
+                own = self.f.op(f"mul nsw i64 {self.worker or 0}, {own_bytes}")
+                base = self.f.op(f"getelementptr i8, ptr {self.workspace}, i64 {own}")
+                offset = add(offset, self.plan.shared_bytes)
+            else:
+                base = self.workspace
+            pointer = self.f.op(f"getelementptr i8, ptr {base}, i64 {self.expressions.index(offset)}")
+        self.scope.buffers[s.name] = (pointer, s.dtype)
+        self.write(s.body, pieces)
+        del self.scope.buffers[s.name]
+        if outer is not None:
+            self.scope.buffers[s.name] = outer
+        if s.space != "stack":
+            self._used[s.space] = before
+
+
+def whole_lines(s: Alloc | Prepared) -> Expr:
+    """The bytes of a buffer, rounded up to 64-byte lines."""
+    return mul(ceildiv(mul(s.size, index(s.dtype.bytes)), index(64)), index(64))
+
+
+def _mentioned(body: tuple[Flat, ...]) -> tuple[set[str], set[str]]:
+    """Buffers and variables that statements mention."""
+    buffers: set[str] = set()
+    names: set[str] = set()
+    exprs: list[Expr] = []
+
+    def go(part: tuple[Flat, ...]) -> None:
+        for s in part:
+            match s:
+                case Store():
+                    buffers.add(s.buffer)
+                    exprs.extend((*s.indices, s.value))
+                case Loop():
+                    exprs.extend((s.begin, s.end))
+                case Parallel():
+                    exprs.extend(s.extents)
+                case If():
+                    exprs.append(s.cond)
+                case Alloc():
+                    exprs.append(s.size)
+                case Instruction():
+                    pass  # its body mentions the same
+            go(body_of(s))
+
+    go(body)
+    for e in exprs:
+        names |= free_vars(e)
+        buffers.update(x.buffer for x in loads(e))
+    return buffers, names

@@ -1,0 +1,162 @@
+"""Tiles that are turned in registers: rows are loaded as vectors, exchanged between registers, and stored as vectors.
+
+Where a vectorized loop goes down the columns of what it reads, and an unrolled loop directly around it along the rows, both
+together touch a tile, of which every row is one load. Turning n × n elements takes log2 n steps, in each of which pairs of
+registers exchange half of their elements (Eklundh, A fast computer method for matrix transposing, 1972).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece
+from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.values import Value, element, in_memory, vector_type
+from tensorc_dsl.ir.expr import Expr, Load, Logic, Select, children, constant
+from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.lower.bounds import stride
+from tensorc_dsl.lower.flat import Loop, store_loads
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A nest that reads `loads` along the unrolled loop `along` and stores along the vectorized loop `across`.
+
+    `rows` and `lanes` are the values of the two loops; `pitch` is how far apart rows are stored.
+    """
+
+    along: Loop
+    across: Loop
+    rows: range
+    lanes: range
+    store: Store
+    pitch: int
+    loads: tuple[Load, ...]
+
+
+def turned(s: Loop) -> Turn | None:
+    """The nest as a tile to be turned. None where it reads no columns, or where its order might matter.
+
+    Tiles are written one after the other, so no two iterations may meet in a place, and nothing may read what is written.
+    """
+    (across,) = s.body if len(s.body) == 1 else (None,)
+    if not isinstance(across, Loop) or s.kind is not LoopKind.UNROLLED or across.kind is not LoopKind.VECTORIZED:
+        return None
+    rows, lanes = _values(s), _values(across)
+    (store,) = across.body if len(across.body) == 1 else (None,)
+    if not isinstance(store, Store) or rows is None or lanes is None:
+        return None
+    pitch = stride(store.indices[0], s.var)
+    if stride(store.indices[0], across.var) != 1 or pitch is None or abs(pitch) < len(lanes):
+        return None
+    if any(x.buffer == store.buffer for x in store_loads(store)):
+        return None
+    loads = tuple(dict.fromkeys(x for x in _always(store.value) if _is_column(x, s.var, across.var)))
+    return Turn(s, across, rows, lanes, store, pitch, loads) if loads else None
+
+
+def _values(s: Loop) -> range | None:
+    begin, end = constant(s.begin), constant(s.end)
+    return None if begin is None or end is None else range(begin, end)
+
+
+def _always(e: Expr) -> Iterator[Load]:
+    """The loads that happen whatever is read."""
+    match e:
+        case Load():
+            yield e
+        case Select(cond=x) | Logic(lhs=x):
+            yield from _always(x)
+        case _:
+            for part in children(e):
+                yield from _always(part)
+
+
+def _is_column(x: Load, along: str, across: str) -> bool:
+    return stride(x.indices[0], across) not in (None, 0, 1) and stride(x.indices[0], along) == 1
+
+
+def write_turned(e: Expressions, s: Turn, width: int, write: Callable[[Store, Piece], None]) -> None:
+    """The tile in square pieces of `width` elements, whose stores `write` writes."""
+    along, across = s.along.var, s.across.var
+    if s.pitch == len(s.lanes) < width:
+        _write_narrow(e, s, width)
+        return
+    with e.scope.bound({across: s.lanes.start}):
+        for offset in range(0, len(s.lanes), width):
+            at = Piece(across, offset, min(width, len(s.lanes) - offset))
+            for first in s.rows[::width]:
+                count = min(width, s.rows.stop - first)
+                with e.scope.bound({along: first}):
+                    columns = {x: _columns(e, x, at, count) for x in s.loads}
+                for k in range(count):
+                    e.turned = {x: values[k] for x, values in columns.items()}
+                    with e.scope.bound({along: first + k}):
+                        write(s.store, at)
+                e.turned = {}
+
+
+def _write_narrow(e: Expressions, s: Turn, width: int) -> None:
+    """Rows narrower than a vector, stored without a gap: vectors go along what is read, and are stored interleaved."""
+    along, across = s.along.var, s.across.var
+    for first in s.rows[::width]:
+        at = Piece(along, 0, min(width, s.rows.stop - first))
+        columns: list[Value] = []
+        for k in s.lanes:
+            with e.scope.bound({along: first, across: k}):
+                columns.append(e.f.splat(e.value(s.store.value, at), at.width))
+        with e.scope.bound({along: first, across: s.lanes.start}):
+            e.put(_interleaved(e.f, columns), s.store.buffer, s.store.indices[0], at)
+
+
+def _columns(e: Expressions, x: Load, at: Piece, count: int) -> list[Value]:
+    """What the lanes of a piece read in each of `count` iterations along the rows, from the one that the scope is in."""
+    lanes = list(range(at.width))
+    if e.stride(x.indices[0], at) == count < at.width:  # rows narrower than a vector, without a gap
+        kind = vector_type(in_memory(x.dtype), count * at.width)
+        whole = e.f.op(f"load {kind}, ptr {e.pointer(x.buffer, x.indices[0], at)}, align {x.dtype.bytes}")
+        found = [_picked(e.f, kind, whole, "poison", [k + count * n for n in lanes]) for k in range(count)]
+        return [e.from_memory(ref, x.dtype, at.width) for ref in found]
+    kind = vector_type(in_memory(x.dtype), count)
+    size = 1 << (max(count, at.width) - 1).bit_length()
+    wide = vector_type(in_memory(x.dtype), size)
+    rows = ["poison"] * size
+    for k in lanes:
+        pointer = e.pointer(x.buffer, x.indices[0], Piece(at.var, at.offset + k, 1))
+        row = e.f.op(f"load {kind}, ptr {pointer}, align {x.dtype.bytes}")
+        rows[k] = _picked(e.f, kind, row, "poison", [*range(count), *[-1] * (size - count)])
+    half = size // 2
+    while half:
+        for k in range(size):
+            if not k & half:
+                rows[k], rows[k + half] = _exchanged(e.f, wide, (rows[k], rows[k + half]), size, half)
+        half //= 2
+    found = [_picked(e.f, wide, row, "poison", lanes) for row in rows[:count]]
+    return [e.from_memory(ref, x.dtype, at.width) for ref in found]
+
+
+def _exchanged(f: Function, kind: str, pair: tuple[str, str], size: int, half: int) -> tuple[str, str]:
+    """Two rows in blocks of `half` elements: every second block of the first changes places with the one before it in the
+    second."""
+    low = [k if not k & half else size + k - half for k in range(size)]
+    high = [k + half if not k & half else size + k for k in range(size)]
+    return _picked(f, kind, *pair, low), _picked(f, kind, *pair, high)
+
+
+def _interleaved(f: Function, parts: list[Value]) -> Value:
+    """The first lanes of all vectors, then their second ones, and so on."""
+    n = parts[0].lanes
+    ref, kind = parts[0].ref, parts[0].type
+    for k, p in enumerate(parts[1:], 1):
+        more = _picked(f, p.type, p.ref, "poison", [*range(n), *[-1] * (n * (k - 1))])
+        ref = _picked(f, kind, ref, more, list(range(n * (k + 1))))
+        kind = vector_type(element(p.dtype), n * (k + 1))
+    places = [n * c + k for k in range(n) for c in range(len(parts))]
+    return Value(parts[0].dtype, _picked(f, kind, ref, "poison", places), len(places))
+
+
+def _picked(f: Function, kind: str, a: str, b: str, places: list[int]) -> str:
+    """Elements of two vectors by their places, those of the second behind those of the first; -1 may be anything."""
+    picked = ", ".join(f"i32 {k}" if k >= 0 else "i32 poison" for k in places)
+    return f.op(f"shufflevector {kind} {a}, {kind} {b}, <{len(places)} x i32> <{picked}>")

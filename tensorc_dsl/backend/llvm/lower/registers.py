@@ -1,0 +1,200 @@
+"""Small private buffers become registers: the loops that walk them are vectorized or unrolled until subscripts are fixed.
+
+A buffer is in registers when every access stands at a subscript made of unrolled variables, lanes of a vectorized loop
+and numbers. LLVM then finds one value per vector, carried round the reduction loop. A single access in a serial loop
+would force the whole buffer into memory, so short serial loops that walk such a buffer are changed with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from tensorc_dsl.backend.llvm.lower.vectors import lanes_are_independent
+from tensorc_dsl.ir.expr import Call, Const, Expr, Load, Var, children, constant, free_vars
+from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.lower.bounds import stride
+from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, buffers_of, inside, store_loads, stores
+
+REGISTER_BYTES = 32 * 64
+"""All of the widest register file there is (AVX-512): a larger buffer cannot be in registers whatever is done."""
+
+UNROLLED_CODE = 2048
+"""How much code (see `code_size`) unrolling for the sake of registers may leave in one loop."""
+
+NARROWEST_VECTOR = 4
+
+UNROLLED_STORES = 512
+"""How many stores one unrolled nest may become: LLVM compares those of a loop with each other, which takes two seconds for
+as many and ten for twice as many. All of the register file as f32, lane by lane, is as many."""
+
+_LANES, _PIECES = 16, 8
+"""A vectorized loop is written out for at most so many vectors of so many lanes at once."""
+
+
+def keep_in_registers(body: tuple[Flat, ...], *, in_lanes: bool = False) -> tuple[Flat, ...]:
+    """Vectorize and unroll the serial loops that keep small stack buffers out of registers; `in_lanes`: unroll only."""
+    return tuple(_keep(s, in_lanes) for s in body)
+
+
+def _keep(s: Flat, in_lanes: bool) -> Flat:
+    if isinstance(s, Store):
+        return s
+    lanes = in_lanes or (isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED)
+    s = replace(s, body=keep_in_registers(s.body, in_lanes=lanes))
+    small = isinstance(s, Alloc) and s.space == "stack" and (constant(s.size) or 0) * s.dtype.bytes <= REGISTER_BYTES
+    if not isinstance(s, Alloc) or not small or any(isinstance(x, Parallel) for x in inside(s.body)):
+        return s  # what several threads share is in memory anyway
+    walkers = set(_walkers(s.body, s.name, {}))
+    fixed = _fix(s.body, walkers, in_lanes)
+    return replace(s, body=fixed) if walkers and not any(_walkers(fixed, s.name, {})) else s
+
+
+def _walkers(body: tuple[Flat, ...], name: str, serial: dict[str, Loop]) -> Iterator[str]:
+    """Serial loops inside `body` whose variables the subscripts of `name` mention."""
+    for s in body:
+        if isinstance(s, Store):
+            if name not in buffers_of(s):
+                continue
+            used = [i for i in s.indices if s.buffer == name]
+            used += [i for x in store_loads(s) if x.buffer == name for i in x.indices]
+            for i in used:
+                yield from free_vars(i) & serial.keys()
+        elif isinstance(s, Loop):
+            inner = {k: v for k, v in serial.items() if k != s.var}
+            yield from _walkers(s.body, name, {**inner, s.var: s} if s.kind is LoopKind.SERIAL else inner)
+        else:
+            yield from _walkers(s.body, name, serial)
+
+
+def _fix(body: tuple[Flat, ...], walkers: set[str], in_lanes: bool) -> tuple[Flat, ...]:
+    out: list[Flat] = []
+    for s in body:
+        if isinstance(s, Store):
+            out.append(s)
+            continue
+        lanes = in_lanes or (isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED)
+        s = replace(s, body=_fix(s.body, walkers, lanes))
+        if isinstance(s, Loop) and s.kind is LoopKind.SERIAL and s.var in walkers:
+            begin, end = constant(s.begin), constant(s.end)
+            if begin is not None and end is not None:
+                if not in_lanes and end - begin >= NARROWEST_VECTOR and lanes_are_independent(s):
+                    s = replace(s, kind=LoopKind.VECTORIZED)
+                elif _straight(s.body) and (end - begin) * code_size(s.body) <= UNROLLED_CODE:
+                    s = replace(s, kind=LoopKind.UNROLLED)
+        out.append(s)
+    return tuple(out)
+
+
+def _straight(body: tuple[Flat, ...]) -> bool:
+    """Whether no loop is left in `body` once it is unrolled."""
+    return not any(isinstance(x, Parallel) or (isinstance(x, Loop) and x.kind is LoopKind.SERIAL) for x in inside(body))
+
+
+def code_size(body: tuple[Flat, ...]) -> int:
+    """About how many instructions a body becomes: unrolled loops count in full, vectorized ones per 16 lanes.
+
+    What depends on the variables of its unrolled loops alone is a number in the code: the factors of a transform that are
+    computed from its indices.
+    """
+    known = frozenset(s.var for s in inside(body) if isinstance(s, Loop) and s.kind is LoopKind.UNROLLED)
+    return _size(body, lambda s: 2 + expression_size(s.value, known), _vectors)
+
+
+def written_stores(body: tuple[Flat, ...]) -> int:
+    """How many stores a body becomes: those of a vectorized loop whose lanes lie apart are written lane by lane."""
+    apart = _LANES * _PIECES
+    return _size(body, lambda _: 1, lambda s: min(apart, _iterations(s)) if _lanes_lie_apart(s) else _vectors(s))
+
+
+def steps(body: tuple[Flat, ...]) -> int:
+    """Stores that run in one pass over a body when unrolled loops are written out; a vectorized loop is one pass.
+
+    Where its lanes lie apart in memory it is as many as it has lanes: each is moved by itself.
+    """
+    return _size(body, lambda _: 1, lambda s: _iterations(s) if _lanes_lie_apart(s) else 1)
+
+
+def _size(body: tuple[Flat, ...], of_store: Callable[[Store], int], of_vector: Callable[[Loop], int]) -> int:
+    total = 0
+    for s in body:
+        inner = of_store(s) if isinstance(s, Store) else _size(s.body, of_store, of_vector)
+        if isinstance(s, Loop) and s.kind is LoopKind.UNROLLED:
+            inner *= _iterations(s)
+        elif isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED:
+            inner *= of_vector(s)
+        total += inner
+    return total
+
+
+def _vectors(s: Loop) -> int:
+    """The vectors for which a vectorized loop is written out."""
+    return min(_PIECES, -(-_iterations(s) // _LANES))
+
+
+def _iterations(s: Loop) -> int:
+    """1 where it is not known."""
+    begin, end = constant(s.begin), constant(s.end)
+    return end - begin if begin is not None and end is not None else 1
+
+
+def _lanes_lie_apart(s: Loop) -> bool:
+    """Whether an access in a vectorized loop is neither one element for all lanes nor one next to the other."""
+    accesses = [i for x in stores(s.body) for i in (*x.indices, *(j for r in store_loads(x) for j in r.indices))]
+    return any(stride(i, s.var) not in (0, 1) for i in accesses)
+
+
+def expression_size(e: Expr, known: frozenset[str]) -> int:
+    """About how many instructions an expression becomes where the variables `known` are numbers."""
+    return _expression_size(e, known)[0]
+
+
+def _expression_size(e: Expr, known: frozenset[str]) -> tuple[int, bool]:
+    """The size, and whether the expression is a number."""
+    match e:
+        case Const():
+            return 0, True
+        case Var(name=name):
+            return 0, name in known
+        case Load():
+            return 2, False
+        case _:
+            parts = [_expression_size(part, known) for part in children(e)]
+            inside = sum(size for size, _ in parts)
+            if isinstance(e, Call):
+                return 20 + inside, False
+            return (0, True) if all(number for _, number in parts) else (1 + inside, False)
+
+
+def unroll_small(body: tuple[Flat, ...], step: int) -> tuple[Flat, ...]:
+    """`"unroll.max_step"`: an innermost serial loop is unrolled when its iterations times its steps are at most `step`."""
+    return _map_loops(body, lambda s: _unroll(s, step))
+
+
+def _unroll(s: Loop, step: int) -> Loop:
+    begin, end = constant(s.begin), constant(s.end)
+    innermost = not any(isinstance(x, Loop) and x.kind is LoopKind.SERIAL for x in inside(s.body))
+    if s.kind is not LoopKind.SERIAL or begin is None or end is None or not innermost:
+        return s
+    return replace(s, kind=LoopKind.UNROLLED) if (end - begin) * steps(s.body) <= step else s
+
+
+def limit_unrolling(body: tuple[Flat, ...], limit: int) -> tuple[Flat, ...]:
+    """Unrolled loops that would leave more code than `limit`, or more than `UNROLLED_STORES`, run as serial loops; those
+    inside them stay if they fit."""
+
+    def lower(s: Loop) -> Loop:
+        known = constant(s.begin) is not None and constant(s.end) is not None
+        fits = known and code_size((s,)) <= limit and written_stores((s,)) <= UNROLLED_STORES
+        return s if fits or s.kind is not LoopKind.UNROLLED else replace(s, kind=LoopKind.SERIAL)
+
+    return _map_loops(body, lower)
+
+
+def _map_loops(body: tuple[Flat, ...], f: Callable[[Loop], Loop]) -> tuple[Flat, ...]:
+    out: list[Flat] = []
+    for s in body:
+        if not isinstance(s, Store):
+            s = replace(s, body=_map_loops(s.body, f))
+        out.append(f(s) if isinstance(s, Loop) else s)
+    return tuple(out)

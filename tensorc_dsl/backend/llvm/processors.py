@@ -1,0 +1,106 @@
+"""The processors and features that LLVM knows, and targets that are described by the name of one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from subprocess import CompletedProcess
+
+from tensorc_dsl.backend.llvm.codegen.features import ARCHITECTURES, has_features, instruction_sets
+from tensorc_dsl.backend.llvm.codegen.machine import native_triple
+from tensorc_dsl.backend.llvm.host import host_processor, vector_bits_of
+from tensorc_dsl.check.problems import near
+from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError
+from tensorc_dsl.ir.target import Target, architecture_of
+from tensorc_dsl.isolated.start import Limits, run_module
+
+NO_CPU = Problem(
+    "E0915",
+    "LLVM makes no code of {triple} for a CPU `{cpu}`",
+    help="take one of those that `tensorc-dsl compile FILE TASK --mcpu help` lists",
+)
+
+NO_FEATURE = Problem(
+    "E0916",
+    "LLVM knows no feature `{feature}` of {triple}",
+    help="take one of those that `tensorc-dsl compile FILE TASK --mcpu help` lists",
+)
+
+SECONDS = 60.0
+"""How long LLVM may take to answer; it takes a tenth of one."""
+
+_LINE = re.compile(r"^  (\S+) +- (.*?)\.?$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Processors:
+    """LLVM's names for the CPUs of one kind of machine, and for what they may have, with a few words on each feature."""
+
+    cpus: tuple[str, ...]
+    features: dict[str, str]
+
+
+@cache
+def processors(triple: str) -> Processors:
+    """All names that LLVM has, of CPUs that only share the triple's registers too; none where it does not know the triple."""
+    done = _asked("names", triple)
+    cpus, _, features = done.stderr.partition("\nAvailable features")
+    if done.returncode or not features:
+        return Processors((), {})
+    return Processors(tuple(name for name, _ in _LINE.findall(cpus)), dict(_LINE.findall(features)))
+
+
+@cache
+def usable(triple: str, cpus: tuple[str, ...], features: str = "") -> tuple[str, ...]:
+    """Those of the CPUs that LLVM makes code of this triple for, with these features."""
+    return tuple(_asked("usable", triple, features, *cpus).stdout.split())
+
+
+def _asked(*question: str) -> CompletedProcess[str]:
+    return run_module("tensorc_dsl.backend.llvm.known", *question, limits=Limits(SECONDS))
+
+
+def require_known(target: Target) -> None:
+    """Raises TschedError (E0915, E0916) where LLVM does not know the target's CPU or one of its features.
+
+    LLVM itself would say so on standard error and make code for a CPU that has none of it, or end the process.
+    """
+    if (target.triple, target.cpu, target.features) in (_native(), (target.triple, "generic", "")):
+        return
+    triple = target.triple or native_triple()
+    known = processors(triple)
+    if not known.cpus:
+        return  # the kind of machine is unknown, and making code says so
+    found: list[Diagnostic] = []
+    for feature in target.features.split(",") if target.features else ():
+        name = feature[1:]
+        if name not in known.features:
+            found.append(NO_FEATURE(None, notes=near(name, known.features), feature=name, triple=triple))
+    if target.cpu not in known.cpus:
+        found.insert(0, NO_CPU(None, notes=near(target.cpu, known.cpus), cpu=target.cpu, triple=triple))
+    elif not found and not usable(triple, (target.cpu,), target.features):
+        found.append(NO_CPU(None, cpu=target.cpu, triple=triple))
+    if found:
+        raise TschedError(*found)
+
+
+@cache
+def _native() -> tuple[str, str, str]:
+    host = host_processor()
+    return "", host.name, host.features
+
+
+def with_cpu(target: Target, cpu: str) -> Target:
+    """The target with another CPU of the same kind of machine: its features, and the vectors that they have.
+
+    Caches and cores stay those of the target. On architectures that are neither x86-64 nor AArch64 no features are listed:
+    code uses them, schedules cannot ask for them. Raises TschedError (E0915) where LLVM does not know the CPU.
+    """
+    plain = replace(target, cpu=cpu, features="")
+    require_known(plain)
+    triple = target.triple or native_triple()
+    if architecture_of(triple) not in ARCHITECTURES:
+        return replace(plain, vector_bits=Target().vector_bits)
+    features = instruction_sets(plain, has_features(plain, processors(triple).features))
+    return replace(plain, features=",".join(f"+{f}" for f in features), vector_bits=vector_bits_of(features))

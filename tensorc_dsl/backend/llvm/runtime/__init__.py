@@ -1,0 +1,4 @@
+"""Machine code in this process: arguments, threads, scratch memory, times.
+
+Nothing here makes the code of a task.
+"""

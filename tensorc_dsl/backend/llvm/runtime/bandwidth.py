@@ -1,0 +1,131 @@
+"""The other roof: how many bytes a second this machine moves between memory and registers, at a size of memory.
+
+Small sizes stay in caches, so that a kernel whose arrays do too is held against what those give.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from tensorc_dsl.backend.llvm.codegen.machine import Machine
+from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
+from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
+from tensorc_dsl.backend.memory import aligned_empty
+from tensorc_dsl.ir.target import Target
+
+_VECTORS = 8
+"""Vectors in a step of the loop: enough loads on their way at once."""
+
+_RUN_BYTES = 1 << 22
+"""What a run moves per thread at the least, in several rounds where the memory is less: long against starting a loop."""
+
+_REPEATS = 4, 20
+"""Fewest and most runs of each kernel."""
+
+_ALL_BYTES = 1 << 30
+"""What the runs of a kernel move in all, where that is between the fewest and the most."""
+
+_numbers = itertools.count()
+
+
+def bandwidth(target: Target, threads: int, size: int) -> float:
+    """Bytes/s on `threads` threads over `size` bytes: reading them, or copying one half to the other through the caches or
+    past them: the most of these.
+
+    Copied bytes count twice. The best of several runs of each, some 0.1 s in all. `size` is rounded to vectors.
+    """
+    step = 2 * _VECTORS * target.vector_bits // 8
+    share = max(1, size // (threads * step)) * step
+    memory = aligned_empty((threads * share,), np.dtype(np.uint8))
+    memory[:] = 0
+    rounds = max(1, _RUN_BYTES // share)
+    fewest, most = _REPEATS
+    repeats = max(fewest, min(most, _ALL_BYTES // (threads * share * rounds)))
+    arguments = (ctypes.c_int64 * 4)(threads, memory.ctypes.data, share, rounds)
+    rt = runtime()
+    names = ("tensorc_read", "tensorc_copy", "tensorc_stream")
+    library = llvm.JITLibraryBuilder().add_object_img(Machine(target).object_code(_text(target.vector_bits // 32)))
+    library.import_symbol(PARALLEL_FOR, rt.parallel_for).add_current_process()
+    for name in names:
+        library.export_symbol(name)
+    tracker = library.link(rt.jit, f"bandwidth_{next(_numbers)}")
+    best = min(t for n in names for t in time_native(int(tracker[n]), ctypes.addressof(arguments), 0, repeats))
+    return threads * share * rounds / best
+
+
+def _text(lanes: int) -> str:
+    """Kernels of the arguments (threads, memory, bytes for each thread, rounds)."""
+    kind, size = f"<{lanes} x i32>", lanes * 4
+    every = range(_VECTORS)
+    held = [f"%x{k} = phi {kind} [ zeroinitializer, %entry ], [ %y{k}, %step ]" for k in every]
+    load = [
+        f"%p{k} = getelementptr i8, ptr %from, i64 {k * size}\n  %v{k} = load {kind}, ptr %p{k}, align {size}"
+        for k in every
+    ]
+    store = [
+        f"%q{k} = getelementptr i8, ptr %to, i64 {k * size}\n  store {kind} %v{k}, ptr %q{k}, align {size}"
+        for k in every
+    ]
+    past = [f"{line}, !nontemporal !0" for line in store]
+    mixed = [f"%y{k} = xor {kind} %x{k}, %v{k}" for k in every]
+    total = [f"%s{k} = or {kind} {f'%s{k - 1}' if k > 1 else '%y0'}, %y{k}" for k in every[1:]]
+    # Volatile, once for each task: then what was read is of use.
+    total.append(f"store volatile {kind} %s{_VECTORS - 1}, ptr @tensorc_sink, align {size}")
+    to = "%to = getelementptr i8, ptr %from, i64 %half"
+    return "\n".join(
+        [
+            f"declare void @{PARALLEL_FOR}(ptr, ptr, i64, i64)",
+            f"@tensorc_sink = internal global {kind} zeroinitializer",
+            _kernel("read", "%share", _VECTORS * size, held, [*load, *mixed], total),
+            _kernel("copy", "%half", _VECTORS * size, [], [*load, to, *store], []),
+            _kernel("stream", "%half", _VECTORS * size, [], [*load, to, *past], []),
+            "!0 = !{i32 1}",
+        ]
+    )
+
+
+def _kernel(name: str, length: str, step: int, held: list[str], body: list[str], end: list[str]) -> str:
+    """A parallel loop over the threads, whose tasks go over `length` bytes of their memory again and again.
+
+    One loop counts rounds and places: of two, the outer one could be left out, since it does the same every time.
+    """
+    lines = "\n  ".join
+    return f"""
+define void @tensorc_{name}(ptr %arguments, ptr %workspace) nounwind {{
+  %n = load i64, ptr %arguments
+  call void @{PARALLEL_FOR}(ptr @{name}_part, ptr %arguments, i64 %n, i64 %n)
+  ret void
+}}
+define internal void @{name}_part(ptr %arguments, i64 %task, i64 %last, i64 %worker) nounwind {{
+entry:
+  %at.memory = getelementptr i64, ptr %arguments, i64 1
+  %at.share = getelementptr i64, ptr %arguments, i64 2
+  %at.rounds = getelementptr i64, ptr %arguments, i64 3
+  %memory = load ptr, ptr %at.memory
+  %share = load i64, ptr %at.share
+  %rounds = load i64, ptr %at.rounds
+  %half = lshr i64 %share, 1
+  %offset = mul i64 %task, %share
+  %base = getelementptr i8, ptr %memory, i64 %offset
+  br label %step
+step:
+  %place = phi i64 [ 0, %entry ], [ %place.next, %step ]
+  %round = phi i64 [ 0, %entry ], [ %round.next, %step ]
+  {lines(held)}
+  %from = getelementptr i8, ptr %base, i64 %place
+  {lines(body)}
+  %further = add i64 %place, {step}
+  %done = icmp uge i64 %further, {length}
+  %place.next = select i1 %done, i64 0, i64 %further
+  %one = zext i1 %done to i64
+  %round.next = add i64 %round, %one
+  %more = icmp ult i64 %round.next, %rounds
+  br i1 %more, label %step, label %out
+out:
+  {lines(end)}
+  ret void
+}}"""

@@ -1,0 +1,393 @@
+"""Compiled kernels as callables on arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NoReturn, cast
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from tensorc_dsl.backend.llvm.codegen.compile import Compiled, workspace_symbol
+from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
+from tensorc_dsl.backend.llvm.runtime.dlpack import exported, imported, library_of
+from tensorc_dsl.backend.llvm.runtime.doorway import Doorway, Wanted, doorway
+from tensorc_dsl.backend.llvm.runtime.sizes import Shape, infer_sizes, shape_for, told_sizes
+from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
+from tensorc_dsl.backend.memory import ALIGNMENT, aligned_copy, aligned_empty
+from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype
+from tensorc_dsl.lower.flat import Param, format_shape
+
+_numbers = itertools.count()
+_BYTE = np.dtype(np.uint8)
+
+
+_Arguments = ctypes.Array[ctypes.c_void_p]
+
+
+class _Entry:
+    """A function of machine code, `void (ptr arguments, ptr workspace)`, and how much scratch memory it needs."""
+
+    def __init__(self, tracker: llvm.ResourceTracker, symbol: str) -> None:
+        self.address = int(tracker[symbol])
+        self.run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self.address)
+        self.workspace_bytes = _teller(tracker, workspace_symbol(symbol))
+
+
+class _Preparation(_Entry):
+    """The function that fills prepared memory, and how much there is of that."""
+
+    def __init__(self, tracker: llvm.ResourceTracker, compiled: Compiled) -> None:
+        super().__init__(tracker, compiled.prepare_symbol)
+        self.prepared_bytes = _teller(tracker, compiled.prepared_symbol)
+
+
+def _teller(tracker: llvm.ResourceTracker, symbol: str) -> Callable[[_Arguments], int]:
+    """A function of machine code that tells a number of bytes."""
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(int(tracker[symbol]))
+
+
+class _Code:
+    """A compiled kernel, linked into this process."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        rt = runtime()
+        library = llvm.JITLibraryBuilder().add_object_img(compiled.object_code).add_current_process()
+        library.import_symbol(PARALLEL_FOR, rt.parallel_for)
+        self.params = compiled.params
+        self.dims = compiled.dims
+        self.kept = compiled.kept
+        self.constants = tuple(p for p in self.params if p.constant)
+        self.dtypes = {p.name: stored_dtype(p.dtype) for p in self.params}
+        entries = [compiled.symbol, *([compiled.prepare_symbol] if self.constants else [])]
+        tellers = [*map(workspace_symbol, entries), *([compiled.prepared_symbol] if self.constants else [])]
+        for symbol in (*entries, *tellers):
+            library.export_symbol(symbol)
+        self.tracker = library.link(rt.jit, f"kernel_{next(_numbers)}")
+        self.main = _Entry(self.tracker, compiled.symbol)
+        self.preparation = _Preparation(self.tracker, compiled) if self.constants else None
+        self.arguments = ctypes.c_void_p * (len(self.params) + len(self.dims) + bool(self.constants))
+
+
+@dataclass(frozen=True, slots=True)
+class _Constants:
+    """What a bound kernel holds of its constant inputs: the shapes of all of them, copies of those that calls read, and the
+    memory that the preparation filled."""
+
+    shapes: dict[str, Shape]
+    copies: dict[str, Array]
+    prepared: Array
+
+
+class BoundKernel:
+    """A kernel whose constant inputs are given. Call it with the other ones; safe to call from several threads at once.
+
+    `NativeKernel.bind` makes it.
+    """
+
+    def __init__(self, code: _Code, fixed: _Constants | None) -> None:
+        """With `fixed` None no input is given, and each call prepares those that are constant."""
+        self._code = code
+        self._fixed = fixed
+        self._known = {} if fixed is None else fixed.shapes
+        self._params = tuple(p for p in code.params if p.name not in self._known)
+        self._inputs = tuple(p for p in self._params if not p.output)
+        self._places = [n for n, p in enumerate(code.params) if p.name not in self._known]
+        copies = {} if fixed is None else fixed.copies
+        self._values = [copies[p.name].ctypes.data if p.name in copies else 0 for p in code.params]
+        self._values += [0] * len(code.dims)
+        if code.constants:
+            self._values.append(0 if fixed is None else fixed.prepared.ctypes.data)
+        self._preparation = code.preparation if fixed is None else None
+        self._shapes = None if code.dims else tuple(shape_for(p, {}) for p in self._params)
+        self._bytes = None if code.dims else self._needed(code.arguments())
+        self._memory: Array | None = None
+        self._memory_lock = threading.Lock()
+        self._outputs = [n for n, p in enumerate(self._params) if p.output]
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Run once. Pass the inputs that are not bound, or these and the outputs, as to `NativeKernel`."""
+        door = self._door
+        if door is not None:
+            made = len(arrays) == len(self._inputs) != len(self._params)
+            given = self._with_outputs(arrays) if made else arrays
+            out = door(*given)
+            if out is not None:
+                return out if len(self._outputs) == 1 else tuple(given[n] for n in self._outputs)
+        return self._call(arrays)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a bound kernel holds memory of this process: pickle the kernel, and bind again")
+
+    def __copy__(self) -> BoundKernel:
+        return self
+
+    def __deepcopy__(self, _: object) -> BoundKernel:
+        return self
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{p.name}: {p.dtype}{format_shape(p.shape)}" for p in self._params)
+        return f"BoundKernel({params}; bound: {', '.join(self._known) or 'nothing'})"
+
+    def _with_outputs(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        """New arrays among the given ones, where the outputs belong."""
+        given = iter(arrays)
+        return tuple(
+            aligned_empty(shape, self._code.dtypes[p.name]) if p.output else next(given)
+            for p, shape in zip(self._params, self._shapes or (), strict=True)
+        )
+
+    @cached_property
+    def _door(self) -> Doorway | None:
+        """The short way for calls with all arrays; None where sizes are open, or inputs have to be prepared in each call."""
+        if self._shapes is None or self._bytes is None or self._preparation is not None:
+            return None
+        dtypes = self._code.dtypes
+        wanted = [
+            Wanted(dtypes[p.name], shape, place, p.output)
+            for p, shape, place in zip(self._params, self._shapes, self._places, strict=True)
+        ]
+        return doorway(self._code.main.address, aligned_empty((self._bytes[0],), _BYTE), self._values, wanted)
+
+    def _call(self, arrays: tuple[Any, ...]) -> Any:
+        bound, arguments = self._bind(arrays)
+        workspace, locked = self._prepared(arguments)
+        try:
+            self._code.main.run(arguments, workspace.ctypes.data)
+        finally:
+            if locked:
+                self._memory_lock.release()
+        outs = tuple((arrays if len(arrays) == len(bound) else self._made(arrays, bound))[n] for n in self._outputs)
+        return outs[0] if len(outs) == 1 else outs
+
+    def _made(self, inputs: tuple[Any, ...], bound: list[Array]) -> Sequence[Any]:
+        """The bound arrays, those that are new as arrays of the inputs' library."""
+        make = library_of(a for a in inputs if not _is_number(a))
+        if make is None:
+            return bound
+        return [exported(p.name, a, p.dtype, make) if p.output else a for p, a in zip(self._params, bound, strict=True)]
+
+    def time(self, arrays: Sequence[Any], repeats: int) -> list[float]:
+        """Seconds of each of `repeats` runs in a row on the same arrays, measured in native code.
+
+        Constant inputs are prepared before, outside of these times.
+        """
+        bound, arguments = self._bind(tuple(arrays))
+        workspace, locked = self._prepared(arguments)
+        try:
+            address = ctypes.addressof(arguments)
+            return time_native(self._code.main.address, address, workspace.ctypes.data, repeats)
+        finally:
+            del bound  # alive until here: the arguments are addresses
+            if locked:
+                self._memory_lock.release()
+
+    def _needed(self, arguments: _Arguments) -> tuple[int, int]:
+        """How many bytes of scratch memory a call needs, in whole lines, and behind it for what it prepares itself."""
+        scratch, prepared = self._code.main.workspace_bytes(arguments), 0
+        if self._preparation is not None:
+            prepared = self._preparation.prepared_bytes(arguments)
+            scratch = max(scratch, self._preparation.workspace_bytes(arguments))
+        return -(-scratch // ALIGNMENT) * ALIGNMENT, prepared
+
+    def _prepared(self, arguments: _Arguments) -> tuple[Array, bool]:
+        """Scratch memory for one call: the kernel's own, locked, or new memory where another call has that.
+
+        What calls prepare themselves is prepared then, in the same memory.
+        """
+        scratch, prepared = self._needed(arguments) if self._bytes is None else self._bytes
+        locked = self._memory_lock.acquire(blocking=False)
+        try:
+            memory = self._memory if locked else None
+            if memory is None or memory.size < scratch + prepared:
+                memory = aligned_empty((scratch + prepared,), _BYTE)
+            if locked:
+                self._memory = memory
+            if prepared and self._preparation is not None:
+                address = memory.ctypes.data
+                arguments[-1] = address + scratch
+                self._preparation.run(arguments, address)
+            return memory, locked
+        except BaseException:
+            if locked:
+                self._memory_lock.release()
+            raise
+
+    def _bind(self, arrays: tuple[Any, ...]) -> tuple[list[Array], _Arguments]:
+        """The arrays of all parameters that are not given, in order, and what the kernel gets: addresses and open sizes.
+
+        Small kernels take a few microseconds, so this asks NumPy for each thing once.
+        """
+        named = self._params if len(arrays) == len(self._params) else self._inputs
+        if len(arrays) != len(named):
+            raise ValueError(
+                f"the kernel takes {len(self._params)} arrays ({', '.join(p.name for p in self._params)}), "
+                f"or its {len(named)} inputs; {len(arrays)} given"
+            )
+        dtypes = self._code.dtypes
+        given = {p.name: _array(p, value, dtypes[p.name]) for p, value in zip(named, arrays, strict=True)}
+        values = self._values.copy()
+        shapes = self._shapes
+        if shapes is None:
+            known = self._known | {name: a.shape for name, a in given.items()}
+            sizes = infer_sizes(self._code.dims, [(p, known[p.name]) for p in self._code.params if p.name in known])
+            shapes = tuple(shape_for(p, sizes) for p in self._params)
+            first = len(self._code.params)
+            values[first : first + len(sizes)] = [sizes[d.name] for d in self._code.dims]
+        bound: list[Array] = []
+        addresses: list[int] = []
+        for p, place, shape in zip(self._params, self._places, shapes, strict=True):
+            a = given.get(p.name)
+            if a is None:
+                a = aligned_empty(shape, dtypes[p.name])
+            address = values[place] = a.ctypes.data
+            _check(a, p, shape, address)
+            bound.append(a)
+            addresses.append(address)
+        _no_overlap(self._params, bound, addresses)
+        return bound, self._code.arguments(*values)
+
+
+class NativeKernel:
+    """A kernel in this process's memory. Call it with arrays; safe to call from several threads at once.
+
+    The sizes of open dimensions are those of the arrays.
+    """
+
+    def __init__(self, compiled: Compiled) -> None:
+        self._code = _Code(compiled)
+        self._unbound = BoundKernel(self._code, None)
+        self.params = compiled.params
+        self.inputs = tuple(p for p in self.params if not p.output)
+        self.outputs = tuple(p for p in self.params if p.output)
+        self.constants = self._code.constants
+        self.dims = compiled.dims
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Run once. Pass all parameters in order, or the inputs only: then new output arrays are made.
+
+        Arrays are NumPy's or anything that speaks DLPack on the CPU; a number will do for an input without dimensions.
+        Returns the output, or a tuple of several: the arrays that were given for them, else new ones of the library that
+        all input arrays are of, NumPy's where there are several.
+        ValueError when a dtype, a shape or a layout is not the declared one, when an array has a mask or cannot be read, when
+        sizes do not fit each other or are out of their range, or when an output overlaps another argument. Constant inputs
+        are prepared in each call; see `bind`.
+        """
+        return self._unbound(*arrays)
+
+    def time(self, arrays: Sequence[Any], repeats: int) -> list[float]:
+        """Seconds of each of `repeats` runs in a row on the same arrays, measured in native code.
+
+        Constant inputs are prepared once before, outside of these times.
+        """
+        return self._unbound.time(arrays, repeats)
+
+    def bind(self, **constants: Any) -> BoundKernel:
+        """The kernel for these constant inputs, all of them by name: what follows from them alone is computed here, once.
+
+        The result holds what it needs of them, so the arrays may change afterwards. ValueError as for a call.
+        """
+        code = self._code
+        if constants.keys() != {p.name for p in code.constants}:
+            named = ", ".join(p.name for p in code.constants) or "none"
+            raise ValueError(f"the constant inputs of this kernel are {named}; given: {', '.join(constants) or 'none'}")
+        arrays = {p.name: _array(p, constants[p.name], code.dtypes[p.name]) for p in code.constants}
+        sizes = told_sizes(code.dims, [(p, arrays[p.name].shape) for p in code.constants])
+        values: list[int] = []
+        for p in code.params:
+            values.append(arrays[p.name].ctypes.data if p.constant else 0)
+            if p.constant:
+                _check(arrays[p.name], p, arrays[p.name].shape, values[-1])
+        values += [sizes.get(d.name, 0) for d in code.dims]
+        prepared = aligned_empty((0,), _BYTE)
+        if code.preparation is not None:
+            arguments = code.arguments(*values)
+            prepared = aligned_empty((code.preparation.prepared_bytes(arguments),), _BYTE)
+            workspace = aligned_empty((code.preparation.workspace_bytes(arguments),), _BYTE)
+            arguments[-1] = prepared.ctypes.data
+            code.preparation.run(arguments, workspace.ctypes.data)
+        shapes = {name: a.shape for name, a in arrays.items()}
+        return BoundKernel(code, _Constants(shapes, {n: aligned_copy(arrays[n]) for n in code.kept}, prepared))
+
+
+def load(compiled: Compiled) -> NativeKernel:
+    """Put a compiled kernel into memory. It is freed with the last reference to the result."""
+    return NativeKernel(compiled)
+
+
+def _array(p: Param, value: object, want: np.dtype[Any]) -> Array:
+    """The array that was passed for a parameter, of the right type: what is in memory, whatever the object says it is."""
+    kind = type(value)
+    a: Array
+    if issubclass(kind, np.ma.MaskedArray):
+        raise ValueError(
+            f"{p.name}: kernels know no masks; pass `.filled(value)` of the array, or `.data` to use what is under the mask"
+        )
+    if issubclass(kind, np.ndarray):
+        # Attributes of a subclass may be overridden; NumPy's own method reads the fields.
+        found = cast(Array, value)
+        a = found if kind is np.ndarray else np.ndarray.view(found, np.ndarray)
+    elif _speaks_dlpack(value):
+        a = imported(p.name, value, p.dtype)
+    elif _is_number(value) and not p.shape and not p.output:
+        a = _single(p, value, want)
+    else:
+        raise ValueError(f"{p.name}: expected an array, got {kind.__name__}; `numpy.asarray` makes one of many things")
+    if a.dtype != want:
+        raise ValueError(f"{p.name}: expected {want} ({p.dtype}), got {a.dtype}")
+    return a
+
+
+def _speaks_dlpack(value: object) -> bool:
+    try:
+        return hasattr(value, "__dlpack__")
+    except Exception:
+        return True  # asked for it, it says what is wrong
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, bool | int | float | np.generic)
+
+
+def _single(p: Param, value: Any, want: np.dtype[Any]) -> Array:
+    """A number as an input without dimensions: floats are rounded to its type, nothing else becomes another number."""
+    given = np.asarray(value)
+    if p.dtype.kind == "bool" or given.dtype.kind == "b":
+        fits = p.dtype.kind == "bool" and given.dtype.kind == "b"
+    elif p.dtype.is_float:
+        fits = given.dtype.kind in "iuf"
+    else:
+        limits = np.iinfo(want)
+        fits = given.dtype.kind in "iu" and int(limits.min) <= int(given) <= int(limits.max)
+    if not fits:
+        raise ValueError(f"{p.name}: expected a value of {p.dtype}, got {value!r}")
+    return narrow(given, p.dtype)
+
+
+def _check(a: Array, p: Param, shape: tuple[int, ...], address: int) -> None:
+    if a.shape != shape:
+        raise ValueError(f"{p.name}: expected shape {shape}, got {a.shape}")
+    if not a.flags.c_contiguous:
+        raise ValueError(
+            f"{p.name}: the array is not C-contiguous (strides {a.strides}); pass numpy.ascontiguousarray of it"
+        )
+    if address % a.itemsize:
+        raise ValueError(f"{p.name}: the data is not aligned to its {a.itemsize}-byte elements")
+    if p.output and not a.flags.writeable:
+        raise ValueError(f"{p.name}: the array is read-only, but the kernel writes it")
+
+
+def _no_overlap(params: tuple[Param, ...], bound: list[Array], addresses: list[int]) -> None:
+    ends = [address + a.nbytes for address, a in zip(addresses, bound, strict=True)]
+    for i, p in enumerate(params):
+        if not p.output:
+            continue
+        for j, q in enumerate(params):
+            empty = bound[i].nbytes == 0 or bound[j].nbytes == 0
+            if i != j and not empty and addresses[i] < ends[j] and addresses[j] < ends[i]:
+                raise ValueError(f"{p.name} and {q.name} share memory; an output needs memory of its own")

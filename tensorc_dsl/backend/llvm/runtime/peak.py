@@ -1,0 +1,173 @@
+"""The roof: how many operations a second this machine does when it does nothing but one kind of multiply-add."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+
+from tensorc_dsl.backend.llvm.codegen.features import has_features
+from tensorc_dsl.backend.llvm.codegen.machine import Machine
+from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
+from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
+from tensorc_dsl.ir.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, DType
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.reference.count import Work
+
+_CHAINS = 12
+"""Independent accumulators: more than latency times throughput of any processor in use, fewer than the registers of all."""
+
+_STEPS = 20_000
+"""Per run and thread: long against starting a loop, short against a time slice."""
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """What multiplies and adds: vectors of `kind`, which has `bits`, from one of those and two of `operand`.
+
+    `call` is LLVM's function, or empty for a multiplication followed by an addition. `lanes` stands in the texts for how
+    many numbers of `kind` a vector holds. `operations` is for each of them, with a multiplication and an addition as two.
+    `features` are what a processor needs to have it.
+    """
+
+    title: str
+    call: str
+    kind: str
+    bits: int
+    operand: str
+    operations: int
+    features: tuple[str, ...] = ()
+
+
+def _fma(t: DType, suffix: str, kind: str, features: tuple[str, ...] = ()) -> Instruction:
+    call = f"llvm.fma.v{{lanes}}{suffix}"
+    return Instruction(f"{t} FMA peak", call, kind, t.bits, f"<{{lanes}} x {kind}>", 2, features)
+
+
+def _integers(bits: int) -> Instruction:
+    kind = f"i{bits}"
+    return Instruction(f"{kind} multiply-add peak", "", kind, bits, f"<{{lanes}} x {kind}>", 2)
+
+
+FMA = _fma(F32, "f32", "float")
+
+DOT_U8I8 = Instruction(
+    "u8·i8 VNNI peak", "llvm.x86.avx512.vpdpbusd.512", "i32", 32, "<16 x i32>", 8, ("avx512f", "avx512vnni")
+)
+"""Four products of bytes added to 32 bits (AVX-512 VNNI)."""
+
+DOT_BF16 = Instruction(
+    "bf16 dot peak", "llvm.x86.avx512bf16.dpbf16ps.512", "float", 32, "<32 x bfloat>", 4,
+    ("avx512f", "avx512bf16"),
+)  # fmt: skip
+"""Two products of bf16 added to f32 (AVX-512 BF16)."""
+
+PLAIN = {
+    F32: FMA,
+    F64: _fma(F64, "f64", "double"),
+    F16: _fma(F16, "f16", "half", ("avx512fp16",)),
+    **{t: _integers(t.bits) for t in (I16, U16, I32, U32, I64)},
+}
+"""By the type of the values what multiplies and adds them. Others are computed in pieces that no instruction stands for."""
+
+MULTIPLIERS: dict[Work, tuple[Instruction, ...]] = {
+    **{Work(t): (i,) for t, i in PLAIN.items()},
+    Work(F32, BF16): (DOT_BF16, FMA),
+    Work(F32, F16): (FMA,),
+    Work(F64, F32): (PLAIN[F64],),
+    Work(I32, I8): (DOT_U8I8,),
+    Work(I32, U8): (DOT_U8I8,),
+}
+"""What can do the work, by its kind: the factors of a sum as they are, or after they are converted."""
+
+
+INSTRUCTIONS = {i.title: i for some in MULTIPLIERS.values() for i in some}
+"""All of them by their titles."""
+
+
+def multipliers(work: Work, target: Target) -> tuple[Instruction, ...]:
+    """Those instructions that do such work and that the target has; none where nothing that is measured here does."""
+    return tuple(i for i in MULTIPLIERS.get(work, ()) if len(has_features(target, i.features)) == len(i.features))
+
+
+def fma_peak(target: Target, threads: int, repeats: int = 200) -> float:
+    """FLOP/s of f32 fused multiply-adds in registers on `threads` threads, each a multiplication and an addition."""
+    return peak(FMA, target, threads, repeats)
+
+
+def peak(instruction: Instruction, target: Target, threads: int, repeats: int = 200) -> float:
+    """Operations/s of an instruction that the target has, in registers, on `threads` threads.
+
+    The best of `repeats` short runs, some 20 ms in all: the roof is what the machine can do, not what it did while others
+    used it.
+    """
+    lanes = target.vector_bits // instruction.bits
+    rt = runtime()
+    library = llvm.JITLibraryBuilder().add_object_img(
+        Machine(target).object_code(_text(instruction, target.vector_bits))
+    )
+    library.import_symbol(PARALLEL_FOR, rt.parallel_for).export_symbol("tensorc_peak").export_symbol("tensorc_sink")
+    tracker = library.link(rt.jit, f"peak_{next(_numbers)}")
+    arguments = (ctypes.c_int64 * 1)(threads)
+    best = min(time_native(int(tracker["tensorc_peak"]), ctypes.addressof(arguments), 0, repeats))
+    return float(instruction.operations) * lanes * _CHAINS * _STEPS * threads / best
+
+
+def _text(instruction: Instruction, width: int) -> str:
+    """A parallel loop whose tasks each run `_STEPS` rounds of `_CHAINS` dependent chains."""
+    lanes, singles = width // instruction.bits, width // 32
+    name, operand = instruction.call.format(lanes=lanes), instruction.operand.format(lanes=lanes)
+    kind, floats = f"<{lanes} x {instruction.kind}>", f"<{singles} x float>"
+    start, add = ("{}", "add") if instruction.kind.startswith("i") else ("{}.0", "fadd")
+    starts = [f"splat ({instruction.kind} {start.format(k)})" for k in range(_CHAINS)]
+    phis = [f"  %x{k} = phi {kind} [ {starts[k]}, %entry ], [ %y{k}, %loop ]" for k in range(_CHAINS)]
+    if name:
+        chains = [f"  %y{k} = call {kind} @{name}({kind} %x{k}, {operand} %f, {operand} %f)" for k in range(_CHAINS)]
+        declared = [f"declare {kind} @{name}({kind}, {operand}, {operand})"]
+    else:
+        chains = [f"  %m{k} = mul {kind} %x{k}, %f\n  %y{k} = add {kind} %m{k}, %f" for k in range(_CHAINS)]
+        declared = list[str]()
+    sums, last = list[str](), "%y0"
+    for k in range(1, _CHAINS):
+        sums.append(f"  %s{k} = {add} {kind} {last}, %y{k}")
+        last = f"%s{k}"
+    return "\n".join(
+        [
+            f"declare void @{PARALLEL_FOR}(ptr, ptr, i64, i64)",
+            *declared,
+            "@tensorc_sink = global [4096 x i8] zeroinitializer, align 64",
+            "define void @tensorc_peak(ptr %arguments, ptr %workspace) nounwind {",
+            "  %n = load i64, ptr %arguments",
+            f"  call void @{PARALLEL_FOR}(ptr @part, ptr null, i64 %n, i64 %n)",
+            "  ret void",
+            "}",
+            "define internal void @part(ptr %context, i64 %begin, i64 %end, i64 %worker) nounwind {",
+            "entry:",
+            "  %whole = sitofp i64 %begin to float",
+            "  %tiny = fmul float %whole, 0x3E10000000000000",
+            "  %factor = fadd float %tiny, 0.5",
+            f"  %one = insertelement {floats} poison, float %factor, i64 0",
+            f"  %every = shufflevector {floats} %one, {floats} poison, <{singles} x i32> zeroinitializer",
+            f"  %f = bitcast {floats} %every to {operand}",
+            "  br label %loop",
+            "loop:",
+            "  %i = phi i64 [ 0, %entry ], [ %i.next, %loop ]",
+            *phis,
+            *chains,
+            "  %i.next = add i64 %i, 1",
+            f"  %more = icmp ult i64 %i.next, {_STEPS}",
+            "  br i1 %more, label %loop, label %done",
+            "done:",
+            *sums,
+            "  %row = and i64 %begin, 31",
+            "  %offset = shl i64 %row, 7",
+            "  %place = getelementptr i8, ptr @tensorc_sink, i64 %offset",
+            f"  store {kind} {last}, ptr %place, align 64",
+            "  ret void",
+            "}",
+        ]
+    )

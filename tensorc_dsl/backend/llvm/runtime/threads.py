@@ -1,0 +1,70 @@
+"""The runtime that kernels are linked to: parallel loops and native timing. Compiled once per process, never unloaded."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from dataclasses import dataclass
+from statistics import median
+
+import llvmlite.binding as llvm
+
+from tensorc_dsl.backend.llvm.codegen.machine import Machine
+from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
+from tensorc_dsl.backend.llvm.runtime.pool import pool_text, runtime_text
+from tensorc_dsl.ir.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Addresses of the runtime's functions, and the JIT that kernels are linked in."""
+
+    jit: llvm.LLJIT
+    parallel_for: int
+    time: int
+    empty_loop: int
+
+
+_lock = threading.Lock()
+_loaded: list[Runtime] = []
+
+
+def runtime() -> Runtime:
+    """The runtime of this process, compiled on first use (some 20 ms)."""
+    with _lock:
+        if not _loaded:
+            _loaded.append(_load())
+        return _loaded[0]
+
+
+def _load() -> Runtime:
+    machine = Machine(Target(cpu=llvm.get_host_cpu_name(), features=""))
+    jit = llvm.create_lljit_compiler(machine.machine)
+    text = pool_text(machine.triple) + runtime_text("timing")
+    names = (PARALLEL_FOR, "tensorc_time", "tensorc_empty_loop")
+    library = llvm.JITLibraryBuilder().add_object_img(machine.object_code(text)).add_current_process()
+    for name in names:
+        library.export_symbol(name)
+    tracker = library.link(jit, "tensorc_runtime")
+    addresses = [int(tracker[name]) for name in names]
+    # Worker threads run this code until the process ends: freeing it at interpreter shutdown would pull it from under them.
+    for forever in (jit, tracker):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(forever))
+    return Runtime(jit, *addresses)
+
+
+def fork_join_seconds(threads: int, repeats: int = 2000) -> float:
+    """What starting and joining an empty parallel loop costs: the median of `repeats` in a row."""
+    rt = runtime()
+    count = ctypes.c_int64(threads)
+    return median(time_native(rt.empty_loop, ctypes.addressof(count), 0, repeats))
+
+
+def time_native(kernel: int, arguments: int, workspace: int, repeats: int) -> list[float]:
+    """Seconds of each of `repeats` calls in a row, measured in native code."""
+    if repeats < 1:
+        raise ValueError(f"repeats is {repeats}; it must be at least 1")
+    out = (ctypes.c_int64 * repeats)()
+    timer = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_void_p)(runtime().time)
+    timer(kernel, arguments, workspace or None, repeats, ctypes.addressof(out))
+    return [ns * 1e-9 for ns in out]

@@ -1,0 +1,327 @@
+"""From bindings to an environment: what the dimensions and attributes of a compute stand for.
+
+Dimensions are the names in the shapes of the tensors that are neither attributes nor defined by `where`. They are bound to
+numbers, or to ranges, which leaves them open; everything here treats them as expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tensorc_dsl.affine.safety import below
+from tensorc_dsl.affine.simplify import bounds, simplify
+from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.elaborate.problems import (
+    COMPUTED_BINDING,
+    DIVISION_BY_ZERO,
+    MISSING_BINDING,
+    NEGATIVE,
+    NEGATIVE_SIZE,
+    NOT_A_KIND,
+    NOT_AN_INDEX,
+    TAKEN,
+    TOO_LARGE,
+    UNKNOWN_BINDING,
+    UNKNOWN_NAME,
+    UNKNOWN_TYPE,
+    Invalid,
+    suggestion,
+)
+from tensorc_dsl.ir import expr as ir
+from tensorc_dsl.ir.dtypes import DTYPES, F32, DType
+from tensorc_dsl.syntax import tree
+
+LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRange:
+    """The sizes that a dimension may have when a kernel is called, both included, and those it is timed at, if it matters.
+
+    ValueError unless 1 <= low <= high, with all of `at` between them.
+    """
+
+    low: int
+    high: int
+    at: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.low <= self.high:
+            raise ValueError(f"there is no size from {self.low} to {self.high}")
+        for n in self.at:
+            if not self.low <= n <= self.high:
+                raise ValueError(f"{n} is no size from {self.low} to {self.high}")
+
+
+Bound = int | float | str | OpenRange
+"""What a task gives a dimension or an attribute: a size or a number, the name of a type, or the sizes it may have."""
+
+
+@dataclass(slots=True)
+class Environment:
+    """Names that hold one value in the whole compute."""
+
+    sizes: dict[str, ir.Expr] = field(default_factory=dict[str, ir.Expr])
+    """Dimensions, `where` names and int attributes: constants, or expressions over open dimensions."""
+    floats: dict[str, float] = field(default_factory=dict[str, float])
+    dtypes: dict[str, DType] = field(default_factory=dict[str, DType])
+    open: tuple[ir.Dim, ...] = ()
+    """The dimensions that are no numbers."""
+    unbound: bool = False
+    """Nobody has bound the compute yet: what only sizes can tell is not asked."""
+
+    def names(self) -> list[str]:
+        return [*self.sizes, *self.floats, *self.dtypes]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.sizes or name in self.floats or name in self.dtypes
+
+    def facts(self) -> str:
+        """The sizes as text for a message: `H = 2, KH = 3`."""
+        return ", ".join(f"{k} = {v.value}" for k, v in self.sizes.items() if isinstance(v, ir.Const))
+
+
+def names_in(e: tree.Expr) -> Iterator[tree.Name]:
+    """The names of an index expression in text order."""
+    match e:
+        case tree.Name():
+            yield e
+        case tree.BinaryExpr(lhs=a, rhs=b):
+            yield from names_in(a)
+            yield from names_in(b)
+        case tree.Negate(operand=a):
+            yield from names_in(a)
+        case tree.CallExpr(args=args):
+            for a in args:
+                yield from names_in(a)
+        case _:
+            pass
+
+
+def dimensions(defn: tree.ComputeDef) -> dict[str, tree.Name]:
+    """The names that a task binds, with the place of their first use."""
+    known = {a.name for a in defn.attributes} | {name for name, _ in defn.where}
+    out: dict[str, tree.Name] = {}
+    for p in (*defn.inputs, *defn.outputs):
+        for e in p.type.shape:
+            for n in names_in(e):
+                if n.id not in known:
+                    out.setdefault(n.id, n)
+    return out
+
+
+def index_expr(
+    e: tree.Expr,
+    names: Mapping[str, ir.Expr],
+    what: str = "size",
+    known: Callable[[tree.Expr], ir.Expr | None] = lambda _: None,
+) -> ir.Expr:
+    """An extent or a subscript, constants folded; `known` says what some parts of it are. Raises Invalid."""
+
+    def go(e: tree.Expr) -> ir.Expr:
+        if (made := known(e)) is not None:
+            return made
+        match e:
+            case tree.Number(value=int(value)):
+                return ir.index(value)
+            case tree.Name(id=name):
+                if name not in names:
+                    raise Invalid(UNKNOWN_NAME(e.span, what=what, name=name, notes=suggestion(name, names)))
+                return names[name]
+            case tree.Negate(operand=a):
+                return ir.sub(ir.ZERO, go(a))
+            case tree.BinaryExpr(op=op, lhs=a, rhs=b):
+                x, y = go(a), go(b)
+                if op in "/%" and (d := _least(y)) is not None and d <= 0:
+                    raise Invalid(DIVISION_BY_ZERO(b.span, value=d))
+                match op:
+                    case "+":
+                        return ir.add(x, y)
+                    case "-":
+                        return ir.sub(x, y)
+                    case "*":
+                        return ir.mul(x, y)
+                    case "/":
+                        return ir.floordiv(x, y)
+                    case "%":
+                        return ir.floormod(x, y)
+            case tree.CallExpr(function=tree.Name(id="min" | "max" as op), args=(a, b), kwargs=()):
+                x, y = go(a), go(b)
+                p, q = ir.constant(x), ir.constant(y)
+                if p is not None and q is not None:
+                    return ir.index(min(p, q) if op == "min" else max(p, q))
+                return ir.Binary(op, x, y)
+            case tree.CallExpr(function=tree.Name(id="clamp"), args=(x, low, high), kwargs=()):
+                above = tree.CallExpr(tree.Name("max", e.span), (x, low), (), e.span)
+                return go(tree.CallExpr(tree.Name("min", e.span), (above, high), (), e.span))
+            case _:
+                raise Invalid(NOT_AN_INDEX(e.span, what=f"`{e.span.text}`"))
+
+    return go(e)
+
+
+def _least(e: ir.Expr) -> int | None:
+    """The smallest value of an expression, as far as the sizes of open dimensions are known."""
+    if (n := ir.constant(e)) is not None or any(d.high is None for d in ir.dims_in(e)):
+        return n
+    return bounds(e, {})[0]
+
+
+def extent(e: tree.Expr, env: Environment, what: str) -> ir.Expr:
+    """A size: an index expression over the environment that is not negative and fits 64 bits. Raises Invalid."""
+    value = index_expr(e, env.sizes)
+    n = ir.constant(value)
+    if n is None:
+        value = simplify(value, {})
+    if n is None and not env.unbound:
+        n = bounds(value, {})[1]  # of open dimensions the largest counts
+        at = below(value, 0, env.open)
+        if at is not None:
+            sizes = ", ".join(f"{name} = {v}" for name, v in at)
+            raise Invalid(NEGATIVE_SIZE(e.span, what=what, sizes=sizes or "some sizes"))
+    if n is not None and n < 0:
+        raise Invalid(NEGATIVE(e.span, what=what, value=n, sizes=env.facts()))
+    if n is not None and n > LARGEST:
+        raise Invalid(TOO_LARGE(e.span, what=what, value=n))
+    return value
+
+
+def bind(
+    defn: tree.ComputeDef, bindings: Mapping[str, Bound], *, open_dims: bool
+) -> tuple[Environment, list[Diagnostic]]:
+    """The environment, and what is wrong with the bindings.
+
+    With `open_dims` dimensions and int attributes without a value become variables, and dtype attributes f32: this is how
+    a compute is checked before anyone binds it.
+    """
+    env = Environment(unbound=open_dims)
+    found: list[Diagnostic] = []
+    dims = dimensions(defn)
+    computed = {name for name, _ in defn.where}
+    attributes = {a.name for a in defn.attributes}
+    for name in bindings:
+        if name in computed:
+            found.append(COMPUTED_BINDING(defn.span, compute=defn.name, name=name))
+        elif name not in dims and name not in attributes:
+            notes = suggestion(name, [*dims, *attributes])
+            found.append(UNKNOWN_BINDING(None, compute=defn.name, name=name, notes=notes))
+    still_open: list[ir.Dim] = []
+    for name, use in dims.items():
+        try:
+            value = bindings.get(name)
+            if value is None and not open_dims:
+                raise Invalid(MISSING_BINDING(use.span, name=name, compute=defn.name, example=128))
+            size = ir.Dim(str(name)) if value is None else _dimension(name, value, use)
+            env.sizes[name] = size
+            if isinstance(size, ir.Dim):
+                still_open.append(size)
+        except Invalid as e:
+            _note(e, found)
+    for a in defn.attributes:
+        try:
+            attribute(a, bindings.get(a.name), env, defn, open_dims, still_open)
+        except Invalid as e:
+            _note(e, found)
+    env.open = tuple(still_open)
+    if not found:
+        for name, e in defn.where:
+            try:
+                if name in env.sizes or name in env.floats or name in env.dtypes:
+                    raise Invalid(TAKEN(e.span, name=name, what="a dimension or an attribute"))
+                env.sizes[name] = extent(e, env, f"`{name}`")
+            except Invalid as problem:
+                _note(problem, found)
+                break
+    return env, found
+
+
+def _note(e: Invalid, found: list[Diagnostic]) -> None:
+    found.extend(e.diagnostics)
+
+
+def _dimension(name: str, value: Bound, use: tree.Name) -> ir.Expr:
+    if isinstance(value, OpenRange):
+        if value.high > LARGEST:
+            raise Invalid(TOO_LARGE(use.span, what=f"`{name}`", value=value.high))
+        return ir.Dim(str(name), value.low, value.high, value.at) if value.low < value.high else ir.index(value.low)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Invalid(NOT_A_KIND(use.span, name=name, wanted="a dimension (an integer)", value=repr(value)))
+    if value < 0:
+        raise Invalid(NEGATIVE(use.span, what=f"`{name}`", value=value, sizes=f"{name} = {value}"))
+    if value > LARGEST:
+        raise Invalid(TOO_LARGE(use.span, what=f"`{name}`", value=value))
+    return ir.index(value)
+
+
+def attribute_kind(a: tree.Param) -> str:
+    """The kind of value an attribute takes, "int", "float" or "dtype": as written, else as its default is."""
+    is_float = isinstance(a.default, tree.Number) and isinstance(a.default.value, float)
+    return a.type or ("float" if is_float else "int")
+
+
+def attribute(
+    a: tree.Param, value: Bound | None, env: Environment, defn: tree.ComputeDef, open_dims: bool, opened: list[ir.Dim]
+) -> None:
+    """Add what an attribute stands for to `env`; one without a value to `opened` if it may. Raises Invalid."""
+    if a.name in env:
+        raise Invalid(TAKEN(a.span, name=a.name, what="a dimension or an attribute"))
+    kind = attribute_kind(a)
+    missing = value is None and a.default is None
+    if missing and not open_dims:
+        example = {"dtype": "f32", "float": "1.0"}.get(kind, "1")
+        raise Invalid(MISSING_BINDING(a.span, name=a.name, compute=defn.name, example=example))
+    match kind:
+        case "dtype":
+            env.dtypes[a.name] = F32 if missing else _dtype(a, value, env)
+        case "int":
+            if missing:
+                opened.append(ir.Dim(str(a.name)))
+                env.sizes[a.name] = opened[-1]
+            elif value is None:
+                assert a.default is not None
+                env.sizes[a.name] = index_expr(a.default, env.sizes)
+            elif isinstance(value, int) and not isinstance(value, bool):
+                if abs(value) > LARGEST:
+                    raise Invalid(TOO_LARGE(a.span, what=f"`{a.name}`", value=value))
+                env.sizes[a.name] = ir.index(value)
+            else:
+                raise Invalid(NOT_A_KIND(a.span, name=a.name, wanted="an integer", value=_text(value)))
+        case "float":
+            env.floats[a.name] = 1.0 if missing else _float(a, value)
+        case _:
+            known = ["int", "float", "dtype"]
+            raise Invalid(UNKNOWN_TYPE(a.span, name=kind, notes=suggestion(kind, known)))
+
+
+def _text(value: Bound) -> str:
+    return f"{value.low}..{value.high}" if isinstance(value, OpenRange) else repr(value)
+
+
+def _dtype(a: tree.Param, value: Bound | None, env: Environment) -> DType:
+    known = {**DTYPES, **env.dtypes}
+    if value is None:
+        if not isinstance(a.default, tree.Name):
+            raise Invalid(NOT_A_KIND(a.span, name=a.name, wanted="a type", value=f"`{a.span.text}`"))
+        if a.default.id not in known:
+            raise Invalid(UNKNOWN_TYPE(a.default.span, name=a.default.id, notes=suggestion(a.default.id, known)))
+        return known[a.default.id]
+    if not isinstance(value, str) or value not in DTYPES:
+        notes = suggestion(str(value), DTYPES)
+        raise Invalid(NOT_A_KIND(a.span, name=a.name, wanted="a type", value=_text(value), notes=notes))
+    return DTYPES[value]
+
+
+def _float(a: tree.Param, value: Bound | None) -> float:
+    given: object = _text(value) if isinstance(value, OpenRange) else value
+    if value is None:
+        match a.default:
+            case tree.Number(value=v):
+                given = v
+            case tree.Negate(operand=tree.Number(value=v)):
+                given = -v
+            case _:
+                given = a.default.span.text if a.default is not None else None
+    if not isinstance(given, (int, float)) or isinstance(given, bool):
+        raise Invalid(NOT_A_KIND(a.span, name=a.name, wanted="a number", value=repr(given)))
+    return float(given)

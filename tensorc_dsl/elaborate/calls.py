@@ -1,0 +1,265 @@
+"""Calls of computes: what the names of the called one stand for, found from the arguments' shapes and types."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tensorc_dsl.affine.simplify import simplify
+from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.elaborate import problems
+from tensorc_dsl.elaborate.bindings import Environment, attribute, attribute_kind, dimensions, extent, index_expr
+from tensorc_dsl.elaborate.library import Library
+from tensorc_dsl.elaborate.names import inside
+from tensorc_dsl.elaborate.problems import Invalid, suggestion
+from tensorc_dsl.ir import expr as ir
+from tensorc_dsl.ir.dtypes import DTYPES, DType
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Buffer, fresh
+from tensorc_dsl.source import Span
+from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.walk import is_node, node_fields
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A tensor that a call is given, and where."""
+
+    buffer: Buffer
+    span: Span
+
+
+# --- what the names of the called compute stand for --------------------------------------------------------------------
+
+
+def call_environment(
+    callee: tree.ComputeDef, args: Sequence[Argument], call: tree.CallExpr, outer: Environment
+) -> Environment:
+    """The environment of `callee` in this call. Raises Invalid where the arguments do not fit it.
+
+    A dimension is what stands for it in the shape of an argument, or what the call gives by its name; an attribute for a
+    type is that of the tensor that it types, unless the call gives it.
+    """
+    given = _given(callee, call)
+    _check_arguments(callee, args, call)
+    inner = Environment(open=outer.open, unbound=outer.unbound)
+    dims = dimensions(callee)
+    for p, a in zip(callee.inputs, args, strict=True):
+        for e, size in zip(p.type.shape, a.buffer.shape, strict=True):
+            if isinstance(e, tree.Name) and e.id in dims:
+                inner.sizes.setdefault(e.id, size)
+    for name in dims:
+        if name in inner.sizes and name in given:
+            raise Invalid(problems.NOT_GIVEN(given[name].span, name=name, compute=callee.name))
+        if name in given:
+            inner.sizes[name] = extent(given[name], outer, f"`{name}`")
+        elif name not in inner.sizes:
+            raise Invalid(problems.NOT_BOUND(call.span, name=name, compute=callee.name))
+    types = {p.type.dtype: a.buffer.dtype for p, a in zip(callee.inputs, args, strict=True)}
+    for a in callee.attributes:
+        value = given.get(a.name)
+        if value is not None:
+            _give(a, value, inner, outer)
+        elif attribute_kind(a) == "dtype" and a.name in types:
+            inner.dtypes[a.name] = types[a.name]
+        else:
+            attribute(a, None, inner, callee, outer.unbound, [])
+    for name, e in callee.where:
+        inner.sizes[name] = extent(e, inner, f"`{name}`")
+    _check_types(callee, args, inner)
+    return inner
+
+
+def _given(callee: tree.ComputeDef, call: tree.CallExpr) -> dict[str, tree.Expr]:
+    known = [*dimensions(callee), *(a.name for a in callee.attributes)]
+    out: dict[str, tree.Expr] = {}
+    for name, value in call.kwargs:
+        if name not in known:
+            notes = suggestion(name, known)
+            raise Invalid(problems.UNKNOWN_BINDING(name.span, compute=callee.name, name=name, notes=notes))
+        out[name] = value
+    return out
+
+
+def _give(a: tree.Param, value: tree.Expr, inner: Environment, outer: Environment) -> None:
+    match attribute_kind(a), value:
+        case "dtype", tree.Name(id=name) if (t := outer.dtypes.get(name) or DTYPES.get(name)) is not None:
+            inner.dtypes[a.name] = t
+        case "float", tree.Number(value=number):
+            inner.floats[a.name] = float(number)
+        case "float", tree.Negate(operand=tree.Number(value=number)):
+            inner.floats[a.name] = -float(number)
+        case "float", tree.Name(id=name) if name in outer.floats:
+            inner.floats[a.name] = outer.floats[name]
+        case "int", _:
+            inner.sizes[a.name] = index_expr(value, outer.sizes)
+        case kind, _:
+            wanted = {"dtype": "a type", "float": "a number"}.get(kind, kind)
+            raise Invalid(problems.NOT_A_KIND(value.span, name=a.name, wanted=wanted, value=f"`{value.span.text}`"))
+
+
+def _check_arguments(callee: tree.ComputeDef, args: Sequence[Argument], call: tree.CallExpr) -> None:
+    if len(args) != len(callee.inputs):
+        wanted = f"{len(callee.inputs)} tensor{'s' * (len(callee.inputs) != 1)}"
+        usage = f"{callee.name}({', '.join(p.name for p in callee.inputs)})"
+        raise Invalid(
+            problems.ARGUMENT_COUNT(call.span, compute=callee.name, wanted=wanted, count=len(args), usage=usage)
+        )
+    for p, a in zip(callee.inputs, args, strict=True):
+        wanted, found = len(p.type.shape), len(a.buffer.shape)
+        if wanted != found:
+            text = a.span.text
+            raise Invalid(
+                problems.ARGUMENT_RANK(a.span, param=p.name, compute=callee.name, wanted=wanted, text=text, found=found)
+            )
+
+
+def _check_types(callee: tree.ComputeDef, args: Sequence[Argument], inner: Environment) -> None:
+    for p, a in zip(callee.inputs, args, strict=True):
+        wanted, found, text = param_type(p, inner), a.buffer.dtype, a.span.text
+        if wanted != found:
+            repair = f"convert it: `let t[…] = {wanted}({text}[…])`"
+            raise Invalid(
+                problems.ARGUMENT_TYPE(
+                    a.span, param=p.name, compute=callee.name, wanted=wanted, text=text, found=found, repair=repair
+                )
+            )
+        for n, (e, size) in enumerate(zip(p.type.shape, a.buffer.shape, strict=True)):
+            expected = extent(e, inner, f"dimension {n + 1} of `{p.name}`")
+            if not equal(expected, size):
+                raise Invalid(
+                    problems.ARGUMENT_SHAPE(
+                        a.span, position=n + 1, param=p.name, compute=callee.name, wanted=e.span.text,
+                        expected=format_expr(expected), text=text, found=format_expr(size),
+                    )
+                )  # fmt: skip
+
+
+def param_type(p: tree.TensorParam, env: Environment) -> DType:
+    """The element type of a parameter. Raises Invalid."""
+    known = {**DTYPES, **env.dtypes}
+    if p.type.dtype not in known:
+        raise Invalid(problems.UNKNOWN_TYPE(p.type.span, name=p.type.dtype, notes=suggestion(p.type.dtype, known)))
+    return known[p.type.dtype]
+
+
+def equal(a: ir.Expr, b: ir.Expr) -> bool:
+    """Whether two sizes are the same, whatever the open dimensions are."""
+    return a == b or simplify(ir.sub(a, b), {}) == ir.ZERO
+
+
+# --- trees -------------------------------------------------------------------------------------------------------------
+
+
+def rewrite(node: Any, f: Callable[[Any], Any]) -> Any:
+    """The tree with every node for which `f` gives another one replaced by that; outermost first."""
+    new = f(node)
+    if new is not None:
+        return new
+    changed: dict[str, Any] = {}
+    for name in node_fields(node.__class__):
+        old = getattr(node, name)
+        value = _rewritten(old, f)
+        if value is not old:
+            changed[name] = value
+    return replace(node, **changed) if changed else node
+
+
+def _rewritten(value: Any, f: Callable[[Any], Any]) -> Any:
+    if isinstance(value, tuple):
+        old: tuple[Any, ...] = value  # pyright: ignore[reportUnknownVariableType]
+        new = tuple(_rewritten(v, f) for v in old)
+        return old if all(x is y for x, y in zip(old, new, strict=True)) else new
+    return rewrite(value, f) if is_node(value.__class__) else value
+
+
+def renamed(stage: tree.Stage, taken: frozenset[str]) -> tree.Stage:
+    """The stage with other names for those of its indices that are in `taken`: the open dimensions of whoever calls it."""
+    own = [s for e in inside(stage.value) if isinstance(e, tree.Reduce) for s in e.indices]
+    clash = taken & {s.name for s in (*stage.indices, *own)}
+    if not clash:
+        return stage
+    used = {e.id for e in inside(stage.value) if isinstance(e, tree.Name)} | taken | {s.name for s in own}
+    names: dict[str, str] = {n: fresh(n, used) for n in sorted(clash)}
+
+    def name(node: Any) -> Any:
+        match node:
+            case tree.Name(id=n) if n in names:
+                return replace(node, id=names[n])
+            case tree.IndexSpec(name=n) if n in names:
+                return replace(node, name=tree.Word(names[n], n.span))
+            case _:
+                return None
+
+    return rewrite(stage, name)
+
+
+# --- who calls whom ------------------------------------------------------------------------------------------------------
+
+
+def called(defn: tree.ComputeDef, library: Library) -> Iterator[tuple[tree.ComputeDef, Span]]:
+    """The computes that a compute calls, with the places."""
+    computes = library.seen_by(defn).computes
+    for s in defn.stages:
+        for e in inside(s.value):
+            if isinstance(e, tree.CallExpr) and isinstance(e.function, tree.Name) and e.function.id in computes:
+                yield computes[e.function.id], e.span
+
+
+def stage_call(s: tree.Stage, computes: Collection[str]) -> tree.CallExpr | None:
+    """The call of one of the computes that a stage without subscripts is, if it is one."""
+    match s:
+        case tree.Stage(indices=(), annotations=(), value=tree.CallExpr(function=tree.Name(id=name)) as e):
+            return e if name in computes else None
+        case _:
+            return None
+
+
+def recursion(defn: tree.ComputeDef, library: Library) -> Diagnostic | None:
+    """A finding when a compute, or one that it calls, calls itself."""
+    done: list[tree.ComputeDef] = []
+
+    def visit(c: tree.ComputeDef, chain: tuple[tree.ComputeDef, ...]) -> Diagnostic | None:
+        for target, span in called(c, library):
+            path = (*chain, target)
+            if any(target is x for x in chain):
+                cycle = path[next(n for n, x in enumerate(path) if x is target) :]
+                text = " > ".join(x.name for x in cycle)
+                return problems.RECURSIVE(span, name=target.name, chain=text)
+            if all(target is not x for x in done) and (found := visit(target, path)) is not None:
+                return found
+        done.append(c)
+        return None
+
+    return visit(defn, (defn,))
+
+
+def block_names(defn: tree.ComputeDef, library: Library, prefix: str = "") -> list[str]:
+    """The names that the blocks of a compute have or may have: its stages, reductions inside expressions, and those of
+    what it calls. The compute must not reach itself.
+    """
+    computes = library.seen_by(defn).computes
+    outputs = {p.name for p in defn.outputs}
+    out: list[str] = []
+    inner: list[str] = []
+    calls: Counter[str] = Counter()
+    for s in defn.stages:
+        own = s.name if not prefix else prefix[:-1] if s.name in outputs else prefix + s.name
+        out += [own] if stage_call(s, computes) is None else []
+        for e in inside(s.value):
+            match e:
+                case tree.Reduce() if e is not s.value:
+                    inner.append(f"{prefix}{e.reducer}_{e.indices[0].name}")
+                case tree.CallExpr(function=tree.Name(id=name)) if name in computes:
+                    stem = own
+                    if e is not stage_call(s, computes):
+                        stem = f"{prefix}{name}_{calls[name]}" if calls[name] else f"{prefix}{name}"
+                        calls[name] += 1
+                    inner += block_names(computes[name], library, f"{stem}_")
+                case _:
+                    pass
+    for base in inner:
+        out += [base, *(f"{base}_{n}" for n in range(1, len(inner) + 1))]
+    return list(dict.fromkeys(out))

@@ -1,0 +1,420 @@
+"""The compute layer: a `compute` and its bindings become a program, or a list of findings.
+
+Stages become blocks (`compute_nests`), reductions inside expressions and calls of computes stages of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tensorc_dsl.affine.data import depends_on_data
+from tensorc_dsl.affine.safety import Outside, Unproven, below, check_access
+from tensorc_dsl.affine.simplify import bounds
+from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError
+from tensorc_dsl.elaborate import problems
+from tensorc_dsl.elaborate.bindings import LARGEST, Bound, Environment, bind, extent
+from tensorc_dsl.elaborate.calls import (
+    Argument,
+    call_environment,
+    equal,
+    param_type,
+    recursion,
+    renamed,
+    rewrite,
+    stage_call,
+)
+from tensorc_dsl.elaborate.library import Library
+from tensorc_dsl.elaborate.names import Scope, check_names, inside
+from tensorc_dsl.elaborate.nests import nest
+from tensorc_dsl.elaborate.problems import Invalid, each, suggestion
+from tensorc_dsl.elaborate.ranges import infer_ranges
+from tensorc_dsl.elaborate.reducers import ArgReducer
+from tensorc_dsl.elaborate.stages import Computed, StageBuilder
+from tensorc_dsl.elaborate.values import Access
+from tensorc_dsl.ir import expr as ir
+from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.parse import annotations_of
+from tensorc_dsl.ir.print import format_buffer, format_expr
+from tensorc_dsl.ir.program import Annotation, Buffer, Program, fresh
+from tensorc_dsl.ir.reductions import REDUCER
+from tensorc_dsl.source import Span
+from tensorc_dsl.syntax import tree
+
+MOST_STAGES = 1024
+"""Calls may not make more stages than this: a few lines could ask for any number."""
+
+MOST_LOOPS = 64
+"""Loops of one stage: as many as a schedule may have around a block."""
+
+
+def elaborate(
+    defn: tree.ComputeDef,
+    bindings: Mapping[str, Bound],
+    name: str | None = None,
+    library: Library | None = None,
+) -> Program:
+    """The unscheduled program of a compute whose dimensions are all bound; `name` replaces the compute's own.
+
+    `bindings` gives dimensions and int attributes as integers, float attributes as numbers, dtype attributes as type names;
+    a dimension that is given as a range stays open. `library` has what the compute calls. Raises TschedError with every
+    finding.
+    """
+    elaboration = _elaborated(defn, bindings, library)
+    if elaboration.found:
+        raise TschedError(*elaboration.found)
+    return elaboration.program(name or defn.name)
+
+
+def check_bound(defn: tree.ComputeDef, bindings: Mapping[str, Bound], library: Library) -> list[Diagnostic]:
+    """What is wrong with a compute under these bindings: what `elaborate` raises."""
+    try:
+        return _elaborated(defn, bindings, library).found
+    except TschedError as e:
+        return list(e.diagnostics)
+
+
+def _elaborated(defn: tree.ComputeDef, bindings: Mapping[str, Bound], library: Library | None) -> _Elaboration:
+    env, found = bind(defn, bindings, open_dims=False)
+    if found:
+        raise TschedError(*found)
+    library = library or Library()
+    if (endless := recursion(defn, library)) is not None:
+        raise TschedError(endless)
+    elaboration = _Elaboration(defn, env, library, _Parts())
+    elaboration.run()
+    return elaboration
+
+
+def check(defn: tree.ComputeDef, library: Library | None = None) -> list[Diagnostic]:
+    """What is wrong with a compute before anyone binds it.
+
+    Attributes have their defaults, dimensions are open; what is wrong for some sizes is a finding. Questions that only
+    bound sizes can answer (an access that is not affine in open dimensions) wait for `elaborate`, and so does what is
+    wrong inside a called compute because of how it is called.
+    """
+    env, found = bind(defn, {}, open_dims=True)
+    if found:
+        return found
+    library = library or Library()
+    if (endless := recursion(defn, library)) is not None:
+        return [endless] if endless.span is not None and endless.span.source is defn.span.source else []
+    elaboration = _Elaboration(defn, env, library, _Parts())
+    elaboration.run()
+    return elaboration.found
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What a program is made of so far. Names here are those of the program."""
+
+    buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
+    lets: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
+    best: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
+    stages: list[Computed] = field(default_factory=list[Computed])
+    used: set[str] = field(default_factory=set[str])
+
+    def let(self, b: Buffer) -> Buffer:
+        self.buffers[b.name] = self.lets[b.name] = b
+        return b
+
+
+class _Elaboration:
+    """One pass over a compute: collects findings, and the stages that have none.
+
+    For a called compute `given` are the buffers that its parameters stand for, and its stages have names that begin with
+    `prefix`.
+    """
+
+    def __init__(
+        self,
+        defn: tree.ComputeDef,
+        env: Environment,
+        library: Library,
+        parts: _Parts,
+        given: Mapping[str, Buffer] | None = None,
+        prefix: str = "",
+    ) -> None:
+        self.defn = defn
+        self.env = env
+        self.library = library
+        self.defined = library.seen_by(defn)
+        self.parts = parts
+        self.prefix = prefix
+        self.found: list[Diagnostic] = []
+        self.params: dict[str, Buffer] = dict(given or {})
+        self.known: dict[str, Buffer] = {}
+        """The tensors that stages may read by now, by their names in this compute."""
+        self.calls: list[tuple[tree.CallExpr, str]] = []
+        """Calls inside expressions, with the names under which `known` has their values."""
+        self.broken: set[str] = set()
+        """Stages and tensors with findings: what reads them is not looked at, so that one mistake is one finding."""
+
+    def run(self) -> None:
+        outputs = {p.name for p in self.defn.outputs}
+        if not self.params:
+            self.parts.used |= {p.name for p in (*self.defn.inputs, *self.defn.outputs)} | set(self.env.names())
+            self.parts.used |= {s.name for s in self.defn.stages}
+            for p in (*self.defn.inputs, *self.defn.outputs):
+                self._guard(p.name, lambda p=p: self._param(p))
+            self.found += [problems.CONSTANT_OUTPUT(p.span, name=p.name) for p in self.defn.outputs if p.constant]
+        self.known = {name: b for name, b in self.params.items() if name not in outputs}
+        for s in self.defn.stages:
+            if any(isinstance(e, tree.Name) and e.id in self.broken for e in inside(s.value)):
+                self.broken.add(s.name)
+                continue
+            call = stage_call(s, self.defined.computes)
+            self._guard(s.name, lambda s=s, call=call: self._call_stage(s, call) if call else self._stage(s))
+        written = {s.name for s in self.defn.stages}
+        for p in self.defn.outputs:
+            if p.name not in written:
+                indices = ", ".join("ijklmnop"[: len(p.type.shape)])
+                self.found.append(problems.UNWRITTEN(p.span, name=p.name, indices=indices))
+
+    def _guard(self, name: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Invalid as e:
+            self.broken.add(name)
+            self.found.extend(e.diagnostics)
+
+    def _param(self, p: tree.TensorParam) -> None:
+        if p.name in self.params or p.name in self.env:
+            raise Invalid(problems.TAKEN(p.span, name=p.name, what="a tensor, a dimension or an attribute"))
+        dtype = param_type(p, self.env)
+        self.params[p.name] = self.parts.buffers[p.name] = replace(
+            _buffer(p.name, dtype, self.shape_of(p), p.span), constant=p.constant
+        )
+
+    def shape_of(self, p: tree.TensorParam) -> tuple[ir.Expr, ...]:
+        return tuple(extent(e, self.env, f"dimension {k + 1} of `{p.name}`") for k, e in enumerate(p.type.shape))
+
+    # --- stages ------------------------------------------------------------------------------------------------------
+
+    def _output(self, s: tree.Stage) -> Buffer | None:
+        """The output that a stage computes; None for an intermediate. Raises Invalid when the stage has no such name."""
+        if s.is_let:
+            if s.name in self.params or s.name in self.known or s.name in self.env:
+                raise Invalid(problems.TAKEN(s.span, name=s.name, what="a tensor, a dimension or an attribute"))
+            return None
+        outputs = [p.name for p in self.defn.outputs]
+        if s.name not in outputs:
+            notes = suggestion(s.name, outputs)
+            raise Invalid(problems.NOT_AN_OUTPUT(s.span, name=s.name, compute=self.defn.name, notes=notes))
+        if s.name in self.known:
+            raise Invalid(problems.TAKEN(s.span, name=s.name, what="computed by an earlier stage"))
+        if s.name not in self.params:
+            raise Invalid  # its declaration is reported
+        return self.params[s.name]
+
+    def _name(self, s: tree.Stage, output: Buffer | None) -> str:
+        """What the stage is called in the program."""
+        if output is not None:
+            return output.name
+        return fresh(self.prefix + s.name, self.parts.used) if self.prefix else s.name
+
+    def _stage(self, s: tree.Stage) -> None:
+        output = self._output(s)
+        if output is not None and len(output.shape) != len(s.indices):
+            raise Invalid(problems.RANK(s.span, name=s.name, rank=len(output.shape), count=len(s.indices)))
+        annotations = _annotations(s)
+        if self.prefix:
+            s = renamed(s, frozenset(d.name for d in self.env.open) - set(self.env.names()))
+        s = replace(s, value=self._without_calls(s.value))
+        later = {t.name for t in self.defn.stages} - set(self.known)
+        check_names(s.value, Scope(s.name, self.known, later, self.env, self.defined))
+        ranges = infer_ranges(s, output.shape if output else None, self.known, self.env)
+        builder = StageBuilder(self.env, self.known, ranges, self.parts.used, self.defined, self.prefix)
+        computed = builder.stage(s, self._name(s, output), output.dtype if output else None)
+        computed = replace(computed, annotations=annotations)
+        made = (*builder.lifted, computed)
+        for c in made:
+            loops = len(c.spatial) + len(c.reduce)
+            if loops > MOST_LOOPS:
+                raise Invalid(problems.TOO_MANY_LOOPS(s.span, name=s.name, count=loops, most=MOST_LOOPS))
+            self._steps(c, s.span)
+            buffer = output
+            if c is not computed or buffer is None:
+                buffer = self.parts.let(_buffer(c.name, c.dtype, tuple(c.spatial.values()), s.span))
+            if isinstance(c.reducer, ArgReducer):
+                best = fresh(f"{c.name}_value", self.parts.used)
+                value = _buffer(best, ir.dtype_of(c.value), buffer.shape, s.span)
+                self.parts.best[c.name] = self.parts.let(value)
+            self._add(c, s.span)
+            if c is computed:
+                self.known[s.name] = buffer
+        self.found.extend(d for c in made for a in c.accesses for d in self._access(a, c))
+
+    def _add(self, c: Computed, at: Span) -> None:
+        if len(self.parts.stages) >= MOST_STAGES:
+            raise Invalid(problems.TOO_MANY_STAGES(at, most=MOST_STAGES))
+        self.parts.stages.append(c)
+
+    def _steps(self, c: Computed, at: Span) -> None:
+        """Raise Invalid for a reduction that has no steps for some sizes: its `init` would not run for them."""
+        for name, size in c.reduce.items():
+            if self.env.unbound or ir.constant(size) is not None:
+                continue
+            sizes = below(size, 1, self.env.open)
+            if sizes is not None:
+                shown = ", ".join(f"{n} = {v}" for n, v in sizes) or "some sizes"
+                raise Invalid(problems.EMPTY_REDUCTION(at, index=name, extent=format_expr(size), sizes=shown))
+
+    def _access(self, a: Access, c: Computed) -> list[Diagnostic]:
+        shape = self.parts.buffers[a.load.buffer].shape
+        extents = {**c.spatial, **c.reduce}
+        conditions = a.conditions
+        if self.env.unbound and depends_on_data(a.load.indices):  # that there is an element to clamp to, sizes tell
+            conditions = (*conditions, *(ir.Compare(">", n, ir.ZERO) for n in shape))
+        match check_access(extents, conditions, a.load.indices, shape, self.env.open):
+            case None:
+                return []
+            case Outside(position=p, value=value, extent=limit, at=at):
+                values = ", ".join(f"{n} = {v}" for n, v in at) or "always"
+                early = c.scan is not None and a.load.buffer == c.name and value < 0
+                notes = (problems.SCAN_BEGINS,) if early else ()
+                found = problems.OUT_OF_BOUNDS(
+                    a.spans[p],
+                    position=p + 1,
+                    name=a.load.buffer,
+                    value=value,
+                    extent=limit,
+                    values=values,
+                    notes=notes,
+                )
+                return [found]
+            case Unproven(position=p, interval=(low, high)):
+                if self.env.unbound:
+                    return []
+                known = f"{low} to {high}" if low is not None and high is not None else "any number"
+                limit = format_expr(shape[p])
+                name = a.load.buffer
+                return [problems.UNPROVEN(a.spans[p], position=p + 1, name=name, extent=limit, interval=known)]
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def _call_stage(self, s: tree.Stage, call: tree.CallExpr) -> None:
+        """A stage that is all of what another compute makes."""
+        output = self._output(s)
+        self.known[s.name] = self._call(call, lambda: self._name(s, output), output)
+
+    def _without_calls(self, value: tree.Expr) -> tree.Expr:
+        """The expression with the tensors that its calls make in their places; those become stages before it."""
+        found: list[Diagnostic] = []
+
+        def call(node: object) -> tree.IndexExpr | tree.Name | None:
+            match node:
+                case tree.CallExpr() if self._makes_value(node):
+                    try:
+                        return tree.Name(self._call_value(node), node.span)
+                    except Invalid as problem:
+                        found.extend(problem.diagnostics)
+                        return None
+                case tree.IndexExpr(base=tree.CallExpr(function=tree.Name(id=name)) as e) if (
+                    name in self.defined.computes
+                ):
+                    try:
+                        base = tree.Name(self._call_value(e), e.span)
+                    except Invalid as problem:
+                        found.extend(problem.diagnostics)
+                        base = e.function
+                    return replace(node, base=base, indices=tuple(rewrite(i, call) for i in node.indices))
+                case _:
+                    return None
+
+        called = (e.base if isinstance(e, tree.IndexExpr) else e for e in inside(value))
+        if not any(isinstance(e, tree.CallExpr) for e in called):
+            return value
+        new = rewrite(value, call)
+        if found:
+            raise Invalid(*found)
+        return new
+
+    def _makes_value(self, e: tree.CallExpr) -> bool:
+        """Whether it calls a compute whose output has no dimensions."""
+        callee = self.defined.computes.get(e.function.id) if isinstance(e.function, tree.Name) else None
+        return callee is not None and len(callee.outputs) == 1 and not callee.outputs[0].type.shape
+
+    def _call_value(self, e: tree.CallExpr) -> str:
+        """The name under which `known` has what a call makes; equal calls make one tensor."""
+        for other, name in self.calls:
+            if other == e:
+                return name
+        assert isinstance(e.function, tree.Name)  # who asks has looked
+        base, name = f"{self.prefix}{e.function.id}", e.span.text
+        self.known[name] = self._call(e, lambda: fresh(base, self.parts.used), None)
+        self.calls.append((e, name))
+        return name
+
+    def _call(self, e: tree.CallExpr, name: Callable[[], str], output: Buffer | None) -> Buffer:
+        """Add the stages of what a call makes; the buffer that holds it, `output` where that is given."""
+        assert isinstance(e.function, tree.Name)  # the parser, or who asks, has looked
+        if e.function.id not in self.defined.computes:
+            notes = suggestion(e.function.id, self.defined.computes)
+            raise Invalid(problems.UNKNOWN_NAME(e.span, what="compute", name=e.function.id, notes=notes))
+        callee = self.defined.computes[e.function.id]
+        if len(callee.outputs) != 1:
+            raise Invalid(problems.SEVERAL_OUTPUTS(e.span, compute=callee.name, count=len(callee.outputs)))
+        args = each(*(lambda a=a: self._argument(a, callee) for a in e.args))
+        inner = call_environment(callee, args, e, self.env)
+        (result,) = callee.outputs
+        made = _Elaboration(callee, inner, self.library, self.parts)
+        dtype, shape = param_type(result, inner), made.shape_of(result)
+        if output is not None:
+            same = len(shape) == len(output.shape) and all(map(equal, shape, output.shape))
+            if dtype != output.dtype or not same:
+                wanted, found = format_buffer(output), format_buffer(Buffer(output.name, dtype, shape))
+                raise Invalid(problems.RESULT(e.span, wanted=wanted, compute=callee.name, found=found))
+        target = output or self.parts.let(_buffer(name(), dtype, shape, e.span))
+        if self.env.unbound:
+            return target  # its own check has looked inside
+        given: dict[str, Buffer] = {p.name: a.buffer for p, a in zip(callee.inputs, args, strict=True)}
+        made.params, made.prefix = {**given, result.name: target}, f"{target.name}_"
+        made.run()
+        if made.found:
+            line, column = e.span.source.line_column(e.span.start)
+            note = Note("note", f"in the call `{e.span.text}`: {e.span.source.name}:{line}:{column}")
+            raise Invalid(*(replace(d, notes=(*d.notes, note)) for d in made.found))
+        return target
+
+    def _argument(self, e: tree.Expr, callee: tree.ComputeDef) -> Argument:
+        match e:
+            case tree.Name(id=name) if name in self.known:
+                return Argument(self.known[name], e.span)
+            case tree.Name(id=name) if name not in self.env:
+                if name in {s.name for s in self.defn.stages}:
+                    raise Invalid(problems.TOO_EARLY(e.span, name=name))
+                raise Invalid(
+                    problems.UNKNOWN_NAME(e.span, what="tensor", name=name, notes=suggestion(name, self.known))
+                )
+            case tree.CallExpr(function=tree.Name(id=name)) if name in self.defined.computes:
+                return Argument(self.known[self._call_value(e)], e.span)
+            case _:
+                raise Invalid(problems.ARGUMENT(e.span, compute=callee.name, text=e.span.text))
+
+    def program(self, name: str) -> Program:
+        p = self.parts
+        used = {*p.buffers, *(c.name for c in p.stages), *(d.name for d in self.env.open)}
+        body = tuple(nest(c, used, p.best) for c in p.stages)
+        params = tuple(self.params[x.name] for x in (*self.defn.inputs, *self.defn.outputs))
+        return Program(str(name), params, tuple(p.lets.values()), body, self.env.open)
+
+
+def _annotations(s: tree.Stage) -> tuple[Annotation, ...]:
+    """The annotations of a stage. Raises Invalid."""
+    try:
+        found = annotations_of(s.annotations)
+    except TschedError as e:
+        raise Invalid(*e.diagnostics) from None
+    if REDUCER in dict(found):
+        raise Invalid(problems.RESERVED(dict(s.annotations)[REDUCER].span, key=REDUCER, stage=s.name))
+    return found
+
+
+def _buffer(name: str, dtype: DType, shape: tuple[ir.Expr, ...], at: Span) -> Buffer:
+    size = dtype.bytes
+    for e in shape:
+        size *= bounds(e, {})[1] or 1  # of what is open, the largest; without a limit it is not known yet
+    if size > LARGEST:
+        raise Invalid(problems.TOO_LARGE(at, what=f"the size of `{name}` in bytes", value=size))
+    return Buffer(str(name), dtype, shape)

@@ -1,0 +1,122 @@
+"""Which names an expression of a stage may use: asked first, so that a misspelt name is not reported as what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.elaborate.bindings import Environment
+from tensorc_dsl.elaborate.library import Definitions
+from tensorc_dsl.elaborate.problems import (
+    NO_INDEX_LIST,
+    NOT_IN_COMPUTE,
+    SCAN_INIT,
+    SCAN_PLACE,
+    SELF_READ,
+    TOO_EARLY,
+    UNKNOWN_FUNCTION,
+    UNKNOWN_NAME,
+    Invalid,
+    suggestion,
+)
+from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
+from tensorc_dsl.ir.dtypes import DTYPES
+from tensorc_dsl.ir.expr import MATH_FUNCTIONS
+from tensorc_dsl.syntax import tree
+
+FUNCTIONS: dict[str, int] = {**MATH_FUNCTIONS, "min": 2, "max": 2, "select": 3, "clamp": 3}
+"""The functions of the compute layer, with the number of their arguments."""
+
+
+def parts(e: tree.Expr) -> tuple[tree.Expr, ...]:
+    """The expressions directly inside an expression of the compute layer, those in subscripts included."""
+    match e:
+        case tree.Name() | tree.Number():  # the most of them
+            return ()
+        case tree.IndexExpr(base=base, indices=indices):
+            return (base, *indices)
+        case tree.BinaryExpr(lhs=a, rhs=b) | tree.LogicExpr(lhs=a, rhs=b) | tree.Scan(init=a, step=b):
+            return (a, b)
+        case tree.Negate(operand=a) | tree.NotExpr(operand=a) | tree.Reduce(body=a):
+            return (a,)
+        case tree.CompareExpr(operands=several) | tree.ListExpr(items=several):
+            return several
+        case tree.CallExpr(args=args, kwargs=kwargs):
+            return (*args, *(value for _, value in kwargs))
+        case tree.Conditional(cond=c, then=a, other=b):
+            return (c, a, b)
+        case _:
+            return ()
+
+
+def inside(e: tree.Expr) -> Iterator[tree.Expr]:
+    """`e` and all expressions in it, in text order."""
+    stack = [e]
+    while stack:
+        yield (top := stack.pop())
+        stack += reversed(parts(top))
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the stage `stage` can name: the `tensors` above it, not those `later`, and what its file defines."""
+
+    stage: str
+    tensors: Collection[str]
+    later: Collection[str]
+    env: Environment
+    defined: Definitions
+
+
+def check_names(value: tree.Expr, scope: Scope) -> None:
+    """Raise Invalid with every subscripted name that is no tensor, call of what is no function, and misplaced scan."""
+    found: list[Diagnostic] = []
+
+    def go(e: tree.Expr, part: Literal["", "init", "step"]) -> None:
+        found.extend(_wrong(e, scope, part, whole=e is value))
+        if isinstance(e, tree.Scan):
+            go(e.init, part or "init")
+            go(e.step, part or "step")
+            return
+        for p in parts(e):
+            go(p, part)
+
+    go(value, "")
+    if found:
+        raise Invalid(*dict.fromkeys(found))
+
+
+def _wrong(x: tree.Expr, scope: Scope, part: Literal["", "init", "step"], whole: bool) -> Iterator[Diagnostic]:
+    """What is wrong with `x` itself; `part` is that of a scan in which it stands."""
+    match x:
+        case tree.Name() | tree.Number():
+            pass
+        case tree.Scan() if not whole:
+            yield SCAN_PLACE(x.span, index=x.index.name)
+        case tree.IndexExpr(base=tree.Name(id=name, span=span)) if name == scope.stage and name not in scope.tensors:
+            if part == "init":
+                yield SCAN_INIT(span, stage=name)
+            elif not part:
+                yield SELF_READ(span, name=name)
+        case tree.IndexExpr(base=tree.Name(id=name, span=span)) if name in scope.later:
+            yield TOO_EARLY(span, name=name)
+        case tree.IndexExpr(base=tree.Name(id=name, span=span)) if name not in scope.tensors:
+            yield UNKNOWN_NAME(span, what="tensor", name=name, notes=suggestion(name, scope.tensors))
+        case tree.CallExpr(function=tree.Name(id=name)) if name in FUNCTIONS or name in DTYPES:
+            pass
+        case tree.CallExpr(function=tree.Name(id=name)) if name in scope.env.dtypes:
+            pass
+        case tree.CallExpr(function=tree.Name(id=name)) if name in scope.defined.computes:
+            rank = len(scope.defined.computes[name].outputs[0].type.shape)
+            yield NO_INDEX_LIST(x.span, name=x.span.text, indices=", ".join("ijklmnop"[:rank]))
+        case tree.CallExpr(function=tree.Name(id=name, span=span)):
+            known = {*FUNCTIONS, *DTYPES, *scope.env.dtypes, *scope.defined.computes}
+            yield UNKNOWN_FUNCTION(span, name=name, notes=suggestion(name, known))
+        case tree.CallExpr(function=base) | tree.IndexExpr(base=base) if not isinstance(base, tree.Name):
+            yield NOT_IN_COMPUTE(base.span, what=f"`{base.span.text}`")
+        case tree.Reduce(reducer=name) if name not in {*REDUCERS, *ARG_REDUCERS, *scope.defined.reducers}:
+            yield UNKNOWN_NAME(x.span, what="reducer", name=name, notes=suggestion(name, scope.defined.reducers))
+        case _:
+            pass

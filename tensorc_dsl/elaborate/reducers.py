@@ -1,0 +1,104 @@
+"""The built-in reducers: how they combine, and where they start. What a file declares is in `compute_declared`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tensorc_dsl.affine.simplify import bounds
+from tensorc_dsl.elaborate.problems import (
+    NARROW_POSITION,
+    NOT_REDUCIBLE,
+    NOTHING_TO_PICK,
+    Invalid,
+)
+from tensorc_dsl.ir.dtypes import BOOL, I64, INDEX, DType
+from tensorc_dsl.ir.expr import ZERO, Cast, Const, Expr, Var, add, constant, mul
+from tensorc_dsl.ir.program import Store
+from tensorc_dsl.ir.reductions import ArgKind, FoldOp, arg_start, arg_stores, combine, highest, identity
+from tensorc_dsl.syntax import tree
+
+
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """`accumulator op value`, starting from the identity of `op`."""
+
+    name: str
+    op: FoldOp
+
+    def combine(self, a: Expr, b: Expr) -> Expr:
+        return combine(self.op, a, b)
+
+    def identity(self, dtype: DType) -> Const:
+        """What a reduction starts from."""
+        return identity(self.op, dtype)
+
+    @property
+    def on_bool(self) -> bool:
+        """Whether it combines conditions, not numbers."""
+        return self.op in ("and", "or")
+
+    def check(self, e: tree.Reduce, dtype: DType) -> None:
+        """Raise Invalid unless this reducer works on that type."""
+        if (dtype == BOOL) == self.on_bool:
+            return
+        wanted = "conditions" if self.on_bool else "numbers"
+        text = e.body.span.text
+        repair = f"compare: `{text} != 0`" if self.on_bool else f"convert: `i32({text})`"
+        raise Invalid(NOT_REDUCIBLE(e.body.span, reducer=e.reducer, wanted=wanted, found=dtype, repair=repair))
+
+
+REDUCERS: dict[str, Reducer] = {
+    r.name: r
+    for r in (
+        Reducer("sum", "+"),
+        Reducer("prod", "*"),
+        Reducer("min", "min"),
+        Reducer("max", "max"),
+        Reducer("any", "or"),
+        Reducer("all", "and"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ArgReducer:
+    """`argmin` or `argmax`: the position of the best value, of several reduced indices counted row by row.
+
+    The lowest position among equals; that of the first NaN where there is one, as in NumPy.
+    """
+
+    kind: ArgKind
+    position: DType
+
+    def stores(
+        self, index: str, best: str, at: tuple[Expr, ...], value: Expr, where: Expr, dtype: DType
+    ) -> tuple[tuple[Store, ...], tuple[Store, ...]]:
+        """The stores of a step, and those that the reduction starts with."""
+        steps = arg_stores(self.kind, index, best, at, value, Cast(where, self.position))
+        return steps, arg_start(self.kind, index, best, at, dtype, self.position)
+
+
+ARG_REDUCERS: tuple[ArgKind, ...] = ("argmin", "argmax")
+
+
+def arg_reducer(e: tree.Reduce, kind: ArgKind, want: DType | None, over: Mapping[str, Expr]) -> ArgReducer:
+    """The reducer of `e`; its positions have the integer type that is wanted, else i64. Raises Invalid."""
+    t = want if want is not None and want.is_integer and want != INDEX else I64
+    for name, extent in over.items():
+        if constant(extent) == 0:
+            raise Invalid(NOTHING_TO_PICK(e.span, reducer=kind, index=name))
+    count = bounds(flat(over, {n: n for n in over})[1], {})[1]
+    # The highest number of the type is taken: a reduction starts from it.
+    if count is not None and count > highest(t):
+        raise Invalid(NARROW_POSITION(e.span, last=count - 1, dtype=t, count=count))
+    return ArgReducer(kind, t)
+
+
+def flat(over: Mapping[str, Expr], names: Mapping[str, str]) -> tuple[Expr, Expr]:
+    """Which place, counted row by row, the indices are at under their `names`, and how many places there are."""
+    at: Expr = ZERO
+    count: Expr = Const(1, INDEX)
+    for n, extent in over.items():
+        at, count = add(mul(at, extent), Var(names[n])), mul(count, extent)
+    return at, count

@@ -1,0 +1,389 @@
+"""From expressions of the compute layer to typed IR: names resolved, types checked.
+
+No conversion is silent. Literals take the type of what they meet; an index, a dimension or an int attribute is a value only
+through a cast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
+from tensorc_dsl.affine.simplify import negate, simplify
+from tensorc_dsl.elaborate import problems
+from tensorc_dsl.elaborate.bindings import LARGEST, Environment, index_expr
+from tensorc_dsl.elaborate.names import FUNCTIONS, inside
+from tensorc_dsl.elaborate.problems import Invalid, each, suggestion
+from tensorc_dsl.elaborate.reducers import ARG_REDUCERS
+from tensorc_dsl.ir import expr as ir
+from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F64, I64, INDEX, DType
+from tensorc_dsl.ir.numbers import limits, nearest, wrapped
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Buffer
+from tensorc_dsl.source import Span
+from tensorc_dsl.syntax import tree
+
+Extents = dict[str, ir.Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A load with what holds where it stands, for the proof that it stays inside."""
+
+    load: ir.Load
+    conditions: tuple[ir.Expr, ...]
+    spans: tuple[Span, ...]
+
+
+class ValueBuilder:
+    """Builds the expressions of one stage. What is wrong in parts that do not depend on each other is reported together."""
+
+    def __init__(self, env: Environment, buffers: Mapping[str, Buffer]) -> None:
+        self.env = env
+        self.buffers = buffers
+        self.scope = Extents()
+        self.accesses: list[Access] = []
+        self.conditions: tuple[ir.Expr, ...] = ()
+
+    def reduction(self, e: tree.Reduce, want: DType | None) -> ir.Expr:
+        """A reduction inside an expression. Raises Invalid where there can be none."""
+        raise Invalid(problems.NOT_IN_COMPUTE(e.span, what="a reduction"))
+
+    # --- types -------------------------------------------------------------------------------------------------------
+
+    def infer(self, e: tree.Expr) -> DType | None:
+        """The type of `e` as far as names tell; None for what literals alone make up."""
+        match e:
+            case tree.Name(id=name):
+                if name in self.env.floats or name == "inf":
+                    return None
+                return self.buffers[name].dtype if name in self.buffers and name not in self.scope else INDEX
+            case tree.Bool() | tree.CompareExpr() | tree.LogicExpr() | tree.NotExpr():
+                return BOOL
+            case tree.BinaryExpr(lhs=a, rhs=b) | tree.Conditional(then=a, other=b):
+                return self.infer(a) or self.infer(b)
+            case tree.Negate(operand=a):
+                return self.infer(a)
+            case tree.CallExpr(function=tree.Name(id=name), args=args):
+                if (cast := self._dtype(name)) is not None:
+                    return cast
+                if name == "clamp":
+                    t = next((t for t in map(self.infer, args) if t is not None), None)
+                    return t if t is not None and t.is_float else None if t is None and self._decimal(e) else INDEX
+                values = args[1:] if name == "select" else args
+                return next((t for t in map(self.infer, values) if t is not None), None)
+            case tree.IndexExpr(base=tree.Name(id=name)) if name in self.buffers:
+                return self.buffers[name].dtype
+            case tree.Reduce(reducer=name, body=body):
+                return I64 if name in ARG_REDUCERS else self.infer(body)
+            case _:
+                return None
+
+    def _dtype(self, name: str) -> DType | None:
+        return self.env.dtypes.get(name) or DTYPES.get(name)
+
+    def _decimal(self, e: tree.Expr) -> bool:
+        """Whether a literal in `e`, or a name of one, is no integer."""
+        return any(
+            isinstance(x.value, float) if isinstance(x, tree.Number) else x.id in self.env.floats or x.id == "inf"
+            for x in inside(e)
+            if isinstance(x, (tree.Number, tree.Name))
+        )
+
+    def same_type(self, found: DType, want: DType, at: tree.Expr, what: str) -> None:
+        """Raise Invalid unless what stands at `at` has the type that is wanted."""
+        if found == want:
+            return
+        text = at.span.text
+        if found == INDEX:
+            raise Invalid(problems.INDEX_AS_VALUE(at.span, dtype=want, text=text))
+        if want == BOOL:
+            raise Invalid(problems.NOT_BOOL(at.span, what=what, found=found, text=text))
+        raise Invalid(problems.WRONG_TYPE(at.span, what=what, found=found, dtype=want, text=text))
+
+    def _literal(self, value: int | float, want: DType | None, at: tree.Expr) -> ir.Const:
+        if want is None:
+            raise Invalid(problems.NO_TYPE(at.span, value=at.span.text))
+        if want.is_float:
+            if math.isfinite(value) and math.isinf(nearest(float(value), want)):
+                raise Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want))
+            return ir.Const(float(value), want)
+        low, high = limits(want)
+        if want == BOOL or not isinstance(value, int) or not low <= value <= high:
+            raise Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want))
+        return ir.Const(value, want)
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def build(self, e: tree.Expr, want: DType | None) -> ir.Expr:
+        """`e` as IR; `want` gives literals a type. The result may be of another type than `want`: who asks, checks."""
+        match e:
+            case tree.Number(value=value):
+                return self._literal(value, want, e)
+            case tree.Bool(value=value):
+                return ir.Const(value, BOOL)
+            case tree.Name():
+                return self._name(e, want)
+            case tree.Negate(operand=tree.Number(value=value)):
+                return self._literal(-value, want, e)
+            case tree.Negate(operand=a):
+                x = self.build(a, want)
+                t = self._arithmetic(x, "-", e)
+                if t == INDEX:
+                    return ir.sub(ir.ZERO, x)
+                if isinstance(x, ir.Const):
+                    return ir.Const(-x.value if t.is_float else wrapped(-int(x.value), t), t)
+                return ir.Binary("*", ir.Const(-1.0, t), x) if t.is_float else ir.Binary("-", ir.Const(0, t), x)
+            case tree.BinaryExpr():
+                return self._binary(e, want)
+            case tree.CompareExpr():
+                return self._compare(e)
+            case tree.LogicExpr(op=op, lhs=a, rhs=b):
+                return ir.Logic(op, *each(lambda: self._condition(a), lambda: self._condition(b)))
+            case tree.NotExpr(operand=a):
+                return ir.Not(self._condition(a))
+            case tree.Conditional():
+                return self._conditional(e, want)
+            case tree.CallExpr():
+                return self._call(e, want)
+            case tree.IndexExpr():
+                return self.load(e)
+            case tree.Reduce():
+                return self.reduction(e, want)
+            case (
+                tree.String() | tree.Wildcard() | tree.ListExpr() | tree.MapExpr() | tree.Attribute()
+                | tree.SliceExpr() | tree.RangeExpr() | tree.Lambda() | tree.ForList() | tree.Scan()
+            ):  # fmt: skip
+                raise Invalid(problems.NOT_IN_COMPUTE(e.span, what=f"`{e.span.text}`"))
+            case _:
+                assert_never(e)
+
+    def _name(self, e: tree.Name, want: DType | None) -> ir.Expr:
+        name = e.id
+        if name in self.scope:
+            return ir.Var(str(name))
+        if name in self.env.sizes:
+            return self.env.sizes[name]
+        if name in self.env.floats:
+            return self._literal(self.env.floats[name], want, e)
+        if name in self.buffers:
+            buffer = self.buffers[name]
+            if buffer.shape:
+                letters = ", ".join("ijklmnop"[: len(buffer.shape)])
+                raise Invalid(problems.NO_INDEX_LIST(e.span, name=name, indices=letters))
+            return ir.Load(buffer.name, (), buffer.dtype)
+        if name == "inf":
+            return self._literal(float("inf"), want, e)
+        known = [*self.scope, *self.buffers, *self.env.names()]
+        raise Invalid(problems.UNKNOWN_NAME(e.span, what="name", name=name, notes=suggestion(name, known)))
+
+    def _arithmetic(self, x: ir.Expr, op: str, at: tree.Expr) -> DType:
+        t = ir.dtype_of(x)
+        if t == BOOL:
+            raise Invalid(problems.BOOL_ARITHMETIC(at.span, op=op))
+        return t
+
+    def _pair(self, a: tree.Expr, b: tree.Expr, want: DType | None, op: str, at: tree.Expr) -> tuple[ir.Expr, ir.Expr]:
+        """Both operands, of one type."""
+        t = self.infer(a) or self.infer(b) or want
+        x, y = each(lambda: self.build(a, t), lambda: self.build(b, t))
+        s, t = ir.dtype_of(x), ir.dtype_of(y)
+        if s != t:
+            # Towards the type that holds more: an index or the narrower operand is the one to convert.
+            first = s == INDEX or (t != INDEX and (s.is_float, s.bits) < (t.is_float, t.bits))
+            cast = f"{t}({a.span.text}) {op} {b.span.text}" if first else f"{a.span.text} {op} {s}({b.span.text})"
+            raise Invalid(problems.MIXED_TYPES(at.span, op=op, lhs=s, rhs=t, cast=cast))
+        return x, y
+
+    def _binary(self, e: tree.BinaryExpr, want: DType | None) -> ir.Expr:
+        x, y = self._pair(e.lhs, e.rhs, want, e.op, e)
+        t = self._arithmetic(x, e.op, e)
+        if e.op in "/%" and not t.is_float and isinstance(y, ir.Const) and y.value == 0:
+            raise Invalid(problems.DIVISION_BY_ZERO(e.rhs.span, value=0))
+        if e.op == "%" and t.is_float:
+            help_text = f"{e.lhs.span.text} - floor({e.lhs.span.text} / {e.rhs.span.text}) * {e.rhs.span.text}"
+            raise Invalid(problems.UNSUPPORTED(e.span, what="`%` on floats", repair=f"write `{help_text}`"))
+        if t == INDEX:
+            return self._index(e)
+        return ir.Binary(e.op, x, y)
+
+    def _index(self, e: tree.Expr, extent: ir.Expr | None = None, clamped: bool = False) -> ir.Expr:
+        """A subscript of a dimension of some extent, or an index expression that a comparison or a cast takes: simplified
+        under the ranges in scope. Where it is `clamped`, it may be made of integers that are read.
+        """
+        if isinstance(e, tree.Name) and e.id in self.scope:
+            return ir.Var(str(e.id))
+        names: Extents = {**self.env.sizes, **{n: ir.Var(str(n)) for n in self.scope}}
+
+        def known(x: tree.Expr) -> ir.Expr | None:
+            match x:
+                case tree.CallExpr(function=tree.Name(id="clamp")):
+                    return self._clamp(x)
+                case _ if clamped and self._of_data(x):
+                    return self._datum(x)
+                case tree.Name(id=name, span=span) | tree.IndexExpr(base=tree.Name(id=name, span=span)) if (
+                    name in self.buffers and name not in names
+                ):
+                    high = "…" if extent is None else format_expr(ir.sub(extent, ir.ONE))
+                    raise Invalid(problems.DATA_SUBSCRIPT(span, name=name, text=e.span.text, low=0, high=high))
+                case _:
+                    return None
+
+        made = index_expr(e, names, "index or dimension", known)
+        # An index of extent 1 always is 0, but a plain `n` says more to the primitives than `0` does.
+        if not isinstance(made, ir.Var):
+            made = simplify(without_open_quotients(made, self.scope), ranges_of(self.scope))
+        _small(made, e)
+        return made
+
+    def _clamp(self, e: tree.CallExpr) -> ir.Expr:
+        """`clamp(x, low, high)`: an index, or an integer that is read, kept between two indices."""
+        if e.kwargs or len(e.args) != FUNCTIONS["clamp"]:
+            count = len(e.args) + len(e.kwargs)
+            raise Invalid(problems.ARITY(e.span, name="clamp", wanted="3 values", count=count))
+        made = each(*(lambda a=a, n=n: self._index(a, clamped=n == 0) for n, a in enumerate(e.args)))
+        return _kept(made)
+
+    def _of_data(self, e: tree.Expr) -> bool:
+        """Whether `e` is made of what is read, and of no index or size."""
+        types = {self.infer(x) for x in _operands(e)} - {None}
+        return bool(types) and INDEX not in types
+
+    def _datum(self, e: tree.Expr) -> ir.Expr:
+        """An integer that is read, as an index."""
+        made = self.build(e, self.infer(e))
+        found = ir.dtype_of(made)
+        if not found.is_integer:
+            raise Invalid(problems.CLAMPED(e.span, text=e.span.text, found=found))
+        return ir.Cast(made, INDEX)
+
+    def _compare(self, e: tree.CompareExpr) -> ir.Expr:
+        parts: list[ir.Expr] = []
+        for op, a, b in zip(e.ops, e.operands, e.operands[1:], strict=False):
+            literals = F64 if self._decimal(a) or self._decimal(b) else INDEX
+            x, y = self._pair(a, b, literals, op, e)
+            if ir.dtype_of(x) == BOOL and op not in ("==", "!="):
+                raise Invalid(problems.BOOL_ARITHMETIC(e.span, op=op))
+            parts.append(ir.Compare(op, x, y))
+        out = ir.conjunction(tuple(parts))
+        assert out is not None  # the parser gives at least two operands
+        return out
+
+    def _condition(self, e: tree.Expr) -> ir.Expr:
+        cond = self.build(e, BOOL)
+        self.same_type(ir.dtype_of(cond), BOOL, e, "the condition")
+        return cond
+
+    def _conditional(self, e: tree.Conditional, want: DType | None) -> ir.Expr:
+        outer, before = self.conditions, self.accesses
+        want = self.infer(e.then) or self.infer(e.other) or want
+
+        def branch(part: tree.Expr, *holds: ir.Expr) -> tuple[ir.Expr, list[Access]]:
+            self.accesses, self.conditions = [], (*outer, *holds)
+            return self.build(part, want), self.accesses
+
+        def condition() -> ir.Expr:
+            return simplify(self._condition(e.cond), ranges_of(self.scope))
+
+        try:
+            cond = condition()
+        except Invalid:
+            each(condition, lambda: branch(e.then), lambda: branch(e.other))
+            raise
+        # Both branches are typed even when the condition is decided; only the one that runs has to stay in bounds.
+        parts = each(lambda: branch(e.then, cond), lambda: branch(e.other, negate(cond)))
+        self.accesses, self.conditions = before, outer
+        (then, in_then), (other, in_other) = parts
+        self.same_type(ir.dtype_of(other), ir.dtype_of(then), e.other, "the `else` branch")
+        if isinstance(cond, ir.Const):
+            value, accesses = (then, in_then) if cond.value else (other, in_other)
+            self.accesses.extend(accesses)
+            return value
+        self.accesses.extend([*in_then, *in_other])
+        return ir.Select(cond, then, other)
+
+    def load(self, e: tree.IndexExpr) -> ir.Load:
+        """An element of a tensor. Raises Invalid."""
+        assert isinstance(e.base, tree.Name)  # check_names was asked first
+        name = e.base.id
+        buffer = self.buffers[name]
+        if len(buffer.shape) != len(e.indices):
+            raise Invalid(problems.RANK(e.span, name=name, rank=len(buffer.shape), count=len(e.indices)))
+        subscripts = zip(e.indices, buffer.shape, strict=True)
+        indices = each(*(lambda i=i, size=size: self._index(i, size) for i, size in subscripts))
+        load = ir.Load(buffer.name, indices, buffer.dtype)
+        self.accesses.append(Access(load, self.conditions, tuple(i.span for i in e.indices)))
+        return load
+
+    def _call(self, e: tree.CallExpr, want: DType | None) -> ir.Expr:
+        assert isinstance(e.function, tree.Name)  # check_names was asked first
+        name, count = e.function.id, len(e.args)
+        cast = self._dtype(name)
+        wanted = 1 if cast is not None else FUNCTIONS[name]
+        if e.kwargs or count != wanted:
+            values = "1 value" if wanted == 1 else f"{wanted} values"
+            raise Invalid(problems.ARITY(e.span, name=name, wanted=values, count=count + len(e.kwargs)))
+        if cast is not None:
+            return self._cast(e, e.args[0], cast)
+        if name == "clamp":
+            t = self.infer(e)
+            return self._index(e) if t == INDEX else self._clamped_value(e, t or want)
+        if name == "select":
+            return self._conditional(tree.Conditional(e.args[0], e.args[1], e.args[2], e.span), want)
+        if name == "min" or name == "max":
+            x, y = self._pair(e.args[0], e.args[1], want, name, e)
+            return self._index(e) if self._arithmetic(x, name, e) == INDEX else ir.Binary(name, x, y)
+        args = self._pair(e.args[0], e.args[1], want, name, e) if wanted == 2 else (self.build(e.args[0], want),)
+        t = self._arithmetic(args[0], name, e)
+        if not t.is_float and not (name == "abs" and t.is_integer):
+            found = "an index" if t == INDEX else t
+            raise Invalid(problems.NEEDS_FLOAT(e.span, name=name, found=found, text=e.args[0].span.text))
+        return ir.Call(name, args)
+
+    def _clamped_value(self, e: tree.CallExpr, want: DType | None) -> ir.Expr:
+        """A float that is kept between two others."""
+        made = each(*(lambda a=a: self.build(a, want) for a in e.args))
+        for x, a in zip(made, e.args, strict=True):
+            self.same_type(ir.dtype_of(x), ir.dtype_of(made[0]), a, "a bound of `clamp`")
+        return _kept(made)
+
+    def _cast(self, e: tree.CallExpr, operand: tree.Expr, to: DType) -> ir.Expr:
+        if to == BOOL:
+            raise Invalid(problems.NO_BOOL_CAST(e.span, text=operand.span.text))
+        x = self.build(operand, to)
+        t = ir.dtype_of(x)
+        if t == to:
+            return x
+        if isinstance(x, ir.Const) and not isinstance(x.value, bool) and isinstance(x.value, int):
+            return self._literal(x.value, to, e)
+        return ir.Cast(x, to)
+
+
+def _kept(clamp: tuple[ir.Expr, ...]) -> ir.Expr:
+    """The first of three values, kept between the others."""
+    value, low, high = clamp
+    return ir.Binary("min", ir.Binary("max", value, low), high)
+
+
+def _operands(e: tree.Expr) -> Iterator[tree.Expr]:
+    """What the arithmetic of `e` is over."""
+    match e:
+        case tree.BinaryExpr(lhs=a, rhs=b):
+            yield from (*_operands(a), *_operands(b))
+        case tree.Negate(operand=a):
+            yield from _operands(a)
+        case tree.CallExpr(function=tree.Name(id="min" | "max"), args=args):
+            for a in args:
+                yield from _operands(a)
+        case _:
+            yield e
+
+
+def _small(e: ir.Expr, at: tree.Expr) -> None:
+    if isinstance(e, ir.Const) and abs(e.value) > LARGEST:
+        raise Invalid(problems.TOO_LARGE(at.span, what=f"`{at.span.text}`", value=e.value))
+    for c in ir.children(e):
+        _small(c, at)

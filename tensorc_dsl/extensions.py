@@ -1,0 +1,76 @@
+"""What is found by its name: a file or folder of ours, or a module that another package declares as an entry point.
+
+Nothing is imported before somebody asks for it by name, and what other packages declare is read only where ours does not
+have the name: a start pays for neither.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from tensorc_dsl.diagnostic import Problem, TschedError
+
+NOT_LOADED = Problem(
+    "E0930",
+    "`{name}` of `{group}` cannot be loaded from `{module}`: {why}",
+    help="mend or remove the package that declares this entry point",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Extensions:
+    """Modules that hold one object, `attribute`, each.
+
+    Ours are in the package `home`: its modules, or the modules `inside` of its folders. Those of other packages are the entry
+    points of `group`, `toy = "a_package.a_module"`. What is ours cannot be replaced.
+    """
+
+    group: str
+    home: str
+    attribute: str
+    inside: str = ""
+
+    def own(self) -> Mapping[str, str]:
+        """Our modules by name."""
+        spec = find_spec(self.home)
+        assert spec is not None and spec.submodule_search_locations is not None
+        found = [m for m in pkgutil.iter_modules(spec.submodule_search_locations) if m.ispkg == bool(self.inside)]
+        return {m.name: ".".join(part for part in (self.home, m.name, self.inside) if part) for m in found}
+
+    def _installed(self) -> Mapping[str, str]:
+        from importlib import metadata  # takes as long to load as a check of a file
+
+        return {e.name: e.value for e in metadata.entry_points(group=self.group)}
+
+    def names(self) -> tuple[str, ...]:
+        """All there are, sorted."""
+        return tuple(sorted({*self.own(), *self._installed()}))
+
+    def module(self, name: str) -> str | None:
+        """The module of that name; None where there is none."""
+        return self.own().get(name) or self._installed().get(name)
+
+    def load(self, name: str) -> Any:
+        """The object of that name, None where there is none. TschedError (E0930) where another package's is broken."""
+        module = self.module(name)
+        if module is None:
+            return None
+        if name in self.own():
+            return getattr(importlib.import_module(module), self.attribute)
+        try:
+            return getattr(importlib.import_module(module), self.attribute)
+        except Exception as e:  # whatever a stranger's module does when it is imported
+            why = f"{type(e).__name__}: {e}"
+            raise TschedError(NOT_LOADED(None, name=name, group=self.group, module=module, why=why)) from e
+
+
+BACKENDS = Extensions("tensorc_dsl.backends", "tensorc_dsl.backend", "BACKEND", "backend")
+"""What makes code, by the kind of its targets."""
+
+STRATEGIES = Extensions("tensorc_dsl.strategies", "tensorc_dsl.search.strategies", "STRATEGY")
+"""What decides which schedules a search tries."""

@@ -1,0 +1,42 @@
+"""Passes: what lowering is made of. Each has a name, takes a unit of work and returns the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.lower.flat import Flat, format_body
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Some nests of a program, on their way to flat loops.
+
+    `whole` is the scheduled program, and `program` these nests of it, with what other nests prepare among its parameters.
+    From the pass `erase` on, `flat` holds the loops; until then it is None. `carried` is as `lower.erase.Erased` has it.
+    """
+
+    whole: Program
+    program: Program
+    flat: tuple[Flat, ...] | None = None
+    carried: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+
+    @property
+    def loops(self) -> tuple[Flat, ...]:
+        """The flat loops. A pass over them stands behind `erase`."""
+        assert self.flat is not None
+        return self.flat
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    name: str
+    run: Callable[[Unit], Unit]
+    about: str
+
+
+def format_unit(unit: Unit) -> str:
+    """The unit as text, for people: a program until blocks are erased, loops from then on."""
+    return format_program(unit.program) if unit.flat is None else format_body(unit.flat)

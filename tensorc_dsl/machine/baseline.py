@@ -1,0 +1,135 @@
+"""What NumPy takes for the same, on the same number of threads: the yardstick beside a tuned kernel.
+
+Run as a module it is the child process that is timed: NumPy's libraries read their number of threads when they load. What
+does not compute the same as the program has no time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorc_dsl.ir.arrays import largest_finite, widen
+from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.machine.numpy_text import numpy_texts
+from tensorc_dsl.measure.check import compare
+from tensorc_dsl.measure.child import serve
+from tensorc_dsl.measure.memory import available
+from tensorc_dsl.measure.messages import Bug, Exhausted, Ready
+from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout, library_threads
+from tensorc_dsl.reference.evaluate import evaluate
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.open_sizes import sizing
+from tensorc_dsl.reference.tolerance import tolerance
+from tensorc_dsl.source import Source
+
+ROUNDS, SECONDS, PAUSE = 8, 0.1, 0.03
+"""How often and how long calls are timed, and the pause after each round."""
+
+LIMIT = 60.0
+"""Seconds that the child process may take for one size, the check among them."""
+
+Array = NDArray[Any]
+
+
+class Question(msgspec.Struct, tag=True, frozen=True):
+    """An unscheduled program without open sizes."""
+
+    program: str
+
+
+class Fastest(msgspec.Struct, tag=True, frozen=True):
+    """Seconds of the fastest call; None where NumPy computes something else."""
+
+    seconds: float | None
+
+
+def has_numpy(program: Program) -> bool:
+    """Whether NumPy has functions for the program, at the sizes at which it is timed."""
+    return all(numpy_texts(bind(program, sizes)) for sizes in sizing(program).timed)
+
+
+def numpy_seconds(program: Program, threads: int) -> float | None:
+    """The time of a call, at the sizes and with the weights of a kernel's time.
+
+    It has functions for the program. None where they compute something else, and where that takes too long.
+    """
+    found, total = sizing(program), 0.0
+    for sizes, weight in zip(found.timed, found.weights, strict=True):
+        seconds = _seconds_in_child(bind(program, sizes), threads)
+        if seconds is None:
+            return None
+        total += weight * seconds
+    return total
+
+
+def _seconds_in_child(program: Program, threads: int) -> float | None:
+    replies = msgspec.msgpack.Decoder(Ready | Exhausted | Bug | Fastest)
+    worker = Worker("tensorc_dsl.machine.baseline", replies, library_threads(threads), available())
+    with closing(worker):
+        try:
+            reply = worker.ask(Question(format_program(program)), LIMIT)
+        except (WorkerBug, WorkerCrash, WorkerTimeout):
+            return None
+    return reply.seconds if isinstance(reply, Fastest) else None
+
+
+def right_calls(program: Program) -> tuple[list[Callable[[], object]], list[str]]:
+    """The ways to compute the program with NumPy that give what it computes, as calls, and what was wrong with others."""
+    inputs = make_inputs(program, 0)
+    expected = evaluate(program, inputs)
+    allowed = tolerance(program, expected, inputs)
+    calls: list[Callable[[], object]] = []
+    faults: list[str] = []
+    for text in numpy_texts(program):
+        names: dict[str, Any] = {"np": np}
+        exec(compile(text, "<numpy>", "exec"), names)
+        arguments = [inputs[p.name] for p in program.inputs]
+        function: Callable[..., tuple[Array, ...]] = names["call"]
+        fault = _fault(program, function(*arguments), expected, allowed)
+        if fault:
+            faults.append(fault)
+        else:
+            calls.append(lambda f=function, a=arguments: f(*a))
+    return calls, faults
+
+
+def _fault(
+    program: Program, found: tuple[Array, ...], expected: dict[str, Array], allowed: dict[str, NDArray[np.float64]]
+) -> str:
+    for p, got in zip(program.outputs, found, strict=True):
+        if got.shape != expected[p.name].shape:
+            return f"{p.name} has shape {got.shape}"
+        verdict = compare(p.name, widen(got, p.dtype), expected[p.name], allowed[p.name], largest_finite(p.dtype))
+        if verdict.fault:
+            return verdict.fault
+    return ""
+
+
+def _time(what: Question) -> Fastest:
+    calls, _ = right_calls(parse_program(Source("task", what.program)))
+    # The best call counts, and pauses let the system spread the threads anew: what slows a call down is other work.
+    best: float | None = None
+    for _ in range(ROUNDS):
+        for call in calls:
+            until = time.perf_counter() + SECONDS / len(calls)
+            while (start := time.perf_counter()) < until:
+                call()
+                took = time.perf_counter() - start
+                best = took if best is None else min(best, took)
+        time.sleep(PAUSE)
+    return Fastest(best)
+
+
+if __name__ == "__main__":
+    with np.errstate(all="ignore"):
+        serve(msgspec.msgpack.Decoder(Question), _time)

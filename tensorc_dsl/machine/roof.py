@@ -1,0 +1,135 @@
+"""The least time that this machine allows a kernel: what it computes at the peak for its type, or moves at the bandwidth.
+
+Whichever is longer bounds it. Williams, Waterman and Patterson, Roofline (2009).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from tensorc_dsl import units
+from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.backend.protocol import Backend
+from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.reference.count import Work, bytes_needed, work
+from tensorc_dsl.reference.open_sizes import sizing
+
+MEASURING = "measuring what this machine can do"
+"""What is said while a roof is measured."""
+
+PATIENCE = 2.0
+"""Seconds that a quiet moment is waited for. One measurement takes some 50 ms."""
+
+CREDIBLE = 0.75
+"""Threads that have a core each reach about their number times what one does; below this share of it something else ran."""
+
+LOOKS = 2
+"""Measurements of the bandwidth, which threads share: that of one says nothing about that of several."""
+
+LARGEST = 2
+"""Bandwidth is measured over the task's own size, up to this many times the last cache: beyond, memory is memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """What bounds a kernel whose call is `operations` on values and needs `bytes_` of its arrays.
+
+    `peak` is in operations/s, None where no instruction that is measured here stands for the work; `title` says which
+    does. `moving` is how long the arrays take at the measured bandwidth, 0 where there are none.
+    """
+
+    operations: int
+    bytes_: int
+    is_float: bool
+    title: str
+    peak: float | None
+    moving: float
+
+    @property
+    def by_memory(self) -> bool:
+        """Whether moving the arrays takes longer than computing; false where that is not known."""
+        return self.operations == 0 or (self.peak is not None and self.moving > self.operations / self.peak)
+
+    @property
+    def unit(self) -> str:
+        return "GB/s" if self.by_memory else "GFLOP/s" if self.is_float else "Gop/s"
+
+    @property
+    def name(self) -> str:
+        return "bandwidth" if self.by_memory else self.title
+
+    @property
+    def limit(self) -> float | None:
+        """Bytes/s or operations/s, as `unit` says; None where it is not known."""
+        if self.by_memory:
+            return self.bytes_ / self.moving if self.moving else None
+        return self.peak
+
+    def rate(self, seconds: float) -> float:
+        """What a call in so many seconds does each second: bytes or operations."""
+        return (self.bytes_ if self.by_memory else self.operations) / seconds
+
+    def share(self, seconds: float) -> float | None:
+        """The part of the limit that is; None where that is not known."""
+        return None if self.limit is None else self.rate(seconds) / self.limit
+
+    def facts(self, seconds: float) -> tuple[str, ...]:
+        """`205 GFLOP/s` and, where it is known, `93 % of f32 FMA peak`."""
+        share = self.share(seconds)
+        rate = f"{units.giga(self.rate(seconds))} {self.unit}"
+        return (rate,) if share is None else (rate, f"{units.share(share)} of {self.name}")
+
+    def described(self, seconds: float) -> str:
+        """`205 GFLOP/s, 93 % of f32 FMA peak`."""
+        return ", ".join(self.facts(seconds))
+
+    def better(self, other: Roof) -> Roof:
+        """The same work under the higher peak and the higher bandwidth of two measurements."""
+        best = other if (other.peak or 0.0) > (self.peak or 0.0) else self
+        return replace(best, moving=min(self.moving, other.moving))
+
+
+def roof_of(program: Program, target: Target, threads: int) -> Roof:
+    """The roof over an unscheduled program, measured now; over its sizes, and with the weights, of a kernel's time.
+
+    On a machine with other work some runs never have all their threads at once; then it is measured again, for a while.
+    """
+    backend = require_backend(target.kind, program.name)
+    found = sizing(program)
+    bound = [bind(program, sizes) for sizes in found.timed]
+    kinds = [work(p) for p in bound]
+    moved = [bytes_needed(p) for p in bound]
+    total = sum(w * k.total() for w, k in zip(found.weights, kinds, strict=True))
+    dominant = max(kinds[-1], key=lambda k: kinds[-1][k], default=None)
+    largest = LARGEST * target.l3
+    moving = sum(
+        w * size / max(backend.bandwidth(target, threads, min(size, largest)) for _ in range(LOOKS))
+        for w, size in zip(found.weights, moved, strict=True)
+        if size
+    )
+    title, rate = _peak(backend, dominant, target, threads)
+    size = sum(w * n for w, n in zip(found.weights, moved, strict=True))
+    is_float = dominant is not None and dominant.values.is_float
+    return Roof(round(total), round(size), is_float, title, rate, moving)
+
+
+def _peak(backend: Backend, kind: Work | None, target: Target, threads: int) -> tuple[str, float | None]:
+    """The best instruction for the work, and its rate; None where there is none."""
+    found = () if kind is None else backend.multipliers(kind, target)
+    rates = {title: _undisturbed(backend, title, target, threads) for title in found}
+    best = max(rates, key=lambda i: rates[i], default=None)
+    return ("", None) if best is None else (best, rates[best])
+
+
+def _undisturbed(backend: Backend, title: str, target: Target, threads: int) -> float:
+    """The rate of a moment in which the threads had a core each, if there is one soon."""
+    until = time.monotonic() + PATIENCE
+    rate = backend.peak(title, target, threads)
+    wanted = CREDIBLE * threads * backend.peak(title, target, 1) if threads > 1 else 0.0
+    while rate < wanted and time.monotonic() < until:
+        time.sleep(0.02)
+        rate = max(rate, backend.peak(title, target, threads))
+    return rate

@@ -1,0 +1,4 @@
+"""What results are held against: inputs, the evaluator and the interpreter of programs, tolerances.
+
+Nothing here shares code with schedules or code generators.
+"""

@@ -1,0 +1,269 @@
+"""What an unscheduled program computes, with NumPy in float64 and int64: the reference that kernels are compared with.
+
+Independent of lowering and code generation. A block is evaluated over whole boxes of its instances: accesses are strided
+views where they are linear and proven inside, gathers elsewhere; a sum of products is a matrix product. The steps of a
+scan, and those of a reduction by a declared reducer, run one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+
+from tensorc_dsl.ir.arrays import Array, wide_dtype, widen, wrap
+from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.expr import Binary, BinaryOp, Expr, Load, LogicOp, Var, constant, free_vars, loads
+from tensorc_dsl.ir.program import Block, Buffer, IterKind, Program, Store, walk
+from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, Update, is_whole_update, update_of
+from tensorc_dsl.reference.boxes import Box, linear_parts
+from tensorc_dsl.reference.contract import contract
+from tensorc_dsl.reference.values import EvaluateError, Values, arithmetic
+
+__all__ = ["EvaluateError", "Evaluation", "bind_inputs", "evaluate", "shape_of", "unscheduled_blocks"]
+
+FACTOR_LIMIT = 16 * 2**20
+"""Elements of one factor of a product: 128 MB when it has to be copied for BLAS."""
+CHUNK_LIMIT = 2 * 2**20
+"""Elements of a box that is evaluated node by node, with several temporaries alive: 16 MB each."""
+
+_REDUCE: dict[BinaryOp | LogicOp, Callable[..., Array]] = {
+    "+": np.add.reduce, "*": np.multiply.reduce, "min": np.minimum.reduce, "max": np.maximum.reduce,
+    "and": np.logical_and.reduce, "or": np.logical_or.reduce,
+}  # fmt: skip
+
+
+def evaluate(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The outputs of an unscheduled program, by name, in float64, int64 or bool. Raises EvaluateError."""
+    arrays = bind_inputs(program, inputs)
+    with np.errstate(all="ignore"):
+        for b in unscheduled_blocks(program):
+            Evaluation(program, arrays, b).run()
+    return {p.name: arrays[p.name] for p in program.outputs}
+
+
+def shape_of(b: Buffer) -> tuple[int, ...]:
+    """The shape as numbers. EvaluateError while a dimension is open."""
+    sizes = [constant(e) for e in b.shape]
+    if any(n is None for n in sizes):
+        raise EvaluateError(f"a dimension of {b.name} is open: `ir.bind.bind` gives it a size")
+    return tuple(n for n in sizes if n is not None)
+
+
+def bind_inputs(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The inputs widened, by name. EvaluateError when one is missing, unknown or of another shape."""
+    wanted = {p.name: p for p in program.inputs}
+    if unknown := set(inputs) - {p.name for p in program.params}:
+        raise EvaluateError(f"program {program.name} has no parameter {min(unknown)!r}")
+    out: dict[str, Array] = {}
+    for name, p in wanted.items():
+        if name not in inputs:
+            raise EvaluateError(f"input {name!r} of program {program.name} is missing")
+        if inputs[name].shape != shape_of(p):
+            raise EvaluateError(f"input {name!r} has shape {inputs[name].shape}, the program wants {shape_of(p)}")
+        out[name] = widen(inputs[name], p.dtype)
+    return out
+
+
+def unscheduled_blocks(program: Program) -> list[Block]:
+    """The blocks in order. EvaluateError unless each stands in a perfect nest of its own, bound one to one."""
+    out: list[Block] = []
+    for around, s in walk(program.body):
+        if not isinstance(s, Block):
+            continue
+        names = [it.binding.name for it in s.iters if isinstance(it.binding, Var)]
+        extents = {loop.var: loop.extent for loop in around}
+        bound = {it.binding.name: it.extent for it in s.iters if isinstance(it.binding, Var)}
+        perfect = all(len(loop.body) == 1 for loop in around)
+        if s.where or not perfect or len(names) != len(s.iters) or len(bound) != len(names) or bound != extents:
+            raise EvaluateError(f"block {s.name} is scheduled; only an unscheduled program has a reference")
+        scans = [it.binding for it in s.iters if it.kind is IterKind.SCAN]
+        if scans and (len(scans) > 1 or s.is_reduction or scans[0] != Var(around[0].var)):
+            raise EvaluateError(f"block {s.name} is a scan that does not run in its outermost loop")
+        if len(s.body) != 1 and not is_whole_update(s):
+            raise EvaluateError(f"block {s.name} stores {len(s.body)} values; an unscheduled block stores one")
+        out.append(s)
+    return out
+
+
+def _combined(op: BinaryOp | LogicOp, a: Array, b: Array, t: DType) -> Array:
+    match op:
+        case "and":
+            return a & b
+        case "or":
+            return a | b
+        case _:
+            return arithmetic(op, a, b, t)
+
+
+def factors_of(e: Expr) -> list[Expr]:
+    """`a * b * c` as a list."""
+    if isinstance(e, Binary) and e.op == "*":
+        return factors_of(e.lhs) + factors_of(e.rhs)
+    return [e]
+
+
+class Evaluation(Values):
+    """One block over its instances. `arrays` holds the buffers so far; the block's own are added."""
+
+    def __init__(self, program: Program, arrays: dict[str, Array], block: Block) -> None:
+        super().__init__(block.name, arrays)
+        self.block = block
+        self.buffers = tuple(program.buffer(s.buffer) for s in block.body)
+        self.buffer = self.buffers[0]
+        sizes = [constant(it.extent) for it in block.iters]
+        if any(n is None for n in sizes):
+            raise EvaluateError(f"an extent of block {block.name} is open: `ir.bind.bind` gives it a size")
+        names = tuple(it.name for it in block.iters)
+        self.box = Box(names, (0,) * len(names), tuple(n for n in sizes if n is not None))
+        self.reduce = [a for a, it in enumerate(block.iters) if it.kind is IterKind.REDUCE]
+        self.scan = [a for a, it in enumerate(block.iters) if it.kind is IterKind.SCAN]
+        self.spatial = [a for a in range(len(names)) if a not in self.reduce]
+        self.update = self._update()
+        self.axes = self._store_axes(block.body[0])
+
+    def _update(self) -> Update | None:
+        if not self.block.is_reduction:
+            return None
+        update = update_of(self.block)
+        if update is None:
+            raise EvaluateError(f"block {self.block.name} is not the update of a reduction")
+        if len(self.block.init) != len(self.block.body):
+            raise EvaluateError(f"block {self.block.name} does not say where its reduction starts")
+        return update
+
+    def _store_axes(self, s: Store) -> list[int]:
+        """The axis that each subscript of the store is: an unscheduled block stores `C[vi, vj]`, each element once."""
+        names = [i.name for i in s.indices if isinstance(i, Var)]
+        axes = [self.box.names.index(n) for n in names]
+        if len(names) != len(s.indices) or sorted(axes) != self.spatial:
+            raise EvaluateError(f"block {self.block.name} does not store each element once")
+        for other, b in zip(self.block.body, self.buffers, strict=True):
+            if other.indices != s.indices or shape_of(b) != tuple(self.box.size[a] for a in axes):
+                raise EvaluateError(f"block {self.block.name} does not store all of {b.name}")
+        return axes
+
+    def run(self) -> None:
+        """Add the block's buffers to `arrays`."""
+        if self.in_order:
+            for store, part in self.steps():
+                self.put(store.buffer, part, self.value(store.value, part, None))
+            return
+        outs = self.start()
+        if self.update is None and self.box.volume:
+            for part in self.box.chunks(range(len(self.box.size)), CHUNK_LIMIT):
+                outs[0][part.slices(self.axes)] = self.stored(self.value(self.block.body[0].value, part, None), part)
+        elif isinstance(self.update, Fold) and self.box.volume:
+            self._reduce(outs[0], self.update)
+        elif isinstance(self.update, ArgFold) and self.box.volume:
+            for part in self.box.chunks(range(len(self.box.size)), CHUNK_LIMIT):
+                self._best(outs, self.update, part)
+        self.arrays.update((b.name, out) for b, out in zip(self.buffers, outs, strict=True))
+
+    def start(self) -> list[Array]:
+        """The block's arrays as they are before its first instance: where a reduction starts, else unwritten."""
+        outs = [np.empty(shape_of(b), wide_dtype(b.dtype)) for b in self.buffers]
+        size = tuple(1 if a in self.reduce else n for a, n in enumerate(self.box.size))
+        spatial = Box(self.box.names, self.box.start, size)
+        by_name = {b.name: out for b, out in zip(self.buffers, outs, strict=True)}
+        for s in self.block.init if self.reduce else ():
+            by_name[s.buffer][...] = self.stored(self.value(s.value, spatial, None), spatial)
+        return outs
+
+    # --- step by step ------------------------------------------------------------------------------------------------
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the instances are evaluated in the order of a scan or of a reduction."""
+        return bool(self.scan) or isinstance(self.update, DeclaredFold)
+
+    def steps(self) -> Iterator[tuple[Store, Box]]:
+        """The stores in order, each over all instances of one step; whoever asks stores the values before going on."""
+        self.arrays.update((b.name, out) for b, out in zip(self.buffers, self.start(), strict=True))
+        ordered = self.scan or self.reduce
+        if not self.box.volume:
+            return
+        for at in product(*(range(self.box.size[a]) for a in ordered)):
+            start, size = list(self.box.start), list(self.box.size)
+            for a, value in zip(ordered, at, strict=True):
+                start[a], size[a] = value, 1
+            step = Box(self.box.names, tuple(start), tuple(size))
+            for part in step.chunks(range(len(size)), CHUNK_LIMIT):
+                for s in self.block.body:
+                    yield s, part
+
+    def put(self, buffer: str, part: Box, value: Array) -> None:
+        self.arrays[buffer][part.slices(self.axes)] = self.stored(value, part)
+
+    # --- reductions at once ------------------------------------------------------------------------------------------
+
+    def _reduce(self, out: Array, update: Fold) -> None:
+        for part in self.parts(update):
+            step = self.reduced(update, part)
+            region = part.slices(self.axes)
+            target = self.stored(step, part)
+            out[region] = _combined(update.op, out[region], target, self.buffer.dtype)
+
+    def _best(self, outs: Sequence[Array], update: ArgFold, part: Box) -> None:
+        """Take the instances of one part into the positions and the best values so far."""
+        positions, best = outs
+        region = part.slices(self.axes)
+        where, value = (np.broadcast_to(self.value(e, part, None), part.size) for e in (update.position, update.value))
+        new, first = best_of(update, value, where, tuple(self.reduce))
+        new, first = self.stored(new, part), self.stored(first, part)
+        pair = np.stack([best[region], new]), np.stack([positions[region], first])
+        best[region], positions[region] = (x[0] for x in best_of(update, *pair, (0,)))
+
+    def parts(self, update: Fold) -> list[Box]:
+        """The boxes that are evaluated at once."""
+        factors = self.product(update)
+        if factors is None:
+            return list(self.box.chunks(range(len(self.box.size)), CHUNK_LIMIT))
+        out = linear_parts([i for f in factors for x in loads(f) for i in x.indices], self.box)
+        for f in factors:
+            axes = [a for a, n in enumerate(self.box.names) if n in free_vars(f)]
+            limit = FACTOR_LIMIT if isinstance(f, Load) else CHUNK_LIMIT
+            out = [chunk for part in out for chunk in part.chunks(axes, limit)]
+        return [chunk for part in out for chunk in part.chunks(self.spatial, FACTOR_LIMIT)]
+
+    def product(self, update: Fold) -> list[Expr] | None:
+        """The factors of a sum of products of at most two arrays, else None."""
+        if update.op != "+":
+            return None
+        # Integers may be wrapped once at the end: reduction modulo 2^n respects sums and products.
+        factors = factors_of(update.value)
+        return factors if sum(1 for f in factors if free_vars(f)) <= 2 else None
+
+    def reduced(self, update: Fold, part: Box) -> Array:
+        """The reduction over one part; reduced axes have length 1."""
+        factors = self.product(update)
+        if factors is not None:
+            return self.sum_of_products([self.value(f, part, None) for f in factors], part)
+        full = np.broadcast_to(self.value(update.value, part, None), part.size)
+        return wrap(_REDUCE[update.op](full, axis=tuple(self.reduce), keepdims=True), self.buffer.dtype)
+
+    def sum_of_products(self, factors: list[Array], part: Box) -> Array:
+        """At most two factors are arrays, the others one number each."""
+        arrays = [f for f in factors if f.size > 1]
+        scale = np.ones((1,) * len(part.size), factors[0].dtype)
+        for f in factors:
+            if f.size == 1:
+                scale = scale * f
+        return contract(arrays or [scale], self.reduce, part.size) * (scale if arrays else scale.dtype.type(1))
+
+    def stored(self, value: Array, part: Box) -> Array:
+        """A value over the box, its reduced axes of length 1, in the order of the buffer's dimensions."""
+        size = tuple(1 if a in self.reduce else n for a, n in enumerate(part.size))
+        return (
+            np.broadcast_to(value, size).transpose(*self.axes, *self.reduce).reshape([part.size[a] for a in self.axes])
+        )
+
+
+def best_of(update: ArgFold, value: Array, position: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    """The least or greatest value over `axes`, a NaN before all, and its lowest position; the axes keep length 1."""
+    least = np.minimum if update.kind == "argmin" else np.maximum
+    best = least.reduce(value, axis=axes, keepdims=True)
+    same = (value == best) | (np.isnan(value) & np.isnan(best))
+    last = np.iinfo(position.dtype).max
+    return best, np.where(same, position, last).min(axis=axes, keepdims=True)

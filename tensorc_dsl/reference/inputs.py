@@ -1,0 +1,61 @@
+"""Random inputs for checking a kernel: never 0, moderate in size, the same for the same seed on every machine."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype
+from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.expr import Call, Expr, Load, children, loads
+from tensorc_dsl.ir.program import Buffer, Program, blocks
+from tensorc_dsl.reference.evaluate import shape_of
+
+_POSITIVE_ONLY = frozenset(("log", "sqrt", "rsqrt", "pow"))
+
+
+def make_inputs(program: Program, seed: int) -> dict[str, Array]:
+    """An array for each input, in the type its buffer has in memory.
+
+    Floats are uniform on (-1, 1) but at least 1/64 in magnitude, integers of at most 9 in magnitude; a wrong kernel that
+    skips an element or returns zeros then differs. An input that goes straight into `log`, a root or `pow` is positive.
+    An integer that decides which element is read is any of those that there are, or a little outside of them.
+    """
+    places = _places(program)
+    positive = {x.buffer for b in blocks(program) for s in b.body for x in _restricted(s.value)}
+    root = np.random.SeedSequence(seed)
+    out: dict[str, Array] = {}
+    for p, child in zip(program.inputs, root.spawn(len(program.inputs)), strict=True):
+        rng = np.random.Generator(np.random.Philox(child))
+        size = places.get(p.name)
+        out[p.name] = _random(rng, shape_of(p), p.dtype, p.name in positive) if size is None else _around(rng, p, size)
+    return out
+
+
+def _places(program: Program) -> dict[str, int]:
+    """The buffers of integers that stand in subscripts, with the largest size that those have."""
+    out: dict[str, int] = {}
+    for x in (x for b in blocks(program) for s in b.body for x in loads(s.value)):
+        for i, n in zip(x.indices, shape_of(program.buffer(x.buffer)), strict=True):
+            out.update((y.buffer, max(n, out.get(y.buffer, 0))) for y in loads(i) if y.dtype.is_integer)
+    return out
+
+
+def _around(rng: np.random.Generator, p: Buffer, size: int) -> Array:
+    least = 0 if p.dtype.kind == "uint" else -1 - size // 8
+    most = min(size + size // 8, np.iinfo(stored_dtype(p.dtype)).max)
+    return narrow(rng.integers(max(least, -most), most, shape_of(p), endpoint=True), p.dtype)
+
+
+def _random(rng: np.random.Generator, shape: tuple[int, ...], t: DType, positive: bool) -> Array:
+    signed = not positive and t.kind in ("float", "int")
+    sign = rng.integers(0, 2, shape) * 2 - 1 if signed else np.ones(shape, np.int64)
+    if t.is_float:
+        return narrow(rng.uniform(1 / 64, 1.0, shape) * sign, t)
+    if t.is_integer:
+        return narrow(rng.integers(1, 10, shape) * sign, t)
+    return rng.integers(0, 2, shape).astype(stored_dtype(t))
+
+
+def _restricted(e: Expr) -> list[Load]:
+    found: list[Load] = list(loads(e)) if isinstance(e, Call) and e.function in _POSITIVE_ONLY else []
+    return found + [x for c in children(e) for x in _restricted(c)]

@@ -1,0 +1,395 @@
+"""Scheduled programs, run one scalar at a time: slow, simple, and strict about what a kernel would get away with.
+
+The program becomes the source text of a Python function over flat lists. Arithmetic is exact or in float64; integers wrap
+as their type does. Intermediates and outputs start unwritten, buffers that are private to an iteration become so again in
+each; a read of an unwritten element, an access outside a buffer and an iterator outside its extent raise.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, NoReturn, assert_never
+
+import numpy as np
+from scipy import special
+
+from tensorc_dsl.ir.arrays import Array, wide_dtype
+from tensorc_dsl.ir.dtypes import DTYPES, INDEX, DType
+from tensorc_dsl.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Dim,
+    Expr,
+    Load,
+    Logic,
+    Not,
+    Select,
+    Var,
+    conjunction,
+    dtype_of,
+    loads,
+)
+from tensorc_dsl.ir.numbers import holds, nearest, truncated
+from tensorc_dsl.ir.pipelines import pipeline
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import AT_ONCE, Block, Buffer, For, IterKind, LoopKind, Program, Stmt, Store, walk
+from tensorc_dsl.reference.evaluate import bind_inputs, shape_of
+
+Order = Literal["forward", "reversed", "shuffled", "together"]
+
+
+class InterpretError(Exception):
+    """The program reads or writes where it must not; the message names the place and the values."""
+
+
+def interpret(program: Program, inputs: Mapping[str, Array], order: Order = "forward") -> dict[str, Array]:
+    """The outputs by name, in float64, int64 or bool. Raises InterpretError.
+
+    `order` is that of the iterations of parallel, vectorized and bound loops, the only ones whose order is free: what
+    depends on it is a race. "shuffled" is the same shuffle in every run. "together", all iterations go on in turns, each by
+    as much as to its next read or write, and pipelined loops run in their stages.
+    """
+    memory: dict[str, list[Any]] = {name: a.reshape(-1).tolist() for name, a in bind_inputs(program, inputs).items()}
+    for b in (*program.params, *program.buffers):
+        memory.setdefault(b.name, [None] * math.prod(shape_of(b)))
+    run = _compile(source(program, order == "together"))
+    for _ in run(memory, _orders(order)) or ():
+        pass
+    out: dict[str, Array] = {}
+    for p in program.outputs:
+        values = memory[p.name]
+        if None in values:
+            raise InterpretError(f"{_element(p, values.index(None))} is never written")
+        out[p.name] = np.array(values, wide_dtype(p.dtype)).reshape(shape_of(p))
+    return out
+
+
+def _orders(order: Order) -> Callable[[int], Iterable[int]]:
+    match order:
+        case "forward" | "together":
+            return range
+        case "reversed":
+            return lambda n: range(n - 1, -1, -1)
+        case "shuffled":
+            rng = random.Random(0)
+            return lambda n: rng.sample(range(n), n)
+        case _:
+            assert_never(order)
+
+
+def _element(b: Buffer, offset: int) -> str:
+    return f"{b.name}[{', '.join(map(str, map(int, np.unravel_index(offset, shape_of(b)))))}]"
+
+
+def _compile(text: str) -> Callable[[dict[str, list[Any]], Callable[[int], Iterable[int]]], Iterable[None] | None]:
+    space: dict[str, Any] = dict(_LIBRARY)
+    exec(compile(text, "<program>", "exec"), space)  # the text is made below, with names of its own
+    return space["run"]
+
+
+def source(program: Program, together: bool = False) -> str:
+    """The Python function `run(memory, order)` that the program becomes; a generator where iterations go on in turns."""
+    return _Writer(program, together).text()
+
+
+class _Writer:
+    def __init__(self, program: Program, together: bool) -> None:
+        self.program = program
+        self.together = together
+        self.lines: list[str] = []
+        self.temporaries = 0
+        self.nesting = 0
+        self.arrays = {b.name: f"m{k}" for k, b in enumerate((*program.params, *program.buffers))}
+        self.shapes = {b.name: shape_of(b) for b in (*program.params, *program.buffers)}
+        self.names: dict[str, str] = {}
+        self.private = self._private()
+
+    def text(self) -> str:
+        self.lines = ["def run(memory, order):"]
+        self.lines += [f"    {m} = memory[{name!r}]" for name, m in self.arrays.items()]
+        self._reset(None, 1)
+        self._body(self.program.body, 1)
+        return "\n".join([*self.lines, "    yield" if self.together else "    return", ""])
+
+    def _private(self) -> dict[str | None, list[str]]:
+        """For each loop (None: the whole program) the buffers that are private to one of its iterations.
+
+        A buffer that is not global lives in one iteration of the innermost loop around all its uses.
+        """
+        around: dict[str, list[tuple[str, ...]]] = {}
+        for loops, s in walk(self.program.body):
+            if isinstance(s, Block):
+                used = {x.buffer for st in (*s.init, *s.body) for i in (*st.indices, st.value) for x in loads(i)}
+                for name in used | {st.buffer for st in (*s.init, *s.body)}:
+                    around.setdefault(name, []).append(tuple(loop.var for loop in loops))
+        out: dict[str | None, list[str]] = {}
+        for b in self.program.buffers:
+            if b.scope != "global" and b.name in around:
+                inner = [v for v in around[b.name][0] if all(v in path for path in around[b.name])]
+                out.setdefault(inner[-1] if inner else None, []).append(b.name)
+        return out
+
+    def _line(self, depth: int, text: str) -> None:
+        self.lines.append("    " * depth + text)
+
+    def _variable(self, name: str) -> str:
+        return self.names.setdefault(name, f"x{len(self.names)}")
+
+    def _temporary(self) -> str:
+        self.temporaries += 1
+        return f"t{self.temporaries}"
+
+    def _reset(self, loop: str | None, depth: int) -> None:
+        for name in self.private.get(loop, ()):
+            # Iterations that go on in turns have memory of their own, each a variable of its function.
+            every = "" if self.together else "[:]"
+            self._line(depth, f"{self.arrays[name]}{every} = [None] * {math.prod(self.shapes[name])}")
+
+    def _body(self, body: tuple[Stmt, ...], depth: int) -> None:
+        for s in body:
+            if isinstance(s, Block):
+                self._block(s, depth)
+            else:
+                self._loop(s, depth)
+
+    def _loop(self, s: For, depth: int) -> None:
+        if self.together and s.kind in AT_ONCE:
+            self._in_turns(s, depth)
+            return
+        if self.together and s.kind is LoopKind.PIPELINED and (stages := pipeline(s)) is not None:
+            self._in_stages(s, *stages, depth)
+            return
+        # Python allows 20 loops inside each other in one function; a deeper nest continues in a function of its own.
+        self.nesting += 1
+        function = f"f{len(self.lines)}" if self.nesting % 16 == 0 else None
+        outer = depth
+        if function is not None:
+            self._line(depth, f"def {function}():")
+            depth += 1
+        order = "order" if s.kind in AT_ONCE else "range"
+        self._line(depth, f"for {self._variable(s.var)} in {order}({self._expr(s.extent)}):")
+        self._reset(s.var, depth + 1)
+        self._body(s.body, depth + 1)
+        if function is not None:
+            self._line(outer, f"yield from {function}()" if self.together else f"{function}()")
+        self.nesting -= 1
+
+    def _in_turns(self, s: For, depth: int) -> None:
+        function = f"f{len(self.lines)}"
+        self._line(depth, f"def {function}({self._variable(s.var)}):")
+        self._reset(s.var, depth + 1)
+        self._body(s.body, depth + 1)
+        self._line(depth + 1, "yield")
+        self._line(depth, f"yield from in_turns([{function}(i) for i in range({self._expr(s.extent)})])")
+
+    def _in_stages(self, s: For, stages: tuple[int, ...], order: tuple[int, ...], depth: int) -> None:
+        function = f"f{len(self.lines)}"
+        self._line(depth, f"def {function}({self._variable(s.var)}):")
+        self._reset(s.var, depth + 1)
+        for k, inner in enumerate(s.body):
+            self._line(depth + 1, f"def s{k}():")
+            self._body((inner,), depth + 2)
+            self._line(depth + 2, "yield")
+        self._line(depth + 1, f"return [{', '.join(f's{k}' for k in range(len(s.body)))}]")
+        parts = f"[{function}(i) for i in range({self._expr(s.extent)})]"
+        self._line(depth, f"yield from in_stages({parts}, {stages!r}, {order!r})")
+
+    def _block(self, b: Block, depth: int) -> None:
+        where = conjunction(b.where)
+        if where is not None:
+            self._line(depth, f"if {self._expr(where)}:")
+            depth += 1
+        # Iterators are local to their block: they must not overwrite those of another that has the same names.
+        outer = dict(self.names)
+        bindings = [self._expr(it.binding) for it in b.iters]
+        for it in b.iters:
+            self.names[it.name] = self._temporary()
+        for it, value in zip(b.iters, bindings, strict=True):
+            v = self.names[it.name]
+            self._line(depth, f"{v} = {value}")
+            self._line(depth, f"if not 0 <= {v} < {self._expr(it.extent)}:")
+            self._line(depth + 1, f"outside({f'iterator {it.name} of block {b.name}'!r}, {v}, {self._expr(it.extent)})")
+        if b.init:
+            first = " and ".join(f"{self.names[it.name]} == 0" for it in b.iters if it.kind is IterKind.REDUCE)
+            self._line(depth, f"if {first or 'True'}:")
+            for s in b.init:
+                self._store(s, b, depth + 1)
+        for s in b.body:
+            self._store(s, b, depth)
+        self.names = outer
+
+    def _store(self, s: Store, b: Block, depth: int) -> None:
+        value = self._temporary()
+        self._line(depth, f"{value} = {self._expr(s.value)}")
+        if self.together:
+            self._line(depth, "yield")
+        self._line(depth, f"{self.arrays[s.buffer]}[{self._offset(s.buffer, s.indices)}] = {value}")
+        if self.together:
+            self._line(depth, "yield")
+
+    def _offset(self, buffer: str, indices: tuple[Expr, ...]) -> str:
+        """The flat position of an element; checks each subscript."""
+        shape = self.shapes[buffer]
+        parts: list[str] = []
+        for k, (i, extent) in enumerate(zip(indices, shape, strict=True)):
+            t = self._temporary()
+            what = f"subscript {k + 1} of {buffer}, `{format_expr(i)}`,"
+            checked = f"({t} if 0 <= ({t} := {self._expr(i)}) < {extent} else outside({what!r}, {t}, {extent}))"
+            parts.append(f"{checked} * {math.prod(shape[k + 1 :])}")
+        return " + ".join(parts) or "0"
+
+    def _expr(self, e: Expr) -> str:
+        match e:
+            case Const(value=value, dtype=t):
+                value = nearest(value, t) if t.is_float else value
+                return f"({value!r})" if math.isfinite(value) else f"float({str(value)!r})"
+            case Var(name=name):
+                return self.names[name]
+            case Dim(name=name):
+                raise InterpretError(f"the dimension {name} is open: `ir.bind.bind` gives it a size")
+            case Binary(op=op, lhs=a, rhs=b):
+                return self._binary(op, self._expr(a), self._expr(b), dtype_of(a))
+            case Compare(op=op, lhs=a, rhs=b) | Logic(op=op, lhs=a, rhs=b):
+                return f"({self._expr(a)} {op} {self._expr(b)})"
+            case Not(operand=a):
+                return f"(not {self._expr(a)})"
+            case Select(cond=c, then=a, other=b):
+                return f"({self._expr(a)} if {self._expr(c)} else {self._expr(b)})"
+            case Cast(operand=a, dtype=t):
+                return _converted(self._expr(a), dtype_of(a), t)
+            case Call(function=f, args=args):
+                text = f"call_{f}({', '.join(map(self._expr, args))})"
+                return text if dtype_of(e) == INDEX else _wrapped(text, dtype_of(e))
+            case Load(buffer=name, indices=indices):
+                t, at = self._temporary(), self._temporary()
+                element = f"{self.arrays[name]}[({at} := {self._offset(name, indices)})]"
+                return f"({t} if ({t} := {element}) is not None else unwritten({name!r}, {self.shapes[name]!r}, {at}))"
+            case _:
+                assert_never(e)
+
+    def _binary(self, op: str, a: str, b: str, t: DType) -> str:
+        if op in ("min", "max"):
+            return f"{op}_float({a}, {b})" if t.is_float else f"{op}({a}, {b})"
+        if op == "xor":
+            return f"({a} ^ {b})"
+        if t.is_float:
+            return f"divide({a}, {b})" if op == "/" else f"modulo({a}, {b})" if op == "%" else f"({a} {op} {b})"
+        text = f"({a} {'//' if op == '/' else op} {b})"
+        if op in ("/", "%"):  # by 0 they give 0
+            d = self._temporary()
+            text = f"({a} {'//' if op == '/' else op} {d} if ({d} := {b}) else 0)"
+        return text if t == INDEX else _wrapped(text, t)
+
+
+def _wrapped(text: str, t: DType) -> str:
+    if not t.is_integer:
+        return text
+    if t.kind == "uint":
+        return f"({text} & {2**t.bits - 1})"
+    half = 2 ** (t.bits - 1)
+    return f"((({text} + {half}) & {2**t.bits - 1}) - {half})"
+
+
+def _converted(text: str, old: DType, new: DType) -> str:
+    if new.kind == "bool":
+        return f"({text} != 0)"
+    if new.is_float:
+        return f"float({text})" if holds(new, old) or new.bits == 64 else f"nearest({text}, {new})"
+    return f"truncated({text}, {new})" if old.is_float else _wrapped(f"int({text})", new)
+
+
+# --- what the generated text calls -----------------------------------------------------------------------------------
+
+
+def _outside(what: str, value: int, extent: int) -> NoReturn:
+    raise InterpretError(f"{what} is {value}, outside 0 .. {extent - 1}")
+
+
+def _unwritten(name: str, shape: tuple[int, ...], offset: int) -> NoReturn:
+    at = ", ".join(map(str, map(int, np.unravel_index(offset, shape)))) if shape else ""
+    raise InterpretError(f"{name}[{at}] is read before it is written")
+
+
+def _in_turns(iterations: list[Iterator[None]]) -> Iterator[None]:
+    """All iterations at once: each goes on by one step, again and again."""
+    while iterations:
+        iterations = [i for i in iterations if next(i, _DONE) is not _DONE]
+        yield
+
+
+def _in_stages(
+    iterations: list[list[Callable[[], Iterator[None]]]], stages: tuple[int, ...], order: tuple[int, ...]
+) -> Iterator[None]:
+    """Round by round the statements of a pipeline, each of the iteration that has come to its stage."""
+    statements = sorted(range(len(order)), key=order.__getitem__)
+    for turn in range(len(iterations) + max(stages)):
+        for k in statements:
+            if 0 <= turn - stages[k] < len(iterations):
+                yield from iterations[turn - stages[k]][k]()
+
+
+def _min(a: float, b: float) -> float:
+    return a if a < b or math.isnan(a) else b
+
+
+def _max(a: float, b: float) -> float:
+    return a if a > b or math.isnan(a) else b
+
+
+def _rsqrt(x: np.float64) -> np.float64:
+    return np.float64(1.0) / np.sqrt(x)
+
+
+def _power(x: np.float64, y: np.float64) -> np.float64:
+    # Of a scalar 0.5 NumPy makes a square root, which is NaN where C's `pow(-inf, 0.5)` is inf.
+    return np.power(np.full(1, x), np.full(1, y))[0]
+
+
+def _divide(a: float, b: float) -> float:
+    if b:
+        return a / b
+    return math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+
+def _function(f: Callable[..., Any]) -> Callable[..., float]:
+    def call(*args: float) -> float:
+        with np.errstate(all="ignore"):
+            return f(*map(np.float64, args)).item()
+
+    return call
+
+
+_DONE = object()
+
+_LIBRARY: dict[str, Any] = {
+    "in_turns": _in_turns,
+    "in_stages": _in_stages,
+    "outside": _outside,
+    "unwritten": _unwritten,
+    "divide": _divide,
+    "nearest": nearest,
+    "truncated": truncated,
+    **{t.name: t for t in (*DTYPES.values(), INDEX)},
+    "modulo": _function(np.mod),
+    "min_float": _min,
+    "max_float": _max,
+    "call_abs": abs,
+    "call_exp": _function(np.exp),
+    "call_log": _function(np.log),
+    "call_tanh": _function(np.tanh),
+    "call_erf": _function(special.erf),
+    "call_sqrt": _function(np.sqrt),
+    "call_rsqrt": _function(_rsqrt),
+    "call_sigmoid": _function(special.expit),
+    "call_floor": _function(np.floor),
+    "call_ceil": _function(np.ceil),
+    "call_round": _function(np.rint),
+    "call_sin": _function(np.sin),
+    "call_cos": _function(np.cos),
+    "call_pow": _function(_power),
+}

@@ -1,0 +1,290 @@
+"""How far a kernel's result may lie from the reference: an absolute tolerance per element of each output.
+
+A running error analysis in the manner of Higham, Accuracy and Stability of Numerical Algorithms (2nd ed., 2002), section
+3.3: beside each value stands a bound on its error. An operation carries the errors of its operands to first order and adds
+one rounding. For sums of n terms the worst case n*u is far too wide to notice a lost term; rounding errors of different
+signs cancel, and the bound lambda*sqrt(n)*u times the sum of the terms' magnitudes holds with probability at least
+1 - 2*exp(-lambda^2/2) per element for any order of summation (N. J. Higham and T. Mary, A New Approach to Probabilistic
+Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4). With lambda = 4 that is 0.9993, of a bound that is
+itself seldom approached.
+
+The theorem wants roundings of mean 0. They are not once the sum of so many terms of one sign exceeds them that a term is
+less than what the sum is rounded by: from about a million terms in f32 on, a sum in order is outside of the bound. That is
+no fault of the bound, which then finds what is true, that the result has lost terms: a schedule that makes partial sums
+has not.
+
+In a scan, and in a reduction by a declared reducer, the errors of one step are carried to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod, sqrt
+from typing import assert_never
+
+import numpy as np
+
+from tensorc_dsl.ir.arrays import Array, smallest_normal, unit_roundoff
+from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Dim,
+    Expr,
+    Load,
+    Logic,
+    Not,
+    Select,
+    Var,
+    dtype_of,
+    loads,
+)
+from tensorc_dsl.ir.numbers import holds
+from tensorc_dsl.ir.program import Block, Program, Store
+from tensorc_dsl.ir.reductions import ArgFold, Fold
+from tensorc_dsl.reference.boxes import Box
+from tensorc_dsl.reference.evaluate import Evaluation, best_of, bind_inputs, shape_of, unscheduled_blocks
+from tensorc_dsl.reference.values import arithmetic, cast
+
+LAMBDA = 4.0
+FUNCTION_ROUNDOFFS = 8.0
+"""Errors of a maths function in units of roundoff: vector libraries promise 4 ulp, that is 8 roundoffs. The code
+generator's own functions of f32 are held to 2 ulp (docs/maths.md); those of f64 are the C library's."""
+
+_EXACT = frozenset(("abs", "floor", "ceil", "round"))
+
+Pair = tuple[Array, Array]
+"""Values, and a bound on the error of each; both broadcast over the box."""
+
+
+def tolerance(program: Program, reference: Mapping[str, Array], inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """For each output the largest absolute error that rounding explains, element by element, in float64.
+
+    `reference` is what `evaluate` gave for the same inputs: where it is not finite the tolerance is 0 and a comparison has
+    to treat equal infinities and NaNs as equal. The tolerance of integers is 0 unless they are rounded from floats.
+    Conditions are taken as the reference decides them: a comparison of values that rounding can swap is not allowed for.
+    """
+    arrays = bind_inputs(program, inputs)
+    errors: dict[str, Array] = {name: np.zeros((), np.float64) for name in arrays}
+    with np.errstate(all="ignore"):
+        for b in unscheduled_blocks(program):
+            _Errors(program, arrays, errors, b).run()
+    out: dict[str, Array] = {}
+    for p in program.outputs:
+        bound = np.broadcast_to(errors[p.name], shape_of(p))
+        bound = np.where(np.isfinite(bound), bound, np.finfo(np.float64).max) + smallest_normal(p.dtype)
+        out[p.name] = np.where(np.isfinite(reference[p.name]), bound, 0.0)
+    return out
+
+
+class _Errors(Evaluation):
+    """An evaluation of a block that bounds errors beside the values."""
+
+    def __init__(self, program: Program, arrays: dict[str, Array], errors: dict[str, Array], block: Block) -> None:
+        super().__init__(program, arrays, block)
+        self.errors = errors
+        self.shifted: dict[str, float] = {}
+
+    def run(self) -> None:
+        """Add the block's buffers to `arrays`, and the bounds for them to `errors`."""
+        outs = {b.name: np.zeros(shape_of(b), np.float64) for b in self.buffers}
+        if self.in_order:
+            self.errors.update(outs)
+            for store, part in self.steps():
+                value, error = self._step(store, part)
+                self.put(store.buffer, part, value)
+                outs[store.buffer][part.slices(self.axes)] = self.stored(error, part)
+            return
+        out = outs[self.buffer.name]
+        if self.box.volume and isinstance(self.update, Fold):
+            self._reduction(out, self.update)
+        elif self.box.volume and self.update is None:
+            for part in self.box.chunks(range(len(self.box.size)), 2**20):
+                _, error = self.pair(self.block.body[0].value, part, None)
+                out[part.slices(self.axes)] = self.stored(error, part)
+        super().run()
+        if self.box.volume and isinstance(self.update, ArgFold):
+            self._positions(list(outs.values()), self.update)
+        self.errors.update(outs)
+
+    def _step(self, store: Store, part: Box) -> Pair:
+        """The values that one step stores, and the bounds of their errors.
+
+        A step that reads its buffer at one element only is evaluated at both ends of that element's error: where the
+        element occurs several times, errors carried through each occurrence would count several times.
+        """
+        name = store.buffer
+        value, error = self.pair(store.value, part, None)
+        if len({x.indices for x in loads(store.value) if x.buffer == name}) != 1 or self.buffer.dtype.kind != "float":
+            return value, error
+        carried = self.errors[name]
+        self.errors[name] = np.zeros((), np.float64)
+        _, own = self.pair(store.value, part, None)
+        self.errors[name] = carried
+        moved = np.zeros((), np.float64)
+        for sign in (1.0, -1.0):
+            self.shifted = {name: sign}
+            moved = np.maximum(moved, np.abs(self.value(store.value, part, None) - value))
+        self.shifted = {}
+        return value, np.where(np.isfinite(moved), moved + own, error)
+
+    def load(
+        self, arrays: Mapping[str, Array], name: str, indices: tuple[Expr, ...], box: Box, mask: Array | None
+    ) -> Array:
+        """What an access reads; of a buffer in `shifted` an end of the interval that its error allows."""
+        exact = super().load(arrays, name, indices, box, mask)
+        if arrays is self.errors or name not in self.shifted:
+            return exact
+        return exact + self.shifted[name] * super().load(self.errors, name, indices, box, mask)
+
+    def _positions(self, outs: list[Array], update: ArgFold) -> None:
+        """Where rounding can make another instance the best one, its position may come out."""
+        positions, best = outs
+        found = self.arrays[self.buffers[0].name]
+        value, error = (np.broadcast_to(x, self.box.size) for x in self.pair(update.value, self.box, None))
+        where = np.broadcast_to(self.value(update.position, self.box, None), self.box.size)
+        axes = tuple(self.reduce)
+        best[...] = self.stored(error.max(axis=axes, keepdims=True), self.box)
+        if not error.any():
+            return
+        sign = -1.0 if update.kind == "argmin" else 1.0
+        top, first = best_of(update, value.astype(np.float64), where, axes)
+        reach = (sign * value - error).max(axis=axes, keepdims=True)
+        rivals = np.where(sign * value + error >= reach, np.abs(where - first), 0)
+        far = np.where(np.isnan(top), 0, rivals.max(axis=axes, keepdims=True))
+        positions[...] = self.stored(far, self.box).reshape(found.shape)
+
+    def _reduction(self, out: Array, update: Fold) -> None:
+        u = unit_roundoff(self.buffer.dtype)
+        growth = LAMBDA * sqrt(prod(self.box.size[a] for a in self.reduce)) * u
+        values = np.zeros_like(out) if update.op != "*" else np.ones_like(out)
+        for part in self.parts(update):
+            region = part.slices(self.axes)
+            factors = self.product(update)
+            if factors is not None:
+                pairs = [self.pair(f, part, None) for f in factors]
+                magnitude, carried = self._products(pairs, part)
+                rounding = growth + u * (len(factors) - 1)
+                out[region] += self.stored(magnitude * rounding + carried, part)
+                continue
+            value, error = (np.broadcast_to(x, part.size) for x in self.pair(update.value, part, None))
+            axes = tuple(self.reduce)
+            match update.op:
+                case "+":
+                    step = error.sum(axis=axes, keepdims=True) + growth * np.abs(value).sum(axis=axes, keepdims=True)
+                    out[region] += self.stored(step, part)
+                case "*":
+                    relative = np.where(error > 0, error / np.abs(value), 0.0).sum(axis=axes, keepdims=True)
+                    out[region] += self.stored(relative, part)
+                    values[region] *= self.stored(np.abs(value).prod(axis=axes, keepdims=True), part)
+                case "min" | "max" | "and" | "or":
+                    step = self.stored(error.max(axis=axes, keepdims=True), part)
+                    out[region] = np.maximum(out[region], step)
+                case _:
+                    raise AssertionError(update.op)
+        if update.op == "*":
+            out[...] = (out + growth) * values
+
+    def _products(self, pairs: list[Pair], part: Box) -> Pair:
+        """The sum of the magnitudes of the products, and what the errors of the factors contribute."""
+        magnitudes = [np.abs(v).astype(np.float64) for v, _ in pairs]
+        total = self.sum_of_products(magnitudes, part)
+        carried = np.zeros_like(total)
+        for k, (_, error) in enumerate(pairs):
+            if error.any():
+                carried = carried + self.sum_of_products([*magnitudes[:k], error, *magnitudes[k + 1 :]], part)
+        return total, carried
+
+    def pair(self, e: Expr, box: Box, mask: Array | None) -> Pair:
+        """The values of `e` over the box with a bound on the error of each."""
+        none = np.zeros((1,) * len(box.size), np.float64)
+        u = unit_roundoff(dtype_of(e))
+        match e:
+            case Const() | Var() | Dim() | Compare() | Logic() | Not():
+                return self.value(e, box, mask), none
+            case Load(buffer=name, indices=indices):
+                value, error = self.value(e, box, mask), self.errors[name]
+                return value, self.load(self.errors, name, indices, box, mask) if error.ndim else none + error
+            case Select(cond=c, then=a, other=b):
+                cond = self.value(c, box, mask)
+                yes, no = (cond, ~cond) if mask is None else (mask & cond, mask & ~cond)
+                (x, dx), (y, dy) = self.pair(a, box, yes), self.pair(b, box, no)
+                return np.where(cond, x, y), np.where(cond, dx, dy)
+            case Binary(op=op, lhs=a, rhs=b):
+                (x, dx), (y, dy) = self.pair(a, box, mask), self.pair(b, box, mask)
+                value = arithmetic(op, x, y, dtype_of(a))
+                if not dtype_of(a).is_float:
+                    return value, none if not (dx.any() or dy.any()) else _carried(op, x, dx, y, dy, value)
+                rounding = none if op in ("min", "max") else np.abs(value) * u
+                return value, _carried(op, x, dx, y, dy, value) + rounding
+            case Cast(operand=a, dtype=t):
+                x, dx = self.pair(a, box, mask)
+                return self._cast(x, dx, dtype_of(a), t)
+            case Call(function=f, args=args):
+                operands = [self.pair(a, box, mask) for a in args]
+                value = self.value(e, box, mask)
+                rounding = 0.0 if f in _EXACT else u * FUNCTION_ROUNDOFFS
+                return value, _function_error(f, operands, value) + np.abs(value) * rounding
+            case _:
+                assert_never(e)
+
+    def _cast(self, x: Array, dx: Array, old: DType, new: DType) -> Pair:
+        value = cast(x, old, new)
+        if old.is_float and not new.is_float:
+            return value, _steps(lambda v: cast(v, old, new).astype(np.float64), x, dx)
+        if not new.is_float or holds(new, old):
+            return value, dx
+        # Both round, of numbers that differ each its own way.
+        return value, np.where(dx > 0, dx + 2 * np.abs(value) * unit_roundoff(new), dx)
+
+
+def _carried(op: str, x: Array, dx: Array, y: Array, dy: Array, value: Array) -> Array:
+    """What errors of the operands make of an operation, to first order."""
+    match op:
+        case "+" | "-":
+            return dx + dy
+        case "*":
+            return np.abs(x) * dy + np.abs(y) * dx + dx * dy
+        case "/":
+            return (dx + np.abs(value) * dy) / np.maximum(np.abs(y) - dy, np.abs(y) * 0.5)
+        case "min" | "max":
+            return np.maximum(dx, dy)
+        case _:
+            return dx + dy + np.abs(value)
+
+
+def _steps(f: Callable[[Array], Array], x: Array, dx: Array) -> Array:
+    """How far a step function moves within `dx` of `x`: not at all unless a step is that close."""
+    return np.maximum(np.abs(f(x + dx) - f(x)), np.abs(f(x - dx) - f(x)))
+
+
+def _function_error(f: str, operands: list[Pair], value: Array) -> Array:
+    """What errors of the arguments make of a maths function: the error times the size of the derivative."""
+    x, dx = operands[0]
+    match f:
+        case "exp":
+            return np.abs(value) * np.expm1(dx)
+        case "log":
+            return dx / np.abs(x)
+        case "sqrt":
+            return np.minimum(np.sqrt(dx), dx / np.maximum(np.abs(value), 1e-300))
+        case "rsqrt":
+            return np.abs(value) * dx / np.abs(x)
+        case "tanh" | "sin" | "cos" | "abs" | "sigmoid":
+            return dx
+        case "erf":
+            return 1.13 * dx
+        case "pow":
+            y, dy = operands[1]
+            return np.abs(value) * (np.abs(y) * dx / np.abs(x) + np.where(dy > 0, np.abs(np.log(np.abs(x))) * dy, 0.0))
+        case "floor":
+            return _steps(np.floor, x, dx)
+        case "ceil":
+            return _steps(np.ceil, x, dx)
+        case "round":
+            return _steps(np.rint, x, dx)
+        case _:
+            raise AssertionError(f)

@@ -1,0 +1,146 @@
+"""The values of expressions over whole boxes of block instances, with NumPy in float64, int64 and bool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import assert_never
+
+import numpy as np
+
+from tensorc_dsl.ir.arrays import Array, narrow, wide_dtype, widen, wrap
+from tensorc_dsl.ir.dtypes import F64, DType
+from tensorc_dsl.ir.expr import (
+    Binary,
+    BinaryOp,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Dim,
+    Expr,
+    Load,
+    Logic,
+    Not,
+    Select,
+    Var,
+    dtype_of,
+)
+from tensorc_dsl.ir.numbers import holds, limits, nearest
+from tensorc_dsl.reference.boxes import Box, gather, view
+
+
+class EvaluateError(ValueError):
+    """The program is scheduled, reads outside a buffer, or was given arrays that do not fit its parameters."""
+
+
+def _rsqrt(x: Array) -> Array:
+    return 1.0 / np.sqrt(x)
+
+
+def _erf(x: Array) -> Array:
+    from scipy import special  # only here and below: it takes as long to load as a long text to check
+
+    return special.erf(x)
+
+
+def _sigmoid(x: Array) -> Array:
+    from scipy import special
+
+    return special.expit(x)
+
+
+_FUNCTIONS: dict[str, Callable[..., Array]] = {
+    "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": _erf, "sqrt": np.sqrt,
+    "rsqrt": _rsqrt, "sigmoid": _sigmoid, "floor": np.floor, "ceil": np.ceil,
+    "round": np.rint, "abs": np.abs, "sin": np.sin, "cos": np.cos, "pow": np.power,
+}  # fmt: skip
+
+_ARITHMETIC: dict[BinaryOp, Callable[[Array, Array], Array]] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "%": np.mod, "min": np.minimum, "max": np.maximum,
+    "xor": np.bitwise_xor,
+}  # fmt: skip
+
+_COMPARE: dict[str, Callable[[Array, Array], Array]] = {
+    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
+}  # fmt: skip
+
+
+class Values:
+    """Expressions over the buffers in `arrays`; `block` is whose they are, for messages."""
+
+    def __init__(self, block: str, arrays: dict[str, Array]) -> None:
+        self.block_name = block
+        self.arrays = arrays
+
+    def value(self, e: Expr, box: Box, mask: Array | None) -> Array:
+        """The values of `e` over the box; where `mask` is false they are arbitrary."""
+        match e:
+            case Const(value=value, dtype=t):
+                return np.full((1,) * len(box.size), nearest(value, t) if t.is_float else value, wide_dtype(t))
+            case Var(name=name):
+                axis = box.names.index(name)
+                shape = [box.size[a] if a == axis else 1 for a in range(len(box.size))]
+                return np.arange(box.start[axis], box.start[axis] + box.size[axis], dtype=np.int64).reshape(shape)
+            case Dim(name=name):
+                raise EvaluateError(f"the dimension {name} is open: `ir.bind.bind` gives it a size")
+            case Binary(op=op, lhs=a, rhs=b):
+                return arithmetic(op, self.value(a, box, mask), self.value(b, box, mask), dtype_of(a))
+            case Compare(op=op, lhs=a, rhs=b):
+                return _COMPARE[op](self.value(a, box, mask), self.value(b, box, mask))
+            case Logic(op=op, lhs=a, rhs=b):
+                x, y = self.value(a, box, mask), self.value(b, box, mask)
+                return x & y if op == "and" else x | y
+            case Not(operand=a):
+                return ~self.value(a, box, mask)
+            case Select(cond=c, then=a, other=b):
+                cond = self.value(c, box, mask)
+                yes, no = (cond, ~cond) if mask is None else (mask & cond, mask & ~cond)
+                if not no.any():
+                    return self.value(a, box, mask)
+                if not yes.any():
+                    return self.value(b, box, mask)
+                return np.where(cond, self.value(a, box, yes), self.value(b, box, no))
+            case Cast(operand=a, dtype=t):
+                return cast(self.value(a, box, mask), dtype_of(a), t)
+            case Call(function=f, args=args):
+                return wrap(_FUNCTIONS[f](*(self.value(a, box, mask) for a in args)), dtype_of(e))
+            case Load(buffer=name, indices=indices):
+                return self.load(self.arrays, name, indices, box, mask)
+            case _:
+                assert_never(e)
+
+    def load(
+        self, arrays: Mapping[str, Array], name: str, indices: tuple[Expr, ...], box: Box, mask: Array | None
+    ) -> Array:
+        """What an access reads over the box. EvaluateError when it leaves its buffer where `mask` is true."""
+        if name not in arrays:
+            raise EvaluateError(f"block {self.block_name} reads {name} before anything is stored in it")
+        seen = view(arrays[name], indices, box)
+        if seen is not None:
+            return seen
+        positions = [self.value(i, box, mask) for i in indices]
+        values, outside = gather(arrays[name], positions, mask)
+        if outside:
+            raise EvaluateError(f"block {self.block_name} reads outside {name}")
+        return values
+
+
+def arithmetic(op: BinaryOp, x: Array, y: Array, t: DType) -> Array:
+    """One operation on wide values of type `t`."""
+    if op == "/":
+        return np.divide(x, y) if t.is_float else wrap(np.floor_divide(x, y), t)
+    return wrap(_ARITHMETIC[op](x, y), t)
+
+
+def cast(x: Array, old: DType, new: DType) -> Array:
+    """A conversion of wide values, as `ir.numbers` has it for one."""
+    if new.kind == "bool":
+        return x != 0
+    if new.is_float:
+        return x.astype(np.float64) if holds(new, old) or new == F64 else widen(narrow(x, new), new)
+    if not old.is_float:
+        return wrap(x.astype(np.int64), new)
+    low, high = limits(new)
+    # The ends are set apart: float64 has no 2**63 - 1.
+    inside = np.where((x > low) & (x < high), x, 0.0).astype(np.int64)
+    return np.where(x <= low, low, np.where(x >= high, high, inside))

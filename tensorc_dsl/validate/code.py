@@ -1,0 +1,255 @@
+"""A program as a list of statements with integer sets: the form in which `affine.validate` compares programs.
+
+A *statement* is one store of a block, an `init` store being a statement of its own. Its instances are the values of the
+loops around it at which it runs. An element of a buffer that is private to an iteration of loops is told apart by those
+loops' values, so that "the same element" always means the same memory holding the same copy. Loops are taken as their digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.accesses import home
+from tensorc_dsl.affine.budget import renew
+from tensorc_dsl.affine.data import type_conditions, with_values
+from tensorc_dsl.affine.sets import dim_conditions, mapping, points
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Dim,
+    Expr,
+    Load,
+    Logic,
+    Not,
+    Select,
+    Var,
+    children,
+    dtype_of,
+    loads,
+    substitute,
+)
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store
+from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, is_fold, update_of
+from tensorc_dsl.validate.digits import Digit, digits_around, digits_of, in_digits
+
+PAIR = "together"
+"""The function that the parts of one term stand in, where a reduction takes several at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulation:
+    """What makes a store an update that commutes with others of the same `kind`: it combines `term` with what is there."""
+
+    kind: str
+    term: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statement:
+    """A store as it stands in the program, over the variables of the loops around it."""
+
+    number: int
+    """Its place in the text."""
+    block: Block
+    is_init: bool
+    store: Store
+    path: tuple[tuple[For, int], ...]
+    """The loops around it, outermost first, and which statement of the loop's body it is in."""
+    digits: tuple[Digit, ...]
+    """Those of all these loops, outermost first."""
+    names: tuple[str, ...]
+    """The digits' names."""
+    domain: isl.Set
+    iters: tuple[tuple[str, IterKind, Expr], ...]
+    accumulates: Accumulation | None
+
+    def __str__(self) -> str:
+        return f"the init of block {self.block.name}" if self.is_init else f"block {self.block.name}"
+
+
+class Code:
+    """The statements of a program and what each touches. Raises NotAffine where an extent or a guard is not affine."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.shapes = {b.name: b.shape for b in (*program.params, *program.buffers)}
+        self.digits = digits_of(program)
+        self.homes = {
+            b.name: tuple(d.name for x in digits_around(home(program, b) or (), self.digits) for d in x.digits)
+            for b in (*program.params, *program.buffers)
+        }
+        self.statements: list[Statement] = []
+        self.writers: dict[str, list[Statement]] = {}
+        self._read(program.body, ())
+        self._before: dict[tuple[int, tuple[str, ...], int, tuple[str, ...]], isl.Map] = {}
+        self._touched: dict[tuple[int, tuple[str, ...], str, tuple[Expr, ...]], isl.Map] = {}
+        self._lifted: dict[tuple[int, tuple[str, ...], tuple[Cast, ...]], Statement] = {}
+        self._data: dict[tuple[int, Cast], str] = {}
+
+    def _read(self, body: tuple[Stmt, ...], path: tuple[tuple[For, int], ...]) -> None:
+        for s in body:
+            if isinstance(s, Block):
+                self._block(path, s)
+            else:
+                for n, inner in enumerate(s.body):
+                    self._read((inner,), (*path, (s, n)))
+
+    def _block(self, path: tuple[tuple[For, int], ...], b: Block) -> None:
+        renew()
+        around = digits_around((x for x, _ in path), self.digits)
+        digits = tuple(d for x in around for d in x.digits)
+        within = [c for x in around for c in x.within]
+        values = {it.name: in_digits(it.binding, self.digits) for it in b.iters}
+        where = [in_digits(c, self.digits) for c in b.where]
+        first = [Compare("==", values[it.name], ZERO) for it in b.iters if it.kind is IterKind.REDUCE]
+        names = tuple(d.name for d in digits)
+        inside = (
+            *extent_conditions(names, [d.extent for d in digits]),
+            *within,
+            *where,
+            *dim_conditions(self.program.dims),
+        )
+        for is_init, stores in ((True, b.init), (False, b.body)):
+            if not stores:
+                continue
+            domain = points(names, (*inside, *(first if is_init else ())))
+            for n, s in enumerate(stores):
+                own = Store(s.buffer, tuple(substitute(i, values) for i in s.indices), substitute(s.value, values))
+                made = Statement(
+                    len(self.statements), b, is_init, own, path, digits, names, domain,
+                    tuple((it.name, it.kind, values[it.name]) for it in b.iters),
+                    None if is_init else _accumulation(b, n, values),
+                )  # fmt: skip
+                self.statements.append(made)
+                self.writers.setdefault(s.buffer, []).append(made)
+
+    def lifted(self, s: Statement, data: Sequence[Cast]) -> tuple[Statement, dict[Expr, Expr]]:
+        """The statement with an instance for each value that the data may have, and the variables that those are."""
+        names = [self._data.setdefault((s.number, d), f"datum{len(self._data)}'") for d in data]
+        key = (s.number, s.names, tuple(data))  # it may have values of other data already
+        if key not in self._lifted:
+            values = points(names, [c for n, d in zip(names, data, strict=True) for c in type_conditions(n, d)])
+            self._lifted[key] = replace(s, names=(*s.names, *names), domain=s.domain.flat_product(values))
+        return self._lifted[key], {d: Var(n) for n, d in zip(names, data, strict=True)}
+
+    def told(self, s: Statement, e: Expr) -> str:
+        """An expression of a statement as text, with data as they stand in the program."""
+        data: dict[Expr, Expr] = {Var(n): d for (number, d), n in self._data.items() if number == s.number}
+        return format_expr(with_values(e, data))
+
+    def touched(self, s: Statement, buffer: str, indices: tuple[Expr, ...]) -> isl.Map:
+        """From the instances of `s` to the element that `indices` name. Raises NotAffine."""
+        key = (s.number, s.names, buffer, indices)
+        if key not in self._touched:
+            element = [*map(Var, self.homes[buffer]), *indices]
+            self._touched[key] = mapping(s.names, element).intersect_domain(s.domain)
+        return self._touched[key]
+
+    def written(self, s: Statement) -> isl.Map:
+        """From the instances of `s` to the element that each writes."""
+        return self.touched(s, s.store.buffer, s.store.indices)
+
+    def before(self, s: Statement, t: Statement) -> isl.Map:
+        """From the instances of `s` to those of `t` that run later, were every loop to run in order."""
+        key = (s.number, s.names, t.number, t.names)
+        if key not in self._before:
+            common = common_loops(s, t)
+            same = [f"a{k} = b{k}" for k in range(common)]
+            cases = [[*same[:k], f"a{k} < b{k}"] for k in range(common)]
+            if s.number < t.number:
+                cases.append(same)
+            self._before[key] = relation(s, t, cases)
+        return self._before[key]
+
+    def box(self, buffer: str) -> isl.Set:
+        """The elements of a buffer, as its subscripts name them."""
+        names = [f"e{k}" for k in range(len(self.shapes[buffer]))]
+        return points(names, (*extent_conditions(names, self.shapes[buffer]), *dim_conditions(self.program.dims)))
+
+
+def extent_conditions(names: Sequence[str], extents: Sequence[Expr]) -> list[Expr]:
+    """That each name is within its extent."""
+    return [
+        c for n, e in zip(names, extents, strict=True) for c in (Compare("<=", ZERO, Var(n)), Compare("<", Var(n), e))
+    ]
+
+
+def common_loops(s: Statement, t: Statement) -> int:
+    """How many loops stand around both."""
+    return next(
+        (k for k, (a, b) in enumerate(zip(s.names, t.names, strict=False)) if a != b), min(len(s.names), len(t.names))
+    )
+
+
+def relation(s: Statement, t: Statement, cases: Sequence[Sequence[str]]) -> isl.Map:
+    """From instances `[a0, a1, …]` of `s` to instances `[b0, b1, …]` of `t`, where all conditions of a case hold."""
+    a, b = (", ".join(f"{x}{k}" for k in range(len(z.names))) for x, z in (("a", s), ("b", t)))
+    text = " or ".join(f"({' and '.join(c) or 'true'})" for c in cases) or "false"
+    return isl.Map(f"{{ [{a}] -> [{b}] : {text} }}")
+
+
+def where(s: Statement, condition: Expr) -> isl.Set:
+    """The values of the loops around `s` at which the condition holds. Raises NotAffine."""
+    return points(s.names, [condition])
+
+
+def label(e: Expr) -> str:
+    """What an expression does with its parts; two with one label and equal parts have equal values."""
+    match e:
+        case Const(value=value, dtype=t):
+            return f"{value!r}: {t}"
+        case Var(name=name) | Dim(name=name):
+            return name
+        case Binary(op=op) | Compare(op=op) | Logic(op=op):
+            return f"{op}"
+        case Not():
+            return "not"
+        case Select():
+            return "if"
+        case Cast(dtype=t):
+            return f"{t}"
+        case Call(function=f):
+            return f
+        case Load(buffer=b):
+            return f"{b}[]"
+        case _:
+            assert_never(e)
+
+
+def _accumulation(b: Block, n: int, values: Mapping[str, Expr]) -> Accumulation | None:
+    """How store number `n` of the block accumulates, if it does; `values` are those of the block's iterators."""
+    s = b.body[n]
+    match update_of(b):
+        case ArgFold(kind=kind, value=value, position=position) if n == 0:
+            made = Accumulation(kind, Call(PAIR, (value, position)))
+        case DeclaredFold(reducer=reducer):
+            parts: list[Expr] = []
+            own = {x.buffer: k for k, x in enumerate(b.body)}
+            shape = "; ".join(_shape(x.value, own, parts) for x in b.body)
+            made = Accumulation(f"{reducer} {n} of {shape}", Call(PAIR, tuple(parts)))
+        case _ if is_fold(s) and isinstance(s.value, (Binary, Logic)):
+            made = Accumulation(s.value.op, s.value.rhs)
+        case _:
+            return None
+    return Accumulation(f"{made.kind} {dtype_of(s.value)}", substitute(made.term, values))
+
+
+def _shape(e: Expr, own: Mapping[str, int], parts: list[Expr]) -> str:
+    """The expression as text, with numbers for what is accumulated and for the largest parts that do not read it."""
+    if isinstance(e, Load) and e.buffer in own:
+        return f"old{own[e.buffer]}"
+    if isinstance(e, Const):
+        return label(e)
+    if all(x.buffer not in own for x in loads(e)):
+        if e not in parts:
+            parts.append(e)
+        return f"new{parts.index(e)}"
+    return f"{label(e)}({', '.join(_shape(c, own, parts) for c in children(e))})"

@@ -1,0 +1,209 @@
+"""Whether two programs compute the same, value by value: proof obligations, worked off one after the other.
+
+An obligation says that node `a` of the original and node `b` of the scheduled program have equal values at all pairs of
+instances in a map. It is met by going down into both at once: through what only carries a value, into equal operations,
+into matched terms of reductions, to equal elements of the inputs. A pair that is being worked on counts as proved, as in
+Verdoolaege, Janssens and Bruynooghe, "Equivalence checking of static affine programs using widening to handle recurrences"
+(2012): a value depends on earlier ones only, so this is an induction over time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.budget import renew
+from tensorc_dsl.affine.sets import NotAffine
+from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.ir.expr import Expr, Load, children, dtype_of
+from tensorc_dsl.validate.code import Code, Statement, label
+from tensorc_dsl.validate.data import Lifted, Shared, at_all_numbers, deciding, shared_data
+from tensorc_dsl.validate.facts import Refuted, Undecided, at, example, refuted, written_by
+from tensorc_dsl.validate.flow import Total
+from tensorc_dsl.validate.match import match
+from tensorc_dsl.validate.plain import require_simple
+from tensorc_dsl.validate.terms import operator, terms_of
+from tensorc_dsl.validate.values import At, Key, Node, Values, gathers, is_index, key, place
+
+DIFFERENT = Problem("E0805", "the programs compute different values{sizes}")
+
+ATTEMPTS = 3
+"""How deep attempts may lie in each other: what is tried without need takes time."""
+
+PATIENCE = 12
+"""Times that an obligation may grow before it is widened to what holds for all its pairs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Obligation:
+    """That `a` and `b` have equal values at `pairs`, a map from instances of `a` to those of `b`."""
+
+    a: Node
+    b: Node
+    pairs: isl.Map
+
+
+class Comparison:
+    """Obligations between an original and a scheduled program. `prove` raises Refuted, Undecided or NotAffine."""
+
+    def __init__(self, original: Values, scheduled: Values, depth: int = 0) -> None:
+        self._depth = depth
+        self.original = original
+        self.scheduled = scheduled
+        self._known: dict[tuple[Key, Key], isl.Map] = {}
+        self._grown: dict[tuple[Key, Key], int] = {}
+        self._kept: list[Node] = []
+        self._lifted = Lifted(original), Lifted(scheduled)
+        self._widened = False
+        self._guess = ""
+        """Why an obligation that is not met refutes nothing, if it does not."""
+
+    def prove(self, first: Obligation) -> None:
+        todo = [first]
+        while todo:
+            try:
+                todo += self._step(todo.pop())
+            except Refuted as e:
+                if self._guess:
+                    raise Undecided(self._guess) from e
+                raise
+
+    def _step(self, o: Obligation) -> list[Obligation]:
+        """What remains to be proved for it."""
+        renew()
+        pairs = self._new(o)
+        if pairs is None:
+            return []
+        a, b = o.a, o.b
+        # Loads first, so that whole values of statements meet: those are what a recurrence comes back to.
+        if is_load(a) or not is_load(b) or self.scheduled.steps(b) is None:
+            steps = self.original.steps(a)
+            if steps is not None:
+                self.original.require_written(a, pairs.domain())
+                return [Obligation(n, b, m.reverse().apply_range(pairs)) for n, m in steps]
+        steps = self.scheduled.steps(b)
+        if steps is not None:
+            self.scheduled.require_written(b, pairs.range())
+            return [Obligation(a, n, pairs.apply_range(m)) for n, m in steps]
+        if gathers(a) or gathers(b):
+            return self._gathered(a, b, pairs)
+        if isinstance(a, Total) or isinstance(b, Total):
+            return self._totals(a, b, pairs)
+        return self._operations(a, b, pairs)
+
+    def _new(self, o: Obligation) -> isl.Map | None:
+        """Those of the pairs that have not been asked for before; None where there are none."""
+        if o.pairs.is_empty():
+            return None
+        require_simple(o.pairs)
+        k = key(o.a), key(o.b)
+        known = self._known.get(k)
+        if known is None:
+            self._kept += [o.a, o.b]
+            self._known[k] = o.pairs
+            return o.pairs
+        new = o.pairs.subtract(known)
+        if new.is_empty():
+            return None
+        self._grown[k] = self._grown.get(k, 0) + 1
+        if self._grown[k] >= PATIENCE and not self._widened and is_whole(o.a) and is_whole(o.b):
+            self._widened = True
+            self._guess = "a recurrence is not understood: its invariant was guessed, and does not hold"
+            hull = isl.Map.from_basic_map(known.union(o.pairs).affine_hull())
+            new = hull.intersect_domain(place(o.a).domain).intersect_range(place(o.b).domain)
+        elif self._grown[k] > 3 * PATIENCE:
+            raise Undecided("a recurrence is not understood: what it needs keeps growing")
+        self._known[k] = known.union(new).coalesce()
+        return new
+
+    def _operations(self, a: At, b: At, pairs: isl.Map) -> list[Obligation]:
+        x, y = a.expr, b.expr
+        if is_index(x) and is_index(y):
+            return self._subscripts(a, b, (x,), (y,), pairs)
+        if label(x) != label(y) or len(children(x)) != len(children(y)) or dtype_of(x) != dtype_of(y):
+            raise self._different(a, b, pairs)
+        if isinstance(x, Load) and isinstance(y, Load) and all(map(is_index, (*x.indices, *y.indices))):
+            return self._subscripts(a, b, x.indices, y.indices, pairs)
+        together = zip(children(x), children(y), strict=True)
+        return [Obligation(At(a.statement, p), At(b.statement, q), pairs) for p, q in together]
+
+    def _gathered(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:
+        """Of elements that data decide: that the data are equal, and the elements for each number that they may be."""
+        ways: list[Shared] = []
+        if isinstance(a, At) and isinstance(b, At):
+            ways = shared_data(a, b, pairs, self.original, self.scheduled)
+        if not ways:  # what data decide may still be one value for all of them
+            if all(v.is_input_read(n) for n, v in ((a, self.original), (b, self.scheduled)) if gathers(n)):
+                raise self._different(a, b, pairs)
+            ways = [Shared(deciding(a), () if gathers(a) else deciding(b), guessed=True)]
+        for shared in ways[:-1] if self._depth < ATTEMPTS else ():
+            if self._proves(self._at_shared(a, b, pairs, shared)):
+                return []
+        if ways[-1].guessed:
+            self._guess = "the data that decide an element were found by a guess, and do not all agree"
+        return self._at_shared(a, b, pairs, ways[-1])
+
+    def _proves(self, all_of: list[Obligation]) -> bool:
+        """Whether these can be met, without a word of what is in progress."""
+        attempt = Comparison(self.original, self.scheduled, self._depth + 1)
+        try:
+            for o in all_of:
+                attempt.prove(o)
+        except (Refuted, Undecided, NotAffine):
+            return False
+        return True
+
+    def _at_shared(self, a: Node, b: Node, pairs: isl.Map, shared: Shared) -> list[Obligation]:
+        x, y = self._lifted[0].at(a, shared.ours), self._lifted[1].at(b, shared.theirs)
+        rest = [Obligation(x, y, at_all_numbers(pairs, place(x), place(y)))]
+        for p, q in zip(shared.ours, shared.theirs, strict=False):
+            assert isinstance(a, At)  # nothing else has data
+            assert isinstance(b, At)
+            rest.append(Obligation(At(a.statement, p.operand), At(b.statement, q.operand), pairs))
+        return rest
+
+    def _subscripts(self, a: At, b: At, x: tuple[Expr, ...], y: tuple[Expr, ...], pairs: isl.Map) -> list[Obligation]:
+        equal = self.original.subscripts(a.statement, x).apply_range(
+            self.scheduled.subscripts(b.statement, y).reverse()
+        )
+        if not pairs.is_subset(equal):
+            raise self._different(a, b, pairs.subtract(equal))
+        return []
+
+    def _totals(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:
+        kind = a.kind if isinstance(a, Total) else b.kind if isinstance(b, Total) else ""
+        left = terms_of(a, kind, self.original, pairs.domain())
+        right = terms_of(b, kind, self.scheduled, pairs.range())
+        if left.starts != right.starts and left.starts and right.starts:
+            raise self._different(a, b, pairs)
+        alone = all(t.node is n for found, n in ((left, a), (right, b)) for t in found.found)
+        if alone and len(left.found) == len(right.found) == 1:
+            raise self._different(a, b, pairs)
+        rest = list(match(left, right, kind, pairs, self.original, self.scheduled, place(a), place(b)))
+        if any(m.guessed for m in rest):
+            self._guess = "equal terms of a reduction were matched by a guess, and do not all agree"
+        return [Obligation(m.a, m.b, m.pairs) for m in rest]
+
+    def _different(self, a: Node, b: Node, pairs: isl.Map) -> Refuted:
+        s, t = place(a), place(b)
+        (x, y), sizes = example(pairs.wrap(), [len(s.names), len(t.names)])
+        return refuted(
+            DIFFERENT,
+            (self.original.which, _told(a, self.original.code, s, x)),
+            (self.scheduled.which, _told(b, self.scheduled.code, t, y)),
+            sizes=sizes,
+        )
+
+
+def is_load(node: Node) -> bool:
+    return isinstance(node, At) and isinstance(node.expr, Load)
+
+
+def is_whole(node: Node) -> bool:
+    """Whether it has a value wherever it stands: it is under no condition of a choice."""
+    return isinstance(node, Total) or node.expr is node.statement.store.value
+
+
+def _told(node: Node, code: Code, s: Statement, values: tuple[int, ...]) -> str:
+    what = f"`{code.told(s, node.expr)}`" if isinstance(node, At) else f"a reduction by `{operator(node.kind)}`"
+    return f"{what}, in {at(s, values)}, which writes {written_by(code, s, values)}"

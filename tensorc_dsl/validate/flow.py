@@ -1,0 +1,144 @@
+"""Where values come from: for each read, which write it sees, exactly.
+
+The last write before a read is found as Feautrier found it ("Dataflow analysis of array and scalar references", 1991):
+the latest in lexicographic order among those that touch the element earlier. Updates that commute are not followed one by
+one. What a read sees of them is a `Total`: the value that the last other write left, and the set of all updates since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.budget import renew
+from tensorc_dsl.ir.expr import Expr, Load
+from tensorc_dsl.validate.code import Code, Statement
+from tensorc_dsl.validate.plain import plain
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Total:
+    """A reduction's value. Instances are those of `at`: of the write it starts from, or of a read of an unfinished one."""
+
+    kind: str
+    at: Statement
+    start: tuple[tuple[Statement, isl.Map], ...]
+    """Per statement that it may start from: the map from an instance of the total to an instance of that."""
+    terms: tuple[tuple[Statement, isl.Map], ...]
+    """Per statement that updates it: the map from an instance of the total to the instances of that, all of them."""
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """One of the things that a read can see, and from which instances of the reader to which of its own."""
+
+    source: Statement | Total
+    instances: isl.Map
+
+
+class Flow:
+    """The sources of a program's reads. Raises NotAffine for subscripts that are not affine."""
+
+    def __init__(self, code: Code) -> None:
+        self.code = code
+        self._seen: dict[tuple[int, tuple[str, ...], str, tuple[Expr, ...]], tuple[Seen, ...]] = {}
+        self._started: dict[int, tuple[tuple[Statement, isl.Map], ...]] = {}
+        self._totals: dict[tuple[int, str], Total] = {}
+
+    def seen(self, reader: Statement, read: Load) -> tuple[Seen, ...]:
+        """What a read of a written buffer sees; where none of it applies, nothing has been written."""
+        key = (reader.number, reader.names, read.buffer, read.indices)
+        if key not in self._seen:
+            self._seen[key] = self._find(reader, read)
+        return self._seen[key]
+
+    def _find(self, reader: Statement, read: Load) -> tuple[Seen, ...]:
+        element = self.code.touched(reader, read.buffer, read.indices)
+        writers = self.code.writers.get(read.buffer, [])
+        kinds = list(dict.fromkeys(s.accumulates.kind for s in writers if s.accumulates))
+        plain = [
+            Seen(w, m)
+            for w, m in self._last(reader, element, [s for s in writers if len(kinds) != 1 or not s.accumulates])
+        ]
+        if len(kinds) == 1:
+            return tuple(x for seen in plain for x in self._since(seen, kinds[0], reader))
+        # Where the last write is an update, what is seen is the total of its kind.
+        out: list[Seen] = []
+        for seen in plain:
+            assert isinstance(seen.source, Statement)
+            if seen.source.accumulates is None:
+                out.append(seen)
+        for kind in kinds:
+            latest = [x.instances.domain() for x in plain if _kind(x.source) == kind]
+            for w, m in self._last(reader, element, [s for s in writers if _kind(s) != kind]):
+                for domain in latest:
+                    if not (own := m.intersect_domain(domain)).is_empty():
+                        out += self._since(Seen(w, own), kind, reader)
+        return tuple(out)
+
+    def _since(self, seen: Seen, kind: str, reader: Statement) -> Iterator[Seen]:
+        """The total of a kind that a read sees, whose last other write before is `seen`."""
+        w, m = seen.source, seen.instances
+        assert isinstance(w, Statement)
+        total = self._total(w, kind)
+        if all(m.apply_range(t).intersect(self._not_before(u, reader)).is_empty() for u, t in total.terms):
+            yield Seen(total, m)
+            return
+        terms = tuple((u, m.apply_range(t).intersect(self.code.before(u, reader).reverse())) for u, t in total.terms)
+        yield Seen(Total(kind, reader, ((w, m),), terms, finished=False), m.domain().identity())
+
+    def _total(self, start: Statement, kind: str) -> Total:
+        """The value that a write leaves, with all updates of a kind until the next write of another one."""
+        key = (start.number, kind)
+        if key not in self._totals:
+            updates = [u for u in self.code.writers[start.store.buffer] if _kind(u) == kind]
+            terms = [(u, m.reverse()) for u in updates for w, m in self._starts(u) if w is start]
+            same = start.domain.identity()
+            self._totals[key] = Total(kind, start, ((start, same),), tuple(terms), finished=True)
+        return self._totals[key]
+
+    def _starts(self, update: Statement) -> tuple[tuple[Statement, isl.Map], ...]:
+        """The last write of another kind before each instance of an update."""
+        if update.number not in self._started:
+            others = [s for s in self.code.writers[update.store.buffer] if _kind(s) != _kind(update)]
+            self._started[update.number] = self._last(update, self.code.written(update), others)
+        return self._started[update.number]
+
+    def _last(
+        self, reader: Statement, element: isl.Map, writers: Sequence[Statement]
+    ) -> tuple[tuple[Statement, isl.Map], ...]:
+        """The last of the writers' instances that writes the element before each instance of the reader."""
+        found: list[tuple[Statement, isl.Map]] = []
+        for w in writers:
+            renew()
+            earlier = element.apply_range(self.code.written(w).reverse())
+            earlier = earlier.intersect(self.code.before(w, reader).reverse())
+            if earlier.is_empty():
+                continue
+            if not earlier.is_single_valued():
+                earlier = earlier.lexmax()
+            found.append((w, earlier.coalesce()))
+        out: list[tuple[Statement, isl.Map]] = []
+        for k, (w, m) in enumerate(found):
+            for j, (v, n) in enumerate(found):
+                if j == k or m.domain().is_disjoint(n.domain()):
+                    continue
+                both = m.range_product(n).intersect_range(self.code.before(w, v).wrap())
+                m = m.subtract_domain(both.domain())
+            if not m.is_empty():
+                out.append((w, plain(m.coalesce())))
+        return tuple(out)
+
+    def _not_before(self, update: Statement, reader: Statement) -> isl.Map:
+        """From the instances of the reader to those of the update that are no earlier."""
+        later = self.code.before(reader, update)
+        if reader is update:
+            later = later.union(isl.Map.identity(later.get_space()))
+        return later
+
+
+def _kind(source: Statement | Total) -> str | None:
+    """The kind of updates that a statement is one of."""
+    return source.accumulates.kind if isinstance(source, Statement) and source.accumulates else None

@@ -1,0 +1,183 @@
+"""What a program may not do by itself, whatever it computes: leave a buffer or a domain, or race.
+
+All loops are taken as if they ran in order when values are followed (`affine.validate_flow`); that is right because here
+loops that do not run in order are shown to carry nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.accesses import guarded_loads
+from tensorc_dsl.affine.budget import renew
+from tensorc_dsl.affine.data import outermost, with_values
+from tensorc_dsl.affine.sets import mapping, points
+from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.ir.expr import Expr
+from tensorc_dsl.ir.pipelines import pipeline
+from tensorc_dsl.ir.program import For, LoopKind
+from tensorc_dsl.validate.code import Code, Statement, extent_conditions, relation, where
+from tensorc_dsl.validate.digits import Counted, Digits
+from tensorc_dsl.validate.facts import Refuted, Undecided, at, element, example, point, refuted
+from tensorc_dsl.validate.values import is_condition
+
+OUTSIDE = Problem("E0801", "{which}, {what} {does} {element}, outside of `{buffer}`{sizes}")
+LEAVES = Problem("E0801", "{which}, iterator `{name}` of {what} is {value}, outside of its extent{sizes}")
+IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.PIPELINED, LoopKind.TENSORIZED)
+
+RACE = Problem(
+    "E0802", "{which}, iterations of the {kind} loop `{loop}` touch {element} at once{sizes}",
+    help="run the loop in order, or give each iteration its own copy of the buffer",
+)  # fmt: skip
+
+OVERTAKEN = Problem(
+    "E0802", "{which}, the pipeline of `{loop}` lets the later of two accesses to {element} come first{sizes}",
+    help="what is read must be written in an earlier stage, or earlier in the order of the same one",
+)  # fmt: skip
+
+
+def verify_memory(code: Code, which: str) -> None:
+    """Raises Refuted where an access leaves its buffer, an iterator its extent, or a loop races; NotAffine."""
+    for s in code.statements:
+        if not s.domain.is_empty():
+            _inside(code, s, which)
+    _races(code, which)
+    _overtaking(code, which)
+
+
+def _inside(code: Code, s: Statement, which: str) -> None:
+    renew()
+    names = [it.name for it in s.block.iters]
+    values = mapping(s.names, [e for _, _, e in s.iters]).intersect_domain(s.domain)
+    rest = values.subtract_range(points(names, extent_conditions(names, [it.extent for it in s.block.iters])))
+    if not rest.is_empty():
+        (x, v), sizes = example(rest.wrap(), [len(s.names), len(names)])
+        inside = points(names, extent_conditions(names, [it.extent for it in s.block.iters]))
+        for k, n in enumerate(names):
+            one = inside.project_out(isl.dim_type.set, k + 1, len(names) - k - 1).project_out(isl.dim_type.set, 0, k)
+            if isl.Set(f"{{ [{v[k]}] }}").intersect(one).is_empty():
+                raise refuted(LEAVES, which=which, name=n, what=at(s, x), value=v[k], sizes=sizes)
+    for t, buffer, indices, domain, does in _accesses(code, s):
+        renew()
+        if not indices:
+            continue
+        touched = mapping(t.names, indices).intersect_domain(domain)
+        rest = touched.subtract_range(code.box(buffer))
+        if not rest.is_empty():
+            (x, v), sizes = example(rest.wrap(), [len(t.names), len(indices)])
+            raise refuted(
+                OUTSIDE, which=which, what=at(s, x), does=does, element=element(buffer, v), buffer=buffer, sizes=sizes
+            )
+
+
+def _accesses(code: Code, s: Statement) -> Iterator[tuple[Statement, str, tuple[Expr, ...], isl.Set, str]]:
+    """Each access with the instances at which it happens; those of a read that data decide have values of the data too.
+    What depends on data otherwise may happen always.
+    """
+    yield s, s.store.buffer, s.store.indices, s.domain, "writes"
+    for x, conditions in guarded_loads(s.store.value):
+        t, data = code.lifted(s, tuple(dict.fromkeys(outermost((*x.indices, *conditions)))))
+        domain = t.domain
+        for c in conditions:
+            if is_condition(known := with_values(c, data)):
+                domain = domain.intersect(where(t, known))
+        yield t, x.buffer, tuple(with_values(i, data) for i in x.indices), domain, "reads"
+
+
+Access = tuple[Statement, isl.Map, bool]
+"""A statement, the elements of a buffer that its instances touch, and whether they are written."""
+
+
+def _races(code: Code, which: str) -> None:
+    for number in dict.fromkeys(code.digits.values()):
+        free = [c for c in number.loops if c.kind not in IN_ORDER]
+        if not free:
+            continue
+        for digit in number.digits:  # a loop's iterations differ in one of its digits
+            inside = [s for s in code.statements if digit.name in s.names]
+            depth = inside[0].names.index(digit.name) if inside else 0
+            for a, b, buffer in _pairs(code, inside, but_private_to=digit.name):
+                touching = a[1].apply_range(b[1].reverse()).intersect(_apart(a[0], b[0], depth))
+                for c in free if not touching.is_empty() else ():
+                    alone = len(number.loops) == 1
+                    both = touching if alone else touching.intersect(_counted_apart(a[0], b[0], number, c))
+                    if not both.is_empty():
+                        raise _conflict(RACE, code, buffer, a, b, both, which=which, kind=c.kind, loop=c.loop)
+
+
+def _pairs(code: Code, inside: Sequence[Statement], but_private_to: str | None) -> Iterator[tuple[Access, Access, str]]:
+    """Accesses to one buffer, the first of which writes it."""
+    for buffer in dict.fromkeys(s.store.buffer for s in inside):
+        if but_private_to in code.homes[buffer]:
+            continue  # each iteration has its own copy
+        touched: list[Access] = [(s, m, writes) for s in inside for m, writes in _touched(code, s, buffer)]
+        for a in touched:
+            for b in touched if a[2] else ():
+                renew()
+                yield a, b, buffer
+
+
+def _touched(code: Code, s: Statement, buffer: str) -> Iterator[tuple[isl.Map, bool]]:
+    for t, name, indices, domain, does in _accesses(code, s):
+        if name == buffer:
+            found = code.touched(t, buffer, indices).intersect_domain(domain)
+            depth = len(s.names)
+            yield found.project_out(isl.dim_type.in_, depth, len(t.names) - depth), does == "writes"
+
+
+def _apart(s: Statement, t: Statement, depth: int) -> isl.Map:
+    """Instances of one iteration of the loops around, and of different iterations of the loop at that depth."""
+    return relation(s, t, [[*(f"a{k} = b{k}" for k in range(depth)), f"a{depth} != b{depth}"]])
+
+
+def _counted_apart(s: Statement, t: Statement, number: Digits, loop: Counted) -> isl.Map:
+    """Instances of one iteration of the loops around `loop`, as far as the number counts those, and of different
+    iterations of it."""
+    first = s.names.index(number.digits[0].name)
+    a, b = (" + ".join(f"{d.unit}{x}{first + k}" for k, d in enumerate(number.digits)) for x in "ab")
+    same = [] if loop.upto is None else [f"floor(({a})/{loop.upto}) = floor(({b})/{loop.upto})"]
+    return relation(s, t, [[*same, f"floor(({a})/{loop.unit}) != floor(({b})/{loop.unit})"]])
+
+
+def _overtaking(code: Code, which: str) -> None:
+    """Raises Refuted where the stages of a pipelined loop let the later of two accesses come first."""
+    loops = {x.var: x for s in code.statements for x, _ in s.path if x.kind is LoopKind.PIPELINED}
+    for loop in loops.values():
+        stages = pipeline(loop)
+        if stages is None:
+            raise Undecided(f"the stages of the pipelined loop `{loop.var}` cannot be read")
+        inside = [s for s in code.statements if any(x.var == loop.var for x, _ in s.path)]
+        for a, b, buffer in _pairs(code, inside, but_private_to=None):
+            for one, other in ((a, b), (b, a)):
+                (s, m, _), (t, n, _) = one, other
+                both = m.apply_range(n.reverse()).intersect(code.before(s, t))
+                both = both.intersect(_rounds_swapped(s, t, loop, *stages))
+                if not both.is_empty():
+                    raise _conflict(OVERTAKEN, code, buffer, one, other, both, which=which, loop=loop.var)
+
+
+def _rounds_swapped(s: Statement, t: Statement, loop: For, stages: tuple[int, ...], order: tuple[int, ...]) -> isl.Map:
+    """Instances of `s` and `t` in one iteration of the loops around the pipeline, of which that of `t` has an earlier
+    round, or an earlier place in the same one."""
+    x, y = (next(n for around, n in z.path if around.var == loop.var) for z in (s, t))
+    if x == y:
+        return relation(s, t, [])  # one statement of the pipeline does its iterations in order
+    outside = {around.var for around, _ in s.path[: [around.var for around, _ in s.path].index(loop.var)]}
+    depth = sum(d.loops[0].loop in outside for d in s.digits)
+    same = [f"a{k} = b{k}" for k in range(depth)]
+    i, j = (f"a{depth}", f"b{depth}") if loop.var in s.names else ("0", "0")
+    earlier = "<=" if order[y] < order[x] else "<"
+    return relation(s, t, [[*same, f"{j} + {stages[y]} {earlier} {i} + {stages[x]}"]])
+
+
+def _conflict(
+    problem: Problem, code: Code, buffer: str, one: Access, other: Access, both: isl.Map, **facts: object
+) -> Refuted:
+    """`both` goes from instances of the one access to those of the other that touch the same element."""
+    (s, m, _), (t, _, _) = one, other
+    (x, y), sizes = example(both.wrap(), [len(s.names), len(t.names)])
+    image = point(x).apply(m)
+    (whole,), _ = example(image, [image.dim(isl.dim_type.set)])
+    name = element(buffer, whole[len(code.homes[buffer]) :])
+    return refuted(problem, ("one", at(s, x)), ("the other", at(t, y)), element=name, sizes=sizes, **facts)

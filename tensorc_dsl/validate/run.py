@@ -1,0 +1,177 @@
+"""Refutations that are shown: inputs on which two programs differ, found by running both one scalar at a time.
+
+What integer sets find is that two expressions differ, or that an order is not kept; whether anybody can see it is another
+question, and the way there is long. So no program is called wrong before an interpreter, which shares nothing with the
+proof, has given two results. Loops whose iterations have no order run in several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import cast
+
+import numpy as np
+
+from tensorc_dsl.affine.simplify import bounds, extent_ranges
+from tensorc_dsl.ir.arrays import Array, narrow, unit_roundoff, widen
+from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.ir.expr import Cast, Expr, children
+from tensorc_dsl.ir.program import AT_ONCE, Block, For, LoopKind, Program, blocks, walk
+from tensorc_dsl.reference.evaluate import shape_of
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.interpret import InterpretError, Order, interpret
+from tensorc_dsl.validate.facts import element
+
+STEPS = 1 << 21
+"""Instances of blocks, or elements of buffers: what takes the interpreter more than some seconds is not run."""
+
+SEEDS, ENOUGH = 32, 1 << 21
+"""Inputs that are tried for each choice of sizes, at most, and the steps after which no others are."""
+
+ORDERS: dict[Order, str] = {
+    "forward": "", "reversed": ", where loops without an order run backwards",
+    "shuffled": ", where loops without an order run in a random one",
+    "together": ", where all iterations of loops without an order run at once",
+}  # fmt: skip
+
+RELATIVE = 1e-9
+
+LISTED = 16
+"""Elements of an input that a message lists."""
+
+SIZES = (2, 3, 5, 8)
+"""Sizes of open dimensions that are tried besides those that the proof met."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Inputs, in the types that buffers have in memory, and what comes of them."""
+
+    told: str
+    sizes: Mapping[str, int]
+    inputs: Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class TooLong:
+    """The programs were not run: for every choice of sizes they take too many steps."""
+
+
+def show(
+    original: Program, scheduled: Program, names: tuple[str, str], met: Mapping[str, int]
+) -> Shown | TooLong | None:
+    """Inputs on which the programs differ, or one of them breaks a rule; None where none of those that are tried do.
+
+    `met` are sizes of open dimensions to begin with.
+    """
+    ran = False
+    for sizes in _choices(original, met):
+        pair = bind(original, sizes), bind(scheduled, sizes)
+        steps = sum(map(_steps, pair))
+        if steps > STEPS:
+            continue
+        ran = True
+        for seed in range(min(SEEDS, 1 + ENOUGH // steps)):
+            inputs = _inputs(pair[0], seed)
+            told = _difference(*pair, names, inputs)
+            if told is not None:
+                return Shown(told, sizes, inputs)
+    return None if ran else TooLong()
+
+
+def _choices(p: Program, met: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    if all(d.name in met for d in p.dims):
+        yield {d.name: met[d.name] for d in p.dims}
+    for n in SIZES if p.dims else ():
+        yield {d.name: max(d.low, n if d.high is None else min(n, d.high)) for d in p.dims}
+
+
+def _inputs(p: Program, seed: int) -> dict[str, Array]:
+    """Random inputs, every other time of one sign: what only the least or the greatest of some numbers shows."""
+    found = make_inputs(p, seed // 2)
+    if seed % 2 == 0:
+        return found
+    sign = -1 if seed % 4 == 1 else 1
+    signed = {b.name: b.dtype for b in p.inputs if b.dtype.kind in ("float", "int")}
+    return {n: narrow(sign * np.abs(widen(a, signed[n])), signed[n]) if n in signed else a for n, a in found.items()}
+
+
+def _steps(p: Program) -> int:
+    """Roughly how long the interpreter has to run."""
+    total = sum(prod(shape_of(b)) for b in (*p.params, *p.buffers))
+    for around, s in walk(p.body):
+        if isinstance(s, Block):
+            ranges = extent_ranges(around)
+            total += prod(max(1, bounds(loop.extent, ranges)[1] or 0) for loop in around) * len(s.body)
+    return total
+
+
+def _difference(a: Program, b: Program, names: tuple[str, str], inputs: Mapping[str, Array]) -> str | None:
+    """What an interpreter finds that tells the programs apart, or that one of them must not do."""
+    first = _outcome(a, inputs, "forward")
+    if isinstance(first, str):
+        return f"{names[0]}: {first}"
+    slack = max(map(_slack, (a, b)))
+    free = any(isinstance(s, For) and s.kind in (*AT_ONCE, LoopKind.PIPELINED) for _, s in walk(b.body))
+    for order in ORDERS if free else ("forward",):
+        second = _outcome(b, inputs, order)
+        how = ORDERS[order]
+        if isinstance(second, str):
+            return f"{names[1]}{how}: {second}"
+        for p in a.outputs:
+            at = _apart(first[p.name], second[p.name], slack)
+            if at is not None:
+                x, y = first[p.name][at], second[p.name][at]
+                return f"{element(p.name, at)} is {x:.9g} by {names[0]}, and {y:.9g} by {names[1]}{how}"
+    return None
+
+
+def _outcome(p: Program, inputs: Mapping[str, Array], order: Order) -> dict[str, Array] | str:
+    """The outputs, or what the interpreter refuses to do."""
+    try:
+        return interpret(p, inputs, order)
+    except InterpretError as e:
+        return str(e)
+
+
+def _apart(x: Array, y: Array, slack: float) -> tuple[int, ...] | None:
+    """The first element at which two results differ by more than the order of operations can make of them."""
+    a, b = x.astype(np.float64), y.astype(np.float64)
+    with np.errstate(all="ignore"):
+        sizes = np.abs(np.concatenate([a.ravel(), b.ravel()]))
+        largest = float(np.max(sizes, initial=0.0, where=np.isfinite(sizes)))
+        same = (x == y) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= slack * largest)
+    wrong = np.argwhere(~same)
+    return tuple(map(int, wrong[0])) if len(wrong) else None
+
+
+def _slack(p: Program) -> float:
+    """What rounding may make of a result, as a share of the largest: float64 counts little, conversions as they round."""
+    narrow = [x.dtype for b in blocks(p) for s in b.body for x in _casts(s.value) if x.dtype.is_float]
+    return max([RELATIVE, *(64 * unit_roundoff(t) for t in narrow)])
+
+
+def _casts(e: Expr) -> Iterator[Cast]:
+    if isinstance(e, Cast):
+        yield e
+    for c in children(e):
+        yield from _casts(c)
+
+
+def listed(p: Program, inputs: Mapping[str, Array]) -> str:
+    """The inputs as text, long ones as their shapes."""
+    return ", ".join(f"{b.name} = {_text(widen(inputs[b.name], b.dtype))}" for b in p.inputs)
+
+
+def _text(a: Array) -> str:
+    if a.size > LISTED:
+        return f"{' × '.join(map(str, a.shape))} numbers"
+    return _row(a.tolist())
+
+
+def _row(x: object) -> str:
+    if isinstance(x, list):
+        return f"[{', '.join(map(_row, cast('list[object]', x)))}]"
+    return str(x).lower() if isinstance(x, bool) else f"{x:.9g}"  # enough digits for an f32

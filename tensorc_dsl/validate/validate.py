@@ -1,0 +1,155 @@
+"""Whole-program validation: that a scheduled program computes what the original does, shown after the fact.
+
+Nothing is asked of the primitives that made it, or of how: the two programs are all there is. Shown is, for all sizes and
+all inputs, that no access leaves its buffer, that no parallel or vectorized loop carries a dependence, and that each output
+element is the same expression of the inputs, where the terms of a reduction may come in any order and grouping.
+`docs/decisions/0014-validation-compares-values.md` tells why it is done this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tensorc_dsl.affine.budget import Exhausted, bounded, renew
+from tensorc_dsl.affine.laws import Broken, reducer_laws
+from tensorc_dsl.affine.sets import NotAffine
+from tensorc_dsl.diagnostic import Diagnostic, Note, Problem
+from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.ir.expr import Load, Var
+from tensorc_dsl.ir.print import format_buffer, format_expr
+from tensorc_dsl.ir.program import Block, Buffer, Program, Store
+from tensorc_dsl.validate.code import Code, Statement
+from tensorc_dsl.validate.compare import Comparison, Obligation
+from tensorc_dsl.validate.facts import Refuted, Undecided, element, example, refuted
+from tensorc_dsl.validate.memory import verify_memory
+from tensorc_dsl.validate.run import Shown, TooLong, listed, show
+from tensorc_dsl.validate.values import At, Values
+
+INTERFACE = Problem("E0808", "the programs differ in what they are called with: {what}")
+MISSING = Problem("E0804", "{which} does not write {element}{sizes}")
+UNPROVED = Problem("E0807", "it is not proved that the programs compute the same: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Valid:
+    """The scheduled program computes what the original does, whenever it runs and what is assumed holds."""
+
+    assumes: tuple[str, ...] = ()
+    """What is not proved of the reducers that a file declares: that ``mine` is associative`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """It does not; the facts are in the diagnostic. A run with `inputs` shows it, where that needs one."""
+
+    diagnostic: Diagnostic
+    inputs: Mapping[str, Array] = field(default_factory=dict[str, Array], compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Unproved:
+    """Nothing is known; the reason is in the diagnostic."""
+
+    diagnostic: Diagnostic
+
+
+Report = Valid | Invalid | Unproved
+
+
+def validate(
+    original: Program, scheduled: Program, names: tuple[str, str] = ("the original", "the scheduled program")
+) -> Report:
+    """Whether `scheduled` computes what `original` does. `names` are what messages call them."""
+    assumes: list[str] = []
+    for reducer, v in reducer_laws(original):
+        law = f"`{reducer}` is {'left alone by its identity' if v.law == 'identity' else v.law}"
+        if isinstance(v, Broken):
+            return _unproved(f"not that {law}, as reductions in any order need")
+        assumes.append(law)
+    try:
+        with bounded():
+            _prove(original, scheduled, names)
+    except Refuted as e:
+        return _shown(original, scheduled, names, e)
+    except Undecided as e:
+        return _unproved(str(e))
+    except NotAffine as e:
+        return _unproved(f"`{format_expr(e.expr)}` is not affine")
+    except Exhausted:
+        return _unproved("it takes more than the operations on integer sets that are allowed")
+    return Valid(tuple(assumes))
+
+
+def _unproved(reason: str, notes: tuple[Note, ...] = ()) -> Unproved:
+    return Unproved(UNPROVED(None, reason=reason, notes=notes))
+
+
+def _shown(original: Program, scheduled: Program, names: tuple[str, str], found: Refuted) -> Invalid | Unproved:
+    """The refutation with inputs that show it. Where none do, it is only what the proof came to its end with."""
+    if found.sizes is None:
+        return Invalid(found.diagnostic)
+    met = {name: value for name, value in found.sizes.values if any(d.name == name for d in original.dims)}
+    d = found.diagnostic
+    facts = tuple(n for n in d.notes if n.kind != "help")
+    match show(original, scheduled, names, met):
+        case Shown(told=told, sizes=sizes, inputs=inputs):
+            at = "".join(f"{name} = {n}, " for name, n in sizes.items())
+            notes = (Note("run", told), Note("inputs", f"{at}{listed(bind(original, sizes), inputs)}"))
+            return Invalid(replace(d, notes=(*facts, *notes, *(n for n in d.notes if n.kind == "help"))), inputs)
+        case TooLong():
+            why = "the programs are too long for a run to show what was found"
+        case None:
+            why = "no inputs that were tried show what was found"
+    return _unproved(why, (Note("found", f"{d.code}: {d.message}"), *facts))
+
+
+def _prove(original: Program, scheduled: Program, names: tuple[str, str]) -> None:
+    """Raises Refuted, Undecided, NotAffine or Exhausted unless the programs compute the same."""
+    _same_interface(original, scheduled)
+    before, after = (Values(Code(p), name) for p, name in zip((original, scheduled), names, strict=True))
+    for values in (before, after):
+        verify_memory(values.code, values.which)
+    comparison = Comparison(before, after)
+    for p in original.outputs:
+        renew()
+        a, b = _result(before, p), _result(after, p)
+        comparison.prove(Obligation(a, b, a.statement.domain.identity()))
+
+
+def _same_interface(a: Program, b: Program) -> None:
+    for what, x, y in (
+        ("arguments", list(map(format_buffer, a.params)), list(map(format_buffer, b.params))),
+        ("results", [p.name for p in a.outputs], [p.name for p in b.outputs]),
+        ("open dimensions", [str(d) for d in a.dims], [str(d) for d in b.dims]),
+    ):
+        if x != y:
+            raise refuted(INTERFACE, what=f"{what} {', '.join(x) or 'none'} and {', '.join(y) or 'none'}")
+
+
+def _result(values: Values, p: Buffer) -> At:
+    """A read of each element of an output when all has run. Raises Refuted where one is not written."""
+    names = tuple(f"e{k}'" for k in range(len(p.shape)))  # no loop has such a name
+    read = Load(p.name, tuple(map(Var, names)), p.dtype)
+    block = Block("the result", (), ())
+    s = Statement(
+        len(values.code.statements), block, False, Store(p.name, read.indices, read), (), (), names,
+        values.code.box(p.name), (), None,
+    )  # fmt: skip
+    node = At(s, read)
+    rest = s.domain
+    for _, m in values.steps(node) or ():
+        rest = rest.subtract(m.domain())
+    if not rest.is_empty():
+        for w in values.code.writers[p.name]:
+            if not rest.is_disjoint(values.code.written(w).range()):
+                values.require_written(
+                    node, rest
+                )  # something is written there, but nothing that an update could start from
+        (at,), sizes = example(rest, [len(names)])
+        raise refuted(MISSING, which=values.which, element=element(p.name, at), sizes=sizes)
+    return node
+
+
+__all__ = ["UNPROVED", "Invalid", "Report", "Unproved", "Valid", "validate"]

@@ -1,0 +1,330 @@
+"""Values as expressions of the inputs: what a statement computes, followed through whatever carries it.
+
+A *node* is something with a value at each of its instances: an expression in a statement, or a `Total`. A load of a
+written element, and a choice by an affine condition, have the value of other nodes: `steps` gives those, so copies,
+inlining, layouts and guards leave no trace in what is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.data import depends_on_data, outermost, with_values
+from tensorc_dsl.affine.sets import NotAffine, affine_text, condition_text, mapping
+from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.ir.dtypes import BOOL, INDEX
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Binary,
+    BinaryOp,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Not,
+    Select,
+    children,
+    dtype_of,
+    loads,
+)
+from tensorc_dsl.validate.code import PAIR, Code, Statement, label, where
+from tensorc_dsl.validate.facts import at, element, element_at, example, point, refuted
+from tensorc_dsl.validate.flow import Flow, Total
+
+UNWRITTEN = Problem(
+    "E0803", "{what} reads {element}, which nothing has written{sizes}",
+    help="the block that writes it, or its init, must run before",
+)  # fmt: skip
+
+TAKEN = "…[]"
+"""What a signature says of an element that data decide."""
+
+PIECES = 64
+"""Beyond so many cases a signature says less instead."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class At:
+    """An expression in a statement; instances are those of the statement."""
+
+    statement: Statement
+    expr: Expr
+
+
+Node = At | Total
+Key = tuple[int, tuple[str, ...], int]
+
+
+def place(node: Node) -> Statement:
+    return node.statement if isinstance(node, At) else node.at
+
+
+def key(node: Node) -> Key:
+    return (node.statement.number, node.statement.names, id(node.expr)) if isinstance(node, At) else (-1, (), id(node))
+
+
+def gathers(node: Node) -> TypeGuard[At]:
+    """Whether it is a load of which data decide the element: the value of another node, but of which one is not known."""
+    return isinstance(node, At) and isinstance(node.expr, Load) and depends_on_data(node.expr.indices)
+
+
+def decided(node: Node) -> bool:
+    """Whether data decide which of several values it is: as `gathers`, or a choice between such, as an inlined border is."""
+    if not isinstance(node, At) or not isinstance(node.expr, Select):
+        return gathers(node)
+    return not loads(with_values(node.expr.cond, dict.fromkeys(outermost((node.expr.cond,)), ZERO)))
+
+
+def is_index(e: Expr) -> bool:
+    """Whether it is a number made of loops and sizes alone."""
+    if dtype_of(e) != INDEX or loads(e):
+        return False
+    try:
+        affine_text(e)
+    except NotAffine:
+        return False
+    return True
+
+
+def is_condition(e: Expr) -> bool:
+    """Whether loops and sizes alone decide it."""
+    if dtype_of(e) != BOOL or loads(e):
+        return False
+    try:
+        condition_text(e)
+    except NotAffine:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """What a node computes from the inputs at some of its instances. Equal text and equal subscripts are equal values, unless
+    the text holds `…`."""
+
+    text: str
+    subscripts: isl.Map
+    """From instances to all subscripts in the text, one after the other."""
+    constants: tuple[Const, ...] = ()
+    """What it is where it is constant: one value, or the parts of one term of a reduction."""
+
+    def at(self, instances: isl.Map) -> Case:
+        """The same for the instances of another node, mapped to those of this one."""
+        return Case(self.text, instances.apply_range(self.subscripts), self.constants)
+
+
+Signature = tuple[Case, ...]
+
+_OfTotal = Callable[[Total], Signature]
+
+
+class Values:
+    """The nodes of one program; `which` program it is, for messages."""
+
+    def __init__(self, code: Code, which: str) -> None:
+        self.code = code
+        self.which = which
+        self.flow = Flow(code)
+        self._inputs = {p.name for p in code.program.inputs}
+        self._steps: dict[Key, tuple[tuple[Node, isl.Map], ...] | None] = {}
+        self._signatures: dict[Key, Signature] = {}
+        self._fingerprints: dict[Key, Signature] = {}
+        self._broad: dict[Key, Signature] = {}
+        self._kept: list[Node] = []
+
+    def steps(self, node: Node) -> tuple[tuple[Node, isl.Map], ...] | None:
+        """The nodes whose values this one has, and where: maps from its instances to theirs. None where it is none of
+        that, but an operation."""
+        k = key(node)
+        if k not in self._steps:
+            self._kept.append(node)  # keys are made of ids
+            found = list(self._next(node))
+            self._steps[k] = tuple(found) if found or self._is_load(node) else None
+        return self._steps[k]
+
+    def _is_load(self, node: Node) -> bool:
+        if gathers(node) or self.is_input_read(node):
+            return False
+        return isinstance(node, At) and isinstance(node.expr, Load)
+
+    def is_input_read(self, node: Node) -> bool:
+        """Whether it is an element of an input."""
+        return isinstance(node, At) and isinstance(node.expr, Load) and node.expr.buffer in self._inputs
+
+    def _next(self, node: Node) -> Iterator[tuple[Node, isl.Map]]:
+        if isinstance(node, Total):
+            return
+        s, e = node.statement, node.expr
+        if isinstance(e, Load):
+            if self._is_load(node):
+                for seen in self.flow.seen(s, e):
+                    source = seen.source
+                    yield source if isinstance(source, Total) else At(source, source.store.value), seen.instances
+        elif isinstance(e, Select) and is_condition(e.cond):
+            yield from self._cases(s, e.cond, e.then, e.other)
+        elif not isinstance(e, Const) and is_condition(e):
+            yield from self._cases(s, e, Const(True, BOOL), Const(False, BOOL))
+
+    def _cases(self, s: Statement, cond: Expr, then: Expr, other: Expr) -> Iterator[tuple[Node, isl.Map]]:
+        for c, e in ((cond, then), (Not(cond), other)):
+            found = s.domain.intersect(where(s, c))
+            if not found.is_empty():
+                yield At(s, e), found.identity()
+
+    def require_written(self, node: Node, asked: isl.Set) -> None:
+        """Raises Refuted where some of the instances read what is not written."""
+        if not self._is_load(node):
+            return
+        assert isinstance(node, At)
+        assert isinstance(node.expr, Load)
+        for _, m in self.steps(node) or ():
+            asked = asked.subtract(m.domain())
+        if asked.is_empty():
+            return
+        s = node.statement
+        (values,), sizes = example(asked, [len(s.names)])
+        whole = element_at(self.code, s, values, node.expr.buffer, node.expr.indices)
+        name = element(node.expr.buffer, whole[len(self.code.homes[node.expr.buffer]) :])
+        place_ = self._unstarted(node.expr.buffer, whole) or at(s, values)
+        raise refuted(UNWRITTEN, what=f"{self.which}, {place_},", element=name, sizes=sizes)
+
+    def _unstarted(self, buffer: str, whole: Sequence[int]) -> str | None:
+        """The update of an element that accumulates into nothing, if there is one."""
+        for u in self.code.writers.get(buffer, []):
+            if u.accumulates:
+                found = self.code.written(u).intersect_range(point(whole)).domain()
+                if not found.is_empty():
+                    (values,), _ = example(found, [len(u.names)])
+                    return at(u, values)
+        return None
+
+    def require_all_written(self, node: Node, asked: isl.Set) -> None:
+        """As `require_written`, for all that the value is made of; not beyond a reduction, and once around a recurrence."""
+        todo, met = [(node, asked)], set[Key]()
+        while todo:
+            node, asked = todo.pop()
+            if asked.is_empty() or isinstance(node, Total) or key(node) in met:
+                continue
+            met.add(key(node))
+            self.require_written(node, asked)
+            steps = self.steps(node)
+            if steps is None:
+                todo += [(At(node.statement, c), asked) for c in children(node.expr)]
+            else:
+                todo += [(n, asked.apply(m)) for n, m in steps]
+
+    def subscripts(self, s: Statement, indices: tuple[Expr, ...]) -> isl.Map:
+        """From instances to the values of index expressions. Raises NotAffine."""
+        return mapping(s.names, indices).intersect_domain(s.domain)
+
+    def signature(self, node: Node) -> Signature:
+        """What the node computes from the inputs, as text and subscripts, case by case."""
+        return self._known(node, self._signatures, self._total_unsaid)
+
+    def broad_signature(self, node: Node) -> Signature:
+        """As `signature`; of a choice that data decide it says no more than of an element that they do."""
+        return self._known(node, self._broad, self._total_unsaid)
+
+    def fingerprint(self, node: Node) -> Signature:
+        """As `signature`, and of each reduction the least of the subscripts in its terms.
+
+        Reductions whose terms are equal in a different form may differ here, so it is for guesses only.
+        """
+        return self._known(node, self._fingerprints, self._total_by_terms)
+
+    def _known(self, node: Node, known: dict[Key, Signature], of_total: _OfTotal) -> Signature:
+        k = key(node)
+        if k not in known:
+            self._kept.append(node)
+            known[k] = self._opaque(node, "…")  # what a node that reads itself sees of itself
+            known[k] = tuple(
+                self._merged(
+                    self._cases_of(node, lambda n: self._known(n, known, of_total), of_total, known is self._broad)
+                )
+            )
+        return known[k]
+
+    def _total_unsaid(self, node: Total) -> Signature:
+        return self._opaque(node, f"…{node.kind}")
+
+    def _total_by_terms(self, node: Total) -> Signature:
+        whole = f"…{node.kind} of "
+        terms = [(At(u, u.accumulates.term), m) for u, m in node.terms if u.accumulates]
+        found = [c.at(m) for n, m in terms for c in self.fingerprint(n) if not c.constants]
+        out: list[Case] = []
+        rest = node.at.domain
+        for c in sorted(self._merged([c for c in found if not c.subscripts.is_empty()]), key=lambda c: c.text):
+            least = c.subscripts.intersect_domain(rest).lexmin()
+            rest = rest.subtract(c.subscripts.domain())
+            # Partial results of one reduction are as their terms.
+            out.append(Case(c.text if c.text.startswith(whole) else f"{whole}{c.text}", least))
+        return tuple(out)
+
+    def _opaque(self, node: Node, text: str) -> Signature:
+        return (Case(text, isl.Map.from_domain(place(node).domain)),)
+
+    def _merged(self, found: Sequence[Case]) -> Iterator[Case]:
+        by_text: dict[str, Case] = {}
+        for c in found:
+            if c.text in by_text:
+                c = Case(c.text, by_text[c.text].subscripts.union(c.subscripts), c.constants)
+            by_text[c.text] = c
+        yield from by_text.values()
+
+    def _cases_of(
+        self, node: Node, known: Callable[[Node], Signature], of_total: _OfTotal, broad: bool
+    ) -> Sequence[Case]:
+        if isinstance(node, Total):
+            return of_total(node)
+        steps = self.steps(node)
+        if steps is not None:
+            found = [c.at(m) for n, m in steps for c in known(n)]
+            return [c for c in found if not c.subscripts.is_empty()]
+        s, e = node.statement, node.expr
+        if is_index(e):
+            return [Case("#", self.subscripts(s, (e,)))]
+        nothing = isl.Map.from_domain(s.domain)
+        if isinstance(e, Const):
+            return [Case(label(e), nothing, (e,))]
+        parts: list[tuple[tuple[Case, ...], isl.Map]] = [((), nothing)]
+        taken = (decided if broad else gathers)(node)  # known is only what decides which element it is
+        operands = [d.operand for d in dict.fromkeys(outermost(children(e)))] if taken else children(e)
+        for child in operands:
+            pairs = [
+                ((*cases, c), m.flat_range_product(c.subscripts)) for cases, m in parts for c in known(At(s, child))
+            ]
+            parts = [(cases, m) for cases, m in pairs if not m.is_empty()]
+            if len(parts) > PIECES:
+                return self._opaque(node, f"…{label(e)}")
+        if taken:
+            return [Case(f"{TAKEN}({', '.join(c.text for c in cases)})", m) for cases, m in parts]
+        return [_joined(e, cases, m) for cases, m in parts]
+
+
+def _joined(e: Expr, cases: tuple[Case, ...], subscripts: isl.Map) -> Case:
+    """The operation of `e` on what the cases compute."""
+    match e, cases:
+        case Binary(op=op), (Case(constants=(a,)), Case(constants=(b,))):
+            folded = _exactly(op, a, b)
+            if folded is not None:
+                return Case(label(folded), subscripts, (folded,))
+        case Cast(dtype=t), (Case(constants=(Const(value=value),)),) if t != BOOL and value in (0, 1):
+            same = Const(float(value) if t.is_float else int(value), t)  # no type rounds them
+            return Case(label(same), subscripts, (same,))
+        case _:
+            pass
+    known = tuple(k for c in cases for k in c.constants) if isinstance(e, Call) and e.function == PAIR else ()
+    constants = known if len(known) == len(cases) else ()
+    return Case(f"{label(e)}({', '.join(c.text for c in cases)})", subscripts, constants)
+
+
+def _exactly(op: BinaryOp, a: Const, b: Const) -> Const | None:
+    """An operation on constants where no type rounds it: a padded element less another one is 0."""
+    if isinstance(a.value, bool) or op not in ("+", "-", "*") or not {abs(a.value), abs(b.value)} <= {0, 1}:
+        return None
+    x, y = a.value, b.value
+    return Const(x * y if op == "*" else x + y if op == "+" else x - y, a.dtype)

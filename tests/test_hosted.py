@@ -1,0 +1,64 @@
+"""What a host of the repository is told: it runs targets of the Makefile, on what the package says it supports."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+FORMS = sorted(p for p in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if p.name != "config.yml")
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def steps() -> list[dict[str, Any]]:
+    return [step for path in WORKFLOWS for job in read(path)["jobs"].values() for step in job["steps"]]
+
+
+def test_nothing_of_others_runs_but_checkout_and_python() -> None:
+    used = {step["uses"].partition("@")[0] for step in steps() if "uses" in step}
+    assert used == {"actions/checkout", "actions/setup-python"}
+
+
+def test_workflows_run_targets_that_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    run = {name for step in steps() for name in re.findall(r"\bmake (\w+)", step.get("run", ""))}
+    assert {"test", "coverage", "site"} <= run <= targets
+
+
+def test_every_supported_python_is_tested_on_both_processors() -> None:
+    (matrix,) = [
+        job["strategy"]["matrix"] for path in WORKFLOWS for job in read(path)["jobs"].values() if "strategy" in job
+    ]
+    said = [c.rpartition(" :: ")[2] for c in PROJECT["classifiers"] if "Python :: 3." in c]
+    assert matrix["python"] == said
+    assert PROJECT["requires-python"] == f">={said[0]}"
+    assert {name.endswith("-arm") for name in matrix["machine"]} == {False, True}
+
+
+def test_hooks_are_tools_of_the_environment() -> None:
+    repositories = read(ROOT / ".pre-commit-config.yaml")["repos"]
+    assert [r["repo"] for r in repositories] == ["local"]
+    for hook in repositories[0]["hooks"]:
+        assert hook["entry"].startswith(".venv/bin/") and hook["language"] == "system"
+    assert {"ruff", "ruff-format", "pyright"} <= {hook["id"] for hook in repositories[0]["hooks"]}
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda p: p.stem)
+def test_an_issue_form_has_what_forms_need(path: Path) -> None:
+    """As GitHub's schema of forms has it: a name, a description, and fields with different names and a label each."""
+    form = read(path)
+    assert form["name"] and form["description"]
+    fields = [f for f in form["body"] if f["type"] != "markdown"]
+    names = [f["id"] for f in fields]
+    assert names and len(set(names)) == len(names)
+    assert all(f["type"] in ("input", "textarea") and f["attributes"]["label"] for f in fields)
