@@ -48,7 +48,8 @@ os.environ["PYTHONSTARTUP"] = "string.py"
 task.tune(trials=1, records="r.sqlite")
 Measuring(task.program, task.target, task.threads, str).first()
 task.measure(kernel.trace)
-tensorc_dsl.load("small.tsched", mcpu="x86-64")["small"].require_code()
+other = tensorc_dsl.load("small.tsched", mcpu="x86-64")["small"]
+other.compile(other.sample(0))
 task.export(kernel.trace, "small.so", "so")
 print(os.getpid())
 """
