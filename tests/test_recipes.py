@@ -232,7 +232,7 @@ RAISING = "tensorc_dsl/check/targets.py"
 def error(copy: Copy) -> None:
     check = "    found: list[Diagnostic] = []\n    # The kinds"
     problem = 'Problem("E0298", "nothing runs on the moon", help="take a machine on earth")'
-    more = f'    if item.name == "moon":\n        found.append({problem}(name_span(item)))\n'
+    more = f'    if item.name == "moon":\n        found.append({problem}(item.name.span))\n'
     copy.edit(RAISING, check, check.replace("    # The", f"{more}    # The"))
     copy.edit(RAISING, "import Diagnostic, TschedError", "import Diagnostic, Problem, TschedError")
     items = "target moon = llvm(cores=4)\n"

@@ -9,6 +9,7 @@ worker ends by itself.
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -27,6 +28,11 @@ START_SECONDS = 60.0
 """A child that has not reported for duty after this long will not; starting one takes well under a second."""
 
 _STDERR_TAIL = 2000
+
+_NO_MEMORY = re.compile(
+    r"memory allocation (still )?failed|cannot allocate memory|out of memory|bad_alloc", re.IGNORECASE
+)
+"""What OpenBLAS, libc, LLVM and libstdc++ say before they end a process that gets no more memory."""
 
 Answer = TypeVar("Answer")
 
@@ -163,9 +169,12 @@ class Worker(Generic[Answer]):
             raise WorkerBug(reply.traceback)
         if isinstance(reply, Exhausted):
             self.kill()
-            most = "it may have" if self._memory is None else f"the {self._memory / 1e9:.3g} GB that it may have"
-            raise WorkerExhausted(f"it takes more memory than {most}")
+            raise self._exhausted()
         return reply
+
+    def _exhausted(self) -> WorkerExhausted:
+        most = "it may have" if self._memory is None else f"the {self._memory / 1e9:.3g} GB that it may have"
+        return WorkerExhausted(f"it takes more memory than {most}")
 
     def _fill(self) -> bool:
         """Move what is in the pipe to the inbox; True when nothing more will come."""
@@ -208,6 +217,8 @@ class Worker(Generic[Answer]):
         stderr.seek(max(0, stderr.tell() - _STDERR_TAIL))
         said = stderr.read().decode(errors="replace").strip()
         self.kill()
+        if self._memory is not None and _NO_MEMORY.search(said):
+            return self._exhausted()
         return WorkerCrash(f"{how}\n{said}" if said else how)
 
     def kill(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from tensorc_dsl.ir.program import Program
@@ -71,13 +71,13 @@ class TuneResult:
     no database.
     """
 
-    best: Trace | None = field(repr=False)
+    best: Trace | None
     best_seconds: float | None
     verdict: Report | None
-    wrong: tuple[tuple[Trace, Invalid], ...] = field(repr=False)
-    finalists: tuple[Trace, ...] = field(repr=False)
-    traces: tuple[Trace, ...] = field(repr=False)
-    outcomes: tuple[Outcome, ...] = field(repr=False)
+    wrong: tuple[tuple[Trace, Invalid], ...]
+    finalists: tuple[Trace, ...]
+    traces: tuple[Trace, ...]
+    outcomes: tuple[Outcome, ...]
     statuses: dict[str, int]
     elapsed_seconds: float
     trials: int
@@ -87,6 +87,15 @@ class TuneResult:
     interrupted: bool
     exhausted: Exhausted | None = None
     unkept: Unkept | None = None
+
+    def __repr__(self) -> str:
+        """What was found, and what of the rest is out of the ordinary."""
+        time = None if self.best_seconds is None else float(f"{self.best_seconds:.4g}")
+        shown: dict[str, object] = {"best_seconds": time}
+        shown |= {name: getattr(self, name) for name in ("verdict", "statuses", "trials", "seed")}
+        rare = ("refusals", "refused", "interrupted", "exhausted", "unkept")
+        shown |= {name: value for name in rare if (value := getattr(self, name))}
+        return f"TuneResult({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
 
 def tune(

@@ -111,6 +111,25 @@ def test_more_memory_than_allowed_is_told_and_the_next_child_works(how: str) -> 
         worker.kill()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "OpenBLAS error: Memory allocation still failed after 10 retries, giving up.",
+        "LLVM ERROR: out of memory",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+    ],
+)
+def test_a_library_that_ends_the_child_for_want_of_memory(words: str) -> None:
+    for memory, wanted in ((400 << 20, WorkerExhausted), (None, WorkerCrash)):
+        worker = Worker("echo_child", replies, memory=memory)
+        try:
+            with pytest.raises(WorkerCrash) as raised:
+                worker.ask(say(f"say {words}"), PATIENCE)
+            assert raised.type is wanted
+        finally:
+            worker.kill()
+
+
 def test_a_child_ends_when_its_pipe_is_closed_even_while_it_works(worker: Worker[Reply]) -> None:
     """Where the system does not tell a child of its parent's death, this does."""
     worker.ready()
@@ -144,7 +163,7 @@ def test_a_child_killed_between_requests_is_replaced(worker: Worker[Reply]) -> N
     worker.ready()
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
-    assert gone(worker.pid)
+    os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)  # all threads of it, and not the first alone
     assert worker.ask(say("hello"), PATIENCE) == Built(Code(b"hello", "echo", frozenset()))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl import load
+from tensorc_dsl.backend.llvm import backend
 from tensorc_dsl.backend.llvm.runtime.peak import DOT_BF16, DOT_U8I8, FMA, MULTIPLIERS, Instruction, multipliers, peak
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.dtypes import F16, F32, F64, I32, DType
@@ -25,8 +26,8 @@ PRODUCT = "compute f(A: {t}[M, K], B: {u}[K, N]) -> C: {v}[M, N] {{ C[i, j] = su
 @pytest.fixture(autouse=True)
 def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of 100 G operations/s in f32 and more in narrower types, and of 10 GB/s."""
-    monkeypatch.setattr(roof, "peak", lambda i, _t, threads: threads * 100e9 * i.operations / 2 * 32 / i.bits)
-    monkeypatch.setattr(roof, "bandwidth", lambda _t, _n, _size: 10e9)
+    monkeypatch.setattr(backend, "peak", lambda i, _t, threads: threads * 100e9 * i.operations / 2 * 32 / i.bits)
+    monkeypatch.setattr(backend, "bandwidth", lambda _t, _n, _size: 10e9)
 
 
 def product(t: str, u: str, v: str, size: int = 256) -> roof.Roof:
