@@ -8,6 +8,7 @@ from docs.generate.pages import Part
 PARTS: dict[str, Part] = {
     "syntax": grammar.syntax,
     "primitives": declared.primitives,
+    "compounds": vocabulary.compounds,
     "primitive-names": declared.primitive_names,
     "draws": declared.draws,
     "queries": declared.queries,

@@ -13,6 +13,10 @@ def functions() -> str:
     return table(["function", *rows.SIGNATURES_HEAD], rows.signature_rows(v.FUNCTIONS))
 
 
+def compounds() -> str:
+    return table(["call", *rows.SIGNATURES_HEAD], rows.signature_rows(v.COMPOUNDS))
+
+
 def methods() -> str:
     """Those of strings and lists; the methods of blocks and the others are queries."""
     subjects = ((STR, "s."), (LIST, "list."))

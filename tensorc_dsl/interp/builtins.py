@@ -180,7 +180,7 @@ class Builtins:
         return value
 
     def _interleave(self, args: list[Value], program: Program, _at: tree.CallExpr) -> Value:
-        """Level n of every tile of a kind at the n-th letter of the kind."""
+        """A list for each letter: for the n-th of a kind, level n of every tile of that kind."""
         self._only(args, 2, 3)
         structure, tiles = bare(args[0]), [_list(t) for t in _list(args[1])]
         if not isinstance(structure, str):
@@ -193,9 +193,8 @@ class Builtins:
         for letter in structure:
             level = seen.get(letter, 0)
             seen[letter] = level + 1
-            for tile, kind in zip(tiles, kinds, strict=True):
-                if kind == letter and level < len(tile):
-                    out.append(tile[level])
+            here = (t for t, kind in zip(tiles, kinds, strict=True) if kind == letter and level < len(t))
+            out.append(tuple(t[level] for t in here))
         return tuple(out)
 
     @staticmethod
