@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from tensorc_dsl.api.drawing import TRIES, sample, schedules_of
@@ -266,11 +265,12 @@ class Task:
         trials: int = 64,
         seed: int = 0,
         strategy: str = "bayes",
-        records: Path | None = None,
+        records: Path | Queue | None = None,
         on_event: Listener | None = None,
     ) -> TuneResult:
         """Try `trials` schedules, each checked and timed in a child process and recorded in the database.
 
+        A queue stays open, so that who made it early knew early whether there can be records.
         Those of the best that are shown not to compute what the task does are in `wrong` of the result. Raises TschedError
         (E0910, E0914) where no code can be made for the target, or none that runs here.
         """
@@ -281,7 +281,7 @@ class Task:
                 on_event(event)
 
         with ExitStack() as stack:
-            queue = stack.enter_context(Queue(partial(Database.open, records)))
+            queue = records if isinstance(records, Queue) else stack.enter_context(Queue.at(records))
             runner = stack.enter_context(
                 LocalRunner(self.program, self.target, threads=self.threads, on_preparing=lambda begins: tell(
                     Preparing() if begins else Prepared()
@@ -317,14 +317,14 @@ class Task:
         """
         self.require_machine()
         with ExitStack() as stack:
+            queue = stack.enter_context(Queue.at(Path(records) if records else None))
             shown: Listener | None = None
             if progress or (progress is None and watched(sys.stderr)):
                 standing = Standing()
                 shown = follower = stack.enter_context(following(standing, sys.stderr))
                 follower.begin(MEASURING)
                 standing.roof = roof_of(self.program, self.target, self.threads)
-            file = Path(records) if records else None
-            result = self.search(trials=trials, seed=seed, strategy=strategy, records=file, on_event=shown)
+            result = self.search(trials=trials, seed=seed, strategy=strategy, records=queue, on_event=shown)
         if result.unkept is not None:
             warnings.warn(str(result.unkept), RuntimeWarning, stacklevel=2)
         for trace, report in result.wrong:
