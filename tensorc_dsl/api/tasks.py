@@ -44,7 +44,7 @@ from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.machine.host import host_target
-from tensorc_dsl.machine.roof import MEASURING, roof_of
+from tensorc_dsl.machine.roof import GLANCE, MEASURING, roof_of
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.packages.files import Disk, Files
@@ -323,7 +323,7 @@ class Task:
                 standing = Standing()
                 shown = follower = stack.enter_context(following(standing, sys.stderr))
                 follower.begin(MEASURING)
-                standing.roof = roof_of(self.program, self.target, self.threads)
+                standing.roof = roof_of(self.program, self.target, self.threads, GLANCE)
             result = self.search(trials=trials, seed=seed, strategy=strategy, records=queue, on_event=shown)
         if result.unkept is not None:
             warnings.warn(str(result.unkept), RuntimeWarning, stacklevel=2)

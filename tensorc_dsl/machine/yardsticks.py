@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.machine.baseline import has_numpy, numpy_seconds
-from tensorc_dsl.machine.roof import MEASURING, Roof, roof_of
+from tensorc_dsl.machine.roof import GLANCE, MEASURING, PATIENCE, Roof, roof_of
 from tensorc_dsl.units import counted
 
 
@@ -33,9 +33,9 @@ class Measuring:
     begin: Callable[[str], None]
 
     def first(self) -> Yardsticks:
-        """The roof."""
+        """The roof, of which a glance is enough before it is measured again."""
         self.begin(f"{MEASURING} on {counted(self.threads, 'thread')}")
-        return Yardsticks(self._roof())
+        return Yardsticks(self._roof(GLANCE))
 
     def beside_numpy(self, known: Yardsticks) -> Yardsticks:
         """What is known, and NumPy's time where it has functions for the task."""
@@ -47,7 +47,7 @@ class Measuring:
     def again(self, known: Yardsticks) -> Yardsticks:
         """The higher of two roofs: whatever else ran on the machine can only have hidden it."""
         self.begin("measuring the machine again")
-        return replace(known, roof=known.roof.better(self._roof()))
+        return replace(known, roof=known.roof.better(self._roof(PATIENCE)))
 
-    def _roof(self) -> Roof:
-        return roof_of(self.program, self.target, self.threads)
+    def _roof(self, patience: float) -> Roof:
+        return roof_of(self.program, self.target, self.threads, patience)

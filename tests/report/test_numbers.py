@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tensorc_dsl import units
+from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.machine import yardsticks
 from tensorc_dsl.machine.roof import Roof
@@ -69,7 +70,13 @@ def test_a_search_waits_for_the_roof_only(monkeypatch: pytest.MonkeyPatch) -> No
     """NumPy is timed behind it, once, and the roof again, of which the better counts."""
     said: list[str] = []
     roofs = iter((COMPUTING, replace(COMPUTING, peak=230e9, moving=2e-4)))
-    monkeypatch.setattr(yardsticks, "roof_of", lambda *_: next(roofs))
+    waited: list[float] = []
+
+    def measured(_program: Program, _target: Target, _threads: int, patience: float) -> Roof:
+        waited.append(patience)
+        return next(roofs)
+
+    monkeypatch.setattr(yardsticks, "roof_of", measured)
     monkeypatch.setattr(yardsticks, "numpy_seconds", lambda *_: said.append("NumPy") or 0.5)
     measuring = Measuring(programs.matmul(4, 4, 4), Target(), 2, said.append)
     first = measuring.first()
@@ -78,6 +85,7 @@ def test_a_search_waits_for_the_roof_only(monkeypatch: pytest.MonkeyPatch) -> No
     assert (known, said[1:]) == (Yardsticks(COMPUTING, 0.5), ["timing NumPy", "NumPy"])
     assert measuring.again(known) == Yardsticks(replace(COMPUTING, peak=230e9), 0.5)
     assert said[3:] == ["measuring the machine again"]
+    assert waited[0] < waited[1]
 
 
 @pytest.mark.parametrize(
