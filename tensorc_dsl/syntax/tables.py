@@ -36,7 +36,7 @@ class Tables(NamedTuple):
     """By state and kind of word: the state to go to, or `~n` to reduce by rule number n. States share equal rows."""
     gotos: list[dict[str, int]]
     rules: list[tuple[str, str, tuple[str, ...], tuple[int, ...]]]
-    """For each rule its name, the builder's method (`""` for a list, `"="` for a rule that is its only part), its parts, its plan.
+    """For each rule: name; the builder's method, `""` for a list, `"="` for the value of its only part; parts; plan.
 
     A part is a kind of word, or `""` for the value of a rule. The plan lists the values to pass: positions of parts, `~n` for
     all entries of the list at n, and NOTHING for an optional part that is missing.
@@ -49,7 +49,7 @@ NOTHING = 1_000_000
 def tables() -> Tables:
     """The tables of the grammar, from the cache if they are in it."""
     grammar = grammar_text()
-        # The code that makes the tables is part of the cache's key.
+    # The code that makes the tables is part of the cache's key.
     recipe = f"{sys.version}\n{Path(__file__).read_text(encoding='utf-8')}\n{grammar}"
     file = cache_path(f"tables-{crc32(recipe.encode()):08x}")
     if file is not None:

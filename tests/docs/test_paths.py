@@ -1,4 +1,4 @@
-"""Every file that a docstring, a comment or a page names is in the repository."""
+"""Every file and every module that a docstring, a comment or a page names is in the repository."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ FILES = {
 }
 FIRST = {part for file in FILES for part in PurePosixPath(file).parent.parts} - {"."}
 """The names of folders: a path that begins with one of them is a path of the repository."""
+
+ROOMS = {p.name for p in (ROOT / "tensorc_dsl").iterdir() if (p / "__init__.py").is_file()}
 
 _PATH = re.compile(r"(?<![\w/.*<{:-])((?:\.\./)*[\w-]+(?:/[\w-]+)*(?:\.[a-z]+)?)(?![\w/<{*])")
 
@@ -77,6 +79,33 @@ def test_a_lost_file_is_found() -> None:
         "affine/lost.py",
         "lost.ll",
     ]
+
+
+def modules(text: str) -> Iterator[str]:
+    """The names in backticks that begin with a room and a dot, `affine.isl` or `api.Task`."""
+    for found in re.finditer(r"`([a-z_]+)((?:\.[A-Za-z_]+)+)`", text):
+        if found[1] in ROOMS and found[2] not in {".py", ".sqlite"}:
+            yield f"{found[1]}{found[2]}"
+
+
+def is_module(name: str) -> bool:
+    """Whether a dotted name is that of a module, or of something that the text of a module has."""
+    head, _, last = name.rpartition(".")
+    path = ROOT / "tensorc_dsl" / name.replace(".", "/")
+    above = ROOT / "tensorc_dsl" / head.replace(".", "/")
+    if path.is_dir() or path.with_suffix(".py").is_file():
+        return True
+    owners = [p for p in (above.with_suffix(".py"), above / "__init__.py") if p.is_file()]
+    return any(re.search(rf"\b{last}\b", p.read_text(encoding="utf-8")) for p in owners) or (
+        bool(head) and "." in head and is_module(head)
+    )
+
+
+def test_named_modules_exist() -> None:
+    assert list(modules("`affine.isl`, `b.loops`, `ir.values`")) == ["affine.isl", "ir.values"]
+    assert is_module("affine.isl") and not is_module("ir.values")
+    lost = [f"{p}: {m}" for p in TEXTS for text in prose(p) for m in modules(text) if not is_module(m)]
+    assert not lost, "\n".join(lost)
 
 
 @pytest.mark.parametrize("folder", [*FOLDERS, "."])
