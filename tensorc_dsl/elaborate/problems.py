@@ -63,6 +63,9 @@ EMPTY_REDUCTION = Problem(
     help="let the open dimension begin at a larger size",
 )
 TOO_LARGE = Problem("E0404", "{what} is {value}: more than a 64-bit machine can index", "= {value}")
+TOO_FAR = Problem(
+    "E0404", "`{text}` may be more than 64 bits leave room for", "too large for some values", help="{repair}"
+)
 UNKNOWN_NAME = Problem("E0405", "there is no {what} `{name}` here")
 RANGE_OF_INDEX = Problem(
     "E0405",
