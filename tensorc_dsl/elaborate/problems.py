@@ -136,7 +136,6 @@ SELF_READ = Problem(
     "stage `{name}` reads itself",
     help="only a scan does, at earlier values of its index: `{name}[t, …] = scan[t] init … step {name}[t - 1, …]`",
 )
-UNSUPPORTED = Problem("E0415", "{what} is not supported yet", help="{repair}")
 UNKNOWN_FUNCTION = Problem("E0416", "there is no function `{name}`")
 ARITY = Problem("E0416", "`{name}` takes {wanted}, but was given {count}")
 NEEDS_FLOAT = Problem("E0416", "`{name}` works on floats, not on {found}", help="convert first: `{name}(f32({text}))`")

@@ -205,9 +205,6 @@ class ValueBuilder:
         t = self._arithmetic(x, e.op, e)
         if e.op in "/%" and not t.is_float and isinstance(y, ir.Const) and y.value == 0:
             raise Invalid(problems.DIVISION_BY_ZERO(e.rhs.span, value=0))
-        if e.op == "%" and t.is_float:
-            help_text = f"{e.lhs.span.text} - floor({e.lhs.span.text} / {e.rhs.span.text}) * {e.rhs.span.text}"
-            raise Invalid(problems.UNSUPPORTED(e.span, what="`%` on floats", repair=f"write `{help_text}`"))
         if t == INDEX:
             return self._index(e)
         return ir.Binary(e.op, x, y)
