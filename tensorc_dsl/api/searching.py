@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.machine.roof import MEASURING, roof_of
+from tensorc_dsl.machine.roof import GLANCE, MEASURING, roof_of
 from tensorc_dsl.measure.local import LocalRunner
-from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.report.following import following, watched
 from tensorc_dsl.report.progress import Standing
@@ -30,7 +28,7 @@ def search(
     target: Target,
     options: SearchOptions,
     *,
-    records: Path | None = None,
+    records: Path | Queue | None = None,
     on_event: Listener | None = None,
 ) -> TuneResult:
     """Search the model for the fastest way to run `program` (unscheduled) on this machine, with the threads of the target."""
@@ -48,7 +46,7 @@ def search(
             return Unproved(UNPROVED(None, reason=reason))
 
     with ExitStack() as stack:
-        queue = stack.enter_context(Queue(partial(Database.open, records)))
+        queue = records if isinstance(records, Queue) else stack.enter_context(Queue.at(records))
         runner = stack.enter_context(
             LocalRunner(program, target, threads=target.cores, on_preparing=lambda begins: tell(
                 Preparing() if begins else Prepared()
@@ -76,5 +74,5 @@ def watching(program: Program, target: Target, progress: bool | None) -> Generat
     standing = Standing()
     with following(standing, sys.stderr) as follower:
         follower.begin(MEASURING)
-        standing.roof = roof_of(program, target, target.cores)
+        standing.roof = roof_of(program, target, target.cores, GLANCE)
         yield follower

@@ -46,6 +46,7 @@ from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.errors import Passed, passed_over
 from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.reference.open_sizes import mean_flops, sizing
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.search.events import Listener
@@ -159,15 +160,16 @@ class Task:
         self,
         options: SearchOptions | None = None,
         *,
-        records: Path | None = None,
+        records: Path | Queue | None = None,
         on_event: Listener | None = None,
         **changes: Unpack[SearchChanges],
     ) -> TuneResult:
         """Try schedules, each checked and timed in a child process and recorded in the database.
 
         `task.search(trials=64, seed=1)` is `task.search(SearchOptions(trials=64, seed=1))`; what is named beside options
-        takes their place. Those of the best schedules that are shown not to compute what the task does are in `wrong` of the
-        result. Raises TschedError (E0910, E0914) where no code can be made for the target, or none that runs here.
+        takes their place. A queue as `records` stays open. Those of the best schedules that are shown not to compute what the
+        task does are in `wrong` of the result. Raises TschedError (E0910, E0914) where no code can be made for the target, or
+        none that runs here.
         """
         self.require_machine()
         asked = (options or SearchOptions()).but(**changes)
@@ -188,8 +190,11 @@ class Task:
         terminal or in a notebook. Schedules that are shown to be wrong are bugs, of which a RuntimeWarning tells.
         """
         self.require_machine()
-        with watching(self.program, self.target, progress) as shown:
-            result = self.search(options, records=Path(records) if records else None, on_event=shown, **changes)
+        with (
+            Queue.at(Path(records) if records else None) as queue,
+            watching(self.program, self.target, progress) as shown,
+        ):
+            result = self.search(options, records=queue, on_event=shown, **changes)
         if result.unkept is not None:
             warnings.warn(str(result.unkept), RuntimeWarning, stacklevel=2)
         for trace, report in result.wrong:
