@@ -1,9 +1,9 @@
-"""A normal form of values, for proofs that two expressions are equal: polynomials over what is opaque.
+"""A normal form of values, for proofs that two expressions are equal: polynomials over opaque atoms.
 
-Floats are taken as real numbers, so rounding and overflow do not count; integers wrap around. Opaque are operands, `min` and
-`max` of a set of values, conditional values and calls; each is known by the normal forms that it is made of. Infinities and
-NaN are values of their own, so that a proof can ask what becomes of them. A step that could lose a NaN or an infinity, such
-as `log(x) - log(x)`, is not taken: `Unknown` is raised.
+Floats are real numbers, so rounding and overflow do not count; integers wrap around. Atoms are operands, `min` and `max` of
+a set of values, conditional values and calls; an atom is identified by the normal forms of its parts. Infinities and NaN
+are values of their own, so that a proof can compute with them. A simplification that could lose a NaN or an infinity, such
+as `log(x) - log(x)`, is not made: `Unknown` is raised.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from tensorc_dsl.ir.expr import (
 )
 
 TERMS = 400
-"""A polynomial of more terms is not reckoned with."""
+"""The largest number of terms of a polynomial."""
 
 
 class Unknown(Exception):
-    """The normal form does not tell."""
+    """The normal form does not decide the question."""
 
 
 class Special(Enum):
-    """What a float can be besides a number."""
+    """Floats that are not numbers: infinities and NaN."""
 
     INF = "inf"
     LOW = "-inf"
@@ -51,14 +51,14 @@ class Special(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Polynomial:
-    """A sum of terms, each a product of powers and its factor, which is not 0."""
+    """A sum of terms, each a product of powers with a nonzero factor."""
 
     terms: frozenset[tuple[Monomial, Fraction]]
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A condition that is not decided: its kind and what it compares or joins."""
+    """An undecided condition: its kind and its operands."""
 
     kind: str
     parts: tuple[Part, ...]
@@ -66,15 +66,15 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """What is opaque: its kind and what it is made of. One that is `partial` may be NaN or infinite for some numbers."""
+    """An opaque value: its kind and its parts. A `partial` one may be NaN or infinite for some numbers."""
 
     kind: str
     parts: tuple[Part, ...] = ()
     partial: bool = False
     least: int = -1
-    """1: always above 0; 0: never below; -1: unknown."""
+    """1: always above 0; 0: never below 0; -1: unknown."""
     values: frozenset[Normal] = frozenset()
-    """Of `min` and `max`, the set of values."""
+    """The set of values of a `min` or `max`."""
 
 
 Monomial = frozenset[tuple[Atom, int]]
@@ -90,7 +90,7 @@ _LEAST = {"exp": 1, "sigmoid": 1, "rsqrt": 1, "sqrt": 0, "abs": 0}
 
 
 def number(value: float | Fraction) -> Normal:
-    """A number, an infinity or NaN."""
+    """The normal form of a number, an infinity or NaN."""
     if isinstance(value, float) and (isnan(value) or abs(value) == inf):
         return NAN if isnan(value) else Special.INF if value > 0 else Special.LOW
     return Polynomial(frozenset(((_ONE, Fraction(value)),))) if value else _ZERO
@@ -104,11 +104,11 @@ _AT: dict[tuple[str, Normal], Normal] = {
         ("cos", 0, 1), ("abs", -inf, inf), ("abs", inf, inf),
     )
 }  # fmt: skip
-"""Calls of numbers whose values are exact."""
+"""Calls of constants whose values are exact."""
 
 
 def normal(e: Expr, given: Mapping[str, Special]) -> Normal | Condition:
-    """The normal form of an expression over operands, of which some may be `given`. Raises Unknown."""
+    """The normal form of an expression over operands, of which some have the `given` values. Raises Unknown."""
     return _Form(given).of(e)
 
 
@@ -165,14 +165,14 @@ class _Form:
 
 
 def _value(p: Normal) -> Fraction | None:
-    """The number that a polynomial is, if it is one."""
+    """The value of a constant polynomial; None for others."""
     if isinstance(p, Special) or len(p.terms) > 1:
         return None
     return next((c if m == _ONE else None for m, c in p.terms), Fraction(0))
 
 
 def _single(p: Normal) -> Atom | None:
-    """The atom that a normal form is, if it is one."""
+    """The atom that a normal form consists of; None for others."""
     if isinstance(p, Polynomial) and len(p.terms) == 1:
         for m, c in p.terms:
             for a, k in m if len(m) == 1 else ():
@@ -181,7 +181,7 @@ def _single(p: Normal) -> Atom | None:
 
 
 def _partial(*parts: Part) -> bool:
-    """Whether some of the values may be NaN or infinite where all operands are numbers."""
+    """Whether some of the values may be NaN or infinite though all operands are numbers."""
     return any(
         isinstance(p, Special) or (isinstance(p, Polynomial) and any(a.partial for m, _ in p.terms for a, _ in m))
         for p in parts
@@ -189,7 +189,7 @@ def _partial(*parts: Part) -> bool:
 
 
 def _least(p: Normal) -> int:
-    """1 for a float that shows itself to be above 0, 0 for one that is not below, else -1."""
+    """1 for a float that is recognised as positive, 0 for one that is recognised as nonnegative, else -1."""
     if isinstance(p, Special):
         return -1
     signs = [_sign(m) if c > 0 else -1 for m, c in p.terms]
@@ -214,7 +214,7 @@ def _opaque(kind: str, parts: tuple[Part, ...], partial: bool = False, least: in
 
 
 def _wrapped(p: Normal, t: DType) -> Normal:
-    """Factors modulo the width of an integer type, as numbers of the type."""
+    """The polynomial with its factors reduced modulo the width of an integer type."""
     if not t.is_integer or isinstance(p, Special):
         return p
     turn, low = 2**t.bits, 0 if t.kind == "uint" else -(2 ** (t.bits - 1))
@@ -289,7 +289,7 @@ def _special_product(x: Normal, y: Normal) -> Normal:
 
 
 def _product(m: Monomial, n: Monomial) -> tuple[Monomial, Polynomial | None]:
-    """The product of two monomials, and what the square of a root in it comes to."""
+    """The product of two monomials, and the polynomial that the square of a root in it is equal to, if there is one."""
     powers: dict[Atom, int] = {}
     for a, k in (*m, *n):
         powers[a] = powers.get(a, 0) + k
@@ -315,7 +315,7 @@ def _inverse(q: Normal) -> Normal:
 
 
 def _extreme(op: str, p: Normal, q: Normal, t: DType) -> Normal:
-    """The least or greatest of a set of values, at most one of them a number."""
+    """The least or greatest of a set of values, at most one of which is a number."""
     if NAN in (p, q):
         return NAN
     values: set[Normal] = set()
@@ -380,7 +380,7 @@ def _compare(op: str, p: Normal | Condition, q: Normal | Condition) -> Condition
 
 
 def _place(p: Normal, other: Normal) -> Fraction | float | None:
-    """Where a value stands to another one: any number is to an infinity as 0 is."""
+    """The position of a value relative to another one; relative to an infinity, any number is at 0."""
     if isinstance(p, Special):
         return inf if p is Special.INF else -inf
     c = _value(p)

@@ -1,4 +1,4 @@
-"""Which open dimensions the shapes of some arrays tell."""
+"""Finds the open dimensions that are determined by the shapes of some arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorc_dsl.ir.program import Buffer
 
 
 def told_by(buffers: Iterable[Buffer], dims: Collection[Dim]) -> frozenset[Dim]:
-    """Those of `dims` that an extent tells: one that is linear in it, and in dimensions that are known by then."""
+    """The dimensions of `dims` that extents determine: each is the only unknown one of an extent that is linear in it."""
     unknown = set(dims)
     extents = [linear_form(e, {})[0] for b in buffers for e in b.shape]
     while told := {d for terms in extents for d in unknown if d in terms and unknown & _mentioned(terms) == {d}}:

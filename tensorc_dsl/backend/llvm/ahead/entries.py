@@ -18,7 +18,7 @@ from tensorc_dsl.lower.flat import Param
 
 
 def write_entries(module: Module, api: Interface, kernel: Compiled) -> None:
-    """Add all of `api.export` that are functions to the module. They call the kernel's.
+    """Add all exported functions of the interface `api` to the module. They call the kernel's.
 
     Raises LowerError where the shapes of the arrays do not tell the sizes of the open dimensions.
     """
