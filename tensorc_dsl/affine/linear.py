@@ -75,7 +75,7 @@ def linear(e: Expr, context: Context) -> Linear:
 
 
 def _xor(a: Linear, b: Linear, context: Context) -> Linear:
-    """The form of `a xor b`. Bits without a counterpart in the other operand are added; the rest is an atom of k-bit numbers."""
+    """The form of `a xor b`. Bits without a counterpart in the other are added; the rest is an atom."""
     if not a.terms and not b.terms:
         return Linear({}, a.constant ^ b.constant)
     ends = [(high, x) for x in (a, b) for low, high in (context.range_of(x),) if low is not None and low >= 0]
