@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
+from tensorc_dsl.affine.data import outermost
+from tensorc_dsl.affine.reach import too_far
 from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
 from tensorc_dsl.affine.simplify import negate, simplify
 from tensorc_dsl.elaborate import problems
@@ -30,7 +32,7 @@ Extents = dict[str, ir.Expr]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class GuardedLoad:
     """A load with the conditions around it, for the proof that it stays in bounds."""
 
     load: ir.Load
@@ -45,7 +47,7 @@ class ValueBuilder:
         self.env = env
         self.buffers = buffers
         self.scope = Extents()
-        self.accesses: list[Access] = []
+        self.loads: list[GuardedLoad] = []
         self.conditions: tuple[ir.Expr, ...] = ()
 
     def reduction(self, e: tree.Reduce, want: DType | None) -> ir.Expr:
@@ -203,9 +205,6 @@ class ValueBuilder:
         t = self._arithmetic(x, e.op, e)
         if e.op in "/%" and not t.is_float and isinstance(y, ir.Const) and y.value == 0:
             raise Invalid(problems.DIVISION_BY_ZERO(e.rhs.span, value=0))
-        if e.op == "%" and t.is_float:
-            help_text = f"{e.lhs.span.text} - floor({e.lhs.span.text} / {e.rhs.span.text}) * {e.rhs.span.text}"
-            raise Invalid(problems.UNSUPPORTED(e.span, what="`%` on floats", repair=f"write `{help_text}`"))
         if t == INDEX:
             return self._index(e)
         return ir.Binary(e.op, x, y)
@@ -233,11 +232,24 @@ class ValueBuilder:
                     return None
 
         made = index_expr(e, names, "index or dimension", known)
+        self._stays(made, e)
         # An index of extent 1 is always 0, but primitives can use a plain `n` better than `0`.
         if not isinstance(made, ir.Var):
             made = simplify(without_open_quotients(made, self.scope), ranges_of(self.scope))
         _small(made, e)
         return made
+
+    def _stays(self, made: ir.Expr, at: tree.Expr) -> None:
+        """Raise Invalid where index arithmetic may leave 64 bits. Nobody knows before sizes are bound."""
+        if self.env.unbound or (far := too_far(made, ranges_of(self.scope))) is None:
+            return
+        data, dims = outermost((far,)), ir.dims_in(far)
+        repair = "use smaller numbers"
+        if data:
+            repair = f"keep what is read between two indices before: `clamp({format_expr(data[0].operand)}, …, …)`"
+        elif dims:
+            repair = "let the open dimensions end at smaller sizes"
+        raise Invalid(problems.TOO_FAR(at.span, text=at.span.text, repair=repair))
 
     def _clamp(self, e: tree.CallExpr) -> ir.Expr:
         """`clamp(x, low, high)`: an index, or an integer that is read, limited to two indices."""
@@ -268,6 +280,7 @@ class ValueBuilder:
             if ir.dtype_of(x) == BOOL and op not in ("==", "!="):
                 raise Invalid(problems.BOOL_ARITHMETIC(e.span, op=op))
             parts.append(ir.Compare(op, x, y))
+            self._stays(parts[-1], e)
         out = ir.conjunction(tuple(parts))
         assert out is not None  # the parser returns at least two operands
         return out
@@ -278,12 +291,12 @@ class ValueBuilder:
         return cond
 
     def _conditional(self, e: tree.Conditional, want: DType | None) -> ir.Expr:
-        outer, before = self.conditions, self.accesses
+        outer, before = self.conditions, self.loads
         want = self.infer(e.then) or self.infer(e.other) or want
 
-        def branch(part: tree.Expr, *holds: ir.Expr) -> tuple[ir.Expr, list[Access]]:
-            self.accesses, self.conditions = [], (*outer, *holds)
-            return self.build(part, want), self.accesses
+        def branch(part: tree.Expr, *holds: ir.Expr) -> tuple[ir.Expr, list[GuardedLoad]]:
+            self.loads, self.conditions = [], (*outer, *holds)
+            return self.build(part, want), self.loads
 
         def condition() -> ir.Expr:
             return simplify(self._condition(e.cond), ranges_of(self.scope))
@@ -295,14 +308,14 @@ class ValueBuilder:
             raise
         # Both branches are typed even if the condition is decided; only the branch taken has to stay in bounds.
         parts = each(lambda: branch(e.then, cond), lambda: branch(e.other, negate(cond)))
-        self.accesses, self.conditions = before, outer
+        self.loads, self.conditions = before, outer
         (then, in_then), (other, in_other) = parts
         self.same_type(ir.dtype_of(other), ir.dtype_of(then), e.other, "the `else` branch")
         if isinstance(cond, ir.Const):
-            value, accesses = (then, in_then) if cond.value else (other, in_other)
-            self.accesses.extend(accesses)
+            value, loads = (then, in_then) if cond.value else (other, in_other)
+            self.loads.extend(loads)
             return value
-        self.accesses.extend([*in_then, *in_other])
+        self.loads.extend([*in_then, *in_other])
         return ir.Select(cond, then, other)
 
     def load(self, e: tree.IndexExpr) -> ir.Load:
@@ -315,7 +328,7 @@ class ValueBuilder:
         subscripts = zip(e.indices, buffer.shape, strict=True)
         indices = each(*(lambda i=i, size=size: self._index(i, size) for i, size in subscripts))
         load = ir.Load(buffer.name, indices, buffer.dtype)
-        self.accesses.append(Access(load, self.conditions, tuple(i.span for i in e.indices)))
+        self.loads.append(GuardedLoad(load, self.conditions, tuple(i.span for i in e.indices)))
         return load
 
     def _call(self, e: tree.CallExpr, want: DType | None) -> ir.Expr:
