@@ -30,12 +30,13 @@ from tensorc_dsl.ir.expr import (
     Var,
     constant,
     dtype_of,
+    factors_of,
     loads,
 )
 from tensorc_dsl.ir.program import Block, IterKind, Program
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, FoldOp, identity, update_of
 from tensorc_dsl.reference.boxes import Box, form
-from tensorc_dsl.reference.evaluate import EvaluateError, factors_of, shape_of, unscheduled_blocks
+from tensorc_dsl.reference.evaluate import EvaluateError, shape_of, unscheduled_blocks
 
 LARGEST = 2**26
 """Elements that a stage may spread out before it reduces them: more would be another algorithm."""
