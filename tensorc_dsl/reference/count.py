@@ -8,10 +8,23 @@ from dataclasses import dataclass
 from math import prod
 
 from tensorc_dsl.ir.dtypes import INDEX, DType
-from tensorc_dsl.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, children, constant, dtype_of, loads
+from tensorc_dsl.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    children,
+    constant,
+    dtype_of,
+    factors_of,
+    loads,
+)
 from tensorc_dsl.ir.program import Block, Program, Store, blocks
 from tensorc_dsl.ir.reductions import Fold, fold_of
-from tensorc_dsl.reference.evaluate import factors_of, shape_of
+from tensorc_dsl.reference.evaluate import shape_of
 
 
 @dataclass(frozen=True, slots=True)
