@@ -349,7 +349,9 @@ def test_the_command_line_knows_it(played: tuple[Copy, Touched]) -> None:
     assert "again\n" in copy.says("tune", "--strategy", "help")
     assert "the toy has no C for Call" in copy.says("show", "x.tsched", "cut_8", "--stage", "c", status=1)
     assert "llvm.trunc" in copy.says("show", "x.tsched", "cut_8", "--stage", "llvm", "--target", "native")
-    assert "| `triple` | triple | Three times what there is. |" in (copy.root / "docs" / "operators.md").read_text("utf-8")
+    assert "| `triple` | triple | Three times what there is. |" in (copy.root / "docs" / "operators.md").read_text(
+        "utf-8"
+    )
     for path in ("README.md", "docs/reference/primitives.md", "docs/tensorir.md"):
         assert "`touch`" in (copy.root / path).read_text(encoding="utf-8"), path
     assert "`sample_coin(" in (copy.root / "docs/reference/draws.md").read_text(encoding="utf-8")

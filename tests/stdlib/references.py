@@ -6,18 +6,17 @@ Each file of the library has one of its name in `operators`.
 from __future__ import annotations
 
 from importlib import import_module
-from pkgutil import iter_modules
+from pathlib import Path
 
-from tests.stdlib import operators
 from tests.stdlib.numerics import Operator
 
-FILES = tuple(m.name for m in iter_modules(operators.__path__))
+FILES = tuple(sorted(file.stem for file in (Path(__file__).parent / "operators").glob("*.py")))
 """The files of the library that have references."""
 
 OPERATORS: dict[str, Operator] = {
     name: operator
     for file in FILES
-    for name, operator in import_module(f"{operators.__name__}.{file}").OPERATORS.items()
+    for name, operator in import_module(f"tests.stdlib.operators.{file}").OPERATORS.items()
 }
 """By the name of the compute."""
 
