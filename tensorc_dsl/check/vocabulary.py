@@ -54,6 +54,9 @@ def _method(doc: str, result: Kind, *params: Parameter) -> Signature:
 
 _SMALLEST = (Parameter("value", (INT, FLOAT, *_NUMBERS)),)
 _FURTHER = Parameter("values", (INT, FLOAT))
+_TILES = (
+    Parameter("structure", (STR,)), Parameter("tiles", (ListOf(ListOf(LOOP)),)), Parameter("kinds", (ListOf(STR),), False),
+)  # fmt: skip
 
 FUNCTIONS: dict[str, Signature] = {
     "len": _function("How many elements a list has, or letters a string.", INT, Parameter("list", (LIST, STR))),
@@ -95,13 +98,16 @@ FUNCTIONS: dict[str, Signature] = {
         "`within(b.threads, 1..target.threads, \"threads\")`.",
         INT, Parameter("value", (INT,)), Parameter("range", (Base.RANGE,)), Parameter("what", (STR,)),
     ),
-    "interleave": _function(
+    "tile_levels": _function(
         "The levels of `tiles` in the order that `structure` spells, a list of loops for each letter: its n-th S stands for "
         "level n of the tile of every spatial loop, and so for the other kinds. `let [blocks, steps, inner] = "
-        "interleave(\"SRS\", tiles)` names them; `reorder` takes them all at once. `kinds`, a letter for each tile, may say "
+        "tile_levels(\"SRS\", tiles)` names them; `reorder` takes them all at once. `kinds`, a letter for each tile, may say "
         "otherwise.",
-        ListOf(ListOf(LOOP)), Parameter("structure", (STR,)), Parameter("tiles", (ListOf(ListOf(LOOP)),)),
-        Parameter("kinds", (ListOf(STR),), False),
+        ListOf(ListOf(LOOP)), *_TILES,
+    ),
+    "interleave": _function(
+        "The loops of `tile_levels` in one list: where the n-th S stands, level n of the tile of every spatial loop.",
+        ListOf(LOOP), *_TILES,
     ),
 }  # fmt: skip
 

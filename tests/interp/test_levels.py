@@ -1,4 +1,4 @@
-"""Levels of tiles: `interleave` gives a list of loops for each letter, to be named, asked and put in order."""
+"""Levels of tiles: `tile_levels` gives a list of loops for each letter, to be named, asked and put in order."""
 
 import pytest
 
@@ -31,13 +31,13 @@ LEVELS = ["i_0", "j_0", "k_0", "i_1", "j_1", "k_1", "i_2", "j_2"]
 
 
 def test_a_list_of_levels_is_an_order() -> None:
-    assert order(expand('reorder(interleave("SRSRS", tiles, kinds))')) == LEVELS
+    assert order(expand('reorder(tile_levels("SRSRS", tiles, kinds))')) == LEVELS
 
 
 @pytest.mark.parametrize("kinds", ["", ", kinds"])
 def test_levels_have_names(kinds: str) -> None:
     steps = f"""
-    let levels = interleave("SRSRS", tiles{kinds})
+    let levels = tile_levels("SRSRS", tiles{kinds})
     let [blocks, steps, inner, _, registers] = levels
     reorder(levels)
     for l in blocks {{ annotate(l, "is", "blocks") }}
@@ -54,13 +54,13 @@ def test_levels_have_names(kinds: str) -> None:
 
 
 def test_a_level_may_have_fewer_loops_or_none() -> None:
-    found = expand('let levels = interleave("SSSS", tiles)\nif len(levels[3]) == 0 { unroll(levels[2][-1]) }')
+    found = expand('let levels = tile_levels("SSSS", tiles)\nif len(levels[3]) == 0 { unroll(levels[2][-1]) }')
     assert "unroll(j_2)" in found.text
 
 
 def test_a_loop_knows_what_is_around_it() -> None:
     steps = """
-    let levels = interleave("SRSRS", tiles)
+    let levels = tile_levels("SRSRS", tiles)
     reorder(levels)
     unroll(levels[1][0].around[-1])
     if len(levels[0][0].around) == 0 and levels[2][1].around == concat(levels[0], levels[1], [levels[2][0]]) {
@@ -73,7 +73,7 @@ def test_a_loop_knows_what_is_around_it() -> None:
 
 
 def test_the_checker_knows_that_a_level_is_a_list() -> None:
-    found = load_file(Source("t.tsched", HEAD + 'unroll(interleave("SRSRS", tiles)[0])' + TAIL)).errors
+    found = load_file(Source("t.tsched", HEAD + 'unroll(tile_levels("SRSRS", tiles)[0])' + TAIL)).errors
     assert [(d.code, d.message) for d in found] == [
         ("E0240", "`unroll` takes a loop for `loop`; this is a list of loops"),
     ]
