@@ -40,6 +40,7 @@ from tensorc_dsl.interp.pins import opened
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space, task_space
+from tensorc_dsl.interp.versions import others, versions
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.ir.target import Target
@@ -51,7 +52,7 @@ from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.packages.files import Disk, Files
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.errors import Passed, passed_over
+from tensorc_dsl.records.errors import Passed, other_version, passed_over
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.reference.open_sizes import mean_flops, sizing
@@ -289,8 +290,12 @@ class Task:
             )  # fmt: skip
             return tune(
                 self.model, self.program, self.target, strategy=strategy, trials=trials, seed=seed, runner=runner,
-                threads=self.threads, records=queue, on_event=tell, verify=self._judge,
+                threads=self.threads, records=queue, on_event=tell, verify=self._judge, made_by=self.made_by,
             )  # fmt: skip
+
+    def made_by(self, trace: Trace) -> Mapping[str, str]:
+        """The versions of the space and of the modules that made a trace."""
+        return versions(self.space, trace.modules)
 
     def _judge(self, trace: Trace) -> Report:
         """As `verify`; a proof that breaks off, which is a bug, proves nothing, but takes no result away."""
@@ -344,8 +349,9 @@ class Task:
     ) -> Trace | None:
         """The best schedule in the database for this task on this machine; None where there is none.
 
-        Records that hold what no search writes, or a schedule that does not fit, are passed over with a warning (W0701).
-        The database is only read. Raises TschedError (E0701, E0702, E0705, E0708).
+        Records that hold what no search writes, or a schedule that does not fit, are passed over with a warning (W0701). Of
+        one that other versions of modules made there is a warning, too (W0703). The database is only read. Raises TschedError
+        (E0701, E0702, E0705, E0708).
         """
         database = Database.reading(records)
         if database is None:
@@ -359,6 +365,8 @@ class Task:
                 try:
                     found = self.expand(Source(f"<trial {best.trial} of {best.task}>", best.trace))
                     self.lower(found)
+                    if changed := others(best.modules, versions(self.space)):
+                        on_warning(other_version(self.name, row, changed))
                     break
                 except TschedError as e:
                     found = None

@@ -57,6 +57,8 @@ class Calls(ABC):
         """How many steps each module on the stack has taken itself."""
         self.attempts: list[Attempt] = []
         """Each module that was asked, in order, with its reasons if `explaining`."""
+        self.applied: dict[str, None] = {}
+        """The names of the modules that were applied, each once, in order."""
         self.explaining = False
         self.asked: list[Attempt] = []
         """Those of the modules on the stack."""
@@ -208,6 +210,7 @@ class Calls(ABC):
         self.asked.append(Attempt(call.span.text if outermost else module.name, on, len(self._stack) - 1))
         self.attempts.append(self.asked[-1])
         if module.when is None or truth(evaluate(module.when, scope, self), module.when):
+            self.applied.setdefault(str(module.name))
             self.run(module.body, scope)
         elif self.explaining:
             self.asked[-1].reasons = reasons(module.when, lambda e: evaluate(e, scope, self))

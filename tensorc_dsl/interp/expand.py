@@ -82,6 +82,7 @@ class Expansion(Calls):
         so there always is a schedule. A refusal of what was decided is one of the whole trace: another draw may do.
         """
         program, mark, depth, asked = self.program, self.recorder.mark(), self.budget.depth, len(self.attempts)
+        applied = dict(self.applied)
         try:
             self.module(module, call, subject, env)
         except ScheduleRefusal as refusal:
@@ -89,6 +90,7 @@ class Expansion(Calls):
                 raise  # the latter: what the space itself gives the rule
             self.program = program
             self.recorder.back_to(mark)
+            self.applied = applied
             self.budget.back_to(depth)
             self.leave_modules()
             rule, *called = self.attempts[asked:]
@@ -102,7 +104,8 @@ class Expansion(Calls):
             with self.at(span):
                 require_kernels_apart(self.program)
         r = self.recorder
-        return Trace(str(name), str(compute), tuple(r.lines), tuple(r.draws), self.program, tuple(self.refused))
+        made, refused = tuple(self.applied), tuple(self.refused)
+        return Trace(str(name), str(compute), tuple(r.lines), tuple(r.draws), self.program, refused, made)
 
     # --- statements --------------------------------------------------------------------------------------------------
 

@@ -92,6 +92,22 @@ def passed_over(path: Path, task: str, passed: Sequence[Passed]) -> Diagnostic:
     )
 
 
+def other_version(task: str, row: int, changed: Sequence[str]) -> Diagnostic:
+    """A warning: the best schedule is of other modules than there are now, `changed` by kind and name."""
+    names = [f"{kind} `{name}`" for kind, _, name in (c.partition(" ") for c in changed)]
+    which = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return Diagnostic(
+        "W0703",
+        f"the best record of `{task}` was made by {'another version' if len(names) == 1 else 'other versions'} of {which}",
+        None,
+        notes=(
+            Note("note", f"row {row} is used as it is: its schedule says every step by itself"),
+            help_note("tune the task again: a faster one may be found"),
+        ),
+        severity=Severity.WARNING,
+    )
+
+
 @contextmanager
 def explained(path: Path, wait: float, *, reading: bool = False) -> Generator[None]:
     """Errors of the file system and of SQLite become diagnostics; misuse of the API stays a bug."""

@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import Self
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.records.database import Database
+from tensorc_dsl.records.database import Database, stamped
 from tensorc_dsl.records.errors import is_disk_full
+from tensorc_dsl.records.keys import Subject
 from tensorc_dsl.records.trial import Trial
 
 
@@ -42,6 +43,7 @@ class Queue:
         self._opened = opened
         self._database: Database | None = None
         self._waiting: list[Trial] = []
+        self._subjects: list[Subject] = []
         self._problem: TschedError | None = None
         try:
             self._database = opened()
@@ -50,16 +52,20 @@ class Queue:
                 raise
             self._problem = e
 
+    def introduce(self, subject: Subject) -> None:
+        """What the trials that follow are about is recorded with the first of them."""
+        self._subjects.append(subject)
+
     def add_all(self, trials: Iterable[Trial]) -> None:
         """The trials are on disk, or wait with those before them."""
-        self._waiting += trials
+        self._waiting += stamped(trials)
         try:
             self._database = self._database or self._opened()
-            self._database.add_all(self._waiting)
+            self._database.add_all(self._waiting, self._subjects)
         except TschedError as e:
             self._problem = e
         else:
-            self._waiting, self._problem = [], None
+            self._waiting, self._subjects, self._problem = [], [], None
 
     @property
     def unkept(self) -> Unkept | None:

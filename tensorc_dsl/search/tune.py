@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.blas import one_blas_thread
 from tensorc_dsl.measure.outcome import Outcome, Status
-from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.records.keys import program_key, subject, target_key
 from tensorc_dsl.records.queue import Queue, Unkept
 from tensorc_dsl.records.trial import Phase, Trial
 from tensorc_dsl.search.events import (
@@ -112,20 +113,21 @@ def tune(
     defaults: Iterable[Mapping[str, Decision]] = (),
     on_event: Listener | None = None,
     verify: Callable[[Trace], Report] | None = None,
+    made_by: Callable[[Trace], Mapping[str, str]] = lambda _: {},
     clock: Callable[[], float] = time.perf_counter,
 ) -> TuneResult:
     """Search `space` for the fastest way to run `program` (unscheduled) on `target` with `threads` threads.
 
     Ends after `trials` trials, or when the space has nothing new, or on Ctrl-C with what there is by then. What `verify`
-    refutes does not win, and is recorded as wrong. Given the measured times, the run is a function of the seed. Raises
-    KeyError for an unknown strategy and ValueError for a negative budget; whatever is not a refusal or a failed candidate
-    propagates.
+    refutes does not win, and is recorded as wrong; `made_by` says which versions of what made a trace. Given the measured
+    times, the run is a function of the seed. Raises KeyError for an unknown strategy and ValueError for a negative budget;
+    whatever is not a refusal or a failed candidate propagates.
     """
     if trials < 0:
         raise ValueError(f"trials must not be negative, not {trials}")
     explorer = Explorer(space, seed, program.name, target)
     asked = strategy_of(strategy)(Setting(explorer, trials, tuple(defaults)))
-    run = _Run(program, target, threads, strategy, seed, records, on_event or (lambda _: None))
+    run = _Run(program, target, threads, strategy, seed, records, on_event or (lambda _: None), made_by)
     started = clock()
     run.emit(Started(program.name, strategy, trials, seed))
     interrupted = False
@@ -187,13 +189,18 @@ class _Run:
         seed: int,
         records: Queue | None,
         emit: Callable[[Event], None],
+        made_by: Callable[[Trace], Mapping[str, str]],
     ) -> None:
         self._task = program.name
-        self._task_key = program_key(program)
+        self._name = uuid.uuid4().hex
+        self._subject = subject(program, target, threads)
         self._target_key = target_key(target, threads)
         self._strategy = strategy
         self._seed = seed
         self._records = records
+        self._made_by = made_by
+        if records is not None:
+            records.introduce(self._subject)
         self.emit = emit
         self.traces: list[Trace] = []
         self.outcomes: list[Outcome] = []
@@ -223,7 +230,7 @@ class _Run:
 
     def _row(self, number: int, trace: Trace, outcome: Outcome, phase: Phase) -> Trial:
         return Trial(
-            task_key=self._task_key,
+            task_key=self._subject.task_key,
             target_key=self._target_key,
             task=self._task,
             strategy=self._strategy,
@@ -240,6 +247,9 @@ class _Run:
             build_seconds=outcome.build_seconds,
             run_seconds=outcome.run_seconds,
             phase=phase,
+            run=self._name,
+            fingerprint=self._subject.fingerprint,
+            modules=self._made_by(trace),
         )
 
 

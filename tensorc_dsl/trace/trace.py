@@ -24,6 +24,7 @@ class Trace:
     """`text` is a `schedule` item that expands to this very program, byte for byte; `program` is the scheduled program.
 
     `draws` are all that were decided. Those of a rule that was `refused` are not in the text: nothing there depends on them.
+    `modules` are the names of those that were applied, in the order in which each was first.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Trace:
     draws: tuple[Draw, ...]
     program: Program = field(repr=False)
     refused: tuple[Refused, ...] = ()
+    modules: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def text(self) -> str:

@@ -212,6 +212,18 @@ def edited_records() -> Iterator[None]:
 
 
 @contextmanager
+def records_of_before() -> Iterator[None]:
+    task = load("small.tsched")["small"]
+    keys = program_key(task.program), target_key(task.target, task.threads)
+    trace = task.sample(0)
+    made = dict.fromkeys(task.made_by(trace), "of before")
+    made = {name: v for name, v in made.items() if name.startswith("space")}
+    with Database.open(Path("shared.sqlite")) as records:
+        records.add(Trial(*keys, "small", "random", 0, 0, "ok", {}, trace.text, "", 1.0, modules=made))
+    yield
+
+
+@contextmanager
 def one_core() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cores, "usable_cores", lambda: 1)
@@ -230,6 +242,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0917": endless_file,
     "E0930": broken_package,
     "W0701": edited_records,
+    "W0703": records_of_before,
     "W0901": one_core,
 }
 
