@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -21,10 +21,10 @@ from filelock import FileLock
 from platformdirs import user_data_path
 
 from tensorc_dsl.records import errors
-from tensorc_dsl.records.errors import Passed
 from tensorc_dsl.records.files import for_reading, look
 from tensorc_dsl.records.keys import Subject
 from tensorc_dsl.records.migrate import migrate
+from tensorc_dsl.records.ranking import Kept, Ranking, rank
 from tensorc_dsl.records.rows import READ, BadRow, from_row, to_row
 from tensorc_dsl.records.schema import COLUMNS, SCHEMA_VERSION, create, is_empty, verify_schema
 from tensorc_dsl.records.trial import Trial
@@ -57,22 +57,6 @@ def stamped(trials: Iterable[Trial]) -> list[Trial]:
 
 _TICK = 1e-6
 """Seconds between the dates of records that are made at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """The rows of the valid trials of a task on a target, one for each program, fastest first; and what is none."""
-
-    rows: tuple[int, ...]
-    passed: tuple[Passed, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A record by the number of its row: a trial, or why it is none."""
-
-    row: int
-    trial: Trial | BadRow
 
 
 class Database:
@@ -173,9 +157,9 @@ class Database:
         with errors.explained(self.path, self._wait), self._lock:
             self._connection.execute("VACUUM")
 
-    def _rows(self, task_key: str, target_key: str) -> Iterator[tuple[int, Trial | BadRow]]:
+    def _rows(self, task_key: str, target_key: str) -> Iterator[Kept]:
         query = f"SELECT id, {READ} FROM trials WHERE task_key = ? AND target_key = ? ORDER BY id"
-        return ((k.row, k.trial) for k in self._kept(query, (task_key, target_key)))
+        return self._kept(query, (task_key, target_key))
 
     def all(self) -> Iterator[Kept]:
         """Every record of every task on every target, in the order they were recorded."""
@@ -199,10 +183,10 @@ class Database:
     def trials(self, task_key: str, target_key: str) -> tuple[Trial, ...]:
         """Every trial of that task on that target, in the order they were recorded. TschedError (E0702) for a damaged one."""
         found: list[Trial] = []
-        for number, t in self._rows(task_key, target_key):
-            if isinstance(t, BadRow):
-                raise errors.not_records(self.path, f"row {number} cannot be read: {t}")
-            found.append(t)
+        for k in self._rows(task_key, target_key):
+            if isinstance(k.trial, BadRow):
+                raise errors.not_records(self.path, f"row {k.row} cannot be read: {k.trial}")
+            found.append(k.trial)
         return tuple(found)
 
     def trial(self, row: int) -> Trial:
@@ -216,25 +200,8 @@ class Database:
         return next(self._kept(f"SELECT id, {READ} FROM trials WHERE id = ?", (str(number),)), None)
 
     def ranking(self, task_key: str, target_key: str) -> Ranking:
-        """The valid trials of that task on that target.
-
-        Where a program was measured again as a finalist, that time speaks for it: the smallest of many first looks is
-        too good to be true more often than not. A program that failed as a finalist is out.
-        """
-        finals: dict[str, tuple[float, int]] = {}
-        firsts: dict[str, tuple[float, int]] = {}
-        failed: set[str] = set()
-        passed: list[Passed] = []
-        for number, t in self._rows(task_key, target_key):
-            if isinstance(t, BadRow):
-                passed.append(Passed(number, str(t)))
-            elif t.seconds is not None:
-                held = finals if t.phase == "final" else firsts
-                held[t.program_key] = min(held.get(t.program_key, (t.seconds, number)), (t.seconds, number))
-            elif t.phase == "final":
-                failed.add(t.program_key)
-        valid = sorted(place for key, place in (firsts | finals).items() if key not in failed)
-        return Ranking(tuple(number for _, number in valid), tuple(passed))
+        """The valid trials of that task on that target."""
+        return rank(self._rows(task_key, target_key))
 
     def best(self, task_key: str, target_key: str) -> Trial | None:
         """The fastest valid trial of that task on that target; None when there is none."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tensorc_dsl.measure.outcome import Status
 from tensorc_dsl.records.keys import digest
 from tensorc_dsl.records.schema import CONTENT
 from tensorc_dsl.records.trial import (
@@ -88,6 +89,8 @@ def from_row(row: tuple[Any, ...]) -> Trial:
 
 def verify_trial(trial: Trial) -> None:
     """Raises BadRow where the parts of a trial contradict each other, or a number of it is none that is measured."""
+    if trial.status not in Status.__members__.values():
+        raise BadRow(f"there is no status `{trial.status}`")
     if (trial.status == "ok") != (trial.seconds is not None):
         raise BadRow(f"its status is `{trial.status}`, and its time {trial.seconds}")
     for seconds in (*([] if trial.seconds is None else [trial.seconds]), *trial.times):

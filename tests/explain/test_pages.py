@@ -33,6 +33,7 @@ from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records import database
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.records.lines import written
 from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.source import Source
 from tests.docs.pages import Fence, Run, fences, findings, run_command, sessions
@@ -212,6 +213,14 @@ def edited_records() -> Iterator[None]:
 
 
 @contextmanager
+def edited_export() -> Iterator[None]:
+    trial = Trial("a", "b", "small", "random", 0, 0, "ok", {}, "", "", 1.0, created=1.0)
+    whole = b"".join(written([trial], {}, {}))
+    Path("edited.jsonl").write_bytes(whole + whole.splitlines()[1].replace(b'"seconds":1.0', b'"seconds":-1.0'))
+    yield
+
+
+@contextmanager
 def records_of_before() -> Iterator[None]:
     task = load("small.tsched")["small"]
     keys = program_key(task.program), target_key(task.target, task.threads)
@@ -242,6 +251,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0917": endless_file,
     "E0930": broken_package,
     "W0701": edited_records,
+    "W0702": edited_export,
     "W0703": records_of_before,
     "W0901": one_core,
 }
