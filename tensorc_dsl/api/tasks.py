@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from tensorc_dsl.api.drawing import TRIES, sample, schedules_of
@@ -46,7 +45,7 @@ from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.machine.host import host_target
-from tensorc_dsl.machine.roof import MEASURING, roof_of
+from tensorc_dsl.machine.roof import GLANCE, MEASURING, roof_of
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.packages.files import Disk, Files
@@ -267,11 +266,12 @@ class Task:
         trials: int = 64,
         seed: int = 0,
         strategy: str = "bayes",
-        records: Path | None = None,
+        records: Path | Queue | None = None,
         on_event: Listener | None = None,
     ) -> TuneResult:
         """Try `trials` schedules, each checked and timed in a child process and recorded in the database.
 
+        A queue stays open, so that who made it early knew early whether there can be records.
         Those of the best that are shown not to compute what the task does are in `wrong` of the result. Raises TschedError
         (E0910, E0914) where no code can be made for the target, or none that runs here.
         """
@@ -282,7 +282,7 @@ class Task:
                 on_event(event)
 
         with ExitStack() as stack:
-            queue = stack.enter_context(Queue(partial(Database.open, records)))
+            queue = records if isinstance(records, Queue) else stack.enter_context(Queue.at(records))
             runner = stack.enter_context(
                 LocalRunner(self.program, self.target, threads=self.threads, on_preparing=lambda begins: tell(
                     Preparing() if begins else Prepared()
@@ -322,14 +322,14 @@ class Task:
         """
         self.require_machine()
         with ExitStack() as stack:
+            queue = stack.enter_context(Queue.at(Path(records) if records else None))
             shown: Listener | None = None
             if progress or (progress is None and watched(sys.stderr)):
                 standing = Standing()
                 shown = follower = stack.enter_context(following(standing, sys.stderr))
                 follower.begin(MEASURING)
-                standing.roof = roof_of(self.program, self.target, self.threads)
-            file = Path(records) if records else None
-            result = self.search(trials=trials, seed=seed, strategy=strategy, records=file, on_event=shown)
+                standing.roof = roof_of(self.program, self.target, self.threads, GLANCE)
+            result = self.search(trials=trials, seed=seed, strategy=strategy, records=queue, on_event=shown)
         if result.unkept is not None:
             warnings.warn(str(result.unkept), RuntimeWarning, stacklevel=2)
         for trace, report in result.wrong:

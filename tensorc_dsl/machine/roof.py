@@ -23,6 +23,9 @@ MEASURING = "measuring what this machine can do"
 PATIENCE = 2.0
 """Seconds that a quiet moment is waited for. One measurement takes some 50 ms."""
 
+GLANCE = 0.2
+"""The same where somebody waits for what comes behind, and the roof is only shown beside progress or measured again."""
+
 CREDIBLE = 0.75
 """Threads that have a core each reach about their number times what one does; below this share of it something else ran."""
 
@@ -92,10 +95,11 @@ class Roof:
         return replace(best, moving=min(self.moving, other.moving))
 
 
-def roof_of(program: Program, target: Target, threads: int) -> Roof:
+def roof_of(program: Program, target: Target, threads: int, patience: float = PATIENCE) -> Roof:
     """The roof over an unscheduled program, measured now; over its sizes, and with the weights, of a kernel's time.
 
-    On a machine with other work some runs never have all their threads at once; then it is measured again, for a while.
+    On a machine with other work some runs never have all their threads at once; then it is measured again, for so many
+    seconds.
     """
     backend = require_backend(target.kind, program.name)
     found = sizing(program)
@@ -110,23 +114,25 @@ def roof_of(program: Program, target: Target, threads: int) -> Roof:
         for w, size in zip(found.weights, moved, strict=True)
         if size
     )
-    title, rate = _peak(backend, dominant, target, threads)
+    title, rate = _peak(backend, dominant, target, threads, patience)
     size = sum(w * n for w, n in zip(found.weights, moved, strict=True))
     is_float = dominant is not None and dominant.values.is_float
     return Roof(round(total), round(size), is_float, title, rate, moving)
 
 
-def _peak(backend: Backend, kind: Work | None, target: Target, threads: int) -> tuple[str, float | None]:
+def _peak(
+    backend: Backend, kind: Work | None, target: Target, threads: int, patience: float
+) -> tuple[str, float | None]:
     """The best instruction for the work, and its rate; None where there is none."""
     found = () if kind is None else backend.multipliers(kind, target)
-    rates = {title: _undisturbed(backend, title, target, threads) for title in found}
+    rates = {title: _undisturbed(backend, title, target, threads, patience) for title in found}
     best = max(rates, key=lambda i: rates[i], default=None)
     return ("", None) if best is None else (best, rates[best])
 
 
-def _undisturbed(backend: Backend, title: str, target: Target, threads: int) -> float:
+def _undisturbed(backend: Backend, title: str, target: Target, threads: int, patience: float) -> float:
     """The rate of a moment in which the threads had a core each, if there is one soon."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + patience
     rate = backend.peak(title, target, threads)
     wanted = CREDIBLE * threads * backend.peak(title, target, 1) if threads > 1 else 0.0
     while rate < wanted and time.monotonic() < until:

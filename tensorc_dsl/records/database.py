@@ -26,7 +26,7 @@ from tensorc_dsl.records.keys import Subject
 from tensorc_dsl.records.migrate import migrate
 from tensorc_dsl.records.ranking import Kept, Ranking, rank
 from tensorc_dsl.records.rows import READ, BadRow, from_row, to_row
-from tensorc_dsl.records.schema import COLUMNS, SCHEMA_VERSION, create, is_empty, verify_schema
+from tensorc_dsl.records.schema import COLUMNS, SCHEMA_VERSION, create, is_empty, verify_schema, write_again
 from tensorc_dsl.records.trial import Trial
 
 LOCK_SECONDS = 60.0
@@ -88,6 +88,7 @@ class Database:
                         create(connection)
                     if verify_schema(connection, path) != SCHEMA_VERSION:
                         migrate(connection)
+                    write_again(connection)
                 return cls(path, connection, wait, stack.pop_all())
 
     @classmethod

@@ -97,6 +97,14 @@ def replace_tables(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def write_again(connection: sqlite3.Connection) -> None:
+    """Raises what SQLite does where nothing can be written; the file holds afterwards what it held before.
+
+    It opens a file that may only be read, or is on a full disk, without a word.
+    """
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
 @cache
 def _wanted(version: int) -> dict[str, tuple[str, str]]:
     connection = sqlite3.connect(":memory:")

@@ -130,6 +130,7 @@ def tune(
     run = _Run(program, target, threads, strategy, seed, records, on_event or (lambda _: None), made_by)
     started = clock()
     run.emit(Started(program.name, strategy, trials, seed))
+    run.tell_what_waits()
     interrupted = False
     exhausted: Exhausted | None = None
     final: list[tuple[float, int]] = []
@@ -222,11 +223,13 @@ class _Run:
 
     def record(self, rows: list[tuple[int, Trace, Outcome]], phase: Phase) -> None:
         if self._records is not None:
-            before = self._records.unkept
             self._records.add_all([self._row(number, trace, outcome, phase) for number, trace, outcome in rows])
-            unkept = self._records.unkept
-            if unkept is not None and (before is None or before.why != unkept.why or not before.trials):
-                self.emit(Waiting(unkept))
+            self.tell_what_waits()
+
+    def tell_what_waits(self) -> None:
+        unkept = None if self._records is None else self._records.untold()
+        if unkept is not None:
+            self.emit(Waiting(unkept))
 
     def _row(self, number: int, trace: Trace, outcome: Outcome, phase: Phase) -> Trial:
         return Trial(
