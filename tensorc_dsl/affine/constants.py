@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tensorc_dsl.affine.told import told_by
+from tensorc_dsl.affine.solve_sizes import told_by
 from tensorc_dsl.ir.expr import Dim, Expr, dims_in, loads
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
@@ -46,7 +46,7 @@ def preparation(program: Program) -> Preparation:
     if not constants:
         return Preparation(frozenset(), (), frozenset(), frozenset())
     nests = [_nest(s, program) for s in program.body]
-    told = told_by((p for p in program.params if p.constant), program.dims)
+    told = told_by([p.shape for p in program.params if p.constant])
     params = frozenset(p.name for p in program.params)
     passing = frozenset(b.name for b in program.buffers if b.scope == "global")
     inside = [n for n, x in enumerate(nests) if x.dims <= told and not x.writes & params]

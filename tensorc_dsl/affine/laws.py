@@ -13,8 +13,9 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Any, Literal, get_args
 
-from tensorc_dsl.affine.laws_normal import NAN, Special, Unknown, normal
+from tensorc_dsl.affine.laws_normal import normal
 from tensorc_dsl.affine.laws_pieces import NotPieces, difference
+from tensorc_dsl.affine.laws_values import NAN, Special, Unknown
 from tensorc_dsl.affine.parts import NotApart, parts_of
 from tensorc_dsl.ir.dtypes import BOOL, DType
 from tensorc_dsl.ir.expr import Const, Expr, Load, transform

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tensorc_dsl.affine.data import depends_on_data
-from tensorc_dsl.affine.safety import Outside, Unproven, below, check_access
 from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError
 from tensorc_dsl.elaborate import problems
@@ -28,14 +26,14 @@ from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.elaborate.names import Scope, check_names, inside
 from tensorc_dsl.elaborate.nests import nest
 from tensorc_dsl.elaborate.problems import Invalid, each, suggestion
+from tensorc_dsl.elaborate.proofs import check_loads, require_steps
 from tensorc_dsl.elaborate.ranges import infer_ranges
 from tensorc_dsl.elaborate.reducers import ArgReducer
 from tensorc_dsl.elaborate.stages import Computed, StageBuilder
-from tensorc_dsl.elaborate.values import Access
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.parse import annotations_of
-from tensorc_dsl.ir.print import format_buffer, format_expr
+from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.ir.program import Annotation, Buffer, Program, fresh
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.source import Span
@@ -232,7 +230,7 @@ class _Elaboration:
             loops = len(c.spatial) + len(c.reduce)
             if loops > MOST_LOOPS:
                 raise Invalid(problems.TOO_MANY_LOOPS(s.span, name=s.name, count=loops, most=MOST_LOOPS))
-            self._steps(c, s.span)
+            require_steps(c, self.env, s.span)
             buffer = output
             if c is not computed or buffer is None:
                 buffer = self.parts.let(_buffer(c.name, c.dtype, tuple(c.spatial.values()), s.span))
@@ -243,53 +241,12 @@ class _Elaboration:
             self._add(c, s.span)
             if c is computed:
                 self.known[s.name] = buffer
-        self.found.extend(d for c in made for a in c.accesses for d in self._access(a, c))
+        self.found.extend(d for c in made for d in check_loads(c, self.parts.buffers, self.env))
 
     def _add(self, c: Computed, at: Span) -> None:
         if len(self.parts.stages) >= MOST_STAGES:
             raise Invalid(problems.TOO_MANY_STAGES(at, most=MOST_STAGES))
         self.parts.stages.append(c)
-
-    def _steps(self, c: Computed, at: Span) -> None:
-        """Raise Invalid for a reduction that has no steps for some sizes: its `init` would not run for them."""
-        for name, size in c.reduce.items():
-            if self.env.unbound or ir.constant(size) is not None:
-                continue
-            sizes = below(size, 1, self.env.open)
-            if sizes is not None:
-                shown = ", ".join(f"{n} = {v}" for n, v in sizes) or "some sizes"
-                raise Invalid(problems.EMPTY_REDUCTION(at, index=name, extent=format_expr(size), sizes=shown))
-
-    def _access(self, a: Access, c: Computed) -> list[Diagnostic]:
-        shape = self.parts.buffers[a.load.buffer].shape
-        extents = {**c.spatial, **c.reduce}
-        conditions = a.conditions
-        if self.env.unbound and depends_on_data(a.load.indices):  # that there is an element to clamp to, sizes tell
-            conditions = (*conditions, *(ir.Compare(">", n, ir.ZERO) for n in shape))
-        match check_access(extents, conditions, a.load.indices, shape, self.env.open):
-            case None:
-                return []
-            case Outside(position=p, value=value, extent=limit, at=at):
-                values = ", ".join(f"{n} = {v}" for n, v in at) or "always"
-                early = c.scan is not None and a.load.buffer == c.name and value < 0
-                notes = (problems.SCAN_BEGINS,) if early else ()
-                found = problems.OUT_OF_BOUNDS(
-                    a.spans[p],
-                    position=p + 1,
-                    name=a.load.buffer,
-                    value=value,
-                    extent=limit,
-                    values=values,
-                    notes=notes,
-                )
-                return [found]
-            case Unproven(position=p, interval=(low, high)):
-                if self.env.unbound:
-                    return []
-                known = f"{low} to {high}" if low is not None and high is not None else "any number"
-                limit = format_expr(shape[p])
-                name = a.load.buffer
-                return [problems.UNPROVEN(a.spans[p], position=p + 1, name=name, extent=limit, interval=known)]
 
     # --- calls -------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from tensorc_dsl.elaborate.library import Definitions
 from tensorc_dsl.elaborate.problems import Invalid, each, suggestion
 from tensorc_dsl.elaborate.ranges import Ranges
 from tensorc_dsl.elaborate.reducers import REDUCERS, ArgReducer, Reducer, arg_reducer
-from tensorc_dsl.elaborate.values import Access, Extents, ValueBuilder
+from tensorc_dsl.elaborate.values import Extents, GuardedLoad, ValueBuilder
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.program import Annotation, Buffer, fresh
@@ -36,7 +36,7 @@ class Computed:
     reduce: Extents
     reducer: Reducer | ArgReducer | Declared | None
     value: ir.Expr
-    accesses: tuple[Access, ...]
+    loads: tuple[GuardedLoad, ...]
     scan: str | None = None
     annotations: tuple[Annotation, ...] = ()
     """Notes for schedules, on the block."""
@@ -106,8 +106,8 @@ class StageBuilder(ValueBuilder):
         if ir.dtype_of(e) == INDEX:
             raise Invalid(problems.INDEX_AS_VALUE(body.span, dtype=want or "f32", text=body.span.text))
         reducer = self._reducer(value, ir.dtype_of(e), want, reduce) if isinstance(value, tree.Reduce) else None
-        done = Computed(name, spatial, reduce, reducer, e, tuple(self.accesses))
-        self.accesses = []
+        done = Computed(name, spatial, reduce, reducer, e, tuple(self.loads))
+        self.loads = []
         return done
 
     def _reducer(
@@ -126,20 +126,20 @@ class StageBuilder(ValueBuilder):
 
     def reduction(self, e: tree.Reduce, want: DType | None) -> ir.Expr:
         """A reduction inside an expression becomes a stage over the indices it depends on, without the guards here."""
-        saved = (self.scope, self.accesses, self.conditions)
-        self.accesses, self.conditions = [], ()
+        saved = (self.scope, self.loads, self.conditions)
+        self.loads, self.conditions = [], ()
         inner = self._computed(fresh(f"{self.prefix}{e.reducer}_{e.indices[0].name}", self.used), {}, e, want)
-        self.scope, self.accesses, self.conditions = saved
+        self.scope, self.loads, self.conditions = saved
         if self.own is not None and any(x.buffer == self.own.buffer for x in ir.loads(inner.value)):
             raise Invalid(problems.SCAN_REDUCE(e.span, stage=self.own.stage))
         # An index of one value may be a number in the value, and a name where what is read is checked.
-        parts = [inner.value, *(e for a in inner.accesses for e in (a.load, *a.conditions))]
+        parts = [inner.value, *(e for a in inner.loads for e in (a.load, *a.conditions))]
         depends = frozenset[str]().union(*map(ir.free_vars, parts))
         # An index without values is none that the value shows, but nothing is to be reduced then.
         spatial = {n: extent for n, extent in self.scope.items() if n in depends or ir.constant(extent) == 0}
         self.lifted.append(replace(inner, spatial=spatial))
         load = ir.Load(inner.name, tuple(ir.Var(str(n)) for n in spatial), inner.dtype)
-        self.accesses.append(Access(load, self.conditions, tuple(e.span for _ in spatial)))
+        self.loads.append(GuardedLoad(load, self.conditions, tuple(e.span for _ in spatial)))
         return load
 
     # --- scans -------------------------------------------------------------------------------------------------------
@@ -160,13 +160,13 @@ class StageBuilder(ValueBuilder):
         position = next(n for n, spec in enumerate(stage.indices) if spec.name == index)
         own = _Own(stage.name, name, index, position)
 
-        def part(value: tree.Expr, what: str) -> tuple[ir.Expr, list[Access]]:
-            self.accesses = []
+        def part(value: tree.Expr, what: str) -> tuple[ir.Expr, list[GuardedLoad]]:
+            self.loads = []
             made = self.build(value, t)
             self.same_type(ir.dtype_of(made), t, value, f"`{what}` of `{stage.name}`")
-            return made, self.accesses
+            return made, self.loads
 
-        def step() -> tuple[ir.Expr, list[Access]]:
+        def step() -> tuple[ir.Expr, list[GuardedLoad]]:
             self.buffers = {**self.buffers, stage.name: Buffer(str(name), t, tuple(spatial.values()))}
             self.own = own
             return part(e.step, "step")
@@ -177,12 +177,12 @@ class StageBuilder(ValueBuilder):
         # What looks further back than the first step leaves the stage there, like any other access, unless a condition
         # keeps it from being read.
         begins = simplify(ir.Compare("<", ir.Var(str(index)), ir.ONE), ranges_of(spatial))
-        accesses = [replace(a, conditions=(*a.conditions, begins)) for a in first]
-        accesses += [replace(a, conditions=(*a.conditions, negate(begins))) for a in rest]
+        loads = [replace(a, conditions=(*a.conditions, begins)) for a in first]
+        loads += [replace(a, conditions=(*a.conditions, negate(begins))) for a in rest]
         if isinstance(begins, ir.Const):
             made = init if begins.value else value
-            return Computed(name, spatial, {}, None, made, tuple(accesses), index if made is value else None)
-        return Computed(name, spatial, {}, None, ir.Select(begins, init, value), tuple(accesses), index)
+            return Computed(name, spatial, {}, None, made, tuple(loads), index if made is value else None)
+        return Computed(name, spatial, {}, None, ir.Select(begins, init, value), tuple(loads), index)
 
     def load(self, e: tree.IndexExpr) -> ir.Load:
         """An element of a tensor; one of the scan's own is of an earlier step. Raises Invalid."""

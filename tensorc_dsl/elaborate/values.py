@@ -30,7 +30,7 @@ Extents = dict[str, ir.Expr]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class GuardedLoad:
     """A load with what holds where it stands, for the proof that it stays inside."""
 
     load: ir.Load
@@ -45,7 +45,7 @@ class ValueBuilder:
         self.env = env
         self.buffers = buffers
         self.scope = Extents()
-        self.accesses: list[Access] = []
+        self.loads: list[GuardedLoad] = []
         self.conditions: tuple[ir.Expr, ...] = ()
 
     def reduction(self, e: tree.Reduce, want: DType | None) -> ir.Expr:
@@ -278,12 +278,12 @@ class ValueBuilder:
         return cond
 
     def _conditional(self, e: tree.Conditional, want: DType | None) -> ir.Expr:
-        outer, before = self.conditions, self.accesses
+        outer, before = self.conditions, self.loads
         want = self.infer(e.then) or self.infer(e.other) or want
 
-        def branch(part: tree.Expr, *holds: ir.Expr) -> tuple[ir.Expr, list[Access]]:
-            self.accesses, self.conditions = [], (*outer, *holds)
-            return self.build(part, want), self.accesses
+        def branch(part: tree.Expr, *holds: ir.Expr) -> tuple[ir.Expr, list[GuardedLoad]]:
+            self.loads, self.conditions = [], (*outer, *holds)
+            return self.build(part, want), self.loads
 
         def condition() -> ir.Expr:
             return simplify(self._condition(e.cond), ranges_of(self.scope))
@@ -295,14 +295,14 @@ class ValueBuilder:
             raise
         # Both branches are typed even when the condition is decided; only the one that runs has to stay in bounds.
         parts = each(lambda: branch(e.then, cond), lambda: branch(e.other, negate(cond)))
-        self.accesses, self.conditions = before, outer
+        self.loads, self.conditions = before, outer
         (then, in_then), (other, in_other) = parts
         self.same_type(ir.dtype_of(other), ir.dtype_of(then), e.other, "the `else` branch")
         if isinstance(cond, ir.Const):
-            value, accesses = (then, in_then) if cond.value else (other, in_other)
-            self.accesses.extend(accesses)
+            value, loads = (then, in_then) if cond.value else (other, in_other)
+            self.loads.extend(loads)
             return value
-        self.accesses.extend([*in_then, *in_other])
+        self.loads.extend([*in_then, *in_other])
         return ir.Select(cond, then, other)
 
     def load(self, e: tree.IndexExpr) -> ir.Load:
@@ -315,7 +315,7 @@ class ValueBuilder:
         subscripts = zip(e.indices, buffer.shape, strict=True)
         indices = each(*(lambda i=i, size=size: self._index(i, size) for i, size in subscripts))
         load = ir.Load(buffer.name, indices, buffer.dtype)
-        self.accesses.append(Access(load, self.conditions, tuple(i.span for i in e.indices)))
+        self.loads.append(GuardedLoad(load, self.conditions, tuple(i.span for i in e.indices)))
         return load
 
     def _call(self, e: tree.CallExpr, want: DType | None) -> ir.Expr:

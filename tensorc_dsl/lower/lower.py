@@ -11,7 +11,7 @@ from dataclasses import replace
 from tensorc_dsl.affine.constants import preparation
 from tensorc_dsl.affine.form import Interval
 from tensorc_dsl.affine.simplify import essential, extent_ranges
-from tensorc_dsl.affine.told import told_by
+from tensorc_dsl.affine.solve_sizes import told_by
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Buffer, For, LoopKind, Program, Stmt
 from tensorc_dsl.ir.streams import streamed
@@ -36,7 +36,7 @@ def lower(program: Program, passes: Sequence[Pass]) -> Kernel:
     constant inputs alone run once, before. Open dimensions stay open: the kernel is one for all their sizes. LowerError
     when the shapes of its arguments would not tell a size, or there are too many buffers.
     """
-    if untold := set(program.dims) - told_by(program.params, program.dims):
+    if untold := set(program.dims) - told_by([p.shape for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
         raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
     if len(program.buffers) > MOST_BUFFERS:

@@ -37,7 +37,7 @@ QUANTILE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Seconds of single calls, in order; `censored` where there would be more, were the kernel not far slower than the best."""
+    """Seconds of single calls, in order; `censored` where there are few, since the kernel is far slower than the best."""
 
     times: tuple[float, ...]
     censored: bool = False
@@ -76,9 +76,7 @@ def weighted_times(of_sizes: Sequence[tuple[float, ...]], weights: Sequence[floa
     return tuple(map(float, means))
 
 
-def take_times(
-    time_calls: Callable[[int], list[float]], best: float | None, enough: float = ENOUGH_SECONDS
-) -> Taken:
+def take_times(time_calls: Callable[[int], list[float]], best: float | None, enough: float = ENOUGH_SECONDS) -> Taken:
     """Times of single calls, in order, after one call to warm up.
 
     `time_calls(n)` runs the kernel n times and returns the seconds of each call. Where the kernel is far slower than

@@ -158,7 +158,8 @@ class Database:
         with errors.explained(self.path, self._wait), self._lock:
             self._connection.execute("VACUUM")
 
-    def _rows(self, task_key: str, target_key: str) -> Iterator[Kept]:
+    def of(self, task_key: str, target_key: str) -> Iterator[Kept]:
+        """The records of that task on that target, in the order they were recorded."""
         query = f"SELECT id, {READ} FROM trials WHERE task_key = ? AND target_key = ? ORDER BY id"
         return self._kept(query, (task_key, target_key))
 
@@ -184,7 +185,7 @@ class Database:
     def trials(self, task_key: str, target_key: str) -> tuple[Trial, ...]:
         """Every trial of that task on that target, in the order they were recorded. TschedError (E0702) for a damaged one."""
         found: list[Trial] = []
-        for k in self._rows(task_key, target_key):
+        for k in self.of(task_key, target_key):
             if isinstance(k.trial, BadRow):
                 raise errors.not_records(self.path, f"row {k.row} cannot be read: {k.trial}")
             found.append(k.trial)
@@ -202,7 +203,7 @@ class Database:
 
     def ranking(self, task_key: str, target_key: str) -> Ranking:
         """The valid trials of that task on that target."""
-        return rank(self._rows(task_key, target_key))
+        return rank(self.of(task_key, target_key))
 
     def best(self, task_key: str, target_key: str) -> Trial | None:
         """The fastest valid trial of that task on that target; None when there is none."""

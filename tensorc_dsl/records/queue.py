@@ -4,7 +4,7 @@ as long as the run lives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -16,6 +16,7 @@ from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.records.database import Database, stamped
 from tensorc_dsl.records.errors import is_disk_full
 from tensorc_dsl.records.keys import Subject
+from tensorc_dsl.records.ranking import Kept
 from tensorc_dsl.records.trial import Trial
 
 
@@ -30,7 +31,7 @@ class Unkept:
         """`4 records could not be kept: trials 3 to 5, and of the comparison at the end 4`; trials are counted from 1."""
         parts = [
             f"{before}{'trial' if len(numbers) == 1 else 'trials'} {_ranges(numbers)}"
-            for phase, before in (("trial", ""), ("final", "in the comparison at the end "))
+            for phase, before in _PHASES
             if (numbers := sorted(t.trial + 1 for t in self.trials if t.phase == phase))
         ]
         many = "1 record" if len(self.trials) == 1 else f"{len(self.trials)} records"
@@ -40,6 +41,9 @@ class Unkept:
         """What is said of them while there is hope."""
         why = "; ".join(d.message for d in self.why)
         return f"records wait, and are offered again with each trial: {why}"
+
+
+_PHASES = (("trial", ""), ("again", "measured again "), ("final", "in the comparison at the end "))
 
 
 class Queue:
@@ -79,6 +83,10 @@ class Queue:
             self._problem = e
         else:
             self._waiting, self._subjects, self._problem, self._told = [], [], None, ()
+
+    def kept(self, task_key: str, target_key: str) -> Iterator[Kept]:
+        """The records of a task on a target that are on disk, in the order they were made."""
+        return iter(()) if self._database is None else self._database.of(task_key, target_key)
 
     @property
     def unkept(self) -> Unkept | None:

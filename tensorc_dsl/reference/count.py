@@ -1,4 +1,4 @@
-"""How much work a program is, for rates: operations on values, and bytes of its parameters."""
+"""Counts the work of a program, for rates: operations on values, and bytes of its parameters."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tensorc_dsl.reference.evaluate import factors_of, shape_of
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A kind of operations: on `values` of a type; in sums of products of converted values, `factors` is theirs before."""
+    """A type of operations: on `values`; in sums of products of converted factors, `factors` is their original type."""
 
     values: DType
     factors: DType | None = None
 
 
 def flops(program: Program) -> int:
-    """The operations of an unscheduled program: each `+ - * / % min max` and each maths function on values is 1.
+    """The number of operations of an unscheduled program: each `+ - * / % min max` and each maths function on values is 1.
 
     Index arithmetic, comparisons and conversions are free; integers count like floats. A matrix product is 2*M*N*K. Of a
-    conditional the dearer branch counts. Raises ValueError while a dimension is open.
+    conditional, the branch with more operations counts. Raises ValueError if a dimension is open.
     """
     return work(program).total()
 
 
 def work(program: Program) -> Counter[Work]:
-    """The operations of an unscheduled program, counted as `flops` does, by their kind. ValueError as of that."""
+    """The operations of an unscheduled program by type, counted as in `flops`. Raises ValueError if a dimension is open."""
     total: Counter[Work] = Counter()
     for b in blocks(program):
         times = _instances(b)
@@ -55,7 +55,7 @@ def _of_store(s: Store) -> Counter[Work]:
 
 
 def _converted(s: Store) -> DType | None:
-    """The type of the factors of a sum of products of two, each converted to the type of the sum."""
+    """The type of the two factors of a sum of products, if both are converted to the type of the sum; else None."""
     fold = fold_of(s)
     match factors_of(fold.value) if isinstance(fold, Fold) and fold.op == "+" else []:
         case [Cast(operand=Load() as a, dtype=t), Cast(operand=Load() as b, dtype=u)] if t == u == dtype_of(s.value):
@@ -75,15 +75,15 @@ def _operations(e: Expr) -> Counter[Work]:
 
 
 def bytes_moved(program: Program) -> int:
-    """The bytes of all parameters, once each: what a kernel has to read and write at the least."""
+    """The bytes of all parameters, each counted once."""
     return sum(p.dtype.bytes * prod(shape_of(p)) for p in program.params)
 
 
 def bytes_needed(program: Program) -> int:
-    """The bytes that every kernel has to move: all outputs, and of each input what some access can read, once.
+    """The bytes that every kernel has to move: all outputs, and of each input the elements that some access can read, once.
 
-    Where data choose the elements, as rows of a table, no more are read than there are accesses. ValueError while a
-    dimension is open.
+    If data choose the elements, such as rows of a table, an input counts with at most the number of accesses to it. Raises
+    ValueError if a dimension is open.
     """
     reads: Counter[str] = Counter()
     for b in blocks(program):

@@ -56,9 +56,7 @@ Look = Steady | Recovered | Slower
 class Watch:
     """Holds the machine against what it was. `again` runs a program that was measured lately once more."""
 
-    def __init__(
-        self, again: Callable[[Program], Outcome], *, sleep: Callable[[float], object] = time.sleep
-    ) -> None:
+    def __init__(self, again: Callable[[Program], Outcome], *, sleep: Callable[[float], object] = time.sleep) -> None:
         self.again = again
         self._sleep = sleep
         self._program: Program | None = None

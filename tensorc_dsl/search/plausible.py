@@ -1,8 +1,8 @@
 """Times held against what the machine allows: one that no kernel can have is measured again, and then is a failure.
 
-The clock of a machine that was stopped for a moment may jump, and a candidate that looks a hundred times faster than the peak
-would win every search. A roof is no proof: it is measured, perhaps beside other work, and a compiler may do with fewer
-operations than a program says. So only a time of half the roof's is suspected, and only after the roof has been measured again.
+The clock of a machine that was stopped for a moment may jump, and a candidate that looks a hundred times faster than the
+peak would win every search. A roof is no proof: it is measured, perhaps beside other work, and a compiler may do with fewer
+operations than a program says. So only a time of half the roof's is suspected, and only after the roof was measured again.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from tensorc_dsl import units
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.measure.outcome import Outcome, Status
+from tensorc_dsl.search.runner import RunnerLike
 
 BEYOND = 2.0
 """A time is suspected where the roof's is more than this many times longer."""
 
 
-class Measures(Protocol):
-    """Builds, checks and times programs; `measure.local.LocalRunner` is one."""
+class Repeats(RunnerLike, Protocol):
+    """A runner that can run again what it ran lately; `measure.local.LocalRunner` is one."""
 
-    def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]: ...
-    def compare(self, programs: Sequence[Program]) -> list[Outcome]: ...
     def again(self, program: Program) -> Outcome: ...
 
 
@@ -38,7 +37,7 @@ def least_seconds(roof: Roof) -> float:
 class Plausible:
     """Measures as another runner does; times that are too short are failures. `look` measures the roof again."""
 
-    def __init__(self, runner: Measures, roof: Roof, look: Callable[[], Roof]) -> None:
+    def __init__(self, runner: Repeats, roof: Roof, look: Callable[[], Roof]) -> None:
         self._runner = runner
         self._roof = roof
         self._look: Callable[[], Roof] | None = look
@@ -69,5 +68,6 @@ class Plausible:
 
 
 def _rejected(outcome: Outcome, least: float) -> Outcome:
-    message = f"it takes {units.seconds(outcome.seconds or 0.0)}, twice, and the machine needs at least {units.seconds(least)}"
+    taken = units.seconds(outcome.seconds or 0.0)
+    message = f"it takes {taken}, twice, and the machine needs at least {units.seconds(least)}"
     return replace(outcome, status=Status.TOO_FAST, seconds=None, message=message)

@@ -56,7 +56,7 @@ def prior(rng: np.random.Generator) -> Decider:
 def preferring(decisions: Mapping[str, Decision], otherwise: Decider) -> Decider:
     """Uses the decisions that are in their draw's support and asks `otherwise` for the rest: what a search proposes.
 
-    A decision that its own distribution does not allow is never used (design/traps.md, trap 19).
+    A decision outside of the support of its draw is never used (trap 19 of docs/traps.md).
     """
 
     def decide(site: Site) -> Decision | None:

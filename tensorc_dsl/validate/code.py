@@ -1,4 +1,4 @@
-"""A program as a list of statements with integer sets: the form in which `affine.validate` compares programs.
+"""A program as a list of statements with integer sets: the form in which `validate.validate` compares programs.
 
 A *statement* is one store of a block, an `init` store being a statement of its own. Its instances are the values of the
 loops around it at which it runs. An element of a buffer that is private to an iteration of loops is told apart by those

@@ -1,6 +1,6 @@
 """What a program may not do by itself, whatever it computes: leave a buffer or a domain, or race.
 
-All loops are taken as if they ran in order when values are followed (`affine.validate_flow`); that is right because here
+All loops are taken as if they ran in order when values are followed (`validate.flow`); that is right because here
 loops that do not run in order are shown to carry nothing.
 """
 

@@ -97,11 +97,11 @@ def test_a_signal_before_the_search_ends_it_with_the_same_status(folder: Path) -
 HELD = """\
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from tensorc_dsl.api.tasks import Task
-def slow(self, trace):
+from tensorc_dsl.api import searching
+def slow(program, scheduled):
     print("proof", file=sys.stderr, flush=True)
     time.sleep(1000)
-Task.verify = slow
+searching.validate = slow
 from tensorc_dsl.cli.main import main; main()
 """
 

@@ -128,4 +128,4 @@ def test_python_hears_of_records_before_anything_is_measured(folder: Path, monke
     monkeypatch.setattr("tensorc_dsl.api.tasks.roof_of", never)
     write_words(folder / "r.sqlite")
     with pytest.raises(TschedError, match="E0702"):
-        tensorc_dsl.load(folder / "f.tsched")["endless"].tune(1, records=folder / "r.sqlite", progress=True)
+        tensorc_dsl.load(folder / "f.tsched")["endless"].tune(trials=1, records=folder / "r.sqlite", progress=True)
