@@ -14,7 +14,7 @@ from __future__ import annotations
 from math import gcd
 
 from tensorc_dsl.affine.data import datum_range, is_datum
-from tensorc_dsl.affine.form import OPEN, Atom, Context, Interval, Linear, decide, order_key, to_expr
+from tensorc_dsl.affine.form import FAR, OPEN, Atom, Context, Interval, Linear, decide, order_key, to_expr
 from tensorc_dsl.affine.nonlinear import extreme, product, quotient_range
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
@@ -29,6 +29,7 @@ from tensorc_dsl.ir.expr import (
     Select,
     Var,
     children,
+    constant,
     dtype_of,
     index,
     rebuild,
@@ -164,9 +165,9 @@ def divide(n: Linear, c: int, context: Context) -> Linear:
             return recombine(quotient.plus(divide(Linear(parts[0], parts[2]), c // g, context)), context)
     if len(rest) == 1:
         ((a, f),) = rest.items()
-        if f == 1 and isinstance(a, Binary) and a.op == "/" and isinstance(a.rhs, Const) and a.rhs.value > 0:
-            inner = linear(a.lhs, context).plus_constant(r.constant * int(a.rhs.value))
-            return recombine(quotient.plus(divide(inner, c * int(a.rhs.value), context)), context)
+        if f == 1 and isinstance(a, Binary) and a.op == "/" and 0 < (d := constant(a.rhs) or 0) <= FAR // c:
+            inner = linear(a.lhs, context).plus_constant(r.constant * d)
+            return recombine(quotient.plus(divide(inner, c * d, context)), context)
     interval = (None if low is None else low // c, None if high is None else high // c)
     return recombine(quotient.plus(context.atom(Binary("/", to_expr(r), index(c)), interval)), context)
 

@@ -28,11 +28,11 @@ from tensorc_dsl.ir.expr import (
     add,
     constant,
     dims_in,
+    fold,
     free_vars,
     index,
     mul,
     sub,
-    substitute,
     transform,
 )
 from tensorc_dsl.ir.memo import by_identity
@@ -187,7 +187,17 @@ def _not_negative(e: Expr, extents: Mapping[str, Expr], facts: frozenset[Expr], 
 
 
 def _value(e: Expr, point: Mapping[str, int]) -> int:
-    value = constant(simplify(substitute(e, {k: index(v) for k, v in point.items()}), {}))
+    """The number that an affine expression is at a point; of any size, so that `simplify` would not tell."""
+
+    def folded(n: Expr) -> Expr:
+        if isinstance(n, (Var, Dim)):
+            return index(point[n.name])
+        if isinstance(n, Binary) and (a := constant(n.lhs)) is not None and (b := constant(n.rhs)) is not None:
+            made = fold(n.op, a, b)
+            return n if made is None else index(made)
+        return n
+
+    value = constant(transform(e, folded))
     assert value is not None  # every variable has a value, and the point came from an affine form
     return value
 

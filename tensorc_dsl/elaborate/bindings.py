@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tensorc_dsl.affine.reach import too_far
 from tensorc_dsl.affine.safety import below
 from tensorc_dsl.affine.simplify import bounds, simplify
 from tensorc_dsl.diagnostic import Diagnostic
@@ -21,6 +22,7 @@ from tensorc_dsl.elaborate.problems import (
     NOT_A_KIND,
     NOT_AN_INDEX,
     TAKEN,
+    TOO_FAR,
     TOO_LARGE,
     UNKNOWN_BINDING,
     UNKNOWN_NAME,
@@ -172,6 +174,8 @@ def extent(e: tree.Expr, env: Environment, what: str) -> ir.Expr:
     """A size: an index expression over the environment that is not negative and fits 64 bits. Raises Invalid."""
     value = index_expr(e, env.sizes)
     n = ir.constant(value)
+    if n is None and not env.unbound and too_far(value, {}) is not None:
+        raise Invalid(TOO_FAR(e.span, text=e.span.text, repair="let the open dimensions end at smaller sizes"))
     if n is None:
         value = simplify(value, {})
     if n is None and not env.unbound:

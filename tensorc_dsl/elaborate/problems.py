@@ -63,6 +63,9 @@ EMPTY_REDUCTION = Problem(
     help="let the open dimension begin at a larger size",
 )
 TOO_LARGE = Problem("E0404", "{what} is {value}: more than a 64-bit machine can index", "= {value}")
+TOO_FAR = Problem(
+    "E0404", "`{text}` may be more than 64 bits leave room for", "too large for some values", help="{repair}"
+)
 UNKNOWN_NAME = Problem("E0405", "there is no {what} `{name}` here")
 RANGE_OF_INDEX = Problem(
     "E0405",
@@ -133,7 +136,6 @@ SELF_READ = Problem(
     "stage `{name}` reads itself",
     help="only a scan does, at earlier values of its index: `{name}[t, …] = scan[t] init … step {name}[t - 1, …]`",
 )
-UNSUPPORTED = Problem("E0415", "{what} is not supported yet", help="{repair}")
 UNKNOWN_FUNCTION = Problem("E0416", "there is no function `{name}`")
 ARITY = Problem("E0416", "`{name}` takes {wanted}, but was given {count}")
 NEEDS_FLOAT = Problem("E0416", "`{name}` works on floats, not on {found}", help="convert first: `{name}(f32({text}))`")

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
+from tensorc_dsl.affine.data import outermost
+from tensorc_dsl.affine.reach import too_far
 from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
 from tensorc_dsl.affine.simplify import negate, simplify
 from tensorc_dsl.elaborate import problems
@@ -203,9 +205,6 @@ class ValueBuilder:
         t = self._arithmetic(x, e.op, e)
         if e.op in "/%" and not t.is_float and isinstance(y, ir.Const) and y.value == 0:
             raise Invalid(problems.DIVISION_BY_ZERO(e.rhs.span, value=0))
-        if e.op == "%" and t.is_float:
-            help_text = f"{e.lhs.span.text} - floor({e.lhs.span.text} / {e.rhs.span.text}) * {e.rhs.span.text}"
-            raise Invalid(problems.UNSUPPORTED(e.span, what="`%` on floats", repair=f"write `{help_text}`"))
         if t == INDEX:
             return self._index(e)
         return ir.Binary(e.op, x, y)
@@ -233,11 +232,24 @@ class ValueBuilder:
                     return None
 
         made = index_expr(e, names, "index or dimension", known)
+        self._stays(made, e)
         # An index of extent 1 always is 0, but a plain `n` says more to the primitives than `0` does.
         if not isinstance(made, ir.Var):
             made = simplify(without_open_quotients(made, self.scope), ranges_of(self.scope))
         _small(made, e)
         return made
+
+    def _stays(self, made: ir.Expr, at: tree.Expr) -> None:
+        """Raise Invalid where index arithmetic may leave 64 bits. Nobody knows before sizes are bound."""
+        if self.env.unbound or (far := too_far(made, ranges_of(self.scope))) is None:
+            return
+        data, dims = outermost((far,)), ir.dims_in(far)
+        repair = "use smaller numbers"
+        if data:
+            repair = f"keep what is read between two indices before: `clamp({format_expr(data[0].operand)}, …, …)`"
+        elif dims:
+            repair = "let the open dimensions end at smaller sizes"
+        raise Invalid(problems.TOO_FAR(at.span, text=at.span.text, repair=repair))
 
     def _clamp(self, e: tree.CallExpr) -> ir.Expr:
         """`clamp(x, low, high)`: an index, or an integer that is read, kept between two indices."""
@@ -268,6 +280,7 @@ class ValueBuilder:
             if ir.dtype_of(x) == BOOL and op not in ("==", "!="):
                 raise Invalid(problems.BOOL_ARITHMETIC(e.span, op=op))
             parts.append(ir.Compare(op, x, y))
+            self._stays(parts[-1], e)
         out = ir.conjunction(tuple(parts))
         assert out is not None  # the parser gives at least two operands
         return out

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from enum import Enum
@@ -63,7 +64,7 @@ class Turns:
     def _open(self, name: str) -> int:
         """The file, which other users cannot open; -1 where the system gives no folder for such things."""
         try:
-            folder = self._folder or user_runtime_path("tensorc-dsl", appauthor=False, ensure_exists=True)
+            folder = self._folder or _usual_folder()
             return os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError:
             return -1
@@ -87,3 +88,10 @@ class Turns:
         if given_up not in self._said:
             self._said.add(given_up)
             self._told(given_up)
+
+
+def _usual_folder() -> Path:
+    """The user's runtime folder; where the system has none, one below that for temporary files."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the latter is told, and it does as well
+        return user_runtime_path("tensorc-dsl", appauthor=False, ensure_exists=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.budget import Exhausted, bounded, renew
 from tensorc_dsl.affine.laws import Broken, reducer_laws
+from tensorc_dsl.affine.reach import too_far_in
 from tensorc_dsl.affine.sets import NotAffine
 from tensorc_dsl.diagnostic import Diagnostic, Note, Problem
 from tensorc_dsl.ir.arrays import Array
@@ -108,6 +109,9 @@ def _shown(original: Program, scheduled: Program, names: tuple[str, str], found:
 def _prove(original: Program, scheduled: Program, names: tuple[str, str]) -> None:
     """Raises Refuted, Undecided, NotAffine or Exhausted unless the programs compute the same."""
     _same_interface(original, scheduled)
+    for p, which in zip((original, scheduled), names, strict=True):
+        if (far := too_far_in(p)) is not None:
+            raise Undecided(f"`{format_expr(far)}` in {which} may leave 64 bits")
     before, after = (Values(Code(p), name) for p, name in zip((original, scheduled), names, strict=True))
     for values in (before, after):
         verify_memory(values.code, values.which)

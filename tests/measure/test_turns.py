@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -16,12 +16,12 @@ from tensorc_dsl.measure import turns
 from tensorc_dsl.measure.turns import Turns, Use
 
 HOLD = """
-import sys, time
+import sys, threading
 from pathlib import Path
 from tensorc_dsl.measure.turns import Turns, Use
 with Turns(folder=Path(sys.argv[1])).use(Use[sys.argv[2]]):
     print("mine", flush=True)
-    time.sleep(600)
+    threading.Event().wait()
 """
 
 GUARD = 60.0
@@ -61,6 +61,15 @@ def test_nothing_runs_beside_a_kernel_that_is_timed(tmp_path: Path, theirs: Use,
     assert taken_in_time(tmp_path, ours)
 
 
+def test_the_usual_folder_is_the_users_and_gives_no_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with Turns().use(Use.TIMING):
+        assert not taken_in_time(tmp_path / "tensorc-dsl", Use.TIMING, 0.1)
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    with Turns().use(Use.BUILDING):
+        pass
+
+
 @pytest.mark.parametrize("use", Use)
 def test_a_turn_goes_with_its_process(tmp_path: Path, use: Use) -> None:
     with holder(tmp_path, use) as child:
@@ -69,24 +78,31 @@ def test_a_turn_goes_with_its_process(tmp_path: Path, use: Use) -> None:
 
 
 def test_who_waits_comes_before_who_had_a_turn(tmp_path: Path) -> None:
-    """Two that want the machine all the time get it by turns, as nobody waits for ever."""
     order: list[str] = []
 
-    def use(name: str) -> None:
-        mine = Turns(folder=tmp_path)
-        for _ in range(8):
-            with mine.use(Use.TIMING):
-                order.append(name)
-                time.sleep(0.03)
+    def other() -> None:
+        with Turns(folder=tmp_path).use(Use.TIMING):
+            order.append("other")
 
-    first = threading.Thread(target=use, args=("a",))
-    second = threading.Thread(target=use, args=("b",))
-    first.start()
-    second.start()
-    for t in (first, second):
-        t.join(GUARD)
-    assert len(order) == 16
-    assert max(len(run) for run in "".join(order).replace("ab", "a b").replace("ba", "b a").split()) <= 4, order
+    ours, waiting = Turns(folder=tmp_path), threading.Thread(target=other)
+    with ours.use(Use.TIMING):
+        waiting.start()
+        with (tmp_path / "gate.lock").open("rb") as gate:
+            while _is_free(gate.fileno()):
+                pass
+    with ours.use(Use.TIMING):
+        order.append("ours")
+    waiting.join(GUARD)
+    assert order == ["other", "ours"]
+
+
+def _is_free(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return True
 
 
 def test_a_process_that_is_stopped_blocks_nobody_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
