@@ -51,6 +51,7 @@ class Standing:
     failures: Counter[str] = field(default_factory=Counter[str])
     pace: Pace = field(default_factory=Pace)
     _phase_began: float = 0.0
+    _until: float | None = None
 
     def enter(self) -> None:
         """Something begins that has no trials to count."""
@@ -63,8 +64,9 @@ class Standing:
         if line is not None:
             self.enter()
         match event:
-            case Started(trials=trials):
+            case Started(trials=trials, budget=budget):
                 self.trials = trials
+                self._until = None if budget is None else self.clock() + budget
             case Exhausted(programs=programs):
                 self.trials = programs
             case Corrected(best_seconds=best):
@@ -105,12 +107,20 @@ class Standing:
 
     def left(self) -> float | None:
         """Seconds that the rest will take, once there is a pace to tell it by."""
-        return self.pace.left(self.trials, self.clock())
+        left = self.pace.left(self.trials, self.clock())
+        if self._until is None:
+            return left
+        until = max(0.0, self._until - self.clock())
+        return until if left is None else min(left, until)
+
+    def count(self) -> str:
+        """`12/64`; without the second where only the clock ends the search before anybody counts that far."""
+        return f"{self.done}/{self.trials}" if self._until is None else f"{self.done}"
 
     def parts(self) -> list[tuple[int, str]]:
         """What there is to say while trials are counted, in order, each with its rank: the lowest needs the least room."""
         left = self.left()
-        out = [(0, f"[{self.done}/{self.trials}]")]
+        out = [(0, f"[{self.count()}]")]
         if left is not None and self.done < self.trials:
             out.append((1, f"{units.seconds(left)} left"))
         if self.best is not None:

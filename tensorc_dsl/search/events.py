@@ -12,10 +12,13 @@ from tensorc_dsl.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Started:
+    """`budget` are the seconds after which the search ends, where the clock ends it."""
+
     task: str
     strategy: str
     trials: int
     seed: int
+    budget: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class Search:
             self._past = latest(records.kept(program_key(program), target_key(target, threads)), options)
         self._exhausted: Exhausted | None = None
         self.log = Log(program, target, threads, options, records, on_event or (lambda _: None), made_by, self._past)
-        self.log.emit(Started(program.name, options.strategy, options.trials, options.seed))
+        self.log.emit(Started(program.name, options.strategy, options.trials, options.seed, options.budget))
         self.log.tell_what_waits()
         if options.resume:
             self.log.emit(Resumed(len(self._past.outcomes)))

@@ -16,6 +16,7 @@ from tensorc_dsl.cli.loading import HELP, load_task
 from tensorc_dsl.cli.measured import warn_of_threads
 from tensorc_dsl.cli.options import (
     common_options,
+    duration,
     file_argument,
     records_option,
     seed_option,
@@ -31,6 +32,7 @@ DEFAULTS = SearchOptions()
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
+    from tensorc_dsl.search.events import Event, Listener
     from tensorc_dsl.search.tune import TuneResult
 
 
@@ -54,10 +56,16 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
 @click.option(
     "--trials",
     type=click.IntRange(1),
-    default=DEFAULTS.trials,
-    show_default=True,
     metavar="N",
-    help="Schedules to try.",
+    help=f"Schedules to try; by default {DEFAULTS.trials}, or as many as there is time for with --budget.",
+)
+@click.option(
+    "--budget", metavar="TIME", callback=duration, help="How long to try schedules, such as 10m, 1h30m or 90s."
+)
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on with the last search of the task that has this seed and strategy: what it recorded is not measured again.",
 )
 @seed_option
 @click.option(
@@ -74,13 +82,18 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
 @click.option("--output", type=click.Path(), metavar="PATH", help="The best schedule; by default TASK.best.tsched.")
 @records_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on standard output.")
+@click.option(
+    "--json-lines", "as_lines", is_flag=True, help="Print each event as a line of JSON, and the result as the last one."
+)
 @common_options
 @click.pass_context
 def tune(
     ctx: click.Context,
     file: str,
     task: str | None,
-    trials: int,
+    trials: int | None,
+    budget: float | None,
+    resume: bool,
     seed: int,
     strategy: str,
     replayed: str | None,
@@ -92,6 +105,7 @@ def tune(
     output: str | None,
     records: str | None,
     as_json: bool,
+    as_lines: bool,
 ) -> None:
     """Search for the fastest schedule of a task and write it to a file that `replay` takes.
 
@@ -100,6 +114,8 @@ def tune(
     that was tried works; 4: a schedule that was as fast as the best is proved to be wrong, and the best of the others is
     written.
     """
+    if as_json and as_lines:
+        raise click.UsageError("--json prints one object, and --json-lines many: give one of them")
     say(f"reading {file}", err=True)  # before anything that takes a while to load
     from tensorc_dsl.records.queue import Queue
 
@@ -112,6 +128,7 @@ def tune(
     from tensorc_dsl.report.ended import Ended
     from tensorc_dsl.report.files import check_writable, write_text
     from tensorc_dsl.report.following import following
+    from tensorc_dsl.report.lines import printing
     from tensorc_dsl.report.progress import Standing
     from tensorc_dsl.search.strategy import strategy_of
 
@@ -127,9 +144,9 @@ def tune(
         yardsticks = measuring.first()
         standing.roof = yardsticks.roof
         result = found.search(
-            SearchOptions(trials, seed, strategy),
+            SearchOptions(_trials(trials, budget), seed, strategy, budget, resume),
             records=queue,
-            on_event=follower,
+            on_event=_both(follower, printing(found.name, show_object)) if as_lines else follower,
         )
         ending, interrupted = settings(ctx).ending, result.interrupted
         if result.best is not None and not interrupted:
@@ -148,7 +165,9 @@ def tune(
                 written = best_file
             except TschedError as e:
                 problem = e.diagnostics
-        if as_json:
+        if as_lines:
+            show_object({"event": "result"} | ended.facts(written))
+        elif as_json:
             show_object(ended.facts(written))
         else:
             show(ended.table(written))
@@ -175,6 +194,24 @@ def tune(
     if result.best is None:
         _explain(found, result)
         ctx.exit(ExitCode.NO_CANDIDATE)
+
+
+MANY = 1_000_000
+"""Trials of a search that only the clock ends: more than any has time for."""
+
+
+def _trials(trials: int | None, budget: float | None) -> int:
+    if trials is not None:
+        return trials
+    return DEFAULTS.trials if budget is None else MANY
+
+
+def _both(one: Listener, other: Listener) -> Listener:
+    def tell(event: Event) -> None:
+        one(event)
+        other(event)
+
+    return tell
 
 
 def _explain(task: Task, result: TuneResult) -> None:
