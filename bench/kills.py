@@ -1,4 +1,5 @@
-"""`tune`, killed again and again at random moments: no process is left a second later, nothing that was told is lost.
+"""`tune`, killed again and again at random moments: no process is left a second later, nothing that was told is lost, and
+`--resume` goes on from what is recorded and measures nothing twice.
 
     python -m bench.kills --count 50 --seed 1 --signal KILL
 
@@ -25,6 +26,8 @@ from pathlib import Path
 
 import psutil
 
+from tensorc_dsl.records.database import Database
+from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.report.files import check_writable
 
 SECONDS = 1.0
@@ -42,7 +45,18 @@ use std.ops.{matmul}
 task product = matmul(M=96, N=96, K=96)
 """
 
-KEPT = {"f.tsched", "r.sqlite", "r.sqlite-wal", "r.sqlite-shm", "r.sqlite.lock", "best.tsched", "out", "err", "tmp"}
+KEPT = {
+    "tensorc-dsl",
+    "f.tsched",
+    "r.sqlite",
+    "r.sqlite-wal",
+    "r.sqlite-shm",
+    "r.sqlite.lock",
+    "best.tsched",
+    "out",
+    "err",
+    "tmp",
+}
 """What may lie in the working folder afterwards: SQLite's files are used up by whoever opens the database next."""
 
 
@@ -71,15 +85,16 @@ class Run:
     process: subprocess.Popen[bytes]
 
     @staticmethod
-    def start(folder: Path, trials: int) -> Run:
+    def start(folder: Path, trials: int, *more: str) -> Run:
         (folder / "tmp").mkdir(exist_ok=True)
         (folder / "f.tsched").write_text(FILE)
         code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         code += "from tensorc_dsl.cli.main import main; main()"
         command = [sys.executable, "-c", code, "tune", "f.tsched", "product", "--strategy", "random",
-                   "--trials", str(trials), "--threads", "1", "--records", "r.sqlite", "--output", "best.tsched"]  # fmt: skip
+                   "--trials", str(trials), "--threads", "1", "--records", "r.sqlite", "--output", "best.tsched",
+                   *more]  # fmt: skip
         with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
-            environment = marked(str(folder)) | {"TMPDIR": str(folder / "tmp")}
+            environment = marked(str(folder)) | {"TMPDIR": str(folder / "tmp"), "XDG_RUNTIME_DIR": str(folder)}
             process = subprocess.Popen(
                 command, cwd=folder, env=environment, stdout=out, stderr=err, start_new_session=True
             )
@@ -170,11 +185,33 @@ def kill(folder: Path, moment: str, later: float, number: signal.Signals) -> lis
         check_writable(folder / "best.tsched")  # as the next run does first, which clears away what was being written
         if lying := {p.name for p in folder.iterdir()} - KEPT | {p.name for p in (folder / "tmp").iterdir()}:
             wrong.append(f"left behind: {', '.join(sorted(lying))}")
+        wrong += _resumed(folder)
     finally:
         for process in alive(mark):
             process.kill()
         run.process.wait()
     return wrong
+
+
+def _resumed(folder: Path) -> list[str]:
+    """The search goes on with what is recorded, none of it anew, and none of it lost."""
+    before = _tried(folder)
+    run = Run.start(folder, len(before) + FEW, "--resume")
+    status = run.process.wait(PATIENCE)
+    after = _tried(folder)
+    wrong = [] if status == 0 else [f"resumed, it ends with status {status}: {run.said[-300:]}"]
+    if after[: len(before)] != before or [n for n, _ in after] != list(range(len(before) + FEW)):
+        wrong.append(f"of {len(before)} trials it goes on to {[n for n, _ in after]}")
+    if len({key for _, key in after}) != len(after):
+        wrong.append("a program was measured twice")
+    return wrong
+
+
+def _tried(folder: Path) -> list[tuple[int, str]]:
+    """The trials on disk, in the order of the records: their numbers and programs."""
+    with Database.open(folder / "r.sqlite") as database:
+        found = [k.trial for k in database.all()]
+    return [(t.trial, t.program_key) for t in found if isinstance(t, Trial) and t.phase == "trial"]
 
 
 def _ended_in_order(run: Run, number: signal.Signals) -> list[str]:

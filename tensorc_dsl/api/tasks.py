@@ -24,7 +24,7 @@ from tensorc_dsl.api.making import (
     require_code,
     require_machine,
 )
-from tensorc_dsl.api.searching import search, watching
+from tensorc_dsl.api.searching import Plan, search_all, watching
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.protocol import (
     Backend,
@@ -174,9 +174,12 @@ class Task:
         """
         self.require_machine()
         asked = (options or SearchOptions()).but(**changes)
-        return search(
-            self.model, self.program, self.target, asked, records=records, on_event=on_event, made_by=self.made_by
-        )
+        (result,) = search_all([self.plan(on_event)], asked, records=records)
+        return result
+
+    def plan(self, on_event: Listener | None = None, weight: float = 1.0) -> Plan:
+        """What a search over the task is over, for `api.searching.search_all`."""
+        return Plan(self.model, self.program, self.target, self.made_by, on_event, weight)
 
     def made_by(self, trace: Trace) -> Mapping[str, str]:
         """The versions of the space and of the modules that made a trace."""

@@ -114,6 +114,8 @@ class Search:
         if options.resume and records is not None:
             self._past = latest(records.kept(program_key(program), target_key(target, threads)), options)
         self._exhausted: Exhausted | None = None
+        self.curve: list[tuple[int, float | None]] = []
+        """How many trials there were, and the best time, before each batch."""
         self.log = Log(program, target, threads, options, records, on_event or (lambda _: None), made_by, self._past)
         self.log.emit(Started(program.name, options.strategy, options.trials, options.seed, options.budget))
         self.log.tell_what_waits()
@@ -138,6 +140,7 @@ class Search:
             log.emit(self._exhausted)
             return
         log.emit(Proposed(tuple(batch), self._clock() - before))
+        self.curve.append((len(log.outcomes), log.best_seconds))
         first = len(log.outcomes)
         fresh = self._measured(batch)
         if fresh and self._watch is not None:
