@@ -237,7 +237,7 @@ def test_no_valid_candidate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def crash(_self: object, programs: Sequence[Program], _best: float | None) -> Iterator[Outcome]:
         yield from (Outcome(Status.CRASH, message="signal 11") for _ in programs)
 
-    monkeypatch.setattr(tasks.LocalRunner, "measure", crash)
+    monkeypatch.setattr(searching.LocalRunner, "measure", crash)
     result = call("tune", "small.tsched", "small", "--trials", "3", "--json")
     assert result.exit_code == 3
     said = json.loads(result.stdout)
