@@ -1,8 +1,8 @@
-"""An unscheduled program as a function of NumPy: one line for each stage, of what NumPy has functions for.
+"""Translates an unscheduled program into the text of a NumPy function, with one line for each stage.
 
-Sums of products are `einsum` or `matmul`, other reductions those of ufuncs, everything else ufuncs over arrays that
-broadcast. Subscripts may be iterators, in any order and more than once, with steps and offsets, constants, and one that data
-choose (`take`). Nothing is taken apart further: windows, scans and reducers of one's own have no such function.
+Sums of products become `einsum` or `matmul`, other reductions those of ufuncs, other operations ufuncs over arrays that
+broadcast. Subscripts may be iterators, in any order and more than once, with steps and offsets; constants; and one subscript
+from data (`take`). Windows, scans and declared reducers have no such function.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tensorc_dsl.reference.boxes import Box, form
 from tensorc_dsl.reference.evaluate import EvaluateError, factors_of, shape_of, unscheduled_blocks
 
 LARGEST = 2**26
-"""Elements that a stage may spread out before it reduces them: more would be another algorithm."""
+"""The largest number of elements that a stage may materialise before a reduction: more would be another algorithm."""
 
 _BINARY = {"+": "({} + {})", "-": "({} - {})", "*": "({} * {})", "%": "({} % {})", "xor": "({} ^ {})",
            "min": "np.minimum({}, {})", "max": "np.maximum({}, {})"}  # fmt: skip
@@ -49,7 +49,7 @@ _CALLS = {
 }  # fmt: skip
 
 WAYS = ("matmul", "einsum", "reduce")
-"""What a sum of products becomes: BLAS where it can, `einsum`, or the sum of an array of products."""
+"""The translations of a sum of products: BLAS if possible, `einsum`, or the sum of an array of products."""
 
 _UFUNCS: dict[FoldOp, str] = {
     "+": "add", "*": "multiply", "min": "minimum", "max": "maximum", "and": "logical_and", "or": "logical_or",
@@ -62,16 +62,16 @@ class _None(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """A text that can stand before a dot, and the iterators that its value has axes for, in this order."""
+    """A text that can stand before a dot, and the iterators of its value's axes, in order."""
 
     text: str
     axes: tuple[str, ...] = ()
 
 
 def numpy_texts(program: Program) -> tuple[str, ...]:
-    """The ways to write it, as texts of a function `call` of the inputs in order that gives the outputs in order.
+    """The ways to write the program, as texts of a function `call` from the inputs in order to the outputs in order.
 
-    None where NumPy has no functions for it, or the sizes are open.
+    Empty if NumPy has no functions for it, or sizes are open.
     """
     try:
         ways = (_Writer(program, products).text() for products in WAYS)
@@ -84,7 +84,7 @@ def numpy_texts(program: Program) -> tuple[str, ...]:
 class _Writer:
     program: Program
     products: str
-    """What a sum of products of two becomes, where it is a matter of choice."""
+    """The translation of sums of products of two arrays, where there is a choice."""
     names: dict[str, str] = field(default_factory=dict[str, str])
     lines: list[str] = field(default_factory=list[str])
 
@@ -102,14 +102,14 @@ class _Writer:
         return "\n    ".join([f"def call({inputs}):", *self.lines, f"return ({outputs})"]) + "\n"
 
     def is_read(self, buffer: str) -> bool:
-        """Whether anybody wants the values of the buffer."""
+        """Whether the values of the buffer are used."""
         stores = (s for b in unscheduled_blocks(self.program) for s in b.body if s.buffer != buffer)
         read = {x.buffer for s in stores for x in loads(s.value)}
         return buffer in read or any(p.name == buffer for p in self.program.outputs)
 
 
 class _Stage:
-    """One block as lines that make its arrays."""
+    """The lines that compute the arrays of one block."""
 
     def __init__(self, writer: _Writer, block: Block) -> None:
         self.writer = writer
@@ -124,7 +124,7 @@ class _Stage:
             raise _None
 
     def matter(self, axes: Sequence[str]) -> set[str]:
-        """Those with more than one value."""
+        """Those of the axes that have more than one value."""
         return {a for a in axes if self.size[a] > 1}
 
     def lines(self) -> list[str]:
@@ -134,7 +134,7 @@ class _Stage:
         if not self.block.is_reduction:
             text = self.whole(self.code(store.value), wanted, dtype_of(store.value))
             if isinstance(store.value, Load) and any(p.name == store.buffer for p in self.writer.program.outputs):
-                text = f"{text}.copy()"  # a view is no result
+                text = f"{text}.copy()"  # a result must not be a view
             return [f"{self.names[store.buffer]} = {text}"]
         match update:
             case Fold():
@@ -148,14 +148,14 @@ class _Stage:
                 assert_never(update)
 
     def whole(self, code: _Code, wanted: Sequence[str], t: DType) -> str:
-        """The value with exactly the wanted axes, as an array that is its own."""
+        """The value with exactly the wanted axes, as an array that owns its memory."""
         if all(a in code.axes or self.size[a] == 1 for a in wanted) and code.axes:
             return self.exact(code, wanted)
         shape = tuple(self.size[a] for a in wanted)
         return f"np.broadcast_to(np.asarray({self.spread(code, wanted)}, np.{_name(t)}), {shape}).copy()"
 
     def exact(self, code: _Code, wanted: Sequence[str]) -> str:
-        """As `spread`, and those in front that it lacks are there too."""
+        """As `spread`, with missing leading axes added too."""
         lacking = next((n for n, a in enumerate(wanted) if a in code.axes), len(wanted))
         text = self.spread(code, wanted)
         if not lacking or (text.endswith("]") and "None" in text.rpartition("[")[2]):
@@ -199,7 +199,7 @@ class _Stage:
         return self.exact(_Code(text, inner), wanted)
 
     def shared(self, factors: Sequence[_Code]) -> list[_Code]:
-        """The factors, where one that is computed stands twice under a name."""
+        """The factors; a factor that occurs twice and is computed gets a name."""
         out: list[_Code] = []
         for f in factors:
             if "(" in f.text and factors.count(f) > 1:
@@ -210,7 +210,7 @@ class _Stage:
         return out
 
     def matmul(self, a: _Code, b: _Code, wanted: Sequence[str]) -> str:
-        """The same as products of matrices; empty where a reduction concerns one of the two only."""
+        """The sum as a product of matrices; empty if a reduced axis belongs to one of the two arrays only."""
         both = [x for x in a.axes if x in b.axes]
         shared = [x for x in both if x in self.reduced]
         batch = [x for x in both if x not in self.reduced]
@@ -227,7 +227,7 @@ class _Stage:
         return self.exact(_Code(text, tuple(axes)), wanted)
 
     def matrix(self, code: _Code, groups: Sequence[Sequence[str]]) -> str:
-        """The array with the axes of the first group as they are, and those of each other joined to one."""
+        """The array with the axes of the first group unchanged, and those of each other group joined to one."""
         batch, *joined = groups
         text = self.spread(code, [x for g in groups for x in g])
         if all(len(g) == 1 for g in joined):
@@ -236,7 +236,7 @@ class _Stage:
         return f"{text}.reshape({shape})"
 
     def position(self, update: ArgFold, wanted: Sequence[str]) -> list[str]:
-        """The lines for the position of the best value, and where anybody wants it for that value."""
+        """The lines for the position of the best value and, if it is used, for that value."""
         index, best = self.block.body
         value = self.code(update.value)
         if len(self.reduced) != 1 or update.position not in (
@@ -258,14 +258,14 @@ class _Stage:
     # --- values ------------------------------------------------------------------------------------------------------
 
     def spread(self, code: _Code, wanted: Sequence[str]) -> str:
-        """The value with axes in the wanted order, those that it lacks with length 1."""
+        """The value with its axes in the wanted order, and length 1 for axes that it lacks."""
         order = [code.axes.index(a) for a in wanted if a in code.axes]
         text = code.text
         if order != sorted(order):
             text = f"{text}.transpose({', '.join(map(str, order))})"
         missing = [a not in code.axes for a in wanted]
         first = missing.index(False) if False in missing else len(missing)
-        if not any(missing[first:]):  # NumPy adds axes in front by itself
+        if not any(missing[first:]):  # NumPy adds leading axes itself
             return text
         places = ", ".join("None" if m else ":" for m in missing)
         return f"{text}[{places}]"
@@ -310,7 +310,7 @@ class _Stage:
                 assert_never(e)
 
     def load(self, e: Load) -> _Code:
-        """A view of the array, or the elements that data choose."""
+        """A view of the array, or the elements that data select."""
         text, shape = self.names[e.buffer], shape_of(self.writer.program.buffer(e.buffer))
         chosen = [n for n, i in enumerate(e.indices) if loads(i)]
         if chosen:
@@ -331,7 +331,7 @@ class _Stage:
         return _Code(f"np.einsum({diagonal!r}, {text})", own)
 
     def place(self, i: Expr, n: int) -> tuple[str, list[str]]:
-        """A subscript of a dimension of length `n` as an index or a slice, and the iterator that it runs along."""
+        """A subscript of a dimension of length `n` as an index or a slice, and the iterators that it runs along."""
         found = form(i, self.box)
         if found is None:
             raise _None
@@ -355,7 +355,7 @@ class _Stage:
         return f"{start}:{stop if stop >= 0 else ''}:{step}", [axis]
 
     def taken(self, e: Load, chosen: Sequence[int], shape: tuple[int, ...]) -> _Code:
-        """Elements along one dimension that an expression of data chooses; the others are iterators, each once."""
+        """The elements along one dimension that an expression of data selects; other subscripts are iterators, each once."""
         if len(chosen) > 1:
             raise _None
         (at,) = chosen
