@@ -1,4 +1,4 @@
-"""A search over a model, with what it runs on: child processes, the database, whoever watches."""
+"""Runs a search over a model, with child processes, the database and a progress display."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def search(
     records: Path | Queue | None = None,
     on_event: Listener | None = None,
 ) -> TuneResult:
-    """Search the model for the fastest way to run `program` (unscheduled) on this machine, with the threads of the target."""
+    """The result of a search over the model for the fastest kernel of `program` (unscheduled), on this machine."""
 
     def tell(event: Event) -> None:
         if on_event is not None:
             on_event(event)
 
     def judge(trace: Trace) -> Report:
-        # A proof that breaks off, which is a bug, proves nothing, but takes no result away.
+        # A proof that fails with a bug proves nothing; the result of the search is kept.
         try:
             return validate(program, trace.program)
         except Exception as e:
@@ -67,7 +67,7 @@ def search(
 
 @contextmanager
 def watching(program: Program, target: Target, progress: bool | None) -> Generator[Listener | None]:
-    """What shows a search on standard error as it goes; None where nobody looks, unless `progress` says so."""
+    """A context with a listener that shows a search on standard error; None if nobody watches, unless `progress` is set."""
     if progress is False or (progress is None and not watched(sys.stderr)):
         yield None
         return

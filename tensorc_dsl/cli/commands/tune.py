@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
-    """The name of a strategy that there is; ends the command with their list for `help`."""
-    from tensorc_dsl.extensions import STRATEGIES  # what is installed is looked up by this command only
+    """The name of a known strategy; for `help`, end the command with the list of strategies."""
+    from tensorc_dsl.extensions import STRATEGIES  # a late import: only this command looks up what is installed
 
     if value == HELP:
         write("\n".join((*STRATEGIES.names(), "")))
@@ -100,10 +100,10 @@ def tune(
     that was tried works; 4: a schedule that was as fast as the best is proved to be wrong, and the best of the others is
     written.
     """
-    say(f"reading {file}", err=True)  # before anything that takes a while to load
+    say(f"reading {file}", err=True)  # before imports that take a while
     from tensorc_dsl.records.queue import Queue
 
-    # Before what takes longer: nobody waits to hear that nothing can be recorded.
+    # Checked first, so that nobody waits only to learn that nothing can be recorded.
     queue = ctx.with_resource(Queue.at(Path(records) if records else None))
     if (unkept := queue.untold()) is not None:
         say(unkept.waiting(), err=True)
@@ -119,7 +119,7 @@ def tune(
     best_file = Path(output or f"{found.name}.best.tsched")
     check_writable(best_file)
     found.require_machine()
-    strategy_of(strategy)  # one that is broken is told of before anything is measured
+    strategy_of(strategy)  # a broken one is reported before anything is measured
     warn_of_threads(found.threads)
     standing = Standing()
     with following(standing, sys.stderr) as follower:
@@ -136,7 +136,7 @@ def tune(
             try:
                 yardsticks = measuring.beside_numpy(yardsticks)
                 yardsticks = measuring.again(yardsticks)
-            except KeyboardInterrupt:  # the search is over: what it found is not given up for what it is held against
+            except KeyboardInterrupt:  # the search is over; its result is kept without the comparison
                 interrupted = True
     ended = Ended(found.name, found.target, found.threads, strategy, result, yardsticks, found.timed_at)
     problem: tuple[Diagnostic, ...] = ()
@@ -178,7 +178,7 @@ def tune(
 
 
 def _explain(task: Task, result: TuneResult) -> None:
-    """Why there is no valid candidate: the step that is refused, or what the failed ones said."""
+    """The reason why there is no valid candidate: the refused step, or the messages of the failed candidates."""
     say("no valid candidate", err=True)
     if not result.trials:
         try:
