@@ -1,9 +1,9 @@
-"""`tune`, killed again and again at random moments: no process is left a second later, nothing that was told is lost.
+"""Kills `tune` at random moments, and checks that no process is left a second later and no reported trial is lost.
 
     python -m bench.kills --count 50 --seed 1 --signal KILL
 
-A moment is something seen of the run (its start, the database, its first child, a builder, a line of progress, the
-comparison at the end, NumPy's child) and a random while after it.
+A moment is an observable event of the run (its start, the database, its first child, a builder, a line of progress, the
+comparison at the end, NumPy's child) and a random delay after it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ import psutil
 from tensorc_dsl.report.files import check_writable
 
 SECONDS = 1.0
-"""How long after the kill processes may live."""
+"""The seconds for which processes may live after the kill."""
 
 PATIENCE = 120.0
-"""How long something that shall be seen may take."""
+"""The time limit for an event to be observed, in seconds."""
 
 MARK = "TENSORC_MARK"
 
@@ -43,7 +43,7 @@ task product = matmul(M=96, N=96, K=96)
 """
 
 KEPT = {"f.tsched", "r.sqlite", "r.sqlite-wal", "r.sqlite-shm", "r.sqlite.lock", "best.tsched", "out", "err", "tmp"}
-"""What may lie in the working folder afterwards: SQLite's files are used up by whoever opens the database next."""
+"""The files that may be in the folder afterwards: SQLite's are consumed when the database is opened next."""
 
 
 def marked(mark: str) -> dict[str, str]:
@@ -90,7 +90,7 @@ class Run:
         return (self.folder / "err").read_text()
 
     def told(self) -> int:
-        """How many trials the run has said are measured."""
+        """The number of trials that the run has reported as measured."""
         return max((int(n) for n in re.findall(r"^\[(\d+)/", self.said, re.MULTILINE)), default=0)
 
     def children(self) -> list[str]:

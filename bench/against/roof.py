@@ -1,4 +1,4 @@
-"""The least time that this machine allows: what it computes at its peak, or moves at its bandwidth, whichever is longer.
+"""The roof of a task: the least time on this machine, for its operations at the peak or its bytes at the bandwidth.
 
 Williams, Waterman and Patterson, Roofline (2009).
 """
@@ -17,37 +17,37 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.count import bytes_moved
 
 FIRST_SECONDS = 1.0
-"""How long a peak is measured before the first row: what else runs may hold a core, or the system keep both threads on one,
-for many milliseconds."""
+"""The seconds for which a peak is measured before the first row, since other load may hold a core, or the system keep both
+threads on one, for many milliseconds."""
 
 ATTEMPTS = 3
-"""Measurements with each row, and the fewest before the first."""
+"""The number of measurements with each row, and at least before the first."""
 
 PAUSE = 0.03
-"""Seconds between two measurements: then the threads have slept, and are placed anew."""
+"""Seconds between two measurements, so that the threads sleep and are placed on cores again."""
 
 KINDS = {"f32": FMA, "u8i8": DOT_U8I8, "bf16": DOT_BF16}
-"""By the name of a peak what it is the peak of."""
+"""The instruction that each named peak measures."""
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What a task takes at the least: so many operations of the peak `kind`, and so long for its arrays, each moved once."""
+    """The least work of a task: operations for the peak `kind`, and the time of its arrays, each moved once."""
 
     kind: str
     operations: int
     memory_seconds: float
 
     def seconds(self, peaks: Mapping[str, float]) -> float:
-        """The least time of one call, where the machine's peaks (operations/s, by kind) are these."""
+        """The least time of one call under these peaks (operations/s, by kind)."""
         return max(self.operations / peaks[self.kind], self.memory_seconds)
 
 
 class Roof:
     """The roof over the tasks of one run on `threads` threads.
 
-    A peak is that of the best instruction for the types of a task's inputs. It only rises: what else the machine does can
-    hide it, so it is measured well before the first task, and again with each. Bandwidth is that of memory as large as
-    the task's arrays together, each of which is read or written once at the least.
+    A peak is that of the best instruction for the types of a task's inputs. It can only rise: other load can only
+    lower a measurement, so it is measured well before the first task, and again with each. Bandwidth is that of memory as
+    large as the task's arrays together, each of which is read or written at least once.
     """
 
     def __init__(self, tasks: Iterable[Task], threads: int) -> None:
@@ -58,7 +58,7 @@ class Roof:
             self._raise(kind, target, FIRST_SECONDS)
 
     def need(self, task: Task) -> Need:
-        """What the task needs. The peak of its kind has been measured once more afterwards."""
+        """The work of the task. The peak of its kind is measured once more."""
         kind, size = _kind(task), bytes_moved(task.program)
         self._raise(kind, task.target, 0.0)
         rate = max(bandwidth(task.target, self._threads, size) for _ in range(ATTEMPTS))
