@@ -66,7 +66,7 @@ def named(names: Sequence[str]) -> list[Contender]:
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Environment variables for the libraries' processes: the number of threads, and the folders in which modules are found."""
+    """Environment variables for the libraries' processes: the number of threads, and the folders of modules."""
     names = ("OMP", "OPENBLAS", "MKL", "NUMBA", "TVM")
     path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {f"{name}_NUM_THREADS": str(threads) for name in names} | {"PYTHONPATH": path}
