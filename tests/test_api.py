@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,10 @@ import pytest
 
 import tensorc_dsl
 from tensorc_dsl import TschedError
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.lower.flat import Kernel
+from tensorc_dsl.lower.lower import lower
+from tensorc_dsl.lower.passes import Pass
 from tensorc_dsl.measure.outcome import Status
 from tensorc_dsl.search.options import SearchChanges
 
@@ -102,6 +107,24 @@ def test_a_search_is_a_function_of_its_options(tasks: tensorc_dsl.TaskFile, tmp_
     assert SearchChanges.__annotations__.keys() == {f.name for f in fields(tensorc_dsl.SearchOptions)}
     with pytest.raises(ValueError, match="trials must not be negative, not -1"):
         tasks["odd"].tune(trials=-1)
+
+
+def test_a_candidate_is_lowered_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To tell it from the others, to build it, to build it again as a finalist, to load the best."""
+    met: list[Program] = []
+
+    def counting(program: Program, passes: Sequence[Pass]) -> Kernel:
+        met.append(program)
+        return lower(program, passes)
+
+    monkeypatch.setattr("tensorc_dsl.backend.llvm.backend.lower", counting)
+    task = tensorc_dsl.loads(FILE, threads=1)["odd"]
+    kernel = task.tune(trials=4, seed=2, records=tmp_path / "r.sqlite")
+    task.lower(kernel.trace)
+    task.compile(kernel.trace)
+    assert kernel.search is not None and len(kernel.search.finalists) > 1
+    assert {t.program for t in kernel.search.traces} <= set(met)
+    assert len({id(p) for p in met}) == len(met)
 
 
 def test_a_tuned_kernel_computes(tasks: tensorc_dsl.TaskFile, inputs: Any, tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.affine.data import datum_range, freed
+from tensorc_dsl.affine.data import Freed, datum_range, freed
 from tensorc_dsl.affine.form import Interval, Ranges
+from tensorc_dsl.affine.quotients import Divided, divided, smallest
 from tensorc_dsl.affine.sets import affine_only, condition_text, dim_conditions, set_name
-from tensorc_dsl.affine.simplify import bounds, conjuncts, linear_form, simplify
+from tensorc_dsl.affine.simplify import bounds, conjuncts, simplify
 from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
@@ -25,13 +26,11 @@ from tensorc_dsl.ir.expr import (
     Expr,
     Logic,
     Var,
-    add,
     constant,
     dims_in,
     fold,
     free_vars,
     index,
-    mul,
     sub,
     transform,
 )
@@ -87,9 +86,30 @@ def check_access(
     open_dims: tuple[Dim, ...] = (),
 ) -> Outside | Unproven | None:
     """None if no index values within `extents` that satisfy `conditions` put a subscript outside of `shape`."""
-    subscripts, conditions = tuple(subscripts), tuple(conditions)
+    subscripts, conditions, shape = tuple(subscripts), tuple(conditions), tuple(shape)
     data = freed((*subscripts, *conditions))
-    subscripts, conditions = data.exprs[: len(subscripts)], data.exprs[len(subscripts) :]
+    found = None
+    # Integer sets divide by numbers exactly, unless a product with an open size is behind it.
+    for numbers in (False, True):
+        parts = divided(data.exprs, extents, numbers=numbers)
+        if numbers and not parts.extents:
+            break
+        found = _check({**extents, **parts.extents}, parts, data, len(subscripts), shape, open_dims)
+        if not isinstance(found, Unproven):
+            break
+    return found
+
+
+def _check(
+    extents: Mapping[str, Expr],
+    parts: Divided,
+    data: Freed,
+    count: int,
+    shape: tuple[Expr, ...],
+    open_dims: tuple[Dim, ...],
+) -> Outside | Unproven | None:
+    """As `check_access`, of expressions without data and divisions by open sizes: `count` subscripts, then conditions."""
+    subscripts, conditions = parts.exprs[:count], parts.exprs[count:]
     ranges = ranges_of(extents)
     if data.data:
         ranges = {**ranges, **{n: datum_range(d) for n, d in data.data.items()}}
@@ -109,7 +129,7 @@ def check_access(
             continue
         outside = Logic("or", Compare("<", subscript, ZERO), Compare(">=", subscript, extent))
         found, point = _smallest_point(extents, (*data.ranges, *guards, outside), open_dims, tuple(data.data))
-        if found is None:
+        if found is None or (found and parts.extents):  # a part of some index may not have the value of the point
             return Unproven(position, (low, high))
         if found:
             used = free_vars(subscript) | free_vars(extent)
@@ -172,17 +192,8 @@ def _not_negative(e: Expr, extents: Mapping[str, Expr], facts: frozenset[Expr], 
     """
     if facts and simplify(e, ranges) in facts:
         return True
-    terms, rest = linear_form(e, ranges)
-    smallest: Expr = index(rest)
-    for atom, factor in terms.items():
-        if isinstance(atom, Var) and atom.name in extents:
-            if factor < 0:  # smallest where the index is largest
-                smallest = add(smallest, mul(index(factor), sub(extents[atom.name], ONE)))
-        elif free_vars(atom) & extents.keys():
-            return False
-        else:
-            smallest = add(smallest, mul(index(factor), atom))
-    low = bounds(smallest, ranges)[0]
+    least = smallest(e, extents, ranges)
+    low = None if least is None else bounds(least, ranges)[0]
     return low is not None and low >= 0
 
 

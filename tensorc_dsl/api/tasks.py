@@ -20,12 +20,12 @@ from tensorc_dsl.api.making import (
     loaded,
     lowered,
     lowered_text,
-    lowering_for,
     require_code,
     require_machine,
 )
 from tensorc_dsl.api.searching import search, watching
 from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.backend.once import lowering_for
 from tensorc_dsl.backend.protocol import (
     Backend,
     CompiledKernel,
