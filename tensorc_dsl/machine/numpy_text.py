@@ -1,7 +1,7 @@
 """Translates an unscheduled program into the text of a NumPy function, with one line for each stage.
 
-Sums of products are `einsum` or `matmul`, other reductions those of ufuncs, sums so far `accumulate`, everything else ufuncs
-over arrays that broadcast. Nothing is taken apart further: recurrences and reducers of one's own have no such function.
+Sums of products become `einsum` or `matmul`, other reductions those of ufuncs, running sums `accumulate`, other operations
+ufuncs over arrays that broadcast. Other recurrences and declared reducers have no such function.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class _Stage(Values):
         spread_out = all(self.matter(self.iters) <= set(f.axes) for f in arrays)
         if len(arrays) > 1 and covered and not (spread_out and self.writer.products == "reduce"):
             return " * ".join([self.product(arrays, wanted), *(s.text for s in scalars)])
-        self.before.clear()  # what is done with the product as a whole needs none of its factors
+        self.before.clear()  # the product as a whole needs none of its factors
         value = self.code(update.value)
         if not self.matter(self.reduced) <= set(value.axes) or prod(self.size[a] for a in value.axes) > LARGEST:
             raise Missing
@@ -164,7 +164,7 @@ class _Stage(Values):
         return self.whole(Code(text, tuple(a for a in value.axes if a not in self.reduced)), wanted, t)
 
     def accumulated(self, store: Store, wanted: Sequence[str]) -> str:
-        """What each element adds to the one before it, so far."""
+        """A scan whose step combines the previous element with a value, as `accumulate`. Raises Missing for other scans."""
         t, (axis,) = dtype_of(store.value), self.scanned
         match store.value:
             case Select(cond=Compare("<", Var(name), Const(1)), then=first, other=Binary() | Logic() as step) if (

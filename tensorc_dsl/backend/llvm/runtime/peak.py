@@ -30,9 +30,9 @@ _numbers = itertools.count()
 class Instruction:
     """An instruction that multiplies and adds: a vector of `kind`, which has `bits`, from one of those and two of `operand`.
 
-    `call` is LLVM's function, or two instructions that follow each other, such as `mul add`. `lanes` stands in the texts for
-    how many numbers of `kind` a vector holds. `operations` is for each of them, with a multiplication and an addition as two.
-    `features` are what a processor needs to have it.
+    `call` is LLVM's function, or two instructions that follow each other, such as `mul add`. `lanes` in the texts stands
+    for the number of elements of `kind` in a vector. `operations` counts per element, with a multiplication and an addition
+    as two. `features` are those that a processor needs.
     """
 
     title: str
@@ -90,7 +90,7 @@ MULTIPLIERS: dict[Work, tuple[Instruction, ...]] = {
     Work(I32, I8): (DOT_U8I8,),
     Work(I32, U8): (DOT_U8I8,),
 }
-"""What can do the work, by its kind: values as they are, or after they are converted."""
+"""The instructions for each kind of work: with values as they are, or after conversion."""
 
 
 INSTRUCTIONS = {i.title: i for some in MULTIPLIERS.values() for i in some}
