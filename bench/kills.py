@@ -1,10 +1,11 @@
-"""`tune`, killed again and again at random moments: no process is left a second later, nothing that was told is lost, and
-`--resume` goes on from what is recorded and measures nothing twice.
+"""Kills `tune` at random moments, and checks that no process is left a second later and no reported trial is lost.
+
+`--resume` then goes on from the records and measures nothing twice.
 
     python -m bench.kills --count 50 --seed 1 --signal KILL
 
-A moment is something seen of the run (its start, the database, its first child, a builder, a line of progress, the
-comparison at the end, NumPy's child) and a random while after it.
+A moment is an observable event of the run (its start, the database, its first child, a builder, a line of progress, the
+comparison at the end, NumPy's child) and a random delay after it.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.report.files import check_writable
 
 SECONDS = 1.0
-"""How long after the kill processes may live."""
+"""The seconds for which processes may live after the kill."""
 
 PATIENCE = 120.0
-"""How long something that shall be seen may take."""
+"""The time limit for an event to be observed, in seconds."""
 
 MARK = "TENSORC_MARK"
 
@@ -57,7 +58,7 @@ KEPT = {
     "err",
     "tmp",
 }
-"""What may lie in the working folder afterwards: SQLite's files are used up by whoever opens the database next."""
+"""The files that may be in the folder afterwards: SQLite's are consumed when the database is opened next."""
 
 
 def marked(mark: str) -> dict[str, str]:
@@ -105,7 +106,7 @@ class Run:
         return (self.folder / "err").read_text()
 
     def told(self) -> int:
-        """How many trials the run has said are measured."""
+        """The number of trials that the run has reported as measured."""
         return max((int(n) for n in re.findall(r"^\[(\d+)/", self.said, re.MULTILINE)), default=0)
 
     def children(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The command line as its users meet it: what is printed where, and the exit status."""
+"""The command line: output, streams, and exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searches over models, with what it runs on: child processes, the database, whoever watches."""
+"""Runs searches over models, with child processes, the database and a progress display."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _begun(plan: Plan, options: SearchOptions, queue: Queue, stack: ExitStack) -
             plan.on_event(event)
 
     def judge(trace: Trace) -> Report:
-        # A proof that breaks off, which is a bug, proves nothing, but takes no result away.
+        # A proof that fails with a bug proves nothing; the result of the search is kept.
         try:
             return validate(program, trace.program)
         except Exception as e:
@@ -110,7 +110,7 @@ def _begun(plan: Plan, options: SearchOptions, queue: Queue, stack: ExitStack) -
 
 @contextmanager
 def watching(program: Program, target: Target, progress: bool | None) -> Generator[Listener | None]:
-    """What shows a search on standard error as it goes; None where nobody looks, unless `progress` says so."""
+    """A context with a listener that shows a search on standard error; None if nobody watches, unless `progress` is set."""
     if progress is False or (progress is None and not watched(sys.stderr)):
         yield None
         return

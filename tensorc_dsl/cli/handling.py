@@ -1,4 +1,4 @@
-"""The options that decide draws: `--replay`, `--condition` and `--block`, by the names of the handlers they stand for."""
+"""The options that decide draws: `--replay`, `--condition` and `--block`, named after their handlers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def handler_options(function: F) -> F:
 
 
 def handled(task: Task, replayed: str | None, conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...]) -> Task:
-    """The task with these handlers. Raises TschedError for names of no draw and for values that are none."""
+    """The task with these handlers. Raises TschedError for names without a draw and for invalid values."""
     from tensorc_dsl.interp.pins import OPEN, read_decision
     from tensorc_dsl.trace import handlers
 

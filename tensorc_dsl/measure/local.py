@@ -1,4 +1,4 @@
-"""Candidates built and measured on this machine: builders side by side, then one kernel at a time on a quiet machine."""
+"""Builds and measures candidates on this machine: several builders at once, then one kernel at a time."""
 
 from __future__ import annotations
 

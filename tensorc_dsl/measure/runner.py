@@ -1,4 +1,4 @@
-"""The child that runs kernels: checks each one against the reference, in guarded memory, and then takes its times."""
+"""The child process that runs kernels: it checks each one against the reference, in guarded memory, and then times it."""
 
 from __future__ import annotations
 

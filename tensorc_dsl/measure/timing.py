@@ -1,4 +1,4 @@
-"""How often to run a kernel, and what its times amount to."""
+"""Decides how often to run a kernel, and summarises its times."""
 
 from __future__ import annotations
 

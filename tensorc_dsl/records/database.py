@@ -1,7 +1,7 @@
-"""The database of trials: one SQLite file that several runs may add to at once. Rows are added, never changed.
+"""The database of trials: one SQLite file to which several runs may add rows at once. Rows are never changed.
 
-Writers take a file lock, so that two runs queue in turn instead of failing on SQLite's own lock; readers need none (the
-journal is a write-ahead log). A row belongs to one task on one target, and no query for rows crosses either: a time
+Writers take a file lock, so that two runs wait for each other instead of failing on SQLite's own lock; readers need none
+(the journal is a write-ahead log). A row belongs to one task on one target, and queries never mix these: a time
 measured on one machine says nothing about another.
 """
 

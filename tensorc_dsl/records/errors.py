@@ -1,4 +1,4 @@
-"""What can be wrong with a database file, as diagnostics. None of them touches the file."""
+"""Diagnostics for invalid database files. None of them changes the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a record is filed under: the task it solves and the target it was measured on, never one without the other."""
+"""The key of a record: its task and the target it was measured on, always together."""
 
 from __future__ import annotations
 

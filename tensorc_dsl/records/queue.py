@@ -1,5 +1,5 @@
-"""Trials on their way into the database: what it does not take now is offered again with the next, so that nothing is lost
-as long as the run lives.
+"""A queue of trials for the database: a trial that cannot be written now is retried with the next one, so that none is lost
+while the run lasts.
 """
 
 from __future__ import annotations

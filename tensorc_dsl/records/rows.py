@@ -1,4 +1,4 @@
-"""Rows and trials: how one becomes the other. A file need not hold what was put into it, so each value is checked."""
+"""Converts between rows and trials. Every value of a row is checked, since the file may have been edited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a database of records looks like inside, and whether a file looks so."""
+"""The schema of a database of records, and the check that a file has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One trial as it is recorded: what was tried, on what, and what came of it."""
+"""One recorded trial: the candidate, its task and target, and its outcome."""
 
 from __future__ import annotations
 

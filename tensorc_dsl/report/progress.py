@@ -1,6 +1,6 @@
-"""Where a search stands, in words.
+"""Describes the state of a search in words.
 
-What has no trials to count says its name when it begins: so nothing is silent for longer than its longest part.
+Work without trials to count is announced when it begins, so the longest silence is that of its longest part.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tensorc_dsl.search.events import (
 
 @dataclass(slots=True)
 class Standing:
-    """Where a search stands: what it does, what it found, and what that is held against, once it is known."""
+    """The state of a search: current work, results so far, and the roof, once it is known."""
 
     clock: Callable[[], float] = time.perf_counter
     roof: Roof | None = None
@@ -54,11 +54,11 @@ class Standing:
     _until: float | None = None
 
     def enter(self) -> None:
-        """Something begins that has no trials to count."""
+        """Begin work without trials to count."""
         self.counting, self._phase_began = False, self.clock()
 
     def take(self, event: Event) -> str | None:
-        """The line that says what begins with the event, or what went wrong, where something did."""
+        """The line for an event that begins work or reports an error; None for other events."""
         self.pace.take(event, self.clock())
         line = self._begins(event)
         if line is not None:
@@ -106,7 +106,7 @@ class Standing:
                 return None
 
     def left(self) -> float | None:
-        """Seconds that the rest will take, once there is a pace to tell it by."""
+        """The estimated seconds left; None before there is a pace."""
         left = self.pace.left(self.trials, self.clock())
         if self._until is None:
             return left
@@ -118,7 +118,7 @@ class Standing:
         return f"{self.done}/{self.trials}" if self._until is None else f"{self.done}"
 
     def parts(self) -> list[tuple[int, str]]:
-        """What there is to say while trials are counted, in order, each with its rank: the lowest needs the least room."""
+        """The parts of the line while trials are counted, in order, each with a rank; lower ranks are kept longer."""
         left = self.left()
         out = [(0, f"[{self.count()}]")]
         if left is not None and self.done < self.trials:
@@ -137,7 +137,7 @@ class Standing:
         return _joined(text for _, text in self.parts())
 
     def fitting(self, width: int) -> str:
-        """As much of it as has room, the counter and the time left first; between trials how long what is done takes."""
+        """As much of the text as fits, the counter and the time left first; between trials, the time of the current work."""
         if not self.counting:
             return units.seconds(self.clock() - self._phase_began)
         parts = self.parts()
@@ -181,7 +181,7 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def exhaustion(found: Exhausted) -> str:
-    """Why there are fewer trials than were asked for."""
+    """The reason why there are fewer trials than requested."""
     if found.whole:
         return f"the space has {units.counted(found.programs, 'program')}"
     return f"the space gave nothing new after {units.counted(found.programs, 'program')}"

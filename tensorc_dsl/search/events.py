@@ -1,4 +1,4 @@
-"""What a search tells while it runs. Faces show it; nothing depends on who listens."""
+"""The events of a running search, which the faces show. The search does not depend on its listeners."""
 
 from __future__ import annotations
 

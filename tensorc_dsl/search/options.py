@@ -1,4 +1,4 @@
-"""What a search is asked for, wherever it is asked: in Python, on the command line, in a benchmark."""
+"""The options of a search, for Python, the command line and benchmarks."""
 
 from __future__ import annotations
 

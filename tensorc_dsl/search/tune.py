@@ -1,4 +1,4 @@
-"""Tuning: a strategy asks, a runner answers, the database remembers."""
+"""The tuning loop: a strategy proposes candidates, a runner measures them, the database records them."""
 
 from __future__ import annotations
 

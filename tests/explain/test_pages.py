@@ -1,4 +1,4 @@
-"""Pages about errors: every code has one, its example gives that code, and `tests/bad` holds what is said of it.
+"""Every error code has a page whose example gives that code, and `tests/bad` has its message.
 
 The example of a page is the last block above `## Repair` that fails: a `tsched` file, the commands of a `console`, a
 `python` program, or the commands of an `sh`, which fail on a machine in trouble only; `FAULTS` makes the trouble. Its text

@@ -1,4 +1,4 @@
-"""Operators and kernels written after the library's rules: what they compute, and that the default space schedules each.
+"""Operators and kernels written after the library's rules: their results, and schedules of the default space for each.
 
 `FOREIGN_FUZZ=1000` draws schedules of as many random computes.
 """

@@ -1,4 +1,4 @@
-"""The tuning loop with a made-up runner: records, events, interrupts, failures, bugs."""
+"""The tuning loop with an artificial runner: records, events, interrupts, failures, bugs."""
 
 from __future__ import annotations
 

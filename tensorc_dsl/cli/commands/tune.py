@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 
 def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
-    """The name of a strategy that there is; ends the command with their list for `help`."""
-    from tensorc_dsl.extensions import STRATEGIES  # what is installed is looked up by this command only
+    """The name of a known strategy; for `help`, end the command with the list of strategies."""
+    from tensorc_dsl.extensions import STRATEGIES  # a late import: only this command looks up what is installed
 
     if value == HELP:
         write("\n".join((*STRATEGIES.names(), "")))
@@ -127,10 +127,10 @@ def tune(
     """
     if as_json and as_lines:
         raise click.UsageError("--json prints one object, and --json-lines many: give one of them")
-    say(f"reading {file}", err=True)  # before anything that takes a while to load
+    say(f"reading {file}", err=True)  # before imports that take a while
     from tensorc_dsl.records.queue import Queue
 
-    # Before what takes longer: nobody waits to hear that nothing can be recorded.
+    # Checked first, so that nobody waits only to learn that nothing can be recorded.
     queue = ctx.with_resource(Queue.at(Path(records) if records else None))
     if (unkept := queue.untold()) is not None:
         say(unkept.waiting(), err=True)
@@ -155,7 +155,7 @@ def tune(
         check_writable(path)
     for one in found:
         one.require_machine()
-    strategy_of(strategy)  # one that is broken is told of before anything is measured
+    strategy_of(strategy)  # a broken one is reported before anything is measured
     warn_of_threads(found[0].threads)
     options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume)
     standing = Standing()
@@ -176,7 +176,7 @@ def tune(
                 try:
                     yardsticks[n] = measuring[n].beside_numpy(yardsticks[n])
                     yardsticks[n] = measuring[n].again(yardsticks[n])
-                except KeyboardInterrupt:  # the search is over: it is not given up for what it is held against
+                except KeyboardInterrupt:  # the search is over; its result is kept without the comparison
                     interrupted = True
     ended = [
         Ended(one.name, one.target, one.threads, strategy, result, yards, one.timed_at)
@@ -234,7 +234,7 @@ def _weights(given: Sequence[tuple[str, str]], names: Sequence[str]) -> list[flo
 
 
 def _explain(task: Task, result: TuneResult) -> None:
-    """Why there is no valid candidate: the step that is refused, or what the failed ones said."""
+    """The reason why there is no valid candidate: the refused step, or the messages of the failed candidates."""
     say("no valid candidate", err=True)
     if not result.trials:
         try:
