@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.safety import ranges_of
-from tensorc_dsl.affine.simplify import negate, simplify
+from tensorc_dsl.affine.simplify import TRUE, negate, simplify
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.declared import Declared, declared
@@ -19,7 +19,7 @@ from tensorc_dsl.elaborate.ranges import Ranges
 from tensorc_dsl.elaborate.reducers import REDUCERS, ArgReducer, Reducer, arg_reducer
 from tensorc_dsl.elaborate.values import Access, Extents, ValueBuilder
 from tensorc_dsl.ir import expr as ir
-from tensorc_dsl.ir.dtypes import INDEX, DType
+from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.program import Annotation, Buffer, fresh
 from tensorc_dsl.syntax import tree
 
@@ -28,7 +28,8 @@ from tensorc_dsl.syntax import tree
 class Computed:
     """A stage as IR: `name[indices] = value`, or reduced over `reduce` by `reducer`. Variables are the index names.
 
-    A scan runs along `scan`, which is one of `spatial`.
+    A scan runs along `scan`, which is one of `spatial`. What its steps reduce of the scan itself runs along it too, and
+    `within` names the stage whose steps it is a part of: such parts stand before it, as a step computes them.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Computed:
     value: ir.Expr
     accesses: tuple[Access, ...]
     scan: str | None = None
+    within: str | None = None
     annotations: tuple[Annotation, ...] = ()
     """Notes for schedules, on the block."""
 
@@ -56,6 +58,8 @@ class _Own:
     index: str
     position: int
     reads: list[ir.Load] = field(default_factory=list[ir.Load])
+    parts: set[str] = field(default_factory=set[str])
+    """The reductions that a step computes of earlier ones."""
 
 
 class StageBuilder(ValueBuilder):
@@ -130,14 +134,22 @@ class StageBuilder(ValueBuilder):
         self.accesses, self.conditions = [], ()
         inner = self._computed(fresh(f"{self.prefix}{e.reducer}_{e.indices[0].name}", self.used), {}, e, want)
         self.scope, self.accesses, self.conditions = saved
-        if self.own is not None and any(x.buffer == self.own.buffer for x in ir.loads(inner.value)):
-            raise Invalid(problems.SCAN_REDUCE(e.span, stage=self.own.stage))
+        if self.own is not None and {x.buffer for x in ir.loads(inner.value)} & {self.own.buffer, *self.own.parts}:
+            inner = replace(inner, scan=self.own.index, within=self.own.buffer)
+            self.own.parts.add(inner.name)
         # An index of one value may be a number in the value, and a name where what is read is checked.
         parts = [inner.value, *(e for a in inner.accesses for e in (a.load, *a.conditions))]
         depends = frozenset[str]().union(*map(ir.free_vars, parts))
         # An index without values is none that the value shows, but nothing is to be reduced then.
         spatial = {n: extent for n, extent in self.scope.items() if n in depends or ir.constant(extent) == 0}
-        self.lifted.append(replace(inner, spatial=spatial))
+        inner = replace(inner, spatial=spatial)
+        same = (
+            c for c in self.lifted if inner.within is not None and replace(inner, name=c.name, accesses=c.accesses) == c
+        )
+        if (made := next(same, None)) is not None:  # a step computes it once, however often it is written
+            inner = made
+        else:
+            self.lifted.append(inner)
         load = ir.Load(inner.name, tuple(ir.Var(str(n)) for n in spatial), inner.dtype)
         self.accesses.append(Access(load, self.conditions, tuple(e.span for _ in spatial)))
         return load
@@ -178,11 +190,29 @@ class StageBuilder(ValueBuilder):
         # keeps it from being read.
         begins = simplify(ir.Compare("<", ir.Var(str(index)), ir.ONE), ranges_of(spatial))
         accesses = [replace(a, conditions=(*a.conditions, begins)) for a in first]
-        accesses += [replace(a, conditions=(*a.conditions, negate(begins))) for a in rest]
+        if begins != TRUE:
+            accesses += [replace(a, conditions=(*a.conditions, negate(begins))) for a in rest]
+        self.lifted = self._in_order(begins)
         if isinstance(begins, ir.Const):
             made = init if begins.value else value
             return Computed(name, spatial, {}, None, made, tuple(accesses), index if made is value else None)
         return Computed(name, spatial, {}, None, ir.Select(begins, init, value), tuple(accesses), index)
+
+    def _in_order(self, begins: ir.Expr) -> list[Computed]:
+        """What was lifted out of a scan: first what is known before it begins, then the parts of each step but the first, in
+        the order in which a step computes them. Where there is one step only, there are no such parts.
+        """
+        before = [c for c in self.lifted if c.within is None]
+        if begins == TRUE:
+            return before
+        for c in self.lifted:
+            if c.within is None:
+                continue
+            t = ir.dtype_of(c.value)
+            nothing = ir.Const(False if t == BOOL else 0.0 if t.is_float else 0, t)
+            accesses = tuple(replace(a, conditions=(*a.conditions, negate(begins))) for a in c.accesses)
+            before.append(replace(c, value=ir.Select(begins, nothing, c.value), accesses=accesses))
+        return before
 
     def load(self, e: tree.IndexExpr) -> ir.Load:
         """An element of a tensor; one of the scan's own is of an earlier step. Raises Invalid."""

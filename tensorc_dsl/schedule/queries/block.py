@@ -201,10 +201,11 @@ def functions(program: Program, block: BlockRef) -> tuple[str, ...]:
 def has_reuse(program: Program, block: BlockRef) -> bool:
     """Whether it is a reduction that reads some element more than once: a buffer is read without a spatial iterator.
 
-    Iterators that have one value only do not count.
+    Iterators that have one value only do not count. One in the steps of a scan has none to gain from: tiles would hold more
+    than a step.
     """
     b = the_block(program, block)[1]
-    if not b.is_reduction:
+    if not b.is_reduction or any(it.kind is IterKind.SCAN for it in b.iters):
         return False
     spatial = {it.name for it in b.iters if it.kind is IterKind.SPATIAL and constant(it.extent) != 1}
     return any(spatial - frozenset[str]().union(*map(free_vars, x.indices)) for x in _own_reads(b))
