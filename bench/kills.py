@@ -2,8 +2,8 @@
 
     python -m bench.kills --count 50 --seed 1 --signal KILL
 
-A moment is something seen of the run (its start, its first child, NumPy's, a builder, the first record, a line of progress)
-and a random while after it.
+A moment is something seen of the run (its start, the database, its first child, a builder, a line of progress, the
+comparison at the end, NumPy's child) and a random while after it.
 """
 
 from __future__ import annotations
@@ -65,19 +65,19 @@ def alive(mark: str) -> list[psutil.Process]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A `tune` that goes on until it is ended, in a folder of its own."""
+    """A `tune` that is to be ended, in a folder of its own."""
 
     folder: Path
     process: subprocess.Popen[bytes]
 
     @staticmethod
-    def start(folder: Path) -> Run:
+    def start(folder: Path, trials: int) -> Run:
         (folder / "tmp").mkdir(exist_ok=True)
         (folder / "f.tsched").write_text(FILE)
         code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         code += "from tensorc_dsl.cli.main import main; main()"
-        command = [sys.executable, "-c", code, "tune", "f.tsched", "product", "--strategy", "random", "--trials", "100000",
-                   "--threads", "1", "--records", "r.sqlite", "--output", "best.tsched"]  # fmt: skip
+        command = [sys.executable, "-c", code, "tune", "f.tsched", "product", "--strategy", "random",
+                   "--trials", str(trials), "--threads", "1", "--records", "r.sqlite", "--output", "best.tsched"]  # fmt: skip
         with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
             environment = marked(str(folder)) | {"TMPDIR": str(folder / "tmp")}
             process = subprocess.Popen(
@@ -114,13 +114,25 @@ class Run:
             return connection.execute("SELECT count(*) FROM trials").fetchone()[0] if tables else 0
 
 
-MOMENTS: dict[str, Callable[[Run], bool]] = {
-    "start": lambda run: run.process.pid > 0,
-    "a child": lambda run: run.has_child(""),
-    "NumPy": lambda run: run.has_child("tensorc_dsl.machine.baseline"),
-    "a builder": lambda run: run.has_child("tensorc_dsl.measure.builder"),
-    "a record": lambda run: (run.folder / "r.sqlite-wal").exists(),
-    "progress": lambda run: run.told() > 0,
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When something is seen of a search of so many trials."""
+
+    seen: Callable[[Run], bool]
+    trials: int = 100_000
+
+
+FEW = 4
+"""Trials of a search whose end is wanted."""
+
+MOMENTS = {
+    "start": Moment(lambda run: run.process.pid > 0),
+    "the database": Moment(lambda run: (run.folder / "r.sqlite-wal").exists()),
+    "a child": Moment(lambda run: run.has_child("")),
+    "a builder": Moment(lambda run: run.has_child("tensorc_dsl.measure.builder")),
+    "progress": Moment(lambda run: run.told() > 0),
+    "the comparison": Moment(lambda run: "comparing the best" in run.said, FEW),
+    "NumPy": Moment(lambda run: run.has_child("tensorc_dsl.machine.baseline"), FEW),
 }
 
 
@@ -136,11 +148,11 @@ def wait_for(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
 
 def kill(folder: Path, moment: str, later: float, number: signal.Signals) -> list[str]:
     """What is wrong after a run in the folder was ended `later` seconds after the moment."""
-    run = Run.start(folder)
+    run = Run.start(folder, MOMENTS[moment].trials)
     mark = str(folder)
     wrong: list[str] = []
     try:
-        if not wait_for(lambda: MOMENTS[moment](run) or run.process.poll() is not None):
+        if not wait_for(lambda: MOMENTS[moment].seen(run) or run.process.poll() is not None):
             wrong.append(f"{moment} is not seen")
         time.sleep(later)
         if run.process.poll() is not None:

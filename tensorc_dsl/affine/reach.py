@@ -1,12 +1,12 @@
-"""Whether index arithmetic can leave the 64 bits that a machine has for it.
+"""Decides whether index arithmetic can overflow the 64 bits that a machine has for it.
 
-All proofs reckon with whole numbers that have no end. That is what a kernel computes as long as nothing leaves 64 bits;
-where something may, a sum comes back with the other sign, and a bound that was proved of it is none. Each value has an
-interval and a *weight*, what its terms come to when all have one sign: steps bring sums into other forms, `a - b < c` into
-`a < b + c`, and none of those is further from 0 than that.
+All proofs are about integers of any size. A kernel computes the same as long as no value leaves 64 bits;
+an overflow changes the sign of a sum, and a bound that was proved for it does not hold. Each value has an
+interval and a *weight*, the sum of its terms if all had one sign. Simplification rewrites `a - b < c` as
+`a < b + c`, and no intermediate sum of such a form is further from 0 than the weight.
 
-A number that is read may be as large as its type where `min` and `max` bring it close. What is added, multiplied, divided or
-compared stays below `FAR`, which leaves room for what a step adds.
+A number that is read may have any value of its type if `min` and `max` bound it. Operands of additions, multiplications,
+divisions and comparisons must stay below `FAR`, which leaves room for the result of one operation.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tensorc_dsl.ir.expr import Binary, Call, Compare, Const, Dim, Expr, Select,
 from tensorc_dsl.ir.program import For, Program, walk
 
 UNLIMITED = 2**20
-"""What a size without a limit is taken for: three of them multiplied are no more than memory has, and a sum of one and a
-number of 64 bits still is too much."""
+"""The size that is assumed for one without a limit: a product of three such sizes exceeds any memory, and the sum of one and
+a 64-bit number still counts as an overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class _TooFar(Exception):
 
 
 def too_far(e: Expr, ranges: Ranges) -> Expr | None:
-    """The first part of an expression that may leave 64 bits for variables in their `ranges`, inner ones before outer ones;
-    None when none does. What is no index wraps around in its own type, and means to.
+    """The first subexpression that may leave 64 bits for variables in their `ranges`, inner ones before outer ones;
+    None if there is none. Values that are no indices wrap around in their own type, as they should.
     """
     try:
         _look(e, ranges)
@@ -51,7 +51,7 @@ def too_far(e: Expr, ranges: Ranges) -> Expr | None:
 
 
 def too_far_in(program: Program) -> Expr | None:
-    """As `too_far`, of all subscripts, conditions and extents of a program."""
+    """As `too_far`, for all subscripts, conditions and extents of a program."""
     for loops, s in walk(program.body):
         if isinstance(s, For):
             inside: Ranges = {}
@@ -70,7 +70,7 @@ def too_far_in(program: Program) -> Expr | None:
 
 
 def _look(e: Expr, ranges: Ranges) -> None:
-    """Raise _TooFar for the first part of `e` that is."""
+    """Raise _TooFar for the first subexpression of `e` that may leave 64 bits."""
     match e:
         case _ if dtype_of(e) == INDEX:
             _reach(e, ranges)
@@ -106,7 +106,7 @@ def _reach(e: Expr, ranges: Ranges) -> _Reach:
             _look(c, ranges)
             x, y = _reach(a, ranges), _reach(b, ranges)
             return _between(min(x.low, y.low), max(x.high, y.high))
-        case Call(args=args):  # `abs`, of an index
+        case Call(args=args):  # `abs` of an index
             high = max(_reach(a, ranges).weight for a in args)
             return _between(0, high) if high <= FAR else _refuse(e)
         case _ if is_datum(e):
@@ -121,7 +121,7 @@ def _refuse(e: Expr) -> NoReturn:
 
 
 def _arithmetic(op: str, x: _Reach, y: _Reach) -> _Reach:
-    """The reach of `x op y`; its weight is beyond `FAR` where that of an operand is."""
+    """The reach of `x op y`; its weight exceeds `FAR` if that of an operand does."""
     weight = max(x.weight, y.weight)
     match op:
         case "+":
@@ -136,6 +136,6 @@ def _arithmetic(op: str, x: _Reach, y: _Reach) -> _Reach:
             return _Reach(min(corners), max(corners), weight)
         case "%" if y.low > 0:
             return _Reach(0, y.high - 1, weight)
-        case _:  # `xor` stays within the bits of the longer one, a quotient or a remainder by anything within both
+        case _:  # `xor` stays within the bits of the longer operand, a quotient or remainder within both
             most = 2 ** max(weight.bit_length(), 1)
             return _Reach(-most, most, max(weight, most))

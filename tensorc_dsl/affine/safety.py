@@ -1,9 +1,9 @@
-"""Whether an access can leave its buffer: proved, or refuted with the values at which it happens.
+"""Decides whether an access can leave its buffer: proved, or refuted with index values for which it does.
 
-The integer set library decides affine accesses exactly: the indices in their ranges, under the conditions around the
-access, with one subscript below 0 or past the end, is a set; the access is safe when it is empty, and its smallest point
-is a counterexample. Open dimensions are indices that range over their sizes, data numbers that range over their types.
-What is not affine is left to intervals.
+The integer set library decides affine accesses exactly. The set contains the indices in their ranges, under the conditions
+around the access, for which one subscript is below 0 or beyond the end. The access is safe if this set is empty, and the
+smallest point is a counterexample. Open dimensions range over their sizes, data over the values of their types.
+Accesses that are not affine are decided by intervals.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.print import format_expr
 
 MAX_OPERATIONS = 2_000_000
-"""About a second of isl's time; a question that takes longer counts as unproven."""
+"""About a second of isl's time. A question that takes longer counts as unproven."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +53,16 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Unproven:
-    """Subscript number `position` is within `interval` as far as is known, which is not enough."""
+    """Subscript number `position` is within `interval` as far as is known, which exceeds the extent."""
 
     position: int
     interval: Interval
 
 
 def ranges_of(extents: Mapping[str, Expr]) -> dict[str, Interval]:
-    """The range of each index, 0 .. extent-1.
+    """The range of each index: 0 to extent - 1.
 
-    An index whose extent is 0 has no values; it gets the range of one that has a single value, which is as true of none.
+    An index of extent 0 has no values; it gets the range of a single value, for which every claim about it is still true.
     """
     out: dict[str, Interval] = {}
     for name, extent in extents.items():
@@ -73,7 +73,7 @@ def ranges_of(extents: Mapping[str, Expr]) -> dict[str, Interval]:
 
 @by_identity(4096)
 def _most(extent: Expr) -> int | None:
-    """The largest value of an extent. A compute asks it of the same few extents, access by access."""
+    """The largest value of an extent. It is cached, since the accesses of a compute have few different extents."""
     n = constant(extent)
     return bounds(extent, {})[1] if n is None else n
 
@@ -85,14 +85,12 @@ def check_access(
     shape: Iterable[Expr],
     open_dims: tuple[Dim, ...] = (),
 ) -> Outside | Unproven | None:
-    """None when no index values within `extents` that satisfy `conditions` put a subscript outside `shape`."""
+    """None if no index values within `extents` that satisfy `conditions` put a subscript outside of `shape`."""
     subscripts, conditions, shape = tuple(subscripts), tuple(conditions), tuple(shape)
     data = freed((*subscripts, *conditions))
     found = None
-    for numbers in (
-        False,
-        True,
-    ):  # integer sets divide by numbers exactly, unless a product with an open size is behind it
+    # Integer sets divide by numbers exactly, unless a product with an open size is behind it.
+    for numbers in (False, True):
         parts = divided(data.exprs, extents, numbers=numbers)
         if numbers and not parts.extents:
             break
@@ -142,9 +140,9 @@ def _check(
 
 
 def without_open_quotients(e: Expr, extents: Mapping[str, Expr]) -> Expr:
-    """`e` with `x / c` as 0 and `x % c` as x where c is open and x is known to be from 0 to c - 1.
+    """`e` with `x / c` replaced by 0 and `x % c` by x if c is open and x is known to be from 0 to c - 1.
 
-    A convolution asks for `co / (CO / groups)`: with one group, that is the group 0 of every channel, whatever `CO` is.
+    A convolution contains `co / (CO / groups)`: with one group this is group 0 for every channel, whatever `CO` is.
     """
     ranges = ranges_of(extents)
 
@@ -159,9 +157,9 @@ def without_open_quotients(e: Expr, extents: Mapping[str, Expr]) -> Expr:
 
 
 def below(e: Expr, limit: int, open_dims: tuple[Dim, ...]) -> tuple[tuple[str, int], ...] | None:
-    """Sizes of open dimensions for which an expression over them is smaller than `limit`; None when there are none.
+    """Sizes of open dimensions for which an expression over them is smaller than `limit`; None if there are none.
 
-    Without sizes when there may be some, but none are known.
+    The answer is empty if there may be such sizes but none are known.
     """
     low = bounds(e, {})[0]
     if low is not None and low >= limit:
@@ -174,7 +172,7 @@ def below(e: Expr, limit: int, open_dims: tuple[Dim, ...]) -> tuple[tuple[str, i
 
 
 def _facts(guards: Iterable[Expr], ranges: Ranges) -> frozenset[Expr]:
-    """What the guards say is not negative, in the form that `simplify` gives."""
+    """The expressions that the guards say are not negative, as simplified by `simplify`."""
     out: list[Expr] = []
     for g in guards:
         match g:
@@ -188,9 +186,9 @@ def _facts(guards: Iterable[Expr], ranges: Ranges) -> frozenset[Expr]:
 
 
 def _not_negative(e: Expr, extents: Mapping[str, Expr], facts: frozenset[Expr], ranges: Ranges) -> bool:
-    """Whether an expression is not negative because a guard says so, or because it is not where it is smallest.
+    """Whether an expression is not negative because a guard says so, or because its smallest value is not.
 
-    Most questions about open sizes end here, in a tenth of the time that the exact answer takes.
+    This decides most questions about open sizes, in a tenth of the time of the exact answer.
     """
     if facts and simplify(e, ranges) in facts:
         return True
@@ -211,18 +209,17 @@ def _value(e: Expr, point: Mapping[str, int]) -> int:
         return n
 
     value = constant(transform(e, folded))
-    assert value is not None  # every variable has a value, and the point came from an affine form
+    assert value is not None  # every variable has a value, and the point satisfies an affine form
     return value
 
 
 def _smallest_point(
     extents: Mapping[str, Expr], conditions: tuple[Expr, ...], open_dims: tuple[Dim, ...], numbers: tuple[str, ...] = ()
 ) -> tuple[bool | None, dict[str, int]]:
-    """Whether a point in the ranges satisfies the conditions, and the smallest; None when isl cannot say. The conditions
-    limit `numbers` from both sides.
+    """Whether a point in the ranges satisfies the conditions, and the smallest such point; None if isl cannot decide.
 
-    The last condition has to be affine. Others that are not are dropped: what holds without them holds with them, but a
-    point found without them proves nothing.
+    The conditions limit `numbers` from both sides. The last condition has to be affine. Other conditions that are not are
+    dropped: a proof without them also holds with them, but a point found without them proves nothing.
     """
     ranges = (
         *dim_conditions(open_dims),
@@ -245,6 +242,6 @@ def _smallest_point(
             return None, {}
         point = found.lexmin().sample_point()
         coordinates = [int(str(point.get_coordinate_val(isl.dim_type.set, k))) for k in range(len(names))]
-    except isl.Error:  # more operations than allowed
+    except isl.Error:  # the limit of operations
         return None, {}
     return True, dict(zip(names, coordinates, strict=True))

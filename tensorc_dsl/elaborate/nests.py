@@ -1,9 +1,8 @@
-"""From stages to loops: each stage is one perfect nest of serial loops over one block.
+"""Turns stages into loops: each stage is one perfect nest of serial loops over one block.
 
-The block is named as the stage, a loop as its index (made unique in the program), an iterator `v<index>`. The loop of a
-scan stands outermost, so that all of a step is computed before the next one begins; where a step reduces what the scan has
-made so far, the nests of those reductions stand in that loop too, before that of the scan.
-"""
+The block has the name of the stage, a loop that of its index (made unique in the program), an iterator `v<index>`. The loop
+of a scan is outermost, so that a step is complete before the next one begins. If a step reduces earlier elements of the scan,
+this loop also contains the nests of those reductions, before that of the scan."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from tensorc_dsl.ir.reductions import REDUCER
 def nests(stages: Iterable[Computed], used: set[str], best: Mapping[str, Buffer]) -> tuple[Stmt, ...]:
     """The loops and the blocks of all stages; the names of the loops are added to `used`.
 
-    `best` has the buffer in which a stage that picks positions keeps its best values.
+    `best` has the buffer of the best values of each stage that computes positions.
     """
     out: list[Stmt] = []
     parts: list[Computed] = []
@@ -44,8 +43,8 @@ def _steps(parts: list[Computed], used: set[str], best: Mapping[str, Buffer]) ->
 def _nest(c: Computed, used: set[str], best: Mapping[str, Buffer], step: str | None = None) -> Stmt:
     """The loops and the block of a stage, those alone that stand in the loop `step` of a scan where there is one."""
     if c.reducer is not None and any(ir.constant(size) == 0 for size in c.reduce.values()):
-        # A block without instances never runs its `init`: what is left of an empty reduction is its identity.
-        c = replace(c, reduce={}, reducer=None, value=_nothing(c), accesses=())
+        # A block without instances never runs its `init`, so an empty reduction becomes the store of its identity.
+        c = replace(c, reduce={}, reducer=None, value=_nothing(c), loads=())
     order = sorted(c.spatial, key=lambda n: n != c.scan)
     loops = {n: step if step is not None and n == c.scan else fresh(str(n), used) for n in (*order, *c.reduce)}
     avoid = set(used)
@@ -82,7 +81,7 @@ def _stores(
     names: Mapping[str, str],
     best: Mapping[str, Buffer],
 ) -> tuple[tuple[Store, ...], tuple[Store, ...], tuple[Annotation, ...]]:
-    """The stores of a block, those of its `init`, and the annotation that names its reducer."""
+    """The stores of a block, the stores of its `init`, and the annotation with its reducer's name."""
     old = ir.Load(c.name, target, c.dtype)
     match c.reducer:
         case None:

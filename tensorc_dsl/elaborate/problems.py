@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Invalid(Exception):
-    """Ends the work on one stage or one binding, with what is wrong; without anything when the cause is reported already."""
+    """Ends the work on one stage or binding with its findings; without any if the cause is already reported."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         super().__init__(*diagnostics)
@@ -20,7 +20,7 @@ class Invalid(Exception):
 
 
 def each(*works: Callable[[], T]) -> tuple[T, ...]:
-    """What the works make. Raises Invalid with the findings of all of them when one fails."""
+    """The results of all works. Raises Invalid with the findings of all of them if one fails."""
     done: list[T] = []
     found: list[Diagnostic] = []
     failed = False
@@ -36,7 +36,7 @@ def each(*works: Callable[[], T]) -> tuple[T, ...]:
 
 
 def suggestion(name: str, candidates: Iterable[str]) -> tuple[Note, ...]:
-    """A "did you mean" line when some candidate is close to `name`, else the list of all that there are."""
+    """A "did you mean" line if some candidate is similar to `name`, else the list of all candidates."""
     close, known = nearest(name, candidates)
     if close:
         return (help_note(f"did you mean `{close}`?"),)

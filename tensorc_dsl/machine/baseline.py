@@ -32,7 +32,7 @@ from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.reference.tolerance import tolerance
 from tensorc_dsl.source import Source
 
-ROUNDS, SECONDS, PAUSE = 8, 0.1, 0.03
+ROUNDS, SECONDS, PAUSE = 12, 0.1, 0.03
 """How often and how long calls are timed, and the pause after each round."""
 
 LIMIT = 60.0

@@ -6,6 +6,7 @@ Whichever is longer bounds it. Williams, Waterman and Patterson, Roofline (2009)
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from tensorc_dsl import units
@@ -22,6 +23,9 @@ MEASURING = "measuring what this machine can do"
 
 PATIENCE = 2.0
 """Seconds that a quiet moment is waited for. One measurement takes some 50 ms."""
+
+GLANCE = 0.2
+"""The same where somebody waits for what comes behind, and the roof is only shown beside progress or measured again."""
 
 CREDIBLE = 0.75
 """Threads that have a core each reach about their number times what one does; below this share of it something else ran."""
@@ -92,10 +96,11 @@ class Roof:
         return replace(best, moving=min(self.moving, other.moving))
 
 
-def roof_of(program: Program, target: Target, threads: int) -> Roof:
+def roof_of(program: Program, target: Target, threads: int, patience: float = PATIENCE) -> Roof:
     """The roof over an unscheduled program, measured now; over its sizes, and with the weights, of a kernel's time.
 
-    On a machine with other work some runs never have all their threads at once; then it is measured again, for a while.
+    On a machine with other work some runs never have all their threads at once; then it is measured again, for so many
+    seconds.
     """
     backend = require_backend(target.kind, program.name)
     found = sizing(program)
@@ -103,30 +108,41 @@ def roof_of(program: Program, target: Target, threads: int) -> Roof:
     kinds = [work(p) for p in bound]
     moved = [bytes_needed(p) for p in bound]
     total = sum(w * k.total() for w, k in zip(found.weights, kinds, strict=True))
-    dominant = max(kinds[-1], key=lambda k: kinds[-1][k], default=None)
+    dominant = _most(kinds[-1])
     largest = LARGEST * target.l3
     moving = sum(
         w * size / max(backend.bandwidth(target, threads, min(size, largest)) for _ in range(LOOKS))
         for w, size in zip(found.weights, moved, strict=True)
         if size
     )
-    title, rate = _peak(backend, dominant, target, threads)
+    title, rate = _peak(backend, dominant, target, threads, patience)
     size = sum(w * n for w, n in zip(found.weights, moved, strict=True))
     is_float = dominant is not None and dominant.values.is_float
     return Roof(round(total), round(size), is_float, title, rate, moving)
 
 
-def _peak(backend: Backend, kind: Work | None, target: Target, threads: int) -> tuple[str, float | None]:
+def kind_of(program: Program) -> Work | None:
+    """What most operations of an unscheduled program are, at the last of its sizes; the peak is that of these."""
+    return _most(work(bind(program, sizing(program).timed[-1])))
+
+
+def _most(kinds: Counter[Work]) -> Work | None:
+    return max(kinds, key=lambda k: kinds[k], default=None)
+
+
+def _peak(
+    backend: Backend, kind: Work | None, target: Target, threads: int, patience: float
+) -> tuple[str, float | None]:
     """The best instruction for the work, and its rate; None where there is none."""
     found = () if kind is None else backend.multipliers(kind, target)
-    rates = {title: _undisturbed(backend, title, target, threads) for title in found}
+    rates = {title: _undisturbed(backend, title, target, threads, patience) for title in found}
     best = max(rates, key=lambda i: rates[i], default=None)
     return ("", None) if best is None else (best, rates[best])
 
 
-def _undisturbed(backend: Backend, title: str, target: Target, threads: int) -> float:
+def _undisturbed(backend: Backend, title: str, target: Target, threads: int, patience: float) -> float:
     """The rate of a moment in which the threads had a core each, if there is one soon."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + patience
     rate = backend.peak(title, target, threads)
     wanted = CREDIBLE * threads * backend.peak(title, target, 1) if threads > 1 else 0.0
     while rate < wanted and time.monotonic() < until:

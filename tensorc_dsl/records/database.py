@@ -24,7 +24,7 @@ from tensorc_dsl.records import errors
 from tensorc_dsl.records.errors import Passed
 from tensorc_dsl.records.files import for_reading, look
 from tensorc_dsl.records.rows import READ, BadRow, from_row, to_row
-from tensorc_dsl.records.schema import COLUMNS, create, is_empty, verify_schema
+from tensorc_dsl.records.schema import COLUMNS, create, is_empty, verify_schema, write_again
 from tensorc_dsl.records.trial import Trial
 
 LOCK_SECONDS = 60.0
@@ -80,6 +80,7 @@ class Database:
                     if is_empty(connection):
                         create(connection)
                     verify_schema(connection, path)
+                    write_again(connection)
                 return cls(path, connection, wait, stack.pop_all())
 
     @classmethod

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -33,6 +35,11 @@ class Unkept:
         many = "1 record" if len(self.trials) == 1 else f"{len(self.trials)} records"
         return f"{many} could not be kept: {', and '.join(parts)}"
 
+    def waiting(self) -> str:
+        """What is said of them while there is hope."""
+        why = "; ".join(d.message for d in self.why)
+        return f"records wait, and are offered again with each trial: {why}"
+
 
 class Queue:
     """Use it in a `with`. `opened` opens the database; that one is closed at the end."""
@@ -43,12 +50,18 @@ class Queue:
         self._database: Database | None = None
         self._waiting: list[Trial] = []
         self._problem: TschedError | None = None
+        self._told: tuple[Diagnostic, ...] = ()
         try:
             self._database = opened()
         except TschedError as e:
             if not is_disk_full(e):
                 raise
             self._problem = e
+
+    @staticmethod
+    def at(path: Path | None) -> Queue:
+        """Into the database in that file, by default the user's. Raises TschedError as `Database.open` does."""
+        return Queue(partial(Database.open, path))
 
     def add_all(self, trials: Iterable[Trial]) -> None:
         """The trials are on disk, or wait with those before them."""
@@ -59,12 +72,20 @@ class Queue:
         except TschedError as e:
             self._problem = e
         else:
-            self._waiting, self._problem = [], None
+            self._waiting, self._problem, self._told = [], None, ()
 
     @property
     def unkept(self) -> Unkept | None:
         """What waits; None where nothing does, and the database is open."""
         return Unkept(tuple(self._waiting), self._problem.diagnostics) if self._problem is not None else None
+
+    def untold(self) -> Unkept | None:
+        """`unkept`, where this was not asked before for the same reason."""
+        unkept = self.unkept
+        if unkept is None or unkept.why == self._told:
+            return None
+        self._told = unkept.why
+        return unkept
 
     def __enter__(self) -> Self:
         return self

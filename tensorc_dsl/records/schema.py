@@ -66,6 +66,14 @@ def verify_schema(connection: sqlite3.Connection, path: Path) -> None:
             raise errors.not_records(path, f"its {found[name][0]} `{name}` is not as we make it")
 
 
+def write_again(connection: sqlite3.Connection) -> None:
+    """Raises what SQLite does where nothing can be written; the file holds afterwards what it held before.
+
+    It opens a file that may only be read, or is on a full disk, without a word.
+    """
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
 @cache
 def _wanted() -> dict[str, tuple[str, str]]:
     connection = sqlite3.connect(":memory:")

@@ -68,8 +68,7 @@ class Standing:
                 else:
                     self.current = units.seconds(outcome.seconds)
             case Waiting(unkept=unkept):
-                why = "; ".join(d.message for d in unkept.why)
-                return f"records wait, and are offered again with each trial: {why}"
+                return unkept.waiting()
             case Proposed() | Preparing() | Prepared() | Comparing() | Verifying() | Finished():
                 pass
             case _:

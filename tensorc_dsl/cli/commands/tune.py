@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,9 @@ from tensorc_dsl.cli.options import (
 )
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_foreign, show_object, write
+from tensorc_dsl.search.options import SearchOptions
+
+DEFAULTS = SearchOptions()
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
@@ -49,11 +51,18 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
 @click.command()
 @file_argument
 @task_argument
-@click.option("--trials", type=click.IntRange(1), default=64, show_default=True, metavar="N", help="Schedules to try.")
+@click.option(
+    "--trials",
+    type=click.IntRange(1),
+    default=DEFAULTS.trials,
+    show_default=True,
+    metavar="N",
+    help="Schedules to try.",
+)
 @seed_option
 @click.option(
     "--strategy",
-    default="bayes",
+    default=DEFAULTS.strategy,
     show_default=True,
     is_eager=True,
     callback=_strategy,
@@ -92,7 +101,13 @@ def tune(
     written.
     """
     say(f"reading {file}", err=True)  # before anything that takes a while to load
-    from tensorc_dsl.api.tasks import WrongSchedule
+    from tensorc_dsl.records.queue import Queue
+
+    # Before what takes longer: nobody waits to hear that nothing can be recorded.
+    queue = ctx.with_resource(Queue.at(Path(records) if records else None))
+    if (unkept := queue.untold()) is not None:
+        say(unkept.waiting(), err=True)
+    from tensorc_dsl.api.failures import WrongSchedule
     from tensorc_dsl.machine.yardsticks import Measuring
     from tensorc_dsl.report.ended import Ended
     from tensorc_dsl.report.files import check_writable, write_text
@@ -112,16 +127,17 @@ def tune(
         yardsticks = measuring.first()
         standing.roof = yardsticks.roof
         result = found.search(
-            trials=trials,
-            seed=seed,
-            strategy=strategy,
-            records=Path(records) if records else None,
+            SearchOptions(trials, seed, strategy),
+            records=queue,
             on_event=follower,
         )
-        ending = settings(ctx).ending
-        if not result.interrupted:
-            with suppress(KeyboardInterrupt):  # the search is over: what it found is not given up for a second look
-                yardsticks = yardsticks.better(measuring.again())
+        ending, interrupted = settings(ctx).ending, result.interrupted
+        if result.best is not None and not interrupted:
+            try:
+                yardsticks = measuring.beside_numpy(yardsticks)
+                yardsticks = measuring.again(yardsticks)
+            except KeyboardInterrupt:  # the search is over: what it found is not given up for what it is held against
+                interrupted = True
     ended = Ended(found.name, found.target, found.threads, strategy, result, yardsticks, found.timed_at)
     problem: tuple[Diagnostic, ...] = ()
     written: Path | None = None
@@ -151,7 +167,7 @@ def tune(
         write_text(wrong, trace.text)
         say(f"{wrong} holds a schedule that is wrong: `tensorc-dsl verify {file} {found.name} {wrong}`", err=True)
         raise WrongSchedule(trace, report.diagnostic)
-    if result.interrupted:
+    if interrupted:
         say("interrupted" if result.unkept else "interrupted; the trials so far are recorded", err=True)
         ctx.exit(ending.status)
     if problem or result.unkept is not None:
