@@ -93,5 +93,5 @@ def test_facts_without_a_peak() -> None:
 def test_the_sizes_of_times_are_shown(timed: tuple[Sizes, ...], words: str) -> None:
     said = ended(0.002, 0.002, timed=timed)
     assert said.table(None).startswith(f"small on zen9, 1 thread, warm caches{words}\n")
-    assert f"// on zen9, 1 thread, warm caches{words}; 1 trial" in said.header()
+    assert f"// on zen9, 1 thread{words}; 1 trial" in said.header()
     assert said.facts(None)["timed_at"] == [dict(sizes) for sizes in timed]
