@@ -1,4 +1,4 @@
-"""CONTRIBUTING says what is touched to add one thing of each kind; here each row is played on a copy of the repository.
+"""Each row of CONTRIBUTING, which lists the files that one addition touches, is played on a copy of the repository.
 
 A recipe writes and edits exactly the files of its row. Then the generated parts are made, what is printed is accepted, the
 tests around everything that was added pass, and the command line knows it.
@@ -232,10 +232,10 @@ RAISING = "tensorc_dsl/check/targets.py"
 
 
 def error(copy: Copy) -> None:
-    check = "    found: list[Diagnostic] = []\n    # The kinds"
+    check = "    found: list[Diagnostic] = []\n    # Kinds"
     problem = 'Problem("E0298", "nothing runs on the moon", help="take a machine on earth")'
     more = f'    if item.name == "moon":\n        found.append({problem}(item.name.span))\n'
-    copy.edit(RAISING, check, check.replace("    # The", f"{more}    # The"))
+    copy.edit(RAISING, check, check.replace("    # Kinds", f"{more}    # Kinds"))
     copy.edit(RAISING, "import Diagnostic, TschedError", "import Diagnostic, Problem, TschedError")
     items = "target moon = llvm(cores=4)\n"
     copy.write("docs/errors/E0298.md", page("E0298", "a target on the moon", items, items.replace("moon", "earth")))
