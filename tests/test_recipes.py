@@ -230,10 +230,10 @@ RAISING = "tensorc_dsl/check/targets.py"
 
 
 def error(copy: Copy) -> None:
-    check = "    found: list[Diagnostic] = []\n    # The kinds"
+    check = "    found: list[Diagnostic] = []\n    # Kinds of"
     problem = 'Problem("E0298", "nothing runs on the moon", help="take a machine on earth")'
     more = f'    if item.name == "moon":\n        found.append({problem}(item.name.span))\n'
-    copy.edit(RAISING, check, check.replace("    # The", f"{more}    # The"))
+    copy.edit(RAISING, check, check.replace("    # Kinds", f"{more}    # Kinds"))
     copy.edit(RAISING, "import Diagnostic, TschedError", "import Diagnostic, Problem, TschedError")
     items = "target moon = llvm(cores=4)\n"
     copy.write("docs/errors/E0298.md", page("E0298", "a target on the moon", items, items.replace("moon", "earth")))
