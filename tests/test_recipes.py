@@ -232,7 +232,7 @@ RAISING = "tensorc_dsl/check/targets.py"
 
 
 def error(copy: Copy) -> None:
-    check = "    found: list[Diagnostic] = []\n    # Kinds"
+    check = "    found: list[Diagnostic] = []\n    # Kinds of"
     problem = 'Problem("E0298", "nothing runs on the moon", help="take a machine on earth")'
     more = f'    if item.name == "moon":\n        found.append({problem}(item.name.span))\n'
     copy.edit(RAISING, check, check.replace("    # Kinds", f"{more}    # Kinds"))
