@@ -49,7 +49,7 @@ def _instances(b: Block) -> int:
 
 
 def _of_store(s: Store) -> Counter[Work]:
-    found = _operations(s.value)
+    found = operations(s.value)
     factors = _converted(s)
     return found if factors is None else Counter({Work(dtype_of(s.value), factors): found.total()})
 
@@ -64,10 +64,10 @@ def _converted(s: Store) -> DType | None:
             return None
 
 
-def _operations(e: Expr) -> Counter[Work]:
+def operations(e: Expr) -> Counter[Work]:
     if isinstance(e, Load):
         return Counter()
-    parts = [_operations(c) for c in children(e)]
+    parts = [operations(c) for c in children(e)]
     if isinstance(e, Select):
         return parts[0] + max(parts[1:], key=lambda c: c.total())
     own = isinstance(e, Call) or (isinstance(e, Binary) and dtype_of(e) != INDEX)

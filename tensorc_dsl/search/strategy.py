@@ -8,6 +8,7 @@ from typing import Protocol
 
 from tensorc_dsl.extensions import STRATEGIES
 from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.search.source import Source
 from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Trace
@@ -15,11 +16,15 @@ from tensorc_dsl.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a strategy is told when a search starts: `trials` is the whole budget, `defaults` are worth trying first."""
+    """What a strategy is told when a search starts: `trials` is the whole budget, `defaults` are worth trying first.
+
+    `source` is what the records of other tasks say, None where there are none.
+    """
 
     explorer: Explorer
     trials: int
     defaults: tuple[Mapping[str, Decision], ...] = ()
+    source: Source | None = None
 
 
 class Strategy(Protocol):

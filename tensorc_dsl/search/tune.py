@@ -15,6 +15,7 @@ from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.queue import Queue, Unkept
 from tensorc_dsl.records.trial import Phase, Trial
+from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.search.events import (
     Comparing,
     Event,
@@ -123,7 +124,7 @@ def tune(
     """
     if trials < 0:
         raise ValueError(f"trials must not be negative, not {trials}")
-    explorer = Explorer(space, seed, program.name, target)
+    explorer = Explorer(space, seed, program.name, target, sizing(program).timed[-1])
     asked = strategy_of(strategy)(Setting(explorer, trials, tuple(defaults)))
     run = _Run(program, target, threads, strategy, seed, records, on_event or (lambda _: None))
     started = clock()
