@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from tensorc_dsl.search.features import Scaler
-from tensorc_dsl.search.gp import Array, Beliefs, Hyper, Posterior, fit
+from tensorc_dsl.search.gp import Array, Beliefs, Hyper, Posterior, fit, kernel
 
 RANGE = math.log(20.0)
 """Speeds below a twentieth of the best count as a twentieth: how bad a bad one is must not shape the model."""
@@ -28,8 +28,8 @@ whatever the length of the search (Rocke's runs have 20,000 trials)."""
 REFIT = 1.2
 """Hyperparameters are fitted anew once there are so many times the trials of the last fit; between, they are kept."""
 
-TRUST = 4.0
-"""How many trials' worth the belief is that the prediction from other tasks is right as it is: the weight of slope 1."""
+SLOPES = (1.0, 0.75, 0.5, 0.25, 0.0)
+"""How much of the prediction from other tasks may be taken as the mean: the one that predicts the trials best counts."""
 
 
 @dataclass(slots=True)
@@ -77,12 +77,13 @@ class Model:
         good = np.array([s is not None for s in seconds])
         speed = np.array([-math.log(s) for s in seconds if s is not None])
         speed = np.maximum(speed, speed.max() - RANGE)
-        base, slope = _trend(prior[good], speed)
-        left = speed - base - slope * prior[good]
-        deviation = max(float(left.std()), 1e-3)
         kept = _local(speed)
         scaler = Scaler.of(rows[good][kept])
-        x, y = scaler(rows[good][kept]), left[kept] / deviation
+        x = scaler(rows[good][kept])
+        slope = _slope(x, speed[kept], prior[good][kept], _known(scaler, memory))
+        left = speed - slope * prior[good]
+        base, deviation = float(left.mean()), max(float(left.std()), 1e-3)
+        y = (left[kept] - base) / deviation
         hyper = _fitted(x, y, scaler, memory)
         works = _Works.of(rows, good) if len(good) - good.sum() >= FAILURES else None
         return Model(scaler, Posterior.of(x, y, hyper), base, slope, deviation, memory.calibration, works)
@@ -128,19 +129,21 @@ class _Works:
         return log_ndtr((beliefs.mean - self.even) / spread)
 
 
-def _trend(prior: Array, speed: Array) -> tuple[float, float]:
-    """Base and slope of the speed over the prediction: least squares, with `TRUST` trials' worth of belief in slope 1.
+def _slope(x: Array, speed: Array, prior: Array, hyper: Hyper) -> float:
+    """The share of the prior with which trials are predicted best by the other trials (RW section 5.4.2, eq. 5.12).
 
-    A prediction that is wrong here loses its slope as trials come in, but none is taken for worse than useless.
+    A prior from other tasks that is wrong here loses its say as trials come in.
     """
-    centred = prior - prior.mean()
-    around = speed - speed.mean()
-    spread = float(prior.var())
-    if spread < 1e-12:
-        return float(speed.mean()), 0.0
-    slope = (float(centred @ around) + TRUST * spread) / (float(centred @ centred) + TRUST * spread)
-    slope = min(max(slope, 0.0), 1.5)
-    return float(speed.mean() - slope * prior.mean()), slope
+    if float(prior.std()) < 1e-9:
+        return 0.0
+    inverse = np.linalg.inv(kernel(x, x, hyper) + math.exp(hyper.log_noise) * np.eye(len(x)))
+    errors: list[float] = []
+    for slope in SLOPES:
+        left = speed - slope * prior
+        y = left - left.mean()
+        missed = (inverse @ y) / np.diag(inverse)
+        errors.append(float((missed**2).mean()))
+    return SLOPES[int(np.argmin(errors))]
 
 
 def _local(speed: Array) -> NDArray[np.intp]:
@@ -152,11 +155,17 @@ def _local(speed: Array) -> NDArray[np.intp]:
     return np.union1d(fast, others[len(fast) - MOST :])
 
 
+def _known(scaler: Scaler, memory: Memory) -> Hyper:
+    """The hyperparameters of the last fit, those of the prior for columns that are new."""
+    start = Hyper.initial(len(scaler.kept))
+    columns = map(int, scaler.kept)
+    lengths = np.array([memory.lengths.get(c, float(s)) for c, s in zip(columns, start.log_lengths, strict=True)])
+    return Hyper(lengths, memory.signal, memory.noise)
+
+
 def _fitted(x: Array, y: Array, scaler: Scaler, memory: Memory) -> Hyper:
     columns = tuple(map(int, scaler.kept))
-    start = Hyper.initial(x.shape[1])
-    lengths = np.array([memory.lengths.get(c, float(s)) for c, s in zip(columns, start.log_lengths, strict=True)])
-    hyper = Hyper(lengths, memory.signal, memory.noise)
+    hyper = _known(scaler, memory)
     if columns == memory.columns and len(y) < REFIT * memory.trials:
         return hyper
     hyper = fit(x, y, hyper, iterations=60 if not memory.trials else 20)
