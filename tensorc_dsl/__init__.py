@@ -1,4 +1,4 @@
-"""Say what to compute and how it may be computed; have it tuned, checked and compiled.
+"""A language for tensor computations and their schedules, with a tuner and a compiler.
 
     import tensorc_dsl
 
@@ -7,7 +7,7 @@
 
 `loads` takes a text where `load` takes a file.
 
-Importing this package is cheap: what compiles and measures is loaded when it is first used.
+Importing this package is cheap: the modules that compile and measure are loaded at their first use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tensorc_dsl.api import Kernel, NoValidCandidate, Task, TaskFile, TuneResult, WrongSchedule, load, loads
+    from tensorc_dsl.api import (
+        Kernel,
+        NoValidCandidate,
+        SearchOptions,
+        Task,
+        TaskFile,
+        TuneResult,
+        WrongSchedule,
+        load,
+        loads,
+    )
     from tensorc_dsl.diagnostic import TschedError
     from tensorc_dsl.trace import handlers
 
@@ -25,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Kernel",
     "NoValidCandidate",
+    "SearchOptions",
     "Task",
     "TaskFile",
     "TschedError",
@@ -38,7 +49,7 @@ __all__ = [
 
 _HOMES = {"TschedError": "tensorc_dsl.diagnostic"}
 
-if not TYPE_CHECKING:  # who checks types sees the names above, and no others
+if not TYPE_CHECKING:  # a type checker sees only the names above
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":

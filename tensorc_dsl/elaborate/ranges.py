@@ -1,4 +1,4 @@
-"""The ranges of indices: written, taken from the output's shape, or inferred from use as a subscript."""
+"""The ranges of indices: written in the text, taken from the output's shape, or inferred from uses as subscripts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tensorc_dsl.syntax import tree
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """An index that stands by itself as a subscript. `guarded`: in a branch of a conditional."""
+    """A use of an index as a whole subscript. `guarded`: inside a branch of a conditional."""
 
     extent: Expr
     span: Span
@@ -44,9 +44,9 @@ def infer_ranges(
 ) -> Ranges:
     """The range of every index of the stage, those of its reductions included. Raises Invalid.
 
-    A written range holds. An index of an output ranges over the output's dimension. Otherwise all uses as a subscript by
-    itself must agree; those in the branches of a conditional count only where there is no other evidence, since what they
-    read depends on the condition.
+    A written range holds. An index of an output has the range of the output's dimension. Otherwise all uses as a whole
+    subscript must agree. Uses inside the branches of a conditional count only if there are no others, since the condition
+    restricts their values.
     """
     uses: dict[int, list[Use]] = {}
     specs: list[tree.IndexSpec] = []
@@ -65,6 +65,17 @@ def infer_ranges(
             uses[id(spec)] = []
         return inner
 
+    def own_use(position: int, i: tree.Name, of: tree.IndexSpec, guarded: bool) -> None:
+        """A scan that reduces itself: the index has the range of that dimension, where it is known by now."""
+        written = stage.indices[position].extent
+        if shape is not None and position < len(shape):
+            size = shape[position]
+        elif written is not None:
+            size = extent(written, env, f"the range of `{stage.indices[position].name}`")
+        else:
+            return
+        uses[id(of)].append(Use(size, i.span, f"subscript {position + 1} of `{stage.name}`", guarded))
+
     def visit(e: tree.Expr, scope: Mapping[str, tree.IndexSpec], guarded: bool) -> None:
         match e:
             case tree.IndexExpr(base=tree.Name(id=name), indices=indices) if name in buffers:
@@ -77,6 +88,11 @@ def infer_ranges(
                         uses[id(scope[i.id])].append(use)
                     else:
                         visit(i, scope, guarded)
+            case tree.IndexExpr(base=tree.Name(id=name), indices=indices) if name == stage.name:
+                for position, i in enumerate(indices[: len(stage.indices)]):
+                    if isinstance(i, tree.Name) and i.id in scope and scope[i.id] not in stage.indices:
+                        own_use(position, i, scope[i.id], guarded)
+                    visit(i, scope, guarded)
             case tree.Reduce(indices=new, body=body):
                 visit(body, introduce(new, scope), guarded)
             case tree.Scan(index=spec, init=init, step=step):

@@ -1,61 +1,53 @@
-"""What a kernel's time is held against: what the machine allows, and NumPy where it does the same."""
+"""Measures the roof, and the time of NumPy if it has functions for the task."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.machine.baseline import has_numpy, numpy_seconds
-from tensorc_dsl.machine.roof import MEASURING, Roof, roof_of
+from tensorc_dsl.machine.roof import GLANCE, MEASURING, PATIENCE, Roof, roof_of
 from tensorc_dsl.units import counted
-
-PATIENT = 10.0
-"""Seconds that NumPy's check and its times may take to be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Yardsticks:
-    """`numpy_seconds` is per call, None where NumPy has no functions for it."""
+    """`numpy_seconds` is per call; None if NumPy has no functions for the task, or was not timed."""
 
     roof: Roof
-    numpy_seconds: float | None
-
-    def better(self, other: Yardsticks) -> Yardsticks:
-        """The higher roof and the shorter time: whatever else ran on the machine can only have hidden them."""
-        times = [t for t in (self.numpy_seconds, other.numpy_seconds) if t is not None]
-        return Yardsticks(self.roof.better(other.roof), min(times, default=None))
+    numpy_seconds: float | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Measuring:
-    """Measures both for a task, on that many threads; `begin` is told what begins."""
+    """Measures both for a task on a number of threads; `begin` is told of each measurement.
+
+    A search shows only the roof while it runs, which is measured quickly. NumPy is timed afterwards.
+    """
 
     program: Program
     target: Target
     threads: int
     begin: Callable[[str], None]
-    clock: Callable[[], float] = time.perf_counter
-    _numpy_took: float = 0.0
 
     def first(self) -> Yardsticks:
+        """The roof by a short measurement, which is repeated later."""
         self.begin(f"{MEASURING} on {counted(self.threads, 'thread')}")
-        return Yardsticks(roof_of(self.program, self.target, self.threads), self._numpy())
+        return Yardsticks(self._roof(GLANCE))
 
-    def again(self) -> Yardsticks:
-        """Once more: what else ran on the machine may have ended. NumPy only where that is soon done."""
-        self.begin("measuring the machine again")
-        roof = roof_of(self.program, self.target, self.threads)
-        return Yardsticks(roof, self._numpy() if self._numpy_took < PATIENT else None)
-
-    def _numpy(self) -> float | None:
+    def beside_numpy(self, known: Yardsticks) -> Yardsticks:
+        """The known values, and NumPy's time if it has functions for the task."""
         if not has_numpy(self.program):
-            return None
+            return known
         self.begin("timing NumPy")
-        before = self.clock()
-        try:
-            return numpy_seconds(self.program, self.threads)
-        finally:
-            self._numpy_took = self.clock() - before
+        return replace(known, numpy_seconds=numpy_seconds(self.program, self.threads))
+
+    def again(self, known: Yardsticks) -> Yardsticks:
+        """The higher of two roofs, since other load can only lower a measured one."""
+        self.begin("measuring the machine again")
+        return replace(known, roof=known.roof.better(self._roof(PATIENCE)))
+
+    def _roof(self, patience: float) -> Roof:
+        return roof_of(self.program, self.target, self.threads, patience)

@@ -1,21 +1,25 @@
-"""Candidates built and measured on this machine: builders side by side, then one kernel at a time on a quiet machine."""
+"""Builds and measures candidates on this machine: several builders at once, then one kernel at a time."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from tensorc_dsl.backend.once import lowered_once
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.measure.limits import memory_of, require_memory, too_large, too_slow
 from tensorc_dsl.measure.messages import Build, Built, Failed, Prepare, Ran, Ready, Reply, Run, replies
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.measure.timing import seconds_of
+from tensorc_dsl.measure.turns import Turns, Use
 from tensorc_dsl.measure.worker import (
     Worker,
     WorkerCrash,
@@ -26,7 +30,7 @@ from tensorc_dsl.measure.worker import (
 )
 
 BUILD_SECONDS = 20.0
-"""How long a candidate may take to lower and compile; most take a tenth of a second."""
+"""How long a candidate may take to compile; most take a tenth of a second."""
 
 RUN_SECONDS = 20.0
 """How long checking and timing a candidate may take."""
@@ -36,6 +40,9 @@ PREPARE_SECONDS = 300.0
 
 BUILDERS = 2
 """How many candidates are built at once."""
+
+KEPT = 32
+"""How many programs' machine code is kept for another look."""
 
 ROUNDS = 3
 """How often each finalist has its turn in a comparison."""
@@ -54,7 +61,7 @@ class LocalRunner:
 
     `program` is the unscheduled program; kernels are checked against it on inputs made from `seed`. TschedError when
     this machine is too small to check them. `on_preparing` is told when the inputs and the reference begin to be
-    computed (true), and when they are there (false).
+    computed (true), and when they are there (false). Kernels are timed in `turns` with other processes.
     """
 
     def __init__(
@@ -68,8 +75,11 @@ class LocalRunner:
         build_seconds: float = BUILD_SECONDS,
         run_seconds: float = RUN_SECONDS,
         on_preparing: Callable[[bool], None] | None = None,
+        turns: Turns | None = None,
     ) -> None:
         there = require_memory(program)
+        self._turns = turns or Turns()
+        self._known: OrderedDict[str, _Build] = OrderedDict()
         self._on_preparing = on_preparing
         self._program = program
         self._task = Prepare(format_program(program), target.kind, seed)
@@ -96,6 +106,11 @@ class LocalRunner:
                 best = min(outcome.seconds, best or outcome.seconds)
             yield outcome
 
+    def again(self, program: Program) -> Outcome:
+        """A program that was measured lately, checked and timed once more."""
+        (build,) = self._build([program])
+        return self._finish(build, None)
+
     def compare(self, programs: Sequence[Program]) -> list[Outcome]:
         """The programs measured in turns, several times round; one that fails in any round has failed."""
         builds = self._build(programs)
@@ -103,29 +118,52 @@ class LocalRunner:
         return [_merge([r[i] for r in rounds]) for i in range(len(builds))]
 
     def _build(self, programs: Sequence[Program]) -> list[_Build]:
-        """All programs lowered and compiled, several at once, each within its own time limit."""
+        """All programs compiled, several at once, each within its own time limit; those that were lately are not again."""
         for w in (*self._builders, self._runner):
             w.start()
+        new = {format_program(p): p for p in programs}
+        texts = [*new]
+        for known in self._known.keys() & new.keys():
+            del new[known]
+        if new:
+            with self._turns.use(Use.BUILDING):
+                self._known |= zip(new, self._all_built([*new.values()]), strict=True)
+        for text in texts:
+            self._known.move_to_end(text)
+        found = [self._known[format_program(p)] for p in programs]
+        while len(self._known) > max(KEPT, len(texts)):
+            self._known.popitem(last=False)
+        return found
+
+    def _all_built(self, programs: Sequence[Program]) -> list[_Build]:
         try:
-            return self._build_all([format_program(p) for p in programs])
+            return self._build_all([self._request(p) for p in programs])
         except BaseException:
             # Interrupted: what the builders still say would answer the next request.
             for w in self._builders:
                 w.kill()
             raise
 
-    def _build_all(self, texts: list[str]) -> list[_Build]:
-        done: dict[int, _Build] = {}
-        todo = list(range(len(texts)))[::-1]
+    def _request(self, program: Program) -> Build | Outcome:
+        """What a builder is asked; an outcome where the lowering does not take the program."""
+        try:
+            packed = lowered_once(program, self._target).packed
+        except LowerError as e:
+            return Outcome(Status.REFUSED, message=str(e))
+        return Build(program.name, packed.data, packed.parts, self._target, self._threads)
+
+    def _build_all(self, requests: list[Build | Outcome]) -> list[_Build]:
+        done = {n: _Build(r, 0.0) for n, r in enumerate(requests) if isinstance(r, Outcome)}
+        todo = [(n, r) for n, r in enumerate(requests) if isinstance(r, Build)][::-1]
         busy: dict[Worker[Reply], tuple[int, float]] = {}
         while todo or busy:
             for w in self._builders:
                 if todo and w not in busy:
-                    number = todo.pop()
+                    number, request = todo.pop()
                     w.ready()
                     started = time.monotonic()
                     try:
-                        w.send(Build(texts[number], self._target, self._threads), self._build_seconds)
+                        w.send(request, self._build_seconds)
                         busy[w] = (number, started)
                     except (WorkerCrash, WorkerTimeout) as e:
                         done[number] = _Build(_lost(e), time.monotonic() - started)
@@ -143,7 +181,7 @@ class LocalRunner:
                 if ended is not None:
                     done[number] = _Build(ended, seconds)
                     del busy[w]
-        return [done[n] for n in range(len(texts))]
+        return [done[n] for n in range(len(requests))]
 
     @staticmethod
     def _hear(builder: Worker[Reply]) -> Built | Outcome | None:
@@ -171,11 +209,14 @@ class LocalRunner:
         started = time.monotonic()
         status, message, max_error = Status.OK, "", None
         times: tuple[float, ...] = ()
+        censored = False
         try:
-            reply = self._ask(Run(built.code, self._threads, best))
+            with self._turns.use(Use.TIMING):
+                started = time.monotonic()
+                reply = self._ask(Run(built.code, self._threads, best))
             match reply:
                 case Ran():
-                    times, max_error = reply.times, reply.max_error
+                    times, max_error, censored = reply.times, reply.max_error, reply.censored
                 case Failed():
                     status, message, max_error = Status(reply.status), reply.message, reply.max_error
                 case _:
@@ -192,6 +233,7 @@ class LocalRunner:
             None if max_error is None or math.isnan(max_error) else max_error,
             build_seconds,
             time.monotonic() - started,
+            censored,
         )
 
     def _ask(self, request: Run) -> Reply:

@@ -1,4 +1,4 @@
-"""What a search believes: how fast each candidate is, how sure that is, and which candidates fail.
+"""The surrogate model of a search: the speed of candidates, how sure that is, and the probability that they fail.
 
 "RW" is Rasmussen & Williams, Gaussian Processes for Machine Learning (2006).
 """

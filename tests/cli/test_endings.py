@@ -1,4 +1,4 @@
-"""How `tune` ends when it is told to, and when a disk is full: what was found is kept, and no process is left."""
+"""The end of `tune` by signals and on a full disk: results are kept, and no process is left."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_signal_ends_a_search_in_order(folder: Path, number: signal.Signals, s
 
 def test_a_signal_before_the_search_ends_it_with_the_same_status(folder: Path) -> None:
     process = start(folder)
-    until(lambda: len(alive(str(folder))) > 1)
+    hear(process, "measuring what this machine can do")
     process.terminate()
     _, err = process.communicate(timeout=120)
     assert process.returncode == 143, err
@@ -97,11 +97,11 @@ def test_a_signal_before_the_search_ends_it_with_the_same_status(folder: Path) -
 HELD = """\
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from tensorc_dsl.api.tasks import Task
-def slow(self, trace):
+from tensorc_dsl.api import searching
+def slow(program, scheduled):
     print("proof", file=sys.stderr, flush=True)
     time.sleep(1000)
-Task.verify = slow
+searching.validate = slow
 from tensorc_dsl.cli.main import main; main()
 """
 
@@ -195,3 +195,16 @@ def test_a_disk_that_is_full_for_the_schedule_keeps_the_records(folder: Path) ->
     assert "error[E0904]: no room to write `/dev/full`" in err
     assert "the schedule is among the records" in err
     assert len([phase for _, phase in rows(folder) if phase == "trial"]) == 3
+
+
+def test_a_signal_behind_the_search_keeps_what_was_found(folder: Path) -> None:
+    """NumPy is timed then, which nobody need wait for."""
+    process = start(folder, trials=2)
+    hear(process, "timing NumPy")
+    process.terminate()
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 143, err
+    assert err.strip().endswith("interrupted; the trials so far are recorded")
+    assert (folder / "endless.best.tsched").read_text().startswith("// endless: ")
+    assert "2 trials in " in out and "NumPy" not in out
+    until(lambda: not alive(str(folder)))

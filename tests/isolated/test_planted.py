@@ -1,4 +1,4 @@
-"""Nothing that lies in the working folder is executed: a file for every module that a run imports is planted there."""
+"""No file of the working folder is executed: a file for every imported module is planted there."""
 
 from __future__ import annotations
 
@@ -40,13 +40,15 @@ from tensorc_dsl.machine.yardsticks import Measuring
 from tests.isolated.modules import plant
 task = tensorc_dsl.load("small.tsched")["small"]
 kernel = task.tune(trials=1, records="warm.sqlite")  # what the parent itself imports is loaded afterwards
-Measuring(task.program, task.target, task.threads, str).first()
+measuring = Measuring(task.program, task.target, task.threads, str)
+measuring.beside_numpy(measuring.first())
 plant(Path(), Path(sys.argv[1]))
 sys.path[:0] = ["", ".", os.getcwd()]
 os.environ["PYTHONPATH"] = os.pathsep.join(["", ".", os.getcwd()])
 os.environ["PYTHONSTARTUP"] = "string.py"
 task.tune(trials=1, records="r.sqlite")
-Measuring(task.program, task.target, task.threads, str).first()
+measuring = Measuring(task.program, task.target, task.threads, str)
+measuring.beside_numpy(measuring.first())
 task.measure(kernel.trace)
 other = tensorc_dsl.load("small.tsched", mcpu="x86-64")["small"]
 other.compile(other.sample(0))

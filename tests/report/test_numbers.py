@@ -1,4 +1,4 @@
-"""What the end of a run and its progress look like."""
+"""The text of progress and of the end of a run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tensorc_dsl import units
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.machine import yardsticks
 from tensorc_dsl.machine.roof import Roof
-from tensorc_dsl.machine.yardsticks import Yardsticks
+from tensorc_dsl.machine.yardsticks import Measuring, Yardsticks
 from tensorc_dsl.report.table import comparison, tally
+from tests import programs
 
 
 @pytest.mark.parametrize(
@@ -58,11 +62,30 @@ def test_what_computes_nothing_moves() -> None:
 
 
 def test_of_two_measurements_the_better_counts() -> None:
-    first, second = Yardsticks(COMPUTING, None), Yardsticks(replace(COMPUTING, peak=230e9, moving=2e-4), 0.5)
-    both = Yardsticks(replace(COMPUTING, peak=230e9), 0.5)
-    assert first.better(second) == second.better(first) == both
-    assert second.better(Yardsticks(replace(COMPUTING, peak=1e9), 0.25)).numpy_seconds == 0.25
-    assert first.better(first).numpy_seconds is None
+    other = replace(COMPUTING, peak=230e9, moving=2e-4)
+    assert COMPUTING.better(other) == other.better(COMPUTING) == replace(COMPUTING, peak=230e9)
+
+
+def test_a_search_waits_for_the_roof_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy is timed behind it, once, and the roof again, of which the better counts."""
+    said: list[str] = []
+    roofs = iter((COMPUTING, replace(COMPUTING, peak=230e9, moving=2e-4)))
+    waited: list[float] = []
+
+    def measured(_program: Program, _target: Target, _threads: int, patience: float) -> Roof:
+        waited.append(patience)
+        return next(roofs)
+
+    monkeypatch.setattr(yardsticks, "roof_of", measured)
+    monkeypatch.setattr(yardsticks, "numpy_seconds", lambda *_: said.append("NumPy") or 0.5)
+    measuring = Measuring(programs.matmul(4, 4, 4), Target(), 2, said.append)
+    first = measuring.first()
+    assert (first, said) == (Yardsticks(COMPUTING), ["measuring what this machine can do on 2 threads"])
+    known = measuring.beside_numpy(first)
+    assert (known, said[1:]) == (Yardsticks(COMPUTING, 0.5), ["timing NumPy", "NumPy"])
+    assert measuring.again(known) == Yardsticks(replace(COMPUTING, peak=230e9), 0.5)
+    assert said[3:] == ["measuring the machine again"]
+    assert waited[0] < waited[1]
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,25 @@
-"""The tuning loop with a made-up runner: records, events, interrupts, failures, bugs."""
+"""The tuning loop with an artificial runner: records, events, interrupts, failures, bugs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 
 from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.records.keys import program_key, target_key, workload_key
 from tensorc_dsl.records.queue import Queue
+from tensorc_dsl.search.drift import Watch
 from tensorc_dsl.search.events import Comparing, Event, Exhausted, Finished, Measured, Proposed, Started
+from tensorc_dsl.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.search.strategy import strategies
 from tensorc_dsl.search.tune import TuneResult, tune
@@ -70,18 +74,29 @@ class FakeRunner:
         ]
 
 
-def run(runner: FakeRunner, database: Database | None = None, **options: object) -> tuple[TuneResult, list[Event]]:
+def run(
+    runner: FakeRunner,
+    database: Database | None = None,
+    verify: Callable[[Trace], Report] | None = None,
+    clock: Callable[[], float] = lambda: 0.0,
+    made_by: Callable[[Trace], Mapping[str, str]] = lambda _: {},
+    watch: Watch | None = None,
+    **options: Unpack[SearchChanges],
+) -> tuple[TuneResult, list[Event]]:
     events: list[Event] = []
-    arguments: dict[str, object] = {"strategy": "random", "trials": 20, **options}
     result = tune(
         TileSpace(),
         TASK,
         TARGET,
+        SearchOptions(strategy="random", trials=20).but(**options),
         runner=runner,
         threads=2,
         records=None if database is None else Queue(lambda: database),
         on_event=events.append,
-        **arguments,  # type: ignore[arg-type]
+        verify=verify,
+        made_by=made_by,
+        watch=watch,
+        clock=clock,
     )
     return result, events
 
@@ -106,6 +121,20 @@ def test_every_trial_is_told_and_recorded(tmp_path: Path) -> None:
     bests = [e.best_seconds for e in measured[1:] if e.best_seconds is not None]
     assert bests == sorted(bests, reverse=True)
     assert sum(len(e.traces) for e in events if isinstance(e, Proposed)) == 20
+
+
+def test_a_record_says_what_it_is_about(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "r.sqlite") as db:
+        run(FakeRunner(), db, trials=3, made_by=lambda t: {"module m": t.text[:1]})
+        run(FakeRunner(), db, trials=3)
+        rows = db.trials(program_key(TASK), target_key(TARGET, 2))
+        workloads, targets = db.subjects()
+    assert len({r.run for r in rows}) == 2
+    assert [r.modules for r in rows[:3]] == [{"module m": "s"}] * 3
+    assert {r.fingerprint for r in rows} == targets.keys()
+    assert workloads == {program_key(TASK): (workload_key(TASK), format_program(TASK))}
+    assert '"l3":8388608' in next(iter(targets.values()))
+    assert workload_key(replace(TASK, name="other")) == workload_key(TASK)
 
 
 def test_the_finalists_are_the_fastest_and_decide() -> None:
@@ -197,7 +226,7 @@ def test_a_bug_stops_the_search_and_keeps_the_records(tmp_path: Path) -> None:
 
 
 def test_a_small_space_ends_early() -> None:
-    result = tune(FewSpace(3), TASK, TARGET, runner=FakeRunner(), threads=1, trials=64)
+    result = tune(FewSpace(3), TASK, TARGET, SearchOptions(), runner=FakeRunner(), threads=1)
     assert result.trials == 3 and result.best is not None
     assert result.exhausted == Exhausted(3, True)
 
@@ -206,7 +235,13 @@ def test_a_small_space_ends_early() -> None:
 def test_a_space_of_one_program_is_told(strategy: str) -> None:
     events: list[Event] = []
     result = tune(
-        FewSpace(1), TASK, TARGET, runner=FakeRunner(), threads=1, trials=9, strategy=strategy, on_event=events.append
+        FewSpace(1),
+        TASK,
+        TARGET,
+        SearchOptions(9, strategy=strategy),
+        runner=FakeRunner(),
+        threads=1,
+        on_event=events.append,
     )
     kinds = [type(e) for e in events]
     assert kinds == [Started, Proposed, Measured, Exhausted, Comparing, Finished]

@@ -1,4 +1,4 @@
-"""Every operator of `stdlib/ops` is what NumPy and SciPy make of the same inputs: evaluated, interpreted and compiled."""
+"""Every operator of `stdlib/ops` gives NumPy's and SciPy's result: evaluated, interpreted and compiled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorc_dsl.api.tasks import sample
+from tensorc_dsl.api.drawing import sample
 from tensorc_dsl.check.scope import load_file, load_source
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import widen

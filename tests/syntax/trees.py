@@ -1,4 +1,4 @@
-"""Any tree that the grammar can spell, for hypothesis."""
+"""Arbitrary trees of the grammar, as a hypothesis strategy."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from hypothesis import strategies as st
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import parse
+
+
+def items(text: str) -> tuple[t.Item, ...]:
+    """The items of a file. Raises TschedError."""
+    return parse(Source("x.tsched", text)).items
 
 
 def parse_expr(text: str) -> t.Expr:

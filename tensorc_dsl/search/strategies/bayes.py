@@ -1,9 +1,9 @@
-"""`bayes`: a Gaussian process over the loops of expanded candidates, with what other tasks taught as its mean.
+"""`bayes`: a Gaussian process over the loops of expanded candidates; predictions from other tasks are its mean.
 
-Draws from the prior first, far apart, or those that other tasks speak for; then batches of picks by an upper-confidence
-portfolio out of a reserve of candidates, which grows by offspring of the best and by further draws. Slots are kept for
-offspring and for the prior, so that a model that is wrong costs some trials and not the search. At the end come the
-neighbours of the best two.
+The first trials are draws from the prior that lie far apart, or those that other tasks predict to be fast. The next batches
+are chosen from a reserve of candidates by a portfolio of upper confidence bounds; the reserve grows by offspring of the best
+candidates and by further draws. Some slots are kept for offspring and for draws, so that a wrong model costs some trials and
+not the search. The last trials are neighbours of the best two.
 """
 
 from __future__ import annotations

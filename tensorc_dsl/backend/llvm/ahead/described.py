@@ -1,29 +1,26 @@
-"""Entries for arrays that carry their descriptions, as LLVM IR: these are checked, and then the pointers are passed on."""
+"""Writes the entries for arrays with descriptions, as LLVM IR: they check these, and then pass the pointers on."""
 
 from __future__ import annotations
 
+from tensorc_dsl.affine.solve_sizes import solve_sizes
 from tensorc_dsl.backend.llvm.ahead.cpu import Check
 from tensorc_dsl.backend.llvm.ahead.entry import MEMORY, Entry
 from tensorc_dsl.backend.llvm.ahead.interface import Interface, Signature, Status, c_type
-from tensorc_dsl.backend.llvm.ahead.sizes import steps_to_sizes
 from tensorc_dsl.backend.llvm.codegen.body import Expressions, Scalar, Scope
 from tensorc_dsl.backend.llvm.codegen.function import Module
 
 RECORD = 48
-"""Bytes of a `tensorc_array`, which is laid out as DLPack's `DLTensor`."""
+"""The number of bytes of a `tensorc_array`, which has the layout of DLPack's `DLTensor`."""
 
 _DATA, _DEVICE, _RANK, _DTYPE, _SHAPE, _STRIDES, _OFFSET = 0, 8, 16, 20, 24, 32, 40
-"""Where its fields begin."""
+"""The offsets of its fields."""
 
 _CPU = 1
 """DLPack's number for memory of the CPU."""
 
 
 def write_checked(module: Module, api: Interface, s: Signature, check: Check | None) -> None:
-    """Add `s.checked`, which calls `s.name`, to the module.
-
-    Raises LowerError where the shapes of the arrays do not tell the sizes of the open dimensions.
-    """
+    """Add `s.checked`, which calls `s.name`, to the module."""
     entry = Entry(module, check)
     f = entry.f
 
@@ -65,27 +62,28 @@ def write_checked(module: Module, api: Interface, s: Signature, check: Check | N
 
 
 def _sizes(entry: Entry, api: Interface, s: Signature, extents: list[list[str]]) -> dict[str, Scalar]:
-    """The sizes that prepared memory and the shapes tell, each within its range. That they fit every shape is still to be
-    checked."""
+    """The sizes in prepared memory and those that the shapes determine, each within its range. The caller has to compare
+    them with every shape. A factor is never 0, since lowering requires that the shapes determine all sizes in any case."""
     f = entry.f
     sizes: dict[str, Scalar] = {}
     given = api.memory.dims if api.memory and s.memory == "reads" else ()
     if api.memory and given:
         sizes |= entry.prepared_sizes(api.memory, s)
-    for step in steps_to_sizes(s.params, s.dims, given):
-        value: Scalar = extents[step.param][step.axis]
-        rest = Expressions(f, Scope(vars=dict(sizes))).index(step.rest)
+    for step in solve_sizes([p.shape for p in s.params], given):
+        value: Scalar = extents[step.array][step.axis]
+        expressions = Expressions(f, Scope(vars=dict(sizes)))
+        rest, factor = expressions.index(step.rest), expressions.index(step.factor)
         if rest != 0:
             value = f.op(f"sub i64 {value}, {rest}")
-        if step.factor != 1:
-            value = f.op(f"sdiv i64 {value}, {step.factor}")
+        if factor != 1:
+            value = f.op(f"sdiv i64 {value}, {factor}")
         entry.outside(step.dim, value, s.dims.index(step.dim))
         sizes[step.dim.name] = value
     return sizes
 
 
 def _check_strides(entry: Entry, strides: str, extents: list[str], argument: int) -> None:
-    """Leave unless the strides, in elements, are those of a dense array; along an extent of 1 any will do."""
+    """Return an error unless the strides, in elements, are those of a dense array; along an extent of 1 any are valid."""
     f = entry.f
     look, done = f.label("strides"), f.label("dense")
     f.branch_if(f.op(f"icmp eq ptr {strides}, null"), done, look)

@@ -1,4 +1,4 @@
-"""The roof: how many operations a second this machine does when it does nothing but one kind of multiply-add."""
+"""Measures the peak: the operations per second of this machine with one kind of multiply-add in registers."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ import llvmlite.binding as llvm
 from tensorc_dsl.backend.llvm.codegen.features import has_features
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
+from tensorc_dsl.backend.llvm.host import vector_bits_of
 from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
 from tensorc_dsl.ir.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, DType
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.count import Work
 
 _CHAINS = 12
-"""Independent accumulators: more than latency times throughput of any processor in use, fewer than the registers of all."""
+"""Independent accumulators: more than latency times throughput of current processors, and fewer than their registers."""
 
 _STEPS = 20_000
-"""Per run and thread: long against starting a loop, short against a time slice."""
+"""The steps per run and thread: long compared with starting a loop, short compared with a time slice."""
 
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What multiplies and adds: vectors of `kind`, which has `bits`, from one of those and two of `operand`.
+    """An instruction that multiplies and adds: a vector of `kind`, which has `bits`, from one of those and two of `operand`.
 
-    `call` is LLVM's function, or empty for a multiplication followed by an addition. `lanes` stands in the texts for how
-    many numbers of `kind` a vector holds. `operations` is for each of them, with a multiplication and an addition as two.
-    `features` are what a processor needs to have it.
+    `call` is LLVM's function, or two instructions that follow each other, such as `mul add`. `lanes` in the texts stands
+    for the number of elements of `kind` in a vector. `operations` counts per element, with a multiplication and an addition
+    as two. `features` are those that a processor needs.
     """
 
     title: str
@@ -50,7 +51,13 @@ def _fma(t: DType, suffix: str, kind: str, features: tuple[str, ...] = ()) -> In
 
 def _integers(bits: int) -> Instruction:
     kind = f"i{bits}"
-    return Instruction(f"{kind} multiply-add peak", "", kind, bits, f"<{{lanes}} x {kind}>", 2)
+    return Instruction(f"{kind} multiply-add peak", "mul add", kind, bits, f"<{{lanes}} x {kind}>", 2)
+
+
+def _sums(bits: int) -> Instruction:
+    """Without multiplications, which take longer. Of sums alone a loop would be a product."""
+    kind = f"i{bits}"
+    return Instruction(f"{kind} addition peak", "add xor", kind, bits, f"<{{lanes}} x {kind}>", 2)
 
 
 FMA = _fma(F32, "f32", "float")
@@ -72,26 +79,32 @@ PLAIN = {
     F16: _fma(F16, "f16", "half", ("avx512fp16",)),
     **{t: _integers(t.bits) for t in (I16, U16, I32, U32, I64)},
 }
-"""By the type of the values what multiplies and adds them. Others are computed in pieces that no instruction stands for."""
+"""The multiply-add of each type of values. Other types need several instructions, and have no peak."""
 
 MULTIPLIERS: dict[Work, tuple[Instruction, ...]] = {
     **{Work(t): (i,) for t, i in PLAIN.items()},
+    **{Work(t, sums=True): (_sums(t.bits),) for t in (I8, U8, I16, U16, I32, U32, I64)},
     Work(F32, BF16): (DOT_BF16, FMA),
     Work(F32, F16): (FMA,),
     Work(F64, F32): (PLAIN[F64],),
     Work(I32, I8): (DOT_U8I8,),
     Work(I32, U8): (DOT_U8I8,),
 }
-"""What can do the work, by its kind: the factors of a sum as they are, or after they are converted."""
+"""The instructions for each kind of work: with values as they are, or after conversion."""
 
 
 INSTRUCTIONS = {i.title: i for some in MULTIPLIERS.values() for i in some}
-"""All of them by their titles."""
+"""All instructions by title."""
 
 
 def multipliers(work: Work, target: Target) -> tuple[Instruction, ...]:
-    """Those instructions that do such work and that the target has; none where nothing that is measured here does."""
+    """The instructions for such work that the target has; none if no instruction that is measured here does it."""
     return tuple(i for i in MULTIPLIERS.get(work, ()) if len(has_features(target, i.features)) == len(i.features))
+
+
+def widest(target: Target) -> int:
+    """The bits of the widest vectors that code for the target may use; a target may be said to have narrower ones."""
+    return max(target.vector_bits, vector_bits_of(has_features(target, ("avx512f", "avx"))))
 
 
 def fma_peak(target: Target, threads: int, repeats: int = 200) -> float:
@@ -102,14 +115,12 @@ def fma_peak(target: Target, threads: int, repeats: int = 200) -> float:
 def peak(instruction: Instruction, target: Target, threads: int, repeats: int = 200) -> float:
     """Operations/s of an instruction that the target has, in registers, on `threads` threads.
 
-    The best of `repeats` short runs, some 20 ms in all: the roof is what the machine can do, not what it did while others
-    used it.
+    The best of `repeats` short runs, some 20 ms in all, since other load on the machine can only slow them down.
     """
-    lanes = target.vector_bits // instruction.bits
+    width = widest(target)
+    lanes = width // instruction.bits
     rt = runtime()
-    library = llvm.JITLibraryBuilder().add_object_img(
-        Machine(target).object_code(_text(instruction, target.vector_bits))
-    )
+    library = llvm.JITLibraryBuilder().add_object_img(Machine(target).object_code(_text(instruction, width)))
     library.import_symbol(PARALLEL_FOR, rt.parallel_for).export_symbol("tensorc_peak").export_symbol("tensorc_sink")
     tracker = library.link(rt.jit, f"peak_{next(_numbers)}")
     arguments = (ctypes.c_int64 * 1)(threads)
@@ -118,18 +129,19 @@ def peak(instruction: Instruction, target: Target, threads: int, repeats: int = 
 
 
 def _text(instruction: Instruction, width: int) -> str:
-    """A parallel loop whose tasks each run `_STEPS` rounds of `_CHAINS` dependent chains."""
+    """The LLVM IR of a parallel loop whose tasks each run `_STEPS` rounds of `_CHAINS` dependent chains."""
     lanes, singles = width // instruction.bits, width // 32
     name, operand = instruction.call.format(lanes=lanes), instruction.operand.format(lanes=lanes)
     kind, floats = f"<{lanes} x {instruction.kind}>", f"<{singles} x float>"
     start, add = ("{}", "add") if instruction.kind.startswith("i") else ("{}.0", "fadd")
     starts = [f"splat ({instruction.kind} {start.format(k)})" for k in range(_CHAINS)]
     phis = [f"  %x{k} = phi {kind} [ {starts[k]}, %entry ], [ %y{k}, %loop ]" for k in range(_CHAINS)]
-    if name:
+    if " " not in name:
         chains = [f"  %y{k} = call {kind} @{name}({kind} %x{k}, {operand} %f, {operand} %f)" for k in range(_CHAINS)]
         declared = [f"declare {kind} @{name}({kind}, {operand}, {operand})"]
     else:
-        chains = [f"  %m{k} = mul {kind} %x{k}, %f\n  %y{k} = add {kind} %m{k}, %f" for k in range(_CHAINS)]
+        first, second = name.split()
+        chains = [f"  %m{k} = {first} {kind} %x{k}, %f\n  %y{k} = {second} {kind} %m{k}, %f" for k in range(_CHAINS)]
         declared = list[str]()
     sums, last = list[str](), "%y0"
     for k in range(1, _CHAINS):
