@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.ir.program import LoopKind, Program
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.records.keys import digest
 from tensorc_dsl.search.nests import Nest, Touch, nests
 
 Array = NDArray[np.float64]
@@ -46,6 +47,9 @@ _OF_NEST = (
 
 COLUMNS = (*_OF_PROGRAM, *(f"{name} of nest {n}" for n in range(1, DESCRIBED + 1) for name in _OF_NEST))
 """The names of the numbers, in their order."""
+
+MEANING = digest(f"1 {COLUMNS}")
+"""Tells these numbers from those of other versions; the first one counts changes in what a name stands for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,13 @@ from tensorc_dsl.trace.trace import Trace
 class Setting:
     """What a strategy is told when a search starts: `trials` is the whole budget, `defaults` are worth trying first.
 
-    `source` is what the records of other tasks say, None where there are none.
+    `source` makes what the records of other tasks say, None if there are none; it takes a second.
     """
 
     explorer: Explorer
     trials: int
     defaults: tuple[Mapping[str, Decision], ...] = ()
-    source: Source | None = None
+    source: Callable[[], Source | None] = lambda: None
 
 
 class Strategy(Protocol):

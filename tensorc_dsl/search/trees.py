@@ -27,6 +27,10 @@ class _Tree:
     thresholds: tuple[Nodes, ...]
     leaves: Array
 
+    def over(self, columns: Nodes) -> _Tree:
+        """The tree over all columns, grown on some of them."""
+        return _Tree(tuple(columns[f] for f in self.features), self.thresholds, self.leaves)
+
     def at(self, bins: Bins) -> Array:
         rows = np.arange(len(bins))
         node = np.zeros(len(bins), dtype=np.intp)
@@ -53,11 +57,13 @@ class Forest:
         depth: int = 4,
         rate: float = 0.15,
         shrink: float = 1.0,
+        share: float = 1.0,
         weights: Array | None = None,
     ) -> Forest:
         """Trees for rows of features `x` (n, d) and values `y` (n), by squared error.
 
-        `shrink` is the L2 penalty on the values of the leaves, in rows; `weights` are those of the rows, 1 by default.
+        `shrink` is the L2 penalty on the values of the leaves, in rows. Each tree is grown on a random `share` of the columns.
+        `weights` are those of the rows, 1 by default.
         """
         edges = tuple(_edges(column) for column in x.T)
         bins = _binned(x, edges)
@@ -65,8 +71,10 @@ class Forest:
         base = float((w * y).sum() / w.sum())
         left = y - base
         grown: list[_Tree] = []
+        rng = np.random.Generator(np.random.Philox(key=0))
         for _ in range(trees):
-            tree = _grow(bins, left, w, depth, shrink)
+            columns = np.sort(rng.permutation(x.shape[1])[: max(1, round(share * x.shape[1]))])
+            tree = _grow(bins[:, columns], left, w, depth, shrink).over(columns)
             left = left - rate * tree.at(bins)
             grown.append(tree)
         return Forest(edges, base, rate, tuple(grown))

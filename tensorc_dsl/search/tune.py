@@ -30,9 +30,11 @@ from tensorc_dsl.search.events import (
 )
 from tensorc_dsl.search.finals import final, judged
 from tensorc_dsl.search.log import Log
+from tensorc_dsl.search.loop_features import MEANING
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.past import Past, latest
 from tensorc_dsl.search.runner import RunnerLike
+from tensorc_dsl.search.source import Source, experience
 from tensorc_dsl.search.space import Explorer, SpaceLike
 from tensorc_dsl.search.strategy import Setting, strategy_of
 from tensorc_dsl.trace.draw import Decision
@@ -104,7 +106,6 @@ class Search:
     ) -> None:
         self.options = options
         self._explorer = Explorer(space, options.seed, program.name, target, sizing(program).timed[-1])
-        self._asked = strategy_of(options.strategy)(Setting(self._explorer, options.trials, tuple(defaults)))
         self._runner = runner
         self._records = records
         self._verify = verify
@@ -114,10 +115,21 @@ class Search:
         self._past = Past()
         if options.resume and records is not None:
             self._past = latest(records.kept(program_key(program), target_key(target, threads)), options)
+
+        def source() -> Source | None:
+            key, began = program_key(program), self._past.began
+            found = () if records is None else records.others(key, target_key(target, threads), MEANING, began)
+            return Source.of(experience(found))
+
+        setting = Setting(self._explorer, options.trials, tuple(defaults), source)
+        self._asked = strategy_of(options.strategy)(setting)
         self._exhausted: Exhausted | None = None
         self.curve: list[tuple[int, float | None]] = []
         """How many trials there were, and the best time, before each batch."""
-        self.log = Log(program, target, threads, options, records, on_event or (lambda _: None), made_by, self._past)
+        self.log = Log(
+            program, target, threads, options, records, on_event or (lambda _: None), made_by,
+            self._explorer.describe, self._past,
+        )  # fmt: skip
         self.log.emit(Started(program.name, options.strategy, options.trials, options.seed, options.budget))
         self.log.tell_what_waits()
         if options.resume:

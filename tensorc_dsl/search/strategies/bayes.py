@@ -19,6 +19,7 @@ from tensorc_dsl.search.candidates import Candidate, Reserve
 from tensorc_dsl.search.features import Scaler, maximin
 from tensorc_dsl.search.gp import Array
 from tensorc_dsl.search.model import Memory, Model
+from tensorc_dsl.search.source import Source
 from tensorc_dsl.search.space import neighbours
 from tensorc_dsl.search.strategy import Factory, Setting
 from tensorc_dsl.trace.trace import Trace
@@ -49,7 +50,8 @@ class Bayes:
     def __init__(self, setting: Setting) -> None:
         self._explorer = setting.explorer
         self._trials = setting.trials
-        self._source = setting.source
+        self._setting = setting
+        self._source: Source | None = None
         self._defaults = list(setting.defaults)
         self._initial = min(12, max(4, setting.trials // 4))
         self._reserve = Reserve(setting.explorer)
@@ -101,6 +103,7 @@ class Bayes:
 
     def _plan(self) -> list[Candidate]:
         """The defaults, then draws from the prior: far apart, and where other tasks speak for some, half of them those."""
+        self._source = self._setting.source()
         for decisions in self._defaults:
             self._reserve.replay(decisions)
         planned = self._reserve.waiting
