@@ -62,8 +62,8 @@ class Forest:
     ) -> Forest:
         """Trees for rows of features `x` (n, d) and values `y` (n), by squared error.
 
-        `shrink` is the L2 penalty on the values of the leaves, in rows. Each tree is grown on a random `share` of the columns.
-        `weights` are those of the rows, 1 by default.
+        `shrink` is the L2 penalty on the values of the leaves, in rows. Each tree is grown on a random `share` of the
+        columns. `weights` are those of the rows, 1 by default.
         """
         edges = tuple(_edges(column) for column in x.T)
         bins = _binned(x, edges)
