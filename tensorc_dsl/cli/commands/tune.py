@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from pathlib import Path
@@ -157,7 +158,8 @@ def tune(
     for trace, report in result.wrong[:1]:
         wrong = Path(f"{found.name}.wrong.tsched")
         write_text(wrong, trace.text)
-        say(f"{wrong} holds a schedule that is wrong: `tensorc-dsl verify {file} {found.name} {wrong}`", err=True)
+        command = shlex.join(("tensorc-dsl", "verify", file, found.name, str(wrong)))
+        say(f"{wrong} holds a schedule that is wrong: `{command}`", err=True)
         raise WrongSchedule(trace, report.diagnostic)
     if interrupted:
         say("interrupted" if result.unkept else "interrupted; the trials so far are recorded", err=True)
