@@ -14,6 +14,7 @@ from tensorc_dsl.check.spaces import recursion
 from tensorc_dsl.check.uses import Resolve, standard, with_full_names
 from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.elaborate.library import Definitions, Library
+from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import is_kind
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
@@ -57,6 +58,8 @@ class CheckedFile:
     """The files behind the path of each `use` of the file."""
     library: Library
     diagnostics: tuple[Diagnostic, ...]
+    elaborated: dict[str, Program]
+    """By the name of a task what it computes, unscheduled, of those with which nothing is wrong."""
 
     @property
     def source(self) -> Source:
@@ -94,6 +97,7 @@ def load_file(source: Source, resolve: Resolve = standard, parsed: Parse = parse
         unit.uses,
         loader.library,
         diagnostics,
+        n.elaborated,
     )
 
 

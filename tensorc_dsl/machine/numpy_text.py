@@ -111,7 +111,11 @@ class _Stage(Values):
         if not self.block.is_reduction:
             code = self.code(store.value)
             text = self.whole(code, wanted, dtype_of(store.value))
-            if code.is_view and not text.endswith(".copy()") and any(p.name == store.buffer for p in self.writer.program.outputs):
+            if (
+                code.is_view
+                and not text.endswith(".copy()")
+                and any(p.name == store.buffer for p in self.writer.program.outputs)
+            ):
                 text = f"{text}.copy()"  # a view is no result
             return [f"{self.names[store.buffer]} = {text}"]
         match update:
