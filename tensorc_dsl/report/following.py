@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Protocol, TextIO
 
 from tensorc_dsl.report.progress import Standing
@@ -43,11 +43,19 @@ def _in_notebook() -> bool:
     return Console().is_jupyter
 
 
+def _has_widgets() -> bool:
+    """Whether a line can be overwritten in a cell, which takes a widget. One that cannot be loaded is none."""
+    try:
+        import_module("ipywidgets")
+    except ImportError:
+        return False
+    return True
+
+
 @contextmanager
 def following(standing: Standing, out: TextIO) -> Generator[Follower, None, None]:
     """What shows the search on `out`, or in the cell of a notebook, while the context is open."""
-    # In notebooks a line that is overwritten is a widget.
-    if out.isatty() or (_in_notebook() and find_spec("ipywidgets") is not None):
+    if out.isatty() or (_in_notebook() and _has_widgets()):
         from tensorc_dsl.report.live import on_terminal  # only where there is one
 
         with on_terminal(standing, out) as follower:
