@@ -2,7 +2,7 @@
 
 A schedule is a sequence of steps of random primitives with random arguments that are right in kind. A step is refused, with
 a refusal that its primitive declares, or the program after it is right: well formed, the same when printed and read
-again, equal to the reference in every order of the loops that run at once, and proved so by `affine.validate`. Every
+again, equal to the reference in every order of the loops that run at once, and proved so by `validate.validate`. Every
 NATIVE-th is compiled and run. What is wrong is made as short as can be and written to build/schedules/.
 """
 

@@ -16,7 +16,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tensorc_dsl.api import Kernel, NoValidCandidate, Task, TaskFile, TuneResult, WrongSchedule, load, loads
+    from tensorc_dsl.api import (
+        Kernel,
+        NoValidCandidate,
+        SearchOptions,
+        Task,
+        TaskFile,
+        TuneResult,
+        WrongSchedule,
+        load,
+        loads,
+    )
     from tensorc_dsl.diagnostic import TschedError
     from tensorc_dsl.trace import handlers
 
@@ -25,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Kernel",
     "NoValidCandidate",
+    "SearchOptions",
     "Task",
     "TaskFile",
     "TschedError",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,12 @@ import pytest
 
 import tensorc_dsl
 from tensorc_dsl import TschedError
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.lower.flat import Kernel
+from tensorc_dsl.lower.lower import lower
+from tensorc_dsl.lower.passes import Pass
 from tensorc_dsl.measure.outcome import Status
+from tensorc_dsl.search.options import SearchChanges
 
 FILE = """\
 compute matmul(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
@@ -89,9 +96,40 @@ def test_samples_are_functions_of_seed_and_number(tasks: tensorc_dsl.TaskFile) -
     assert texts != [task.sample(2, n).text for n in range(20)]
 
 
+def test_a_search_is_a_function_of_its_options(tasks: tensorc_dsl.TaskFile, tmp_path: Path) -> None:
+    """By name, as a value, or as a value but for what is named: the same schedules are tried."""
+    named = tasks["odd"].search(trials=2, seed=4, strategy="random", records=tmp_path / "r.sqlite")
+    options = tensorc_dsl.SearchOptions(trials=2, seed=4, strategy="random")
+    valued = tasks["odd"].search(options, records=tmp_path / "r.sqlite")
+    mixed = tasks["odd"].search(options.but(seed=5), seed=4, records=tmp_path / "r.sqlite")
+    assert [t.text for t in named.traces] == [t.text for t in valued.traces] == [t.text for t in mixed.traces]
+    assert (valued.trials, valued.seed) == (2, 4)
+    assert SearchChanges.__annotations__.keys() == {f.name for f in fields(tensorc_dsl.SearchOptions)}
+    with pytest.raises(ValueError, match="trials must not be negative, not -1"):
+        tasks["odd"].tune(trials=-1)
+
+
+def test_a_candidate_is_lowered_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To tell it from the others, to build it, to build it again as a finalist, to load the best."""
+    met: list[Program] = []
+
+    def counting(program: Program, passes: Sequence[Pass]) -> Kernel:
+        met.append(program)
+        return lower(program, passes)
+
+    monkeypatch.setattr("tensorc_dsl.backend.llvm.backend.lower", counting)
+    task = tensorc_dsl.loads(FILE, threads=1)["odd"]
+    kernel = task.tune(trials=4, seed=2, records=tmp_path / "r.sqlite")
+    task.lower(kernel.trace)
+    task.compile(kernel.trace)
+    assert kernel.search is not None and len(kernel.search.finalists) > 1
+    assert {t.program for t in kernel.search.traces} <= set(met)
+    assert len({id(p) for p in met}) == len(met)
+
+
 def test_a_tuned_kernel_computes(tasks: tensorc_dsl.TaskFile, inputs: Any, tmp_path: Path) -> None:
     a, b = inputs
-    kernel = tasks["odd"].tune(3, seed=4, records=tmp_path / "r.sqlite")
+    kernel = tasks["odd"].tune(trials=3, seed=4, records=tmp_path / "r.sqlite")
     assert kernel.search is not None
     assert kernel.search.statuses == {"ok": 3}
     assert kernel.seconds == kernel.search.best_seconds

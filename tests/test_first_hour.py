@@ -130,7 +130,7 @@ def test_progress_is_for_who_looks(
     stderr = out()
     monkeypatch.setattr(sys, "stderr", stderr)
     monkeypatch.setenv("TERM", "xterm")
-    made = file["twice"].tune(2, records=tmp_path / "r.sqlite", progress=progress)
+    made = file["twice"].tune(trials=2, records=tmp_path / "r.sqlite", progress=progress)
     assert made.search is not None and made.search.trials == 2
     assert ("best" in stderr.getvalue()) == shown
     assert ("2/2" in stderr.getvalue()) == shown
@@ -146,24 +146,24 @@ def test_a_notebook_without_widgets_gets_lines(
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)
-    file["twice"].tune(1, records=tmp_path / "r.sqlite")
+    file["twice"].tune(trials=1, records=tmp_path / "r.sqlite")
     assert "[1/1] best " in stderr.getvalue()
     quiet = io.StringIO()
     monkeypatch.setattr(sys, "stderr", quiet)
-    file["twice"].tune(1, records=tmp_path / "r.sqlite", progress=False)
+    file["twice"].tune(trials=1, records=tmp_path / "r.sqlite", progress=False)
     assert quiet.getvalue() == ""
 
 
 def test_nobody_has_standard_error(file: tensorc_dsl.TaskFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
-    assert file["twice"].tune(1, records=tmp_path / "r.sqlite").search is not None
+    assert file["twice"].tune(trials=1, records=tmp_path / "r.sqlite").search is not None
 
 
 # --- copies and pickles ------------------------------------------------------------------------------------------------
 
 
 def test_a_kernel_comes_back_from_a_pickle(file: tensorc_dsl.TaskFile, tmp_path: Path) -> None:
-    k = file["twice"].tune(1, records=tmp_path / "r.sqlite")
+    k = file["twice"].tune(trials=1, records=tmp_path / "r.sqlite")
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         again = pickle.loads(pickle.dumps(k, protocol))
         assert isinstance(again, Kernel)
@@ -250,7 +250,7 @@ def build(path: Path, text: str) -> Kernel:
     task: Task = files["small"]
     task = task.drawn_from(handlers.condition(task.model, {"rows": (4, 16)}))
     try:
-        kernel = task.tune(16, seed=1, records=path, progress=False)
+        kernel = task.tune(trials=16, seed=1, records=path, progress=False)
     except NoValidCandidate as e:
         print(e.result.statuses)
         raise

@@ -1,1 +1,1 @@
-"""The generated parts of `docs/reference/`, made from the declarations themselves: `python -m docs.generate`."""
+"""Writes the generated parts of the documentation from the declarations in the code: `python -m docs.generate`."""

@@ -1,4 +1,4 @@
-"""What fills which marker."""
+"""The function that fills each marker."""
 
 from __future__ import annotations
 

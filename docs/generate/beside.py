@@ -1,4 +1,4 @@
-"""The steps and draws that the table beside TensorIR does not name."""
+"""The table of primitives and draws that the tables beside TensorIR do not name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = FOLDER.parent / "tensorir.md"
 
 
 def named(page: str) -> list[str]:
-    """The names in the second column of the tables that people write."""
+    """The names in the second column of the hand-written tables."""
     rows = [line.split("|") for line in page.splitlines() if line.startswith("| ") and line.count("|") > 3]
     return [name for row in rows for name in re.findall(r"`([^`]+)`", row[2])]
 

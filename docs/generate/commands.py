@@ -36,7 +36,7 @@ def _option(p: click.Option, context: click.Context) -> list[str]:
 
 
 def _help(command: click.Command) -> str:
-    """The help text as Markdown: what must not be wrapped is a fence."""
+    """The help text as Markdown; a paragraph that must not be wrapped becomes a fence."""
     out: list[str] = []
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         first, _, rest = paragraph.partition("\n")

@@ -1,4 +1,4 @@
-"""The table of decisions: each with what became of it, and when."""
+"""The table of decisions, with the status and date of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def files() -> list[Path]:
 
 
 def row(name: str, page: str) -> tuple[str, str, str]:
-    """The line of one decision in the table. ValueError where its page does not begin as decisions do."""
+    """The table row of one decision. Raises ValueError if its page does not begin with a title, a status and a date."""
     found = _HEAD.match(page)
     if found is None:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Every code that the software can report: where it is declared and how its message begins."""
+"""The list of error codes, with the files that declare each and the beginning of its messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GROUPS: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One place that reports a code; `message` is empty where it is made of facts only."""
+    """One place that reports a code. `message` is empty if it consists of facts only."""
 
     code: str
     message: str
@@ -43,7 +43,7 @@ class Declared:
 
 
 def _text(node: ast.expr | None) -> str:
-    """A message as written: what is put into it stands as `{…}`."""
+    """The source text of a message, with `{…}` for the facts that it inserts."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -58,7 +58,7 @@ def _text(node: ast.expr | None) -> str:
 
 
 def _codes_in(file: Path) -> Iterator[Declared]:
-    """The calls whose first literal argument is a code, with the argument after it."""
+    """The calls whose first literal argument is a code, with the argument after that code."""
     seen: set[int] = set()
     name = f"tensorc_dsl/{file.relative_to(PACKAGE).as_posix()}"
     tree = ast.parse(file.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Links of Markdown pages, outside of code, and the headings that they lead to."""
+"""The links of Markdown pages, outside of code, and the anchors of headings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def links(page: str) -> list[str]:
-    """The targets of a page's links, in order, those to other hosts left out."""
+    """The targets of a page's links, in order, without links to other hosts."""
     found: list[str] = []
 
     def collect(target: str) -> str:
@@ -38,10 +38,10 @@ def relinked(page: str, change: Callable[[str], str]) -> str:
 
 
 def anchors(page: str) -> set[str]:
-    """The names by which the headings of a page are linked to."""
+    """The anchors of all headings of a page."""
     return {anchor(heading) for heading in _HEADING.findall(_FENCE.sub("", page))}
 
 
 def anchor(heading: str, separator: str = "-") -> str:
-    """The name of a heading, as GitHub makes it; MkDocs calls this too, so links lead to the same place in both."""
+    """The anchor of a heading, as GitHub makes it. MkDocs calls this function too, so links work in both."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", separator)

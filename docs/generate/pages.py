@@ -1,4 +1,4 @@
-"""Pages with generated parts: prose stands around them, and a marker says what fills each.
+"""Pages with generated parts: hand-written prose, and pairs of markers that name the part between them.
 
 <!-- generated: name -->
 …
@@ -27,7 +27,7 @@ _PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end: \2 -->)", re.
 
 
 def filled(page: str, parts: Mapping[str, Part]) -> str:
-    """The page with every generated part as it is now. KeyError for a marker that nothing fills."""
+    """The page with every generated part as it is now. Raises KeyError for a marker that has no function."""
     return _PART.sub(lambda m: f"{m[1]}\n{parts[m[2]]().strip()}\n\n{m[3]}", page)
 
 

@@ -1,9 +1,9 @@
-"""The documentation as a site: `python -m docs.generate.site FOLDER` writes what MkDocs builds it from.
+"""Writes the sources of the documentation site: `python -m docs.generate.site FOLDER`, for MkDocs to build.
 
-Afterwards `FOLDER/pages` has the README, all pages of `docs/`, and whatever they link to, in the folders of the repository:
-links lead to the same place in both. Pages of Markdown are taken as they are. A file of another kind becomes a page that
-shows it, a folder without a README a page that lists it. `FOLDER/mkdocs.yml` has the navigation, which is the map of
-docs/README.md, and inherits the rest. A link that leads nowhere is an error.
+Afterwards `FOLDER/pages` has the README, all pages of `docs/`, and the files that they link to, under the paths of the
+repository, so links lead to the same file in both. Pages of Markdown are copied. A file of another kind becomes a page that
+shows it, a folder without a README a page that lists it. `FOLDER/mkdocs.yml` has the navigation, made from the tables of
+docs/README.md, and inherits the other settings. A link to a file that does not exist is an error.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 START, MAP, REFERENCE = "README.md", "docs/README.md", "docs/reference/README.md"
 
 LANGUAGES = {"py": "python", "ll": "llvm", "yml": "yaml"}
-"""Fences are called by the ends of file names, these apart."""
+"""The languages of fences by suffix; other suffixes name the language themselves."""
 
 Pages = dict[str, str]
-"""The text of each page by its path, which is that of the repository."""
+"""The text of each page by its path in the repository."""
 
 
 class LostLinkError(Exception):
-    """A link that leads nowhere."""
+    """A link to a file that does not exist."""
 
 
 def pages(root: Path) -> Pages:
-    """The site of the repository in `root`: its documentation, and all that can be reached from there."""
+    """The pages of the site of the repository in `root`: its documentation, and every file that a page links to."""
     waiting = [START, *(p.relative_to(root).as_posix() for p in sorted((root / "docs").rglob("*.md")))]
     out: Pages = {}
     while waiting:
@@ -76,7 +76,7 @@ def page_of(root: Path, place: str) -> str:
 
 
 def without_options(page: str) -> str:
-    """The page with fences that name a language and nothing else: what the tests are told is not for readers."""
+    """The page with the options of fences removed: they are for the tests, not for readers."""
     return re.sub(r"^(`{3,}\w+) [^`\n]*$", r"\1", page, flags=re.MULTILINE)
 
 
@@ -87,21 +87,21 @@ def listing(name: str, folder: Path) -> str:
 
 
 def shown(name: str, text: str) -> str:
-    """A page that shows a file, in a fence that is longer than any inside."""
+    """A page that shows a file, in a fence with more backticks than the file has in a row."""
     fence = "`" * max(3, *(len(m) + 1 for m in re.findall(r"`+", text)), 3)
     suffix = Path(name).suffix.removeprefix(".")
     return f"# {name}\n\n{fence}{LANGUAGES.get(suffix, suffix or 'text')}\n{text.rstrip()}\n{fence}\n"
 
 
 def rows(page: str) -> Iterator[tuple[str, str]]:
-    """The links in the tables of a page: what they are called, and where they lead."""
+    """The links in the tables of a page: their labels and targets."""
     for line in page.splitlines():
         if line.startswith("| "):
             yield from re.findall(r"\[([^]]+)\]\(([^)\s]+)\)", line)
 
 
 def navigation(site: Pages) -> list[dict[str, str | list[dict[str, str]]]]:
-    """Where a reader can go from everywhere: the start, the map, what the map names, and the reference."""
+    """The navigation: the start page, the map, the pages that the map links to, and the reference."""
 
     def named(path: str) -> list[dict[str, str]]:
         folder = posixpath.dirname(path)
@@ -111,7 +111,7 @@ def navigation(site: Pages) -> list[dict[str, str | list[dict[str, str]]]]:
 
 
 def write(root: Path, folder: Path) -> int:
-    """Write the site's sources, and say of how many pages they are."""
+    """Write the site's sources. Returns the number of pages."""
     site = pages(root)
     for path, text in site.items():
         file = folder / "pages" / path

@@ -1,4 +1,4 @@
-"""The words of the compute layer, and the functions and methods of the schedule layer."""
+"""The tables of the compute layer's words, and of the schedule layer's functions and methods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def functions() -> str:
 
 
 def methods() -> str:
-    """Those of strings and lists; the methods of blocks and the others are queries."""
+    """The methods of strings and lists. Methods of blocks, loops and buffers are queries."""
     subjects = ((STR, "s."), (LIST, "list."))
     found = [row for kind, subject in subjects for row in rows.signature_rows(v.METHODS[kind], subject)]
     return table(["method", *rows.SIGNATURES_HEAD], found)

@@ -1,24 +1,38 @@
-"""A normal form of values, for proofs that two expressions are equal: polynomials over what is opaque.
+"""The normal form of an expression, for proofs that two expressions are equal: polynomials over opaque atoms.
 
-Floats are taken as real numbers, so rounding and overflow do not count; integers wrap around. Opaque are operands, `min` and
-`max` of a set of values, conditional values and calls; each is known by the normal forms that it is made of. Infinities and
-NaN are values of their own, so that a proof can ask what becomes of them. A step that could lose a NaN or an infinity, such
-as `log(x) - log(x)`, is not taken: `Unknown` is raised.
+Floats are real numbers, so rounding and overflow do not count; integers wrap around. Infinities and NaN are values of
+their own, so that a proof can compute with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from fractions import Fraction
-from math import inf, isnan
+from math import inf
 from typing import assert_never
 
-from tensorc_dsl.ir.dtypes import BOOL, DType
+from tensorc_dsl.affine.laws_values import (
+    NAN,
+    Atom,
+    Condition,
+    Normal,
+    Special,
+    Test,
+    Unknown,
+    atom,
+    binary,
+    call,
+    is_partial,
+    least_sign,
+    number,
+    opaque,
+    value_of,
+    wrapped,
+)
+from tensorc_dsl.ir.dtypes import BOOL
 from tensorc_dsl.ir.expr import (
     Binary,
-    BinaryOp,
     Call,
     Cast,
     Compare,
@@ -33,82 +47,9 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
 )
 
-TERMS = 400
-"""A polynomial of more terms is not reckoned with."""
-
-
-class Unknown(Exception):
-    """The normal form does not tell."""
-
-
-class Special(Enum):
-    """What a float can be besides a number."""
-
-    INF = "inf"
-    LOW = "-inf"
-    NAN = "NaN"
-
-
-@dataclass(frozen=True, slots=True)
-class Polynomial:
-    """A sum of terms, each a product of powers and its factor, which is not 0."""
-
-    terms: frozenset[tuple[Monomial, Fraction]]
-
-
-@dataclass(frozen=True, slots=True)
-class Test:
-    """A condition that is not decided: its kind and what it compares or joins."""
-
-    kind: str
-    parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Atom:
-    """What is opaque: its kind and what it is made of. One that is `partial` may be NaN or infinite for some numbers."""
-
-    kind: str
-    parts: tuple[Part, ...] = ()
-    partial: bool = False
-    least: int = -1
-    """1: always above 0; 0: never below; -1: unknown."""
-    values: frozenset[Normal] = frozenset()
-    """Of `min` and `max`, the set of values."""
-
-
-Monomial = frozenset[tuple[Atom, int]]
-Normal = Polynomial | Special
-Condition = bool | Test
-Part = Normal | Condition | str | frozenset[Normal | Condition]
-
-NAN = Special.NAN
-_ZERO = Polynomial(frozenset())
-_ONE: Monomial = frozenset()
-_PARTIAL = frozenset(("log", "sqrt", "rsqrt", "pow"))
-_LEAST = {"exp": 1, "sigmoid": 1, "rsqrt": 1, "sqrt": 0, "abs": 0}
-
-
-def number(value: float | Fraction) -> Normal:
-    """A number, an infinity or NaN."""
-    if isinstance(value, float) and (isnan(value) or abs(value) == inf):
-        return NAN if isnan(value) else Special.INF if value > 0 else Special.LOW
-    return Polynomial(frozenset(((_ONE, Fraction(value)),))) if value else _ZERO
-
-
-_AT: dict[tuple[str, Normal], Normal] = {
-    (f, number(x)): number(y)
-    for f, x, y in (
-        ("exp", 0, 1), ("exp", -inf, 0), ("exp", inf, inf), ("log", 1, 0), ("log", inf, inf), ("log", 0, -inf),
-        ("sqrt", 0, 0), ("sqrt", 1, 1), ("sqrt", inf, inf), ("tanh", 0, 0), ("erf", 0, 0), ("sin", 0, 0),
-        ("cos", 0, 1), ("abs", -inf, inf), ("abs", inf, inf),
-    )
-}  # fmt: skip
-"""Calls of numbers whose values are exact."""
-
 
 def normal(e: Expr, given: Mapping[str, Special]) -> Normal | Condition:
-    """The normal form of an expression over operands, of which some may be `given`. Raises Unknown."""
+    """The normal form of an expression over operands, of which some have the `given` values. Raises Unknown."""
     return _Form(given).of(e)
 
 
@@ -121,13 +62,13 @@ class _Form:
             case Const(value=bool(value)):
                 return value
             case Const(value=value, dtype=t):
-                return _wrapped(number(value), t)
+                return wrapped(number(value), t)
             case Load(buffer=name, indices=(), dtype=t):
                 if t == BOOL:
                     return Test("operand", (name,))
-                return self.given.get(name) or _atom(Atom("operand", (name,)))
+                return self.given.get(name) or atom(Atom("operand", (name,)))
             case Binary(op=op, lhs=a, rhs=b):
-                return _binary(op, self.value(a), self.value(b), dtype_of(a))
+                return binary(op, self.value(a), self.value(b), dtype_of(a))
             case Compare(op=op, lhs=a, rhs=b):
                 return _compare(op, self.of(a), self.of(b))
             case Logic(op=op, lhs=a, rhs=b):
@@ -140,9 +81,9 @@ class _Form:
                 return self.of(a if where else b) if isinstance(where, bool) else _select(where, self.of(a), self.of(b))
             case Cast(operand=a, dtype=t):
                 x, old = self.value(a), dtype_of(a)
-                return x if old == t or (old.is_float and t.is_float) else _opaque(f"to {t}", (x,))
+                return x if old == t or (old.is_float and t.is_float) else opaque(f"to {t}", (x,))
             case Call(function=f, args=args):
-                return _call(f, tuple(map(self.value, args)), dtype_of(args[0]))
+                return call(f, tuple(map(self.value, args)), dtype_of(args[0]))
             case Var() | Dim() | Load():
                 raise Unknown
             case _:
@@ -161,206 +102,6 @@ class _Form:
         return x
 
 
-# --- what a normal form shows ----------------------------------------------------------------------------------------
-
-
-def _value(p: Normal) -> Fraction | None:
-    """The number that a polynomial is, if it is one."""
-    if isinstance(p, Special) or len(p.terms) > 1:
-        return None
-    return next((c if m == _ONE else None for m, c in p.terms), Fraction(0))
-
-
-def _single(p: Normal) -> Atom | None:
-    """The atom that a normal form is, if it is one."""
-    if isinstance(p, Polynomial) and len(p.terms) == 1:
-        for m, c in p.terms:
-            for a, k in m if len(m) == 1 else ():
-                return a if c == 1 and k == 1 else None
-    return None
-
-
-def _partial(*parts: Part) -> bool:
-    """Whether some of the values may be NaN or infinite where all operands are numbers."""
-    return any(
-        isinstance(p, Special) or (isinstance(p, Polynomial) and any(a.partial for m, _ in p.terms for a, _ in m))
-        for p in parts
-    )
-
-
-def _least(p: Normal) -> int:
-    """1 for a float that shows itself to be above 0, 0 for one that is not below, else -1."""
-    if isinstance(p, Special):
-        return -1
-    signs = [_sign(m) if c > 0 else -1 for m, c in p.terms]
-    return -1 if -1 in signs else max(signs, default=0)
-
-
-def _sign(m: Monomial) -> int:
-    return min((a.least if k % 2 else max(a.least, 0) for a, k in m), default=1)
-
-
-# --- arithmetic ------------------------------------------------------------------------------------------------------
-
-
-def _atom(a: Atom) -> Polynomial:
-    return Polynomial(frozenset(((frozenset(((a, 1),)), Fraction(1)),)))
-
-
-def _opaque(kind: str, parts: tuple[Part, ...], partial: bool = False, least: int = -1) -> Normal:
-    if any(isinstance(p, Special) for p in parts):
-        raise Unknown
-    return _atom(Atom(kind, parts, partial or _partial(*parts), least))
-
-
-def _wrapped(p: Normal, t: DType) -> Normal:
-    """Factors modulo the width of an integer type, as numbers of the type."""
-    if not t.is_integer or isinstance(p, Special):
-        return p
-    turn, low = 2**t.bits, 0 if t.kind == "uint" else -(2 ** (t.bits - 1))
-    return Polynomial(frozenset((m, r) for m, c in p.terms if (r := (c - low) % turn + low)))
-
-
-def _collected(terms: list[tuple[Monomial, Fraction]]) -> Polynomial:
-    out: dict[Monomial, Fraction] = {}
-    for m, c in terms:
-        out[m] = out.get(m, Fraction(0)) + c
-    if len(out) > TERMS or any(not c and any(a.partial for a, _ in m) for m, c in out.items()):
-        raise Unknown
-    return Polynomial(frozenset((m, c) for m, c in out.items() if c))
-
-
-def _binary(op: BinaryOp, p: Normal, q: Normal, t: DType) -> Normal:
-    match op:
-        case "+":
-            return _wrapped(_add(p, q), t)
-        case "-":
-            return _wrapped(_add(p, _multiply(number(-1), q)), t)
-        case "*":
-            return _wrapped(_multiply(p, q), t)
-        case "min" | "max":
-            return _extreme(op, p, q, t)
-        case "/" if t.is_float:
-            return _multiply(p, _inverse(q))
-        case "/" | "%" | "xor":
-            return _opaque(op, (p, q), partial=t.is_float)
-        case _:
-            assert_never(op)
-
-
-def _add(p: Normal, q: Normal) -> Normal:
-    if isinstance(p, Polynomial) and isinstance(q, Polynomial):
-        return _collected([*p.terms, *q.terms])
-    if NAN in (p, q) or {p, q} == {Special.INF, Special.LOW}:
-        return NAN
-    special, other = (p, q) if isinstance(p, Special) else (q, p)
-    if isinstance(other, Polynomial) and _partial(other):
-        raise Unknown
-    return special
-
-
-def _multiply(p: Normal, q: Normal) -> Normal:
-    if isinstance(p, Special) or isinstance(q, Special):
-        return _special_product(p, q) if isinstance(p, Special) else _special_product(q, p)
-    if (p == _ZERO and _partial(q)) or (q == _ZERO and _partial(p)) or len(p.terms) * len(q.terms) > TERMS:
-        raise Unknown
-    terms: list[tuple[Monomial, Fraction]] = []
-    for m, c in p.terms:
-        for n, d in q.terms:
-            product, rest = _product(m, n)
-            more = Polynomial(frozenset(((product, c * d),)))
-            made = more if rest is None else _multiply(rest, more)
-            assert isinstance(made, Polynomial)
-            terms += made.terms
-    return _collected(terms)
-
-
-def _special_product(x: Normal, y: Normal) -> Normal:
-    """The product of an infinity or NaN and another value."""
-    sign = {Special.INF: 1, Special.LOW: -1}
-    if NAN in (x, y):
-        return NAN
-    factor = sign[y] if isinstance(y, Special) else _value(y)
-    if factor is None and (_least(y) != 1 or _partial(y)):
-        raise Unknown
-    if factor == 0:
-        return NAN
-    return x if factor is None or factor > 0 else Special.LOW if x is Special.INF else Special.INF
-
-
-def _product(m: Monomial, n: Monomial) -> tuple[Monomial, Polynomial | None]:
-    """The product of two monomials, and what the square of a root in it comes to."""
-    powers: dict[Atom, int] = {}
-    for a, k in (*m, *n):
-        powers[a] = powers.get(a, 0) + k
-    for a, k in powers.items():
-        if a.kind == "sqrt" and k >= 2 and not a.partial:
-            (under,) = a.parts
-            assert isinstance(under, Polynomial)
-            powers[a] = k - 2
-            return frozenset((x, y) for x, y in powers.items() if y), under
-    return frozenset(powers.items()), None
-
-
-def _inverse(q: Normal) -> Normal:
-    if isinstance(q, Special):
-        return q if q is NAN else _ZERO
-    if (c := _value(q)) is not None:
-        if not c:
-            raise Unknown
-        return number(1 / c)
-    if (a := _single(q)) is not None and a.kind == "inverse" and isinstance(a.parts[0], Polynomial):
-        return a.parts[0]
-    return _opaque("inverse", (q,), partial=_least(q) != 1, least=_least(q))
-
-
-def _extreme(op: str, p: Normal, q: Normal, t: DType) -> Normal:
-    """The least or greatest of a set of values, at most one of them a number."""
-    if NAN in (p, q):
-        return NAN
-    values: set[Normal] = set()
-    for x in (p, q):
-        a = _single(x)
-        values |= {x} if a is None or a.kind != op else a.values
-    neutral, absorbing = (Special.INF, Special.LOW) if op == "min" else (Special.LOW, Special.INF)
-    values -= {neutral} if len(values) > 1 else set[Normal]()
-    if absorbing in values:
-        if _partial(*(values - {absorbing})):
-            raise Unknown
-        return absorbing
-    numbers = [n for x in values if (n := _value(x)) is not None]
-    values = {x for x in values if _value(x) is None}
-    if numbers:
-        values.add(number(min(numbers) if op == "min" else max(numbers)))
-    if len(values) == 1:
-        return values.pop()
-    signs = [_least(x) for x in values]
-    least = (min(signs) if op == "min" else max(signs)) if t.is_float else -1
-    return _atom(Atom(op, (), _partial(*values), least, frozenset(values)))
-
-
-def _call(f: str, args: tuple[Normal, ...], t: DType) -> Normal:
-    p = args[0]
-    if not t.is_float:
-        return _opaque(f, args)
-    if f != "pow":
-        if p is NAN:
-            return NAN
-        if (f, p) in _AT:
-            return _AT[f, p]
-    if f == "abs" and (c := _value(p)) is not None:
-        return number(abs(c))
-    if f == "abs" and _least(p) >= 0:
-        return p
-    inner = _single(p)
-    if inner is not None and (f, inner.kind) in (("log", "exp"), ("exp", "log")) and not inner.partial:
-        (under,) = inner.parts
-        assert isinstance(under, Polynomial)
-        return under
-    defined = f not in _PARTIAL or (f != "pow" and _least(p) >= (0 if f == "sqrt" else 1))
-    return _opaque(f, args, partial=not defined, least=_LEAST.get(f, -1))
-
-
 # --- conditions ------------------------------------------------------------------------------------------------------
 
 
@@ -374,17 +115,17 @@ def _compare(op: str, p: Normal | Condition, q: Normal | Condition) -> Condition
     x, y = _place(p, q), _place(q, p)
     if x is not None and y is not None:
         return {"<": x < y, "<=": x <= y, "==": x == y, "!=": x != y}[op]
-    if p == q and not _partial(p):
+    if p == q and not is_partial(p):
         return op in ("<=", "==")
     return Test(op, (p, q) if op in ("<", "<=") else (frozenset[Normal | Condition]((p, q)),))
 
 
 def _place(p: Normal, other: Normal) -> Fraction | float | None:
-    """Where a value stands to another one: any number is to an infinity as 0 is."""
+    """The position of a value relative to another one; relative to an infinity, any number is at 0."""
     if isinstance(p, Special):
         return inf if p is Special.INF else -inf
-    c = _value(p)
-    return Fraction(0) if c is None and isinstance(other, Special) and not _partial(p) else c
+    c = value_of(p)
+    return Fraction(0) if c is None and isinstance(other, Special) and not is_partial(p) else c
 
 
 def _logic(op: str, a: Condition, b: Condition) -> Condition:
@@ -401,4 +142,4 @@ def _select(c: Test, a: Normal | Condition, b: Normal | Condition) -> Normal | C
         return a
     if isinstance(a, bool | Test) or isinstance(b, bool | Test):
         return Test("if", (c, a, b))
-    return _atom(Atom("if", (c, a, b), _partial(a, b), min(_least(a), _least(b))))
+    return atom(Atom("if", (c, a, b), is_partial(a, b), min(least_sign(a), least_sign(b))))

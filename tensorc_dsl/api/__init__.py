@@ -1,11 +1,27 @@
-"""The Python face: files of tasks, tasks that can be tuned, kernels that can be called."""
+"""The Python face: files of tasks, tasks that can be tuned, kernels that can be called.
+
+What prints, and what reads a command line, is in `cli`; how a task is searched or run is in the rooms below.
+"""
 
 from __future__ import annotations
 
 from tensorc_dsl.api import pickled
 from tensorc_dsl.api.failures import NoValidCandidate, WrongSchedule
+from tensorc_dsl.api.files import TaskFile, load, loads
 from tensorc_dsl.api.kernel import Kernel
-from tensorc_dsl.api.tasks import Task, TaskFile, load, loads
+from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.tune import TuneResult
 
-__all__ = ["Kernel", "NoValidCandidate", "Task", "TaskFile", "TuneResult", "WrongSchedule", "load", "loads", "pickled"]
+__all__ = [
+    "Kernel",
+    "NoValidCandidate",
+    "SearchOptions",
+    "Task",
+    "TaskFile",
+    "TuneResult",
+    "WrongSchedule",
+    "load",
+    "loads",
+    "pickled",
+]

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from tensorc_dsl.check.items import Names, check_items
+from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile
-from tensorc_dsl.diagnostic import Severity, TschedError
+from tensorc_dsl.diagnostic import Problem, Severity, TschedError
+from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.trace.model import Model
-from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.trace.model import Model, shown
+from tensorc_dsl.trace.trace import Draw, Trace
+
+PINNED_DRAW = Problem(
+    "E0560", "`{name}` is pinned to {pin}: it cannot be open", help="take the pin out of the module that has it"
+)
 
 TRIES = 64
 """Draws in a row that may be refused before a space counts as empty."""
@@ -45,3 +53,24 @@ def sample(model: Model, task: str, seed: int, number: int = 0) -> Trace:
         return model.sample(rng)
     except ScheduleRefusal as e:
         raise TschedError(refusal_diagnostic(e)) from e
+
+
+def require_draws(model: Model, task: str, names: Sequence[str], opened: Sequence[str]) -> None:
+    """Raises TschedError where none of some schedules has a draw of one of the names (E0556), or one of `opened` that is not
+    pinned (E0560).
+    """
+    met: dict[str, Draw] = {}
+    rng = stream(0, task, "names")
+    for _ in range(TRIES if names else 0):
+        with suppress(ScheduleRefusal):
+            for d in model.sample(rng).draws:
+                if d.name not in met or met[d.name].pinned:
+                    met[d.name] = d
+        if met.keys() >= set(names) and not any(met[n].pinned for n in opened):
+            return
+    # Where every schedule is refused, that is what there is to say, and drawing one says it.
+    for name in names if met else ():
+        if name not in met:
+            raise TschedError(UNKNOWN_DRAW(None, notes=near(name, met), task=task, name=name))
+        if name in opened and met[name].pinned:
+            raise TschedError(PINNED_DRAW(None, name=name, pin=shown(met[name].decision)))

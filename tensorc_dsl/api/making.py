@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.find import backend_of, native, require_backend
+from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.backend.once import lowered_once, lowering_for
 from tensorc_dsl.backend.protocol import Backend, CompiledKernel, CompileError, LoadedKernel, LoweredKernel
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir.program import Program
@@ -27,15 +28,10 @@ def failed(how: str, why: str) -> TschedError:
     return TschedError(Diagnostic("E0908", f"the schedule {how}: {why}", None))
 
 
-def lowering_for(target: Target) -> Backend:
-    """The backend whose passes show what becomes of a program: the target's own, else that of CPUs."""
-    return backend_of(target.kind) or native()
-
-
 def lowered(program: Program, target: Target) -> LoweredKernel:
     """A scheduled program before code generation. Raises TschedError (E0908) where the lowering does not take it."""
     try:
-        return lowering_for(target).lower(program, target)
+        return lowered_once(program, target).packed.unpack()
     except LowerError as e:
         raise failed("cannot be lowered", str(e)) from e
 

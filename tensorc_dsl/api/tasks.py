@@ -1,16 +1,16 @@
-"""Files and their tasks: what a task computes, the space over it, and what can be done with both."""
+"""A task on one machine: what it computes, the space over it, and what can be done with both."""
 
 from __future__ import annotations
 
 import os
-import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
-from tensorc_dsl.api.drawing import TRIES, sample, schedules_of
+from tensorc_dsl.api.drawing import TRIES, require_draws, sample, schedules_of
 from tensorc_dsl.api.export import write_files
 from tensorc_dsl.api.failures import NoValidCandidate, WrongSchedule
 from tensorc_dsl.api.kernel import Kernel
@@ -20,11 +20,12 @@ from tensorc_dsl.api.making import (
     loaded,
     lowered,
     lowered_text,
-    lowering_for,
     require_code,
     require_machine,
 )
+from tensorc_dsl.api.searching import search, watching
 from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.backend.once import lowering_for
 from tensorc_dsl.backend.protocol import (
     Backend,
     CompiledKernel,
@@ -32,127 +33,37 @@ from tensorc_dsl.backend.protocol import (
     LoadedKernel,
     LoweredKernel,
 )
-from tensorc_dsl.check.problems import near
-from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError, render
+from tensorc_dsl.check.scope import CheckedFile
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
 from tensorc_dsl.interp.pins import opened
-from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.interp.space import Space
-from tensorc_dsl.interp.tasks import frozen_space, task_space
+from tensorc_dsl.interp.tasks import frozen_space
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.print import format_buffer
-from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
-from tensorc_dsl.machine.host import host_target
-from tensorc_dsl.machine.roof import GLANCE, MEASURING, roof_of
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
-from tensorc_dsl.packages.files import Disk, Files
-from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.errors import Passed, passed_over
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.reference.open_sizes import mean_flops, sizing
 from tensorc_dsl.report.files import read_source
-from tensorc_dsl.report.following import following, watched
-from tensorc_dsl.report.missing import no_such
-from tensorc_dsl.report.progress import Standing
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.search.events import Event, Listener, Prepared, Preparing
-from tensorc_dsl.search.streams import stream
-from tensorc_dsl.search.tune import TuneResult, tune
+from tensorc_dsl.search.events import Listener
+from tensorc_dsl.search.options import SearchChanges, SearchOptions
+from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.trace.model import Model, shown
-from tensorc_dsl.trace.trace import Draw, Trace
-from tensorc_dsl.validate.validate import UNPROVED, Report, Unproved, validate
-
-PINNED_DRAW = Problem(
-    "E0560", "`{name}` is pinned to {pin}: it cannot be open", help="take the pin out of the module that has it"
-)
-
+from tensorc_dsl.trace.model import Model
+from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.validate.validate import Report, validate
 
 StrPath = str | os.PathLike[str]
-
-
-class UnknownTask(TschedError, KeyError):
-    """A file has no task of that name (E0905): bad input, and what a mapping raises."""
-
-    __str__ = TschedError.__str__
 
 
 def warn_of(diagnostic: Diagnostic) -> None:
     """Tell of it as Python does."""
     warnings.warn(render(diagnostic), stacklevel=3)
-
-
-def load(
-    path: StrPath,
-    *,
-    threads: int | None = None,
-    include: Sequence[StrPath] = (),
-    target: str | None = None,
-    mcpu: str | None = None,
-    files: Files | None = None,
-) -> TaskFile:
-    """The tasks of a `.tsched` file, for this machine; kernels use `threads` threads, by default one per processor.
-
-    What the file uses is looked for in the folders `include` too. `target` names a target of the file, or "native", to
-    take the place of those that its spaces are written for, and `mcpu` a CPU, by LLVM's name, to take the place of the
-    target's. What is read comes through `files`, by default from the disk. Raises TschedError with everything that is wrong
-    with the file.
-    """
-    files = files or Disk()
-    checked = load_source(files.read(path), Resolver(path, include, files))
-    return TaskFile(checked, host_target(threads), target, mcpu)
-
-
-def loads(
-    text: str,
-    *,
-    name: str = "<text>",
-    threads: int | None = None,
-    include: Sequence[StrPath] = (),
-    target: str | None = None,
-    mcpu: str | None = None,
-) -> TaskFile:
-    """As `load`, of a text. Messages call it `name`; what it uses is looked for where a file of that name would look."""
-    source = Source.of(text.encode(), name)
-    return TaskFile(load_source(source, Resolver(name, include)), host_target(threads), target, mcpu)
-
-
-class TaskFile(Mapping[str, "Task"]):
-    """The tasks of one file by name, in the order of the file."""
-
-    def __init__(
-        self, checked: CheckedFile, native: Target, target: str | None = None, mcpu: str | None = None
-    ) -> None:
-        self.checked = checked
-        self.native = native
-        self._target = target
-        self._mcpu = mcpu
-
-    def __getitem__(self, name: str) -> Task:
-        """The task of that name. Raises UnknownTask with the nearest name when there is none, TschedError (E0910, E0915) for
-        a CPU that its target cannot have."""
-        if name not in self.checked.tasks:
-            known = list(self.checked.tasks)
-            raise UnknownTask(*no_such("E0905", "task", name, known, self.checked.source.name).diagnostics)
-        space = task_space(self.checked, name, self.native, self._target)
-        if self._mcpu is not None:
-            backend = require_backend(space.target.kind, name)
-            space = replace(space, target=backend.with_cpu(space.target, self._mcpu))
-        return Task(name, space, self.checked)
-
-    def __iter__(self) -> Iterator[str]:
-        return map(str, self.checked.tasks)
-
-    def __len__(self) -> int:
-        return len(self.checked.tasks)
-
-    def __repr__(self) -> str:
-        return f"TaskFile({Path(self.checked.source.name).name}: {', '.join(self) or 'no tasks'})"
 
 
 class Task:
@@ -227,21 +138,7 @@ class Task:
         """Raises TschedError where none of some schedules of the task has a draw of one of the names (E0556), or one of
         `opened` that is not pinned (E0560).
         """
-        met: dict[str, Draw] = {}
-        rng = stream(0, self.name, "names")
-        for _ in range(TRIES if names else 0):
-            with suppress(ScheduleRefusal):
-                for d in self.model.sample(rng).draws:
-                    if d.name not in met or met[d.name].pinned:
-                        met[d.name] = d
-            if met.keys() >= set(names) and not any(met[n].pinned for n in opened):
-                return
-        # Where every schedule is refused, that is what there is to say, and drawing one says it.
-        for name in names if met else ():
-            if name not in met:
-                raise TschedError(UNKNOWN_DRAW(None, notes=near(name, met), task=self.name, name=name))
-            if name in opened and met[name].pinned:
-                raise TschedError(PINNED_DRAW(None, name=name, pin=shown(met[name].decision)))
+        require_draws(self.model, self.name, names, opened)
 
     def frozen(self, trace: StrPath | Trace) -> Trace:
         """The trace that a file holds, expanded for this task; what it leaves open is drawn with seed 0.
@@ -261,70 +158,43 @@ class Task:
 
     def search(
         self,
+        options: SearchOptions | None = None,
         *,
-        trials: int = 64,
-        seed: int = 0,
-        strategy: str = "bayes",
         records: Path | Queue | None = None,
         on_event: Listener | None = None,
+        **changes: Unpack[SearchChanges],
     ) -> TuneResult:
-        """Try `trials` schedules, each checked and timed in a child process and recorded in the database.
+        """Try schedules, each checked and timed in a child process and recorded in the database.
 
-        A queue stays open, so that who made it early knew early whether there can be records.
-        Those of the best that are shown not to compute what the task does are in `wrong` of the result. Raises TschedError
-        (E0910, E0914) where no code can be made for the target, or none that runs here.
+        `task.search(trials=64, seed=1)` is `task.search(SearchOptions(trials=64, seed=1))`; what is named beside options
+        takes their place. A queue as `records` stays open. Those of the best schedules that are shown not to compute what the
+        task does are in `wrong` of the result. Raises TschedError (E0910, E0914) where no code can be made for the target, or
+        none that runs here.
         """
         self.require_machine()
-
-        def tell(event: Event) -> None:
-            if on_event is not None:
-                on_event(event)
-
-        with ExitStack() as stack:
-            queue = records if isinstance(records, Queue) else stack.enter_context(Queue.at(records))
-            runner = stack.enter_context(
-                LocalRunner(self.program, self.target, threads=self.threads, on_preparing=lambda begins: tell(
-                    Preparing() if begins else Prepared()
-                ))
-            )  # fmt: skip
-            return tune(
-                self.model, self.program, self.target, strategy=strategy, trials=trials, seed=seed, runner=runner,
-                threads=self.threads, records=queue, on_event=tell, verify=self._judge,
-            )  # fmt: skip
-
-    def _judge(self, trace: Trace) -> Report:
-        """As `verify`; a proof that breaks off, which is a bug, proves nothing, but takes no result away."""
-        try:
-            return self.verify(trace)
-        except Exception as e:
-            reason = f"the proof broke off, which is a bug: {type(e).__name__}: {e}"
-            return Unproved(UNPROVED(None, reason=reason))
+        asked = (options or SearchOptions()).but(**changes)
+        return search(self.model, self.program, self.target, asked, records=records, on_event=on_event)
 
     def tune(
         self,
-        trials: int = 64,
+        options: SearchOptions | None = None,
         *,
-        seed: int = 0,
-        strategy: str = "bayes",
         records: StrPath | None = None,
         progress: bool | None = None,
+        **changes: Unpack[SearchChanges],
     ) -> Kernel:
-        """The fastest kernel that a search finds. Raises NoValidCandidate when there is none.
+        """The fastest kernel that a search finds, `task.tune(trials=64)`. Raises NoValidCandidate when there is none.
 
-        Trials are recorded in the file `records`, by default the one in the user's data folder. With `progress` the search is
-        shown on standard error as it goes; by default it is where somebody looks, on a terminal or in a notebook.
-        Schedules that are shown to be wrong are bugs, of which a RuntimeWarning tells.
+        Options are those of `search`. Trials are recorded in the file `records`, by default the one in the user's data
+        folder. With `progress` the search is shown on standard error as it goes; by default it is where somebody looks, on a
+        terminal or in a notebook. Schedules that are shown to be wrong are bugs, of which a RuntimeWarning tells.
         """
         self.require_machine()
-        with ExitStack() as stack:
-            queue = stack.enter_context(Queue.at(Path(records) if records else None))
-            shown: Listener | None = None
-            if progress or (progress is None and watched(sys.stderr)):
-                standing = Standing()
-                shown = follower = stack.enter_context(following(standing, sys.stderr))
-                follower.begin(MEASURING)
-                standing.roof = roof_of(self.program, self.target, self.threads, GLANCE)
-            result = self.search(trials=trials, seed=seed, strategy=strategy, records=queue, on_event=shown)
+        with (
+            Queue.at(Path(records) if records else None) as queue,
+            watching(self.program, self.target, progress) as shown,
+        ):
+            result = self.search(options, records=queue, on_event=shown, **changes)
         if result.unkept is not None:
             warnings.warn(str(result.unkept), RuntimeWarning, stacklevel=2)
         for trace, report in result.wrong:

@@ -32,7 +32,7 @@ def warn_of_threads(threads: int) -> None:
 
 def measure_and_show(task: Task, trace: Trace) -> None:
     """Prints the time beside the peak; raises TschedError (E0908) where the schedule does not work."""
-    from tensorc_dsl.api.tasks import failed
+    from tensorc_dsl.api.making import failed
     from tensorc_dsl.machine.roof import roof_of
     from tensorc_dsl.report.table import comparison
 

@@ -1,6 +1,6 @@
 """The compute layer: a `compute` and its bindings become a program, or a list of findings.
 
-Stages become blocks (`compute_nests`), reductions inside expressions and calls of computes stages of their own.
+Stages become blocks (`elaborate.nests`); reductions inside expressions and calls of computes become stages of their own.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tensorc_dsl.affine.data import depends_on_data
-from tensorc_dsl.affine.safety import Outside, Unproven, below, check_access
 from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError
 from tensorc_dsl.elaborate import problems
@@ -28,24 +26,24 @@ from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.elaborate.names import Scope, check_names, inside
 from tensorc_dsl.elaborate.nests import nest
 from tensorc_dsl.elaborate.problems import Invalid, each, suggestion
+from tensorc_dsl.elaborate.proofs import check_loads, require_steps
 from tensorc_dsl.elaborate.ranges import infer_ranges
 from tensorc_dsl.elaborate.reducers import ArgReducer
 from tensorc_dsl.elaborate.stages import Computed, StageBuilder
-from tensorc_dsl.elaborate.values import Access
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.parse import annotations_of
-from tensorc_dsl.ir.print import format_buffer, format_expr
+from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.ir.program import Annotation, Buffer, Program, fresh
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 
 MOST_STAGES = 1024
-"""Calls may not make more stages than this: a few lines could ask for any number."""
+"""The largest number of stages: calls could multiply them, so a few lines could ask for any number."""
 
 MOST_LOOPS = 64
-"""Loops of one stage: as many as a schedule may have around a block."""
+"""The largest number of loops of one stage, which is also the largest number of loops around a block in a schedule."""
 
 
 def elaborate(
@@ -57,7 +55,7 @@ def elaborate(
     """The unscheduled program of a compute whose dimensions are all bound; `name` replaces the compute's own.
 
     `bindings` gives dimensions and int attributes as integers, float attributes as numbers, dtype attributes as type names;
-    a dimension that is given as a range stays open. `library` has what the compute calls. Raises TschedError with every
+    a dimension that is given as a range stays open. `library` has the computes that it calls. Raises TschedError with every
     finding.
     """
     env, found = bind(defn, bindings, open_dims=False)
@@ -74,11 +72,11 @@ def elaborate(
 
 
 def check(defn: tree.ComputeDef, library: Library | None = None) -> list[Diagnostic]:
-    """What is wrong with a compute before anyone binds it.
+    """The findings about a compute before it is bound.
 
-    Attributes have their defaults, dimensions are open; what is wrong for some sizes is a finding. Questions that only
-    bound sizes can answer (an access that is not affine in open dimensions) wait for `elaborate`, and so does what is
-    wrong inside a called compute because of how it is called.
+    Attributes have their defaults, dimensions are open; an error for some sizes is a finding. Questions that only
+    bound sizes can answer (an access that is not affine in open dimensions) wait for `elaborate`. So do errors inside a
+    called compute that depend on the call.
     """
     env, found = bind(defn, {}, open_dims=True)
     if found:
@@ -93,7 +91,7 @@ def check(defn: tree.ComputeDef, library: Library | None = None) -> list[Diagnos
 
 @dataclass(slots=True)
 class _Parts:
-    """What a program is made of so far. Names here are those of the program."""
+    """The parts of the program so far. Names here are those of the program."""
 
     buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     lets: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
@@ -107,10 +105,9 @@ class _Parts:
 
 
 class _Elaboration:
-    """One pass over a compute: collects findings, and the stages that have none.
+    """One pass over a compute, which collects findings and the stages without any.
 
-    For a called compute `given` are the buffers that its parameters stand for, and its stages have names that begin with
-    `prefix`.
+    For a called compute, `given` are the buffers of its parameters, and the names of its stages begin with `prefix`.
     """
 
     def __init__(
@@ -131,11 +128,11 @@ class _Elaboration:
         self.found: list[Diagnostic] = []
         self.params: dict[str, Buffer] = dict(given or {})
         self.known: dict[str, Buffer] = {}
-        """The tensors that stages may read by now, by their names in this compute."""
+        """The tensors that the next stage may read, by their names in this compute."""
         self.calls: list[tuple[tree.CallExpr, str]] = []
-        """Calls inside expressions, with the names under which `known` has their values."""
+        """Calls inside expressions, with the names of their values in `known`."""
         self.broken: set[str] = set()
-        """Stages and tensors with findings: what reads them is not looked at, so that one mistake is one finding."""
+        """Stages and tensors with findings. Stages that read them are skipped, so that one mistake is one finding."""
 
     def run(self) -> None:
         outputs = {p.name for p in self.defn.outputs}
@@ -179,7 +176,7 @@ class _Elaboration:
     # --- stages ------------------------------------------------------------------------------------------------------
 
     def _output(self, s: tree.Stage) -> Buffer | None:
-        """The output that a stage computes; None for an intermediate. Raises Invalid when the stage has no such name."""
+        """The output that a stage computes; None for an intermediate. Raises Invalid if there is no output of that name."""
         if s.is_let:
             if s.name in self.params or s.name in self.known or s.name in self.env:
                 raise Invalid(problems.TAKEN(s.span, name=s.name, what="a tensor, a dimension or an attribute"))
@@ -191,11 +188,11 @@ class _Elaboration:
         if s.name in self.known:
             raise Invalid(problems.TAKEN(s.span, name=s.name, what="computed by an earlier stage"))
         if s.name not in self.params:
-            raise Invalid  # its declaration is reported
+            raise Invalid  # the finding about its declaration is enough
         return self.params[s.name]
 
     def _name(self, s: tree.Stage, output: Buffer | None) -> str:
-        """What the stage is called in the program."""
+        """The name of the stage in the program."""
         if output is not None:
             return output.name
         return fresh(self.prefix + s.name, self.parts.used) if self.prefix else s.name
@@ -219,7 +216,7 @@ class _Elaboration:
             loops = len(c.spatial) + len(c.reduce)
             if loops > MOST_LOOPS:
                 raise Invalid(problems.TOO_MANY_LOOPS(s.span, name=s.name, count=loops, most=MOST_LOOPS))
-            self._steps(c, s.span)
+            require_steps(c, self.env, s.span)
             buffer = output
             if c is not computed or buffer is None:
                 buffer = self.parts.let(_buffer(c.name, c.dtype, tuple(c.spatial.values()), s.span))
@@ -230,63 +227,22 @@ class _Elaboration:
             self._add(c, s.span)
             if c is computed:
                 self.known[s.name] = buffer
-        self.found.extend(d for c in made for a in c.accesses for d in self._access(a, c))
+        self.found.extend(d for c in made for d in check_loads(c, self.parts.buffers, self.env))
 
     def _add(self, c: Computed, at: Span) -> None:
         if len(self.parts.stages) >= MOST_STAGES:
             raise Invalid(problems.TOO_MANY_STAGES(at, most=MOST_STAGES))
         self.parts.stages.append(c)
 
-    def _steps(self, c: Computed, at: Span) -> None:
-        """Raise Invalid for a reduction that has no steps for some sizes: its `init` would not run for them."""
-        for name, size in c.reduce.items():
-            if self.env.unbound or ir.constant(size) is not None:
-                continue
-            sizes = below(size, 1, self.env.open)
-            if sizes is not None:
-                shown = ", ".join(f"{n} = {v}" for n, v in sizes) or "some sizes"
-                raise Invalid(problems.EMPTY_REDUCTION(at, index=name, extent=format_expr(size), sizes=shown))
-
-    def _access(self, a: Access, c: Computed) -> list[Diagnostic]:
-        shape = self.parts.buffers[a.load.buffer].shape
-        extents = {**c.spatial, **c.reduce}
-        conditions = a.conditions
-        if self.env.unbound and depends_on_data(a.load.indices):  # that there is an element to clamp to, sizes tell
-            conditions = (*conditions, *(ir.Compare(">", n, ir.ZERO) for n in shape))
-        match check_access(extents, conditions, a.load.indices, shape, self.env.open):
-            case None:
-                return []
-            case Outside(position=p, value=value, extent=limit, at=at):
-                values = ", ".join(f"{n} = {v}" for n, v in at) or "always"
-                early = c.scan is not None and a.load.buffer == c.name and value < 0
-                notes = (problems.SCAN_BEGINS,) if early else ()
-                found = problems.OUT_OF_BOUNDS(
-                    a.spans[p],
-                    position=p + 1,
-                    name=a.load.buffer,
-                    value=value,
-                    extent=limit,
-                    values=values,
-                    notes=notes,
-                )
-                return [found]
-            case Unproven(position=p, interval=(low, high)):
-                if self.env.unbound:
-                    return []
-                known = f"{low} to {high}" if low is not None and high is not None else "any number"
-                limit = format_expr(shape[p])
-                name = a.load.buffer
-                return [problems.UNPROVEN(a.spans[p], position=p + 1, name=name, extent=limit, interval=known)]
-
     # --- calls -------------------------------------------------------------------------------------------------------
 
     def _call_stage(self, s: tree.Stage, call: tree.CallExpr) -> None:
-        """A stage that is all of what another compute makes."""
+        """Add the stages of a call that is the whole value of a stage."""
         output = self._output(s)
         self.known[s.name] = self._call(call, lambda: self._name(s, output), output)
 
     def _without_calls(self, value: tree.Expr) -> tree.Expr:
-        """The expression with the tensors that its calls make in their places; those become stages before it."""
+        """The expression with each call replaced by its tensor; the called stages are added before it."""
         found: list[Diagnostic] = []
 
         def call(node: object) -> tree.IndexExpr | tree.Name | None:
@@ -318,24 +274,24 @@ class _Elaboration:
         return new
 
     def _makes_value(self, e: tree.CallExpr) -> bool:
-        """Whether it calls a compute whose output has no dimensions."""
+        """Whether the expression calls a compute whose output has no dimensions."""
         callee = self.defined.computes.get(e.function.id) if isinstance(e.function, tree.Name) else None
         return callee is not None and len(callee.outputs) == 1 and not callee.outputs[0].type.shape
 
     def _call_value(self, e: tree.CallExpr) -> str:
-        """The name under which `known` has what a call makes; equal calls make one tensor."""
+        """The name of a call's result in `known`; equal calls share one tensor."""
         for other, name in self.calls:
             if other == e:
                 return name
-        assert isinstance(e.function, tree.Name)  # who asks has looked
+        assert isinstance(e.function, tree.Name)  # checked by the callers
         base, name = f"{self.prefix}{e.function.id}", e.span.text
         self.known[name] = self._call(e, lambda: fresh(base, self.parts.used), None)
         self.calls.append((e, name))
         return name
 
     def _call(self, e: tree.CallExpr, name: Callable[[], str], output: Buffer | None) -> Buffer:
-        """Add the stages of what a call makes; the buffer that holds it, `output` where that is given."""
-        assert isinstance(e.function, tree.Name)  # the parser, or who asks, has looked
+        """Add the stages of a call. Returns the buffer of the result, which is `output` if that is given."""
+        assert isinstance(e.function, tree.Name)  # checked by the parser or the callers
         if e.function.id not in self.defined.computes:
             notes = suggestion(e.function.id, self.defined.computes)
             raise Invalid(problems.UNKNOWN_NAME(e.span, what="compute", name=e.function.id, notes=notes))
@@ -354,7 +310,7 @@ class _Elaboration:
                 raise Invalid(problems.RESULT(e.span, wanted=wanted, compute=callee.name, found=found))
         target = output or self.parts.let(_buffer(name(), dtype, shape, e.span))
         if self.env.unbound:
-            return target  # its own check has looked inside
+            return target  # the called compute's own check reports its findings
         given: dict[str, Buffer] = {p.name: a.buffer for p, a in zip(callee.inputs, args, strict=True)}
         made.params, made.prefix = {**given, result.name: target}, f"{target.name}_"
         made.run()
@@ -401,7 +357,7 @@ def _annotations(s: tree.Stage) -> tuple[Annotation, ...]:
 def _buffer(name: str, dtype: DType, shape: tuple[ir.Expr, ...], at: Span) -> Buffer:
     size = dtype.bytes
     for e in shape:
-        size *= bounds(e, {})[1] or 1  # of what is open, the largest; without a limit it is not known yet
+        size *= bounds(e, {})[1] or 1  # for open dimensions the largest size; 1 if there is no limit
     if size > LARGEST:
         raise Invalid(problems.TOO_LARGE(at, what=f"the size of `{name}` in bytes", value=size))
     return Buffer(str(name), dtype, shape)

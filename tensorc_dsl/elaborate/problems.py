@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Invalid(Exception):
-    """Ends the work on one stage or one binding, with what is wrong; without anything when the cause is reported already."""
+    """Ends the work on one stage or binding with its findings; without any if the cause is already reported."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         super().__init__(*diagnostics)
@@ -20,7 +20,7 @@ class Invalid(Exception):
 
 
 def each(*works: Callable[[], T]) -> tuple[T, ...]:
-    """What the works make. Raises Invalid with the findings of all of them when one fails."""
+    """The results of all works. Raises Invalid with the findings of all of them if one fails."""
     done: list[T] = []
     found: list[Diagnostic] = []
     failed = False
@@ -36,7 +36,7 @@ def each(*works: Callable[[], T]) -> tuple[T, ...]:
 
 
 def suggestion(name: str, candidates: Iterable[str]) -> tuple[Note, ...]:
-    """A "did you mean" line when some candidate is close to `name`, else the list of all that there are."""
+    """A "did you mean" line if some candidate is similar to `name`, else the list of all candidates."""
     close, known = nearest(name, candidates)
     if close:
         return (help_note(f"did you mean `{close}`?"),)
@@ -63,6 +63,9 @@ EMPTY_REDUCTION = Problem(
     help="let the open dimension begin at a larger size",
 )
 TOO_LARGE = Problem("E0404", "{what} is {value}: more than a 64-bit machine can index", "= {value}")
+TOO_FAR = Problem(
+    "E0404", "`{text}` may be more than 64 bits leave room for", "too large for some values", help="{repair}"
+)
 UNKNOWN_NAME = Problem("E0405", "there is no {what} `{name}` here")
 RANGE_OF_INDEX = Problem(
     "E0405",
@@ -133,7 +136,6 @@ SELF_READ = Problem(
     "stage `{name}` reads itself",
     help="only a scan does, at earlier values of its index: `{name}[t, …] = scan[t] init … step {name}[t - 1, …]`",
 )
-UNSUPPORTED = Problem("E0415", "{what} is not supported yet", help="{repair}")
 UNKNOWN_FUNCTION = Problem("E0416", "there is no function `{name}`")
 ARITY = Problem("E0416", "`{name}` takes {wanted}, but was given {count}")
 NEEDS_FLOAT = Problem("E0416", "`{name}` works on floats, not on {found}", help="convert first: `{name}(f32({text}))`")

@@ -1,4 +1,4 @@
-"""Arrays at the border: the NumPy types that buffers have in memory, and the wide types that references compute in."""
+"""NumPy types of arrays: those that buffers have in memory, and the wide types in which references compute."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def stored_dtype(t: DType) -> np.dtype[Any]:
 
 
 def wide_dtype(t: DType) -> np.dtype[Any]:
-    """What references compute in: float64, int64 or bool. Every value of `t` is a value of it."""
+    """The type in which references compute: float64, int64 or bool. It holds every value of `t`."""
     return np.dtype("float64" if t.is_float else "bool" if t.kind == "bool" else "int64")
 
 
 def widen(a: Array, t: DType) -> Array:
-    """The values of an array of `t` in `wide_dtype(t)`. An array that is wide already stays as it is."""
+    """The values of an array of `t`, in `wide_dtype(t)`. An array that is already wide is returned as it is."""
     if t == BF16 and a.dtype == np.uint16:
         return (a.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     return np.asarray(a, dtype=wide_dtype(t), order="C")
 
 
 def narrow(a: Array, t: DType) -> Array:
-    """The values as a buffer of `t` holds them: floats rounded to nearest even, integers wrapped."""
+    """The values as a buffer of `t` stores them: floats rounded to nearest, ties to even; integers wrapped."""
     a = np.asarray(a)
     with np.errstate(over="ignore"):
         if t.is_float and t.bits == 16:
@@ -48,8 +48,8 @@ def narrow(a: Array, t: DType) -> Array:
 
 
 def _to_odd_single(a: Array) -> Array:
-    """Wide values in float32, the last bit set where that loses others: what rounds them again rounds as once."""
-    if a.dtype.kind in "iu":  # 52 bits, so that float64 loses none
+    """Wide values in float32, rounded to odd: the last bit is set if others are lost, so a second rounding is exact."""
+    if a.dtype.kind in "iu":  # 52 bits, so that float64 loses none of them
         a = a.astype(np.int64)
         large = (np.abs(a) >> 53 != 0) & (a & 0x7FF != 0)
         a = np.where(large, a & ~0x7FF | 0x800, a)
@@ -61,23 +61,23 @@ def _to_odd_single(a: Array) -> Array:
 
 
 def wrap(a: Array, t: DType) -> Array:
-    """int64 values reduced modulo the width of `t`, as its arithmetic does."""
+    """int64 values modulo the width of `t`, as arithmetic on `t` wraps them."""
     return a if t.bits >= 64 or not t.is_integer else a.astype(stored_dtype(t)).astype(np.int64)
 
 
 def unit_roundoff(t: DType) -> float:
-    """Half the distance from 1 to the next number; 0 for integers."""
+    """Half the distance from 1 to the next larger number of the type; 0 for integers."""
     bits = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}.get(t.name)
     return 0.0 if bits is None else 2.0**-bits
 
 
 def largest_finite(t: DType) -> float:
-    """Above this a float overflows to infinity; infinity for integers, which wrap."""
+    """The largest finite value of a float type; infinity for integers, which wrap."""
     bits, exponent = {"f16": (11, 16), "bf16": (8, 128), "f32": (24, 128), "f64": (53, 1024)}.get(t.name, (0, 0))
     return 2.0 ** (exponent - 1) * (2.0 - 2.0 ** (1 - bits)) if bits else float("inf")
 
 
 def smallest_normal(t: DType) -> float:
-    """Below this a result may be flushed to zero; 0 for integers."""
+    """The smallest normal value of a float type, below which a result may be flushed to zero; 0 for integers."""
     exponent = {"f16": -14, "bf16": -126, "f32": -126, "f64": -1022}.get(t.name)
     return 0.0 if exponent is None else 2.0**exponent

@@ -1,6 +1,6 @@
-"""What loops bound to the axes of a GPU satisfy, in every program.
+"""Rules for loops that are bound to the axes of a GPU, which every program keeps.
 
-A statement at the top of a program is a kernel: what it starts, a grid of blocks of threads, has one size.
+A statement at the top of a program is a kernel. It starts one grid of blocks of threads, so each axis has one size in it.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Axis, For, LoopKind, Program, walk
 
 _RANKS = {"block": 0, "cluster": 1, "warpgroup": 2, "warp": 3, "lane": 4, "thread": 2}
-"""A level stands inside those of a smaller rank."""
+"""The nesting of levels: a level stands inside levels of a smaller rank."""
 
 _SAME_THREADS = tuple({"thread", level} for level in ("warpgroup", "warp", "lane"))
-"""Levels that do not stand in each other."""
+"""Pairs of levels that cannot be nested, since both count the same threads."""
 
 _WARP = 32
-"""Lanes of a warp."""
+"""The number of lanes in a warp."""
 
 _WARPGROUP = 4
-"""Warps of a warpgroup."""
+"""The number of warps in a warpgroup."""
 
 
 @dataclass(frozen=True, slots=True)
 class AxisProblem:
-    """Why the loop `loop` cannot be bound as it is; `other` is the loop that it does not go together with, if one is."""
+    """The reason why the loop `loop` cannot be bound as it is. `other` is the loop that it conflicts with, or None."""
 
     loop: str
     axis: Axis
@@ -37,7 +37,7 @@ class AxisProblem:
 
 
 def axis_problem(program: Program) -> AxisProblem | None:
-    """The first bound loop that means nothing where it stands, in text order; None when there is none."""
+    """The problem of the first bound loop that breaks a rule, in text order; None if all are right."""
     for kernel in program.body:
         seen: dict[Axis, For] = {}
         for around, s in walk((kernel,)):

@@ -1,4 +1,4 @@
-"""Sizes for open dimensions: which a program may be given, and the program that it is then."""
+"""Binds open dimensions to sizes: checks the sizes and makes the program for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Sizes = Mapping[str, int]
 
 
 class SizeError(ValueError):
-    """A size is missing, out of its range, or none of the program's."""
+    """A size is missing, out of its range, or belongs to no open dimension of the program."""
 
 
 def check_sizes(dims: tuple[Dim, ...], sizes: Sizes) -> None:
@@ -31,7 +31,7 @@ def check_sizes(dims: tuple[Dim, ...], sizes: Sizes) -> None:
 
 
 def evaluate_size(e: Expr, sizes: Sizes) -> int:
-    """The value of an extent over open dimensions. SizeError where it divides by 0, or mentions anything else."""
+    """The value of an extent over open dimensions. Raises SizeError if it divides by 0 or contains any other name."""
     value = constant(_Binder(sizes).expr(e))
     if value is None:
         raise SizeError(f"`{format_expr(e)}` is no number for {dict(sizes)}")
@@ -39,9 +39,9 @@ def evaluate_size(e: Expr, sizes: Sizes) -> int:
 
 
 def bind(program: Program, sizes: Sizes) -> Program:
-    """The program for these sizes: without open dimensions, every extent and shape a number, else as it was.
+    """The program with every open dimension replaced by its size, so that every extent and shape is a number.
 
-    Raises SizeError.
+    Raises SizeError if the sizes do not fit.
     """
     check_sizes(program.dims, sizes)
     if not program.dims:
@@ -57,7 +57,7 @@ def bind(program: Program, sizes: Sizes) -> Program:
 
 
 class _Binder:
-    """Puts numbers in place of open dimensions and folds what that makes constant."""
+    """Replaces open dimensions by numbers, and folds expressions that become constant."""
 
     def __init__(self, sizes: Sizes) -> None:
         self.sizes = sizes
@@ -96,5 +96,5 @@ class _Binder:
 
 
 def _number(e: Expr) -> int | None:
-    """The value of a constant index: arithmetic on values of other types is not ours to fold."""
+    """The value of a constant index; None for other expressions, since only index arithmetic may be folded."""
     return constant(e) if dtype_of(e) == INDEX else None

@@ -45,7 +45,7 @@ U16 = DType("u16", "uint", 16)
 U32 = DType("u32", "uint", 32)
 BOOL = DType("bool", "bool", 1)
 INDEX = DType("index", "int", 64)
-"""The type of loop variables, extents and subscripts: signed, 64 bits, division floors."""
+"""The type of loop variables, extents and subscripts: signed, 64 bits, with division that rounds down."""
 
 DTYPES: dict[str, DType] = {t.name: t for t in (F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, BOOL)}
 """The types a user can write, by name (`index` is not among them)."""

@@ -1,7 +1,7 @@
 """Expressions of a program: one closed union for subscripts, conditions and values.
 
 Nodes are frozen and compare by structure. Loop variables and block iterators are `Var`s, open dimensions `Dim`s, both
-always of type `index`; buffers are named, and a `Load` carries its element type so that an expression types itself.
+of type `index`. Buffers are referred to by name, and a `Load` carries its element type, so every expression has a type.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LogicOp = Literal["and", "or"]
 class Const:
     """A literal. Infinities and NaN are floats; `true`/`false` have dtype bool.
 
-    Equal are those that compute the same: 0.0 is not -0.0, and NaN is NaN. A float stands for the nearest number of its type.
+    Equality is that of computed values: 0.0 is not -0.0, and NaN equals NaN. A float means the nearest number of its type.
     """
 
     value: int | float | bool
@@ -49,10 +49,10 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """An open dimension: a size that a kernel learns when it is called, from `low` to `high`, both included.
+    """An open dimension: a size from `low` to `high`, both included, that is known when the kernel is called.
 
-    The range travels with every mention, so that whoever reckons with an extent knows it. Without `high` there is no limit.
-    `at` are the sizes that a task wants its kernels timed at; without any, they are chosen.
+    Every occurrence carries the range, so that bounds of an extent can be computed from it. Without `high` there is no limit.
+    `at` has the sizes at which a task wants its kernels timed; if it is empty, they are chosen automatically.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Dim:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Arithmetic on two operands of one type. `/` and `%` floor on integers (Python's `//` and `%`); `xor` is of integers."""
+    """Arithmetic on two operands of one type. `/` and `%` round down on integers, as in Python; `xor` takes integers only."""
 
     op: BinaryOp
     lhs: Expr
@@ -91,7 +91,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """`then if cond else other`; the branch not taken is not evaluated (it may be out of bounds)."""
+    """`then if cond else other`. The branch that is not taken is not evaluated, and may access elements out of bounds."""
 
     cond: Expr
     then: Expr
@@ -139,10 +139,10 @@ _MATHS: dict[str, tuple[int, str]] = {
 }
 
 MATH_FUNCTIONS = {name: count for name, (count, _) in _MATHS.items()}
-"""Name and number of arguments. `abs` also takes integers."""
+"""The number of arguments of each maths function. `abs` also takes integers."""
 
 MATH_WORDS = {name: words for name, (_, words) in _MATHS.items()}
-"""What each of them is, over x and y."""
+"""A description of each maths function, in terms of its arguments x and y."""
 
 
 def dtype_of(e: Expr) -> DType:
@@ -191,7 +191,7 @@ def children(e: Expr) -> tuple[Expr, ...]:
 
 
 def rebuild(e: Expr, parts: tuple[Expr, ...]) -> Expr:
-    """`e` with its children replaced, in the order `children` gives them."""
+    """`e` with its children replaced by `parts`, in the order of `children`."""
     match e:
         case Const() | Var() | Dim():
             return e
@@ -216,7 +216,7 @@ def rebuild(e: Expr, parts: tuple[Expr, ...]) -> Expr:
 
 
 def transform(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
-    """Rewrite bottom-up: children first, then `f` on the node itself. Unchanged nodes are kept, not copied."""
+    """`e` rewritten bottom-up: children first, then `f` on the node itself. Unchanged nodes are shared, not copied."""
     old = children(e)
     if old:
         new = tuple(transform(c, f) for c in old)
@@ -226,7 +226,7 @@ def transform(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
 
 
 def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
-    """Replace variables and open dimensions by name, all at once."""
+    """`e` with variables and open dimensions replaced by name, all at once."""
     if not values:
         return e
     return transform(e, lambda n: values.get(n.name, n) if isinstance(n, (Var, Dim)) else n)
@@ -263,15 +263,22 @@ def loads(e: Expr) -> tuple[Load, ...]:
     return tuple(x for x in _below(e) if isinstance(x, Load))
 
 
+def factors_of(e: Expr) -> list[Expr]:
+    """`a * b * c` as a list."""
+    if isinstance(e, Binary) and e.op == "*":
+        return factors_of(e.lhs) + factors_of(e.rhs)
+    return [e]
+
+
 def constant(e: Expr) -> int | None:
-    """The value of a constant integer expression that needs no simplification, else None."""
+    """The value of a constant integer expression that needs no simplification; None for other expressions."""
     if isinstance(e, Const) and isinstance(e.value, int) and not isinstance(e.value, bool):
         return e.value
     return None
 
 
 def fold(op: BinaryOp, a: int, b: int) -> int | None:
-    """Index arithmetic on numbers; None for a division by 0."""
+    """The result of index arithmetic on two numbers; None for a division by 0."""
     match op:
         case "+":
             return a + b
@@ -294,7 +301,7 @@ def fold(op: BinaryOp, a: int, b: int) -> int | None:
 
 
 def _binary(op: BinaryOp, a: Expr, b: Expr) -> Expr:
-    """Index arithmetic with constants folded and units dropped; nothing deeper (see `affine.simplify`)."""
+    """Index arithmetic with constants folded and neutral operands dropped. `affine.simplify` does more."""
     x, y = constant(a), constant(b)
     if x is not None and y is not None:
         folded = fold(op, x, y)
@@ -330,7 +337,7 @@ def floormod(a: Expr, b: Expr) -> Expr:
 
 
 def xor(a: Expr, b: Expr) -> Expr:
-    """The bits that are set in one of the two, in two's complement of any length."""
+    """Exclusive or of two integers, bit by bit, in two's complement of any length."""
     return _binary("xor", a, b)
 
 
@@ -339,7 +346,7 @@ def ceildiv(a: Expr, b: Expr) -> Expr:
 
 
 def conjunction(conds: tuple[Expr, ...]) -> Expr | None:
-    """All of `conds` joined by `and`, left to right; None when there are none."""
+    """The conjunction of `conds`, joined from left to right; None if there are none."""
     out: Expr | None = None
     for c in conds:
         out = c if out is None else Logic("and", out, c)

@@ -1,8 +1,8 @@
-"""Instructions: the text of an `intrinsic` item to a value, and the program that says what the instruction computes.
+"""Reads instructions: an `intrinsic` item becomes a value, and its meaning a program.
 
-An instruction has one effect, on fixed shapes: every subscript in it is an index, so that its operands are tiles whose
-elements lie at fixed steps, and matching it against loops is a question of affine subscripts. Which indices there are, and
-how far they run, follows from the shapes of the operands that they subscript.
+An instruction has one effect, on fixed shapes. Every subscript in it is an index, so its operands are tiles with constant
+strides, and matching it against loops is a question of affine subscripts. The indices and their extents follow from the
+shapes of the operands that they subscript.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import did_you_mean
 
 LARGEST = 1 << 14
-"""Elements of an operand: no instruction has more, and what is longer would only be slow to check."""
+"""The largest number of elements of an operand. No real instruction has more, and checking a larger one would be slow."""
 
 FORMS = ("asm", "call")
-"""The forms that the code of a lowering can have, whatever it is for."""
+"""The forms that the code of a lowering can have, for any kind of target."""
 
 FORMS_OF = {"llvm": ("call",)}
-"""Those for the kinds of targets that take only some."""
+"""The allowed forms of kinds of targets that do not take all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`<16 x i32> llvm.x86.f(<16 x i32> C, i8 3)`: LLVM's name and types; an argument is an operand or a number."""
+    """`<16 x i32> llvm.x86.f(<16 x i32> C, i8 3)`: a call of an LLVM function; an argument is an operand or a number."""
 
     result: str
     function: str
@@ -62,7 +62,7 @@ _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
 
 
 def signature_of(code: str) -> Signature | None:
-    """The call that a lowering for LLVM spells; None when it spells none. Only LLVM's own functions can be called."""
+    """The call that a lowering for LLVM spells; None if its syntax is wrong. Only LLVM intrinsics can be called."""
     found = _CALL.fullmatch(code)
     if found is None:
         return None
@@ -71,23 +71,23 @@ def signature_of(code: str) -> Signature | None:
 
 
 def bits_of(type_: str) -> int:
-    """The size of a type of a signature."""
+    """The size in bits of a type of a signature."""
     count, _, element = type_.strip("<>").rpartition(" x ")
     return int(count or 1) * (_BITS.get(element) or int(element[1:]))
 
 
 def operand_bits(b: Buffer) -> int:
-    """The size of an operand."""
+    """The size in bits of an operand."""
     return prod(constant(n) or 0 for n in b.shape) * b.dtype.bits
 
 
 def is_update(i: Intrinsic) -> bool:
-    """Whether the instruction reads what it stores to."""
+    """Whether the instruction reads the element that it stores."""
     return any(x.buffer == i.store.buffer for x in loads(i.store.value))
 
 
 def meaning(i: Intrinsic) -> Program:
-    """What the instruction computes, as a program over its operands; what it adds to is an argument of its own, `C_old`."""
+    """The instruction as a program over its operands. The old value of an operand that it adds to is an argument, `C_old`."""
     used = {b.name for b in i.operands} | {a.name for a in i.axes}
     params = [replace(b, scope="global") for b in i.operands]
     store, init = i.store, tuple[Store, ...]()
@@ -110,7 +110,7 @@ def meaning(i: Intrinsic) -> Program:
 
 
 def intrinsic_from_tree(item: t.IntrinsicDef) -> Intrinsic:
-    """The instruction that an `intrinsic` item spells. Raises TschedError with every finding."""
+    """The instruction that an `intrinsic` item describes. Raises TschedError with every finding."""
     return _Reader(item).read()
 
 
@@ -208,7 +208,7 @@ class _Reader:
         return Store(e.name, target, value), axes
 
     def _extents(self, b: Buffer, indices: tuple[Expr, ...], extents: dict[str, int], span: Span) -> None:
-        """Note how far each index runs; every subscript is an index, none twice."""
+        """Record the extent of each index. Every subscript must be an index, and no index may occur twice."""
         plain = [i.name for i in indices if isinstance(i, Var)]
         if len(plain) != len(indices) or len(set(plain)) != len(plain):
             raise error("E0671", f"the subscripts of `{b.name}` are not indices, each once", span,
@@ -282,7 +282,7 @@ class _Reader:
         self._size(call.result, operands[store.buffer], x, repeated=False)
 
     def _size(self, type_: str, b: Buffer, x: t.Lowering, repeated: bool) -> None:
-        """An argument holds its operand once, or several times over; a result holds it once."""
+        """Check an argument's size: it holds its operand once, or several times over; a result holds it once."""
         own, bits = operand_bits(b), bits_of(type_)
         if bits != own and not (repeated and bits % own == 0):
             self._report("E0673", f"`{b.name}` has {own} bits; {type_} has {bits}", x.span,
@@ -290,7 +290,7 @@ class _Reader:
 
 
 def _index_value(e: Expr) -> bool:
-    """Whether an index takes part in a value other than as a subscript."""
+    """Whether an index occurs in a value other than as a subscript."""
     if isinstance(e, Load):
         return False
     return isinstance(e, Var) or any(map(_index_value, children(e)))
@@ -301,7 +301,7 @@ def _points(shape: tuple[Expr, ...]) -> list[tuple[int, ...]]:
 
 
 def _collision(layout: Layout, b: Buffer) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], str] | None:
-    """Two elements of an operand in one place, and the place; None when each has its own."""
+    """Two elements of an operand that share a place, and that place; None if every element has its own."""
     points = _points(b.shape)
     values = dict(zip(layout.params, zip(*points, strict=True), strict=True))
     columns = [_column(e, values, len(points)) for _, e in layout.places]
@@ -320,7 +320,7 @@ def _collision(layout: Layout, b: Buffer) -> tuple[tuple[tuple[int, ...], tuple[
 
 
 def _column(e: Expr, values: dict[str, tuple[int, ...]], count: int) -> Sequence[int | None]:
-    """The values of an index expression at each point; None where it divides by 0, or is no arithmetic."""
+    """The values of an index expression at each point; None where it divides by 0 or is not arithmetic."""
     match e:
         case Var(name=name):
             return values[name]

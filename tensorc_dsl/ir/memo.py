@@ -1,7 +1,7 @@
-"""Results kept by the identity of what they are about.
+"""Caches results by the identity of the argument.
 
-Equal programs are found by hashing all that is in them, which takes as long as many a question about them. The steps of a
-schedule share most objects, so the same object is what is asked about again.
+Looking up an equal program means hashing all of it, which takes as long as many questions about it. The programs after
+successive steps of a schedule share most objects, so a cache by identity is hit often.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ R = TypeVar("R")
 
 
 def by_identity(size: int) -> Callable[[Callable[[A], R]], Callable[[A], R]]:
-    """Keep the results of a function of one object that never changes, for the last `size` objects or fewer."""
+    """Decorator: caches a function of one immutable object, for at most the last `size` objects."""
 
     def keep(function: Callable[[A], R]) -> Callable[[A], R]:
-        known: dict[int, tuple[A, R]] = {}  # an object is kept, so that its number is not another's
+        known: dict[int, tuple[A, R]] = {}  # the object is kept alive, so that its id is not reused
 
         @wraps(function)
         def ask(about: A) -> R:

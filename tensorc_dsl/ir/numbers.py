@@ -1,7 +1,7 @@
-"""What numbers become where they are made values of a type: floats the nearest one, integers what is left modulo the width.
+"""Conversions of single numbers: a float type takes the nearest value, an integer type the value modulo its width.
 
-These are the conversions of the language for one number; `ir.values` does the same for whole arrays, and the code generator
-writes instructions that do. `docs/reference/compute.md` says them to users.
+`reference.values` has the same conversions for whole arrays, and the code generator writes instructions for them.
+`docs/reference/compute.md` describes them for users.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tensorc_dsl.ir.dtypes import DType
 _FORMATS: dict[str, tuple[int, int, int]] = {
     "f16": (11, -24, 16), "bf16": (8, -133, 128), "f32": (24, -149, 128), "f64": (53, -1074, 1024),
 }  # fmt: skip
-"""Of each float type the bits of a mantissa, the exponent of the least number, and that of the first power of 2 beyond."""
+"""Of each float type: bits of the mantissa, exponent of the least number, exponent of the first power of 2 that overflows."""
 
 
 def limits(t: DType) -> tuple[int, int]:
@@ -28,7 +28,7 @@ def wrapped(n: int, t: DType) -> int:
 
 
 def truncated(x: float, t: DType) -> int:
-    """A float as an integer: without its fraction, the nearest end where the type holds nothing like it, and 0 for NaN."""
+    """A float as an integer: its fraction is dropped, values beyond the type become its nearest end, NaN becomes 0."""
     low, high = limits(t)
     if math.isnan(x):
         return 0
@@ -36,7 +36,7 @@ def truncated(x: float, t: DType) -> int:
 
 
 def nearest(x: int | float, t: DType) -> float:
-    """The value of a float type that is nearest to a number, of two the even one; infinite where none is as large."""
+    """The value of a float type that is nearest to a number, ties to even; infinite if the number is too large."""
     bits, least, beyond = _FORMATS[t.name]
     if isinstance(x, int) and t.bits < 64:
         x = _to_odd(x)
@@ -52,7 +52,7 @@ def nearest(x: int | float, t: DType) -> float:
 
 
 def _to_odd(n: int) -> int:
-    """A number of 52 bits that rounds as `n` does to any type of less: its last bit is set where others are lost."""
+    """`n` rounded to odd at 52 bits: the last bit is set if others are lost, so a second rounding is right for `n`, too."""
     lost = n.bit_length() - 52
     if lost <= 0:
         return n
@@ -60,7 +60,7 @@ def _to_odd(n: int) -> int:
 
 
 def holds(t: DType, s: DType) -> bool:
-    """Whether every value of `s` is one of `t`, which is no bool, so that a conversion changes nothing."""
+    """Whether `t` is not bool and holds every value of `s`, so that a conversion changes nothing."""
     if s == t or s.kind == "bool":
         return True
     if not t.is_float:

@@ -1,7 +1,7 @@
-"""The text of a program back to the program: `parse_program(format_program(p)) == p`.
+"""Parses the text of a program: `parse_program(format_program(p)) == p`.
 
 The instructions that it uses stand before it, as items of their own.
-Loops that do not contain each other may share a name in a text; the later ones are renamed.
+Loops that are not nested in each other may share a name in a text; the later ones are renamed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def parse_program(source: Source) -> Program:
-    """The program of a text that holds one. Raises TschedError with every finding."""
+    """The program in a text that holds exactly one. Raises TschedError with every finding."""
     items = list(parse(source).items)
     intrinsics = [i for i in items if isinstance(i, t.IntrinsicDef)]
     others = [i for i in items if not isinstance(i, t.IntrinsicDef)]
@@ -59,12 +59,12 @@ def _place(item: t.Item) -> Span:
 
 
 def program_from_tree(definition: t.ProgramDef, intrinsics: tuple[Intrinsic, ...] = ()) -> Program:
-    """The program that a `program` item spells, which may use the instructions. Raises TschedError with every finding."""
+    """The program of a `program` item, which may use the given instructions. Raises TschedError with every finding."""
     return _Reader(definition, intrinsics).program()
 
 
 class _Reader:
-    """One pass over the item; findings are collected, and what follows from one is not reported again."""
+    """Reads one item. Findings are collected, and errors that follow from an earlier one are not reported."""
 
     def __init__(self, definition: t.ProgramDef, intrinsics: tuple[Intrinsic, ...]) -> None:
         self.definition = definition
@@ -72,7 +72,7 @@ class _Reader:
         self.found: list[Diagnostic] = []
         self.buffers: dict[str, Buffer] = {}
         self.dims: dict[str, ir.Dim] = {}
-        self.seen: dict[str, str] = {}  # loops and blocks so far: name in the text -> what it is
+        self.seen: dict[str, str] = {}  # loops and blocks so far: name in the text -> kind, for messages
         self.used = _all_names(definition)
 
     def program(self) -> Program:
@@ -103,7 +103,7 @@ class _Reader:
         return program
 
     def attempt(self, make: Callable[[], T]) -> T | None:
-        """What `make` makes, or None and its findings noted."""
+        """The result of `make`; None, with its findings recorded, if it raises TschedError."""
         try:
             return make()
         except TschedError as e:
@@ -114,7 +114,7 @@ class _Reader:
         return Scope(self.buffers, self.dims, variables, hidden or {})
 
     def ranges(self, sizes: tuple[tuple[str, t.RangeExpr], ...]) -> None:
-        """Note which sizes each open dimension can be."""
+        """Record the range of each open dimension."""
         seen: set[str] = set()
         for name, e in sizes:
             match e:
@@ -132,7 +132,7 @@ class _Reader:
             self.found.extend(problem.diagnostics)
 
     def timed(self, e: t.Expr) -> int:
-        """A size at which kernels are timed."""
+        """The number that `e` spells, a size at which kernels are timed."""
         match e:
             case t.Number(value=int(value)):
                 return value
@@ -198,7 +198,7 @@ class _Reader:
         return nest
 
     def loop_name(self, h: t.LoopHeader, around: Mapping[str, str]) -> str:
-        """The loop's name in the program: its own if that is still free."""
+        """The loop's name in the program: the name in the text if that is still free."""
         if h.name in around:
             raise error("E0202", f"loop `{h.name}` stands inside a loop of that name", h.span)
         if h.name in self.dims or h.name in self.buffers:
@@ -223,7 +223,7 @@ class _Reader:
         iters: dict[str, Iter] = {}
         for i in s.iters:
             made = self.attempt(lambda i=i: self.iterator(i, outside, around, iters))
-            # A wrong one still has its name, so that its uses are not reported too.
+            # A wrong iterator still defines its name, so that its uses are not reported too.
             iters[i.name] = made or Iter(i.name, IterKind(i.kind), ir.ONE, ir.ZERO)
         where = [self.attempt(lambda c=c: outside.guard(c)) for c in s.where]
         loops = {
@@ -256,7 +256,7 @@ class _Reader:
 
 
 def _no_loops(names: Iterable[str]) -> dict[str, str]:
-    """Why loops and iterators cannot be named in an extent."""
+    """For each loop or iterator name, the reason why an extent cannot use it."""
     repair = "an extent is made of numbers and open dimensions: run over all, and leave out with `where …` in the block"
     return dict.fromkeys(names, repair)
 
@@ -276,7 +276,7 @@ def _axis(s: t.LoopStmt) -> Axis:
 
 
 def annotations_of(items: tuple[tuple[str, t.Expr], ...]) -> tuple[Annotation, ...]:
-    """The annotations that a text gives, by key. Raises TschedError (E0202, E0209)."""
+    """The annotations in a text, sorted by key. Raises TschedError (E0202, E0209)."""
     values: dict[str, int | float | str | bool] = {}
     for key, e in items:
         if key in values:
@@ -286,7 +286,7 @@ def annotations_of(items: tuple[tuple[str, t.Expr], ...]) -> tuple[Annotation, .
 
 
 def _all_names(d: t.ProgramDef) -> set[str]:
-    """Every name of the text that a renamed loop must avoid."""
+    """All names in the text, which a renamed loop must avoid."""
     names: set[str] = {x.name for x in (*d.params, *d.buffers)}
     for node in walk(d):
         match node:

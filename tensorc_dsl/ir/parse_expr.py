@@ -1,6 +1,6 @@
-"""Expressions of a program's text to expressions of the IR: names resolved, literals typed, types checked.
+"""Turns syntax trees of expressions into expressions of the IR: resolves names, types literals, checks types.
 
-A literal takes the type of what it meets: of the other operand, of the buffer it is stored to, else `index`. Nothing is
+A literal takes the type of its context: of the other operand, of the buffer that it is stored to, else `index`. Nothing is
 converted unless the text says so: `f32(vi)`.
 """
 
@@ -30,9 +30,9 @@ def error(code: str, message: str, span: Span, label: str = "", help: str = "") 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an expression may mention: buffers, open dimensions, and variables by the name the text gives them.
+    """The names that an expression may use: buffers, open dimensions, and variables by their names in the text.
 
-    `hidden` says for names that are near but may not be used here why not.
+    `hidden` has the names that exist but may not be used here, each with the reason.
     """
 
     buffers: Mapping[str, Buffer]
@@ -41,7 +41,7 @@ class Scope:
     hidden: Mapping[str, str]
 
     def index(self, e: t.Expr) -> ir.Expr:
-        """An extent, a binding, or a subscript of what is written: known without the data."""
+        """An index that does not depend on data: an extent, a binding, or a subscript of a stored element."""
         return _known(
             self._subscript(e), e.span, "only a subscript of what is read may: `… = W[min(max(index(I[vi]), 0), 9)]`"
         )
@@ -50,14 +50,14 @@ class Scope:
         return self._typed(e, INDEX, "an index is needed here")
 
     def guard(self, e: t.Expr) -> ir.Expr:
-        """A condition under which a block runs: known without the data."""
+        """The condition of a block's `where`, which does not depend on data."""
         return _known(self.condition(e), e.span, "let data choose what is stored: `B[vi] = … if A[vi] > 0 else …`")
 
     def condition(self, e: t.Expr) -> ir.Expr:
         return self._typed(e, BOOL, "a condition is needed here")
 
     def stored(self, e: t.Expr, buffer: Buffer) -> ir.Expr:
-        """A value for `buffer`."""
+        """A value of the type of `buffer`."""
         return self._typed(e, buffer.dtype, f"`{buffer.name}` holds {buffer.dtype}")
 
     def _typed(self, e: t.Expr, want: DType, why: str) -> ir.Expr:
@@ -69,7 +69,7 @@ class Scope:
         return value
 
     def _infer(self, e: t.Expr) -> DType | None:
-        """The type of `e` when it does not depend on what it meets; None for literals and what is made of them."""
+        """The type of `e` if it is independent of the context; None for literals and expressions of literals only."""
         match e:
             case t.Name(id=name):
                 return self.buffers[name].dtype if self._single(name) else INDEX
@@ -102,7 +102,7 @@ class Scope:
                 x = self._value(a, want)
                 if ir.dtype_of(x) == BOOL:
                     raise error("E0204", "`-` takes a number; this is bool", a.span)
-                # -1 * x and not 0 - x, which would lose the sign of a zero.
+                # -1 * x instead of 0 - x, which would lose the sign of a zero.
                 kind = ir.dtype_of(x)
                 return (
                     ir.Binary("*", ir.Const(-1.0, kind), x) if kind.is_float else ir.Binary("-", ir.Const(0, kind), x)
@@ -142,7 +142,7 @@ class Scope:
         raise error("E0201", f"there is no `{name}` here", span, help=did_you_mean(name, (*self.variables, *self.dims)))
 
     def _single(self, name: str) -> bool:
-        """Whether the name is that of a buffer without dimensions: a value."""
+        """Whether the name is that of a buffer without dimensions, which is a value."""
         return (
             name not in self.variables
             and name not in self.dims
@@ -151,7 +151,7 @@ class Scope:
         )
 
     def access(self, e: t.IndexExpr) -> ir.Load:
-        """An element of a buffer, its subscripts checked in number and kind."""
+        """The load of an element, with the number and the types of its subscripts checked."""
         if not isinstance(e.base, t.Name):
             raise error("E0207", "only a buffer has subscripts", e.base.span)
         buffer = self.buffer(e.base.id, e.base.span)
@@ -164,7 +164,7 @@ class Scope:
         return self.buffers[name]
 
     def subscripts(self, buffer: Buffer, indices: tuple[t.Expr, ...], span: Span) -> tuple[ir.Expr, ...]:
-        """Where an element is written, the subscripts checked in number and kind."""
+        """The subscripts of a stored element, with their number and types checked."""
         self._rank(buffer, indices, span)
         return tuple(map(self.index, indices))
 
@@ -234,7 +234,7 @@ class Scope:
             case t.Number() | t.Negate(operand=t.Number()):
                 return self._value(argument, to)  # a typed literal
             case _:
-                # Literals among themselves take the type they are converted to.
+                # Expressions of literals only take the type that they are converted to.
                 value = self._value(argument, self._infer(argument) or to)
                 if to == INDEX and not (found := ir.dtype_of(value)).is_integer:
                     raise error("E0204", f"an index is made of an integer; this is {found}", e.span, str(found))
@@ -242,7 +242,7 @@ class Scope:
 
 
 def _known(e: ir.Expr, span: Span, repair: str) -> ir.Expr:
-    """The expression, of which no data decide anything."""
+    """The expression, if it does not depend on data. Raises TschedError otherwise."""
     if read := ir.loads(e):
         message = f"what is read from `{read[0].buffer}` cannot decide this"
         raise error("E0212", message, span, "depends on data", repair)
@@ -275,9 +275,9 @@ def _literal(value: int | float, want: DType | None, span: Span) -> ir.Expr:
 
 
 def literal_value(e: t.Expr) -> int | float | str | bool:
-    """The value of an annotation."""
+    """The value of an annotation. Raises TschedError for anything but a number, a string or a bool."""
     match e:
-        case t.Number(value=v) | t.String(value=v) | t.Bool(value=v) if v == v:  # not NaN, which equals nothing
+        case t.Number(value=v) | t.String(value=v) | t.Bool(value=v) if v == v:  # not NaN: annotations are compared
             return v
         case t.Negate(operand=t.Number(value=v)):
             return -v

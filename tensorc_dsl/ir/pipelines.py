@@ -1,6 +1,6 @@
-"""What a pipelined loop says of its statements: annotations that `software_pipeline` and `specialize` write.
+"""Reads and writes the annotations of a pipelined loop, which `software_pipeline` and `specialize` make.
 
-They are part of the loop's meaning, so they print, parse and are verified with it.
+They are part of the loop's meaning, so they are printed, parsed and verified with it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ ROLES = "specialize.roles"
 
 
 def written_out(values: Iterable[int]) -> str:
-    """As the annotation holds them: "0, 0, 1"."""
+    """The numbers as the annotation spells them: "0, 0, 1"."""
     return ", ".join(map(str, values))
 
 
 def read_back(loop: For, key: str) -> tuple[int, ...] | None:
-    """The numbers of one of the annotations; None when it is not there or is not a list of numbers."""
+    """The numbers of the annotation with that key; None if it is missing or not a list of numbers."""
     text = dict(loop.annotations).get(key)
     if not isinstance(text, str):
         return None
@@ -32,13 +32,13 @@ def read_back(loop: For, key: str) -> tuple[int, ...] | None:
 
 
 def roles(loop: For) -> tuple[str, ...]:
-    """The role of each statement of a loop that `specialize` was said of; none of any other."""
+    """The role of each statement of a specialized loop; empty for other loops."""
     text = dict(loop.annotations).get(ROLES)
     return tuple(text.split(", ")) if isinstance(text, str) else ()
 
 
 def pipeline(loop: For) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Stage and place in the order of each statement; None unless there is one of each per statement."""
+    """The stage and the position in the order of each statement; None unless both have one number per statement."""
     stages, order = read_back(loop, STAGES), read_back(loop, ORDER)
     count = len(loop.body)
     if stages is None or order is None or len(stages) != count or sorted(order) != list(range(count)):

@@ -1,4 +1,4 @@
-"""Programs as text. The text parses back to an equal program (`ir.parse`), so it is the program's identity."""
+"""Prints programs. The text parses back to an equal program (`ir.parse`), so it is the program's identity."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tensorc_dsl.ir.program import (
 )
 from tensorc_dsl.syntax.format_expr import quoted
 
-# Binding strength of what is printed, loosest first; a child looser than its place gets parentheses.
+# Binding strength, loosest first; a child that binds looser than its position requires gets parentheses.
 _SELECT, _OR, _AND, _NOT, _COMPARE, _ADD, _MUL, _NEGATE, _ATOM = range(9)
 
 
@@ -46,7 +46,7 @@ def _number(value: int | float | bool) -> tuple[str, int]:
         return ("true" if value else "false"), _ATOM
     if isinstance(value, float):
         if math.isnan(value):
-            return "nan", _ATOM  # there is one: no operation of the language tells two apart
+            return "nan", _ATOM  # the language has one NaN: no operation tells two apart
         text = repr(abs(value))
         return (f"-{text}", _NEGATE) if math.copysign(1.0, value) < 0 else (text, _ATOM)
     return str(value), _NEGATE if value < 0 else _ATOM
@@ -65,7 +65,7 @@ def _expr(e: Expr) -> tuple[str, int]:
             return f"{_at(a, level)} {op} {_at(b, level + 1)}", level
         case Compare(op=op, lhs=a, rhs=b):
             if not _has_type(a) and not _has_type(b) and dtype_of(a) != INDEX:
-                a = _with_type(a)  # bare literals would read as subscripts
+                a = _with_type(a)  # literals alone would be read as subscripts
             return f"{_at(a, _ADD)} {op} {_at(b, _ADD)}", _COMPARE
         case Logic(op=op, lhs=a, rhs=b):
             level = _AND if op == "and" else _OR
@@ -75,7 +75,7 @@ def _expr(e: Expr) -> tuple[str, int]:
         case Select(cond=c, then=t, other=o):
             return f"{_at(t, _OR)} if {_at(c, _OR)} else {_at(o, _SELECT)}", _SELECT
         case Cast(operand=a, dtype=t):
-            # Bare literals would take the type that they are converted to.
+            # Literals alone would take the type that they are converted to.
             inner = a if _has_type(a) or dtype_of(a) == t else _with_type(a)
             return f"{t}({format_expr(inner)})", _ATOM
         case Call(function=f, args=args):
@@ -87,7 +87,7 @@ def _expr(e: Expr) -> tuple[str, int]:
 
 
 def _has_type(e: Expr) -> bool:
-    """Whether the text of `e` says of which type it is, not being literals alone."""
+    """Whether the text of `e` determines its type, which literals alone do not."""
     match e:
         case Const(dtype=t):
             return t == BOOL
@@ -100,7 +100,7 @@ def _has_type(e: Expr) -> bool:
 
 
 def _with_type(e: Expr) -> Expr:
-    """Literals alone, with the type at the first of them: `f32(1.0) + 2.0`."""
+    """`e`, which consists of literals, with the type written at the first of them: `f32(1.0) + 2.0`."""
     match e:
         case Const(dtype=t):
             return Cast(e, t)
@@ -124,7 +124,7 @@ def _access(buffer: str, indices: tuple[Expr, ...]) -> str:
 
 
 def format_expr(e: Expr) -> str:
-    """An expression with the parentheses it needs and no others."""
+    """The text of an expression, with no more parentheses than it needs."""
     return _expr(e)[0]
 
 
@@ -167,7 +167,7 @@ def _stmt(s: Stmt, pad: str) -> list[str]:
 
 
 def format_stmt(s: Stmt) -> str:
-    """A loop or a block, without a newline at the end."""
+    """The text of a loop or a block, without a newline at the end."""
     return "\n".join(_stmt(s, ""))
 
 
@@ -191,7 +191,7 @@ def format_intrinsic(i: Intrinsic) -> str:
             value, sign = rest, "+="
         case _:
             pass
-    if reduced:  # it takes everything to its right but a choice
+    if reduced:  # a reduction extends to the right over everything but a conditional
         text = f"sum[{', '.join(reduced)}] {_at(value, _OR)}"
     else:
         text = format_expr(value)

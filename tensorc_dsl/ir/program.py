@@ -41,7 +41,7 @@ AT_ONCE = (LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.BOUND)
 
 
 class Axis(StrEnum):
-    """What the iterations of a bound loop are spread over, outermost level first.
+    """The hardware level over which the iterations of a bound loop are distributed, outermost level first.
 
     A kernel runs on a grid of clusters of blocks; without clusters a block is one. A block has threads: counted in up to
     three dimensions, or as warpgroups of warps of lanes. `cluster` counts the blocks in a cluster, and then `block` counts
@@ -73,26 +73,26 @@ class Axis(StrEnum):
 
 
 Annotation = tuple[str, int | float | str | bool]
+"""A key and a value; tuples of annotations are sorted by key."""
 
 MAX_STEP = "unroll.max_step"
-"""An annotation that lowering obeys, as it does `ir.streams.STREAM`. It may stand on the program or on any loop; the largest
-value in a program counts, for all of it. Other annotations are for schedules and people."""
-"""A key and a value; a tuple of them is sorted by key."""
+"""The key of the annotation that limits unrolling. It may stand on the program or on any loop; the largest value in a program
+applies to all of it. Lowering obeys this key and `ir.streams.STREAM`; other annotations are for schedules and people."""
 
 INTRINSIC = "intrinsic"
-"""The key of the annotation that names the instruction of a tensorized nest; it stands at the outermost of its loops."""
+"""The key of the annotation that names the instruction of a tensorized nest, on the outermost of its loops."""
 
 
 ALIGN, OFFSET = "align", "offset"
-"""`align.0` and `offset.0` annotate a buffer: neighbours along dimension 0 lie n * align + offset elements apart."""
+"""`align.0` and `offset.0` annotate a buffer: neighbours along dimension 0 are n * align + offset elements apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A row-major array. `scope` says where it lives: "global", "local" (private to an iteration), …
+    """A row-major array. `scope` is its memory: "global", "local" (private to an iteration), …
 
-    It is dense, unless an annotation says how far apart the elements of a dimension lie (`ALIGN`). A `constant` input is
-    the same in many calls, so what follows from it alone need not be computed in each; of the result it says nothing.
+    It is dense, unless an annotation gives the stride of a dimension (`ALIGN`). A `constant` input is the same in many
+    calls, so values that depend on it alone need not be computed in each call; the result does not depend on the flag.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Iter:
-    """A block iterator: `kind name in extent = binding`, the binding over the variables of the loops around."""
+    """A block iterator, `kind name in extent = binding`; the binding is over the variables of the loops around the block."""
 
     name: str
     kind: IterKind
@@ -122,7 +122,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The unit of computation. Its stores mention its iterators only, never the loop variables around it."""
+    """The unit of computation. Its stores use its iterators only, never the loop variables around it."""
 
     name: str
     iters: tuple[Iter, ...]
@@ -138,7 +138,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """`for var in extent`: var runs over 0 .. extent-1. A bound loop, and no other, has an axis."""
+    """`for var in extent`: var takes the values 0 to extent - 1. Bound loops have an axis, other loops have none."""
 
     var: str
     extent: Expr
@@ -153,7 +153,7 @@ Stmt = For | Block
 
 @dataclass(frozen=True, slots=True)
 class TileAxis:
-    """An index of an instruction, and how many values it has."""
+    """An index of an instruction, and its extent."""
 
     name: str
     kind: IterKind
@@ -162,7 +162,7 @@ class TileAxis:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`(i, j) -> (lane: i % 8, reg: j)`: where the registers of an instruction hold each element of an operand."""
+    """`(i, j) -> (lane: i % 8, reg: j)`: the lane and register of an instruction that hold each element of an operand."""
 
     name: str
     params: tuple[str, ...]
@@ -171,7 +171,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """The code of an instruction for one kind of target, where that has all features of `requires`."""
+    """The code of an instruction for one kind of target, if the target has all features of `requires`."""
 
     target: str
     requires: tuple[str, ...]
@@ -181,7 +181,7 @@ class Lowering:
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
-    """An instruction: `store` is what it does at each point of its axes, and `lowerings` how targets are told to.
+    """An instruction: `store` is its effect at each point of its axes, and `lowerings` its code for kinds of targets.
 
     The operands are buffers of fixed shapes, each with the name of its layout for a scope ("global": row-major). Every
     subscript in `store` is an axis, the stored operand has all spatial ones, and no axis stands twice in one access.
@@ -200,8 +200,7 @@ class Program:
     """A function over buffers. `params` are the arguments in order: inputs, then outputs (those that blocks write).
 
     `buffers` are intermediates; `dims` are the open dimensions that shapes, extents and subscripts mention. `intrinsics`
-    are the instructions that a schedule may use. Those that no loop names are no part of what the program is: they are
-    neither printed nor compared.
+    are the instructions that a schedule may use. Instructions that no loop names are neither printed nor compared.
     """
 
     name: str
@@ -213,7 +212,7 @@ class Program:
     intrinsics: tuple[Intrinsic, ...] = field(default=(), compare=False, repr=False)
 
     def buffer(self, name: str) -> Buffer:
-        """The buffer of that name; KeyError when there is none."""
+        """The buffer of that name. Raises KeyError if there is none."""
         for b in (*self.params, *self.buffers):
             if b.name == name:
                 return b
@@ -251,7 +250,7 @@ def blocks(program: Program) -> tuple[Block, ...]:
 
 
 def find_block(program: Program, name: str) -> tuple[tuple[For, ...], Block]:
-    """The loops around a block, outermost first, and the block; KeyError when there is none."""
+    """The loops around a block, outermost first, and the block. Raises KeyError if there is none of that name."""
     for around, s in walk(program.body):
         if isinstance(s, Block) and s.name == name:
             return around, s
@@ -259,7 +258,7 @@ def find_block(program: Program, name: str) -> tuple[tuple[For, ...], Block]:
 
 
 def find_loop(program: Program, var: str) -> tuple[tuple[For, ...], For]:
-    """The loops around a loop, outermost first, and the loop; KeyError when there is none."""
+    """The loops around a loop, outermost first, and the loop. Raises KeyError if there is none of that name."""
     for around, s in walk(program.body):
         if isinstance(s, For) and s.var == var:
             return around, s
@@ -267,7 +266,7 @@ def find_loop(program: Program, var: str) -> tuple[tuple[For, ...], For]:
 
 
 def intrinsic_of(program: Program, loop: For) -> Intrinsic | None:
-    """The instruction that a tensorized loop names; None for other loops, and for those inside such a nest."""
+    """The instruction that a tensorized loop names; None for other loops, and for inner loops of such a nest."""
     name = dict(loop.annotations).get(INTRINSIC) if loop.kind is LoopKind.TENSORIZED else None
     return next((i for i in program.intrinsics if i.name == name), None)
 
@@ -279,10 +278,10 @@ def used_intrinsics(program: Program) -> tuple[Intrinsic, ...]:
 
 
 def replace_stmt(program: Program, name: str, new: tuple[Stmt, ...]) -> Program:
-    """The program with the loop or block of that name replaced by `new`; a loop left without a body goes too."""
+    """The program with the loop or block of that name replaced by `new`. Loops whose bodies become empty are removed."""
 
     def go(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """The same tuple where nothing of it is replaced."""
+        """The new body; the same tuple if nothing in it is replaced."""
         for n, s in enumerate(body):
             if (s.var if isinstance(s, For) else s.name) == name:
                 return (*body[:n], *new, *body[n + 1 :])
@@ -295,7 +294,7 @@ def replace_stmt(program: Program, name: str, new: tuple[Stmt, ...]) -> Program:
 
 
 def used_names(program: Program) -> set[str]:
-    """Every name that a new loop, block or buffer must avoid."""
+    """All names that a new loop, block or buffer must avoid."""
     names = {b.name for b in (*program.params, *program.buffers)} | {d.name for d in program.dims}
     for _, s in walk(program.body):
         if isinstance(s, For):
@@ -307,7 +306,7 @@ def used_names(program: Program) -> set[str]:
 
 
 def fresh(base: str, used: set[str]) -> str:
-    """`base`, or `base_1`, `base_2`, … whichever is free first; the choice is added to `used`."""
+    """The first of `base`, `base_1`, `base_2`, … that is not in `used`; it is added to `used`."""
     name, n = base, 0
     while name in used:
         n += 1

@@ -1,9 +1,9 @@
-"""Which blocks are updates of a reduction, so that their instances may run in any order among themselves.
+"""Recognises blocks that are updates of a reduction, whose instances may run in any order.
 
-Three kinds. A store `C[i] = C[i] op e` says so by its form. The block of an `argmin` or `argmax` keeps a pair, the best
-value and its position, in two buffers, and carries the annotation "reducer"; its form is compared with the one that is
-made here. A block that carries the name of any other reducer declares what nothing can prove in general, that its stores
-combine associatively and commutatively; here only their shape is looked at, and schedules cannot write the annotation.
+There are three kinds. A store `C[i] = C[i] op e` is recognised by its form. The block of an `argmin` or `argmax` keeps a
+pair, the best value and its position, in two buffers, and carries the annotation "reducer"; its stores are compared with
+those that this module makes. A block with the name of any other reducer declares that its stores combine associatively and
+commutatively. Only their form is checked here; `affine.laws` proves laws. Schedules cannot write the annotation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ArgKind = Literal["argmin", "argmax"]
 
 
 FoldOp = Literal["+", "*", "min", "max", "and", "or"]
-"""The associative and commutative operations."""
+"""Operations that are associative and commutative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class ArgFold:
-    """The position of the least or greatest `value`: the lowest one among equals, that of the first NaN if there is one."""
+    """The position of the least or greatest `value`: the lowest among equals, that of the first NaN if there is one."""
 
     kind: ArgKind
     value: Expr
@@ -58,7 +58,7 @@ class ArgFold:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredFold:
-    """Stores that a declared reducer combines."""
+    """Stores that are one step of a declared reducer."""
 
     reducer: str
 
@@ -67,9 +67,9 @@ Update = Fold | ArgFold | DeclaredFold
 
 
 def is_fold(s: Store) -> bool:
-    """`C[i] = C[i] op e` with an associative, commutative op and no other use of C: updates commute with each other.
+    """Whether the store is `C[i] = C[i] op e` with an associative, commutative op and no other use of C: updates commute.
 
-    Floats count as associative here, as everywhere in the field; the comparison with a reference allows for it.
+    Floats count as associative, as in other scheduling languages; the tolerance of the comparison allows for it.
     """
     match s.value:
         case Binary(op="+" | "*" | "min" | "max", lhs=Load(buffer=b, indices=i), rhs=e):
@@ -86,13 +86,13 @@ def _inside(indices: tuple[Expr, ...]) -> tuple[Load, ...]:
 
 
 def reducer_name(b: Block) -> str | None:
-    """The reducer that the block's annotation names, if it has one."""
+    """The reducer that the block's annotation names; None without one."""
     value = dict(b.annotations).get(REDUCER)
     return value if isinstance(value, str) else None
 
 
 def update_of(b: Block) -> Update | None:
-    """The update that all stores of the block are together; None when they are none."""
+    """The reduction step that all stores of the block make together; None if they do not have the form of one."""
     name = reducer_name(b)
     if name is None:
         return fold_of(b.body[0]) if len(b.body) == 1 else None
@@ -102,7 +102,7 @@ def update_of(b: Block) -> Update | None:
 
 
 def is_whole_update(b: Block) -> bool:
-    """Whether the block carries a reducer's name and has its form, so that its stores are one update."""
+    """Whether the block names a reducer and its stores have the form of one update."""
     return reducer_name(b) is not None and update_of(b) is not None
 
 
@@ -112,7 +112,7 @@ def combine(op: FoldOp, a: Expr, b: Expr) -> Expr:
 
 
 def fold_of(s: Store) -> Fold | None:
-    """The fold that one store is; None when it is none."""
+    """The fold that the store makes; None if it does not have that form."""
     match s.value:
         case Binary(op="+" | "*" | "min" | "max" as op, rhs=value) if is_fold(s):
             return Fold(op, value)
@@ -123,7 +123,7 @@ def fold_of(s: Store) -> Fold | None:
 
 
 def keeps_to_itself(b: Block) -> bool:
-    """Whether each buffer is stored once and read only at the element that is stored."""
+    """Whether each buffer is stored once, and read only at the stored element."""
     places = {s.buffer: s.indices for s in b.body}
     own = [x for s in b.body for x in (*loads(s.value), *_inside(s.indices)) if x.buffer in places]
     return len(places) == len(b.body) and all(x.indices == places[x.buffer] for x in own)
@@ -146,14 +146,15 @@ def arg_stores(
 ) -> tuple[Store, Store]:
     """The update of an `argmin` or `argmax`: `index[at]` and `best[at]` become `position` and `value` if that is better.
 
-    Better is greater (less), a NaN among numbers, or as good and at a lower position; so any order gives one result.
+    A value is better if it is greater (less), if it is a NaN and the best one is not, or if it is equal and its position is
+    lower; so any order gives the same result.
     The position is stored first, while the best value is still that of the steps before.
     """
     old, old_index = Load(best, at, dtype_of(value)), Load(index, at, dtype_of(position))
     lower = Compare("<", position, old_index)
     beaten: CompareOp = "<=" if kind == "argmax" else ">="
     if dtype_of(value).is_float:
-        # A NaN compares as false: not (x <= b) holds for x > b and for a NaN on either side.
+        # A comparison with NaN is false: not (x <= b) holds for x > b and for a NaN on either side.
         better = Logic("and", Not(Compare(beaten, value, old)), Compare("==", old, old))
         tie = Logic("or", Compare("==", value, old), Compare("!=", value, value))
     else:
@@ -166,27 +167,27 @@ def arg_stores(
 def arg_start(
     kind: ArgKind, index: str, best: str, at: tuple[Expr, ...], dtype: DType, position_type: DType
 ) -> tuple[Store, Store]:
-    """Where such an update starts: a value that nothing is worse than, at a position above all others."""
+    """The initial values of such an update: the worst value, and a position above all others."""
     worst = identity("max" if kind == "argmax" else "min", dtype)
     return Store(index, at, Const(highest(position_type), position_type)), Store(best, at, worst)
 
 
 def lowest(t: DType) -> int | float:
-    """What every value of the type is at least."""
+    """The least value of the type, or -inf."""
     if t.is_float:
         return float("-inf")
     return limits(t)[0]
 
 
 def highest(t: DType) -> int | float:
-    """What every value of the type is at most."""
+    """The greatest value of the type, or inf."""
     if t.is_float:
         return float("inf")
     return limits(t)[1]
 
 
 def identity(op: FoldOp, t: DType) -> Const:
-    """The value of the type that `op` combines with any other one to that other one."""
+    """The neutral element of `op` in the type."""
     match op:
         case "+":
             return Const(0.0 if t.is_float else 0, t)

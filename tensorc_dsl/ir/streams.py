@@ -1,4 +1,4 @@
-"""Outputs that are stored past the caches: a hint of a block, which says nothing about what is computed."""
+"""Outputs that are stored past the caches: a hint on a block, which does not change the result."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from tensorc_dsl.ir.expr import loads
 from tensorc_dsl.ir.program import Block, Program, walk
 
 STREAM = "store.nontemporal"
-"""A block with this annotation, true, stores past the caches where vectors fill lines of memory: nobody needs the
-lines again soon, and what they held before need not be fetched. Backends may ignore it."""
+"""A block with this annotation, true, uses non-temporal stores where vectors fill whole cache lines: the lines are not needed
+again soon, and their old content need not be fetched. Backends may ignore it."""
 
 
 def stream_problem(program: Program, block: Block) -> str | None:
-    """Why what a block stores should stay in the caches; None when it may pass them by."""
+    """The reason why a block's stores should go through the caches; None if they may bypass them."""
     names = {s.buffer for s in (*block.init, *block.body)}
     if len(names) > 1:
         return f"it writes {len(names)} buffers"
@@ -25,7 +25,7 @@ def stream_problem(program: Program, block: Block) -> str | None:
 
 
 def streamed(program: Program) -> frozenset[str]:
-    """The outputs all of whose writers say so, and may."""
+    """The outputs for which every writing block has the annotation and no problem."""
     blocks = [b for _, b in walk(program.body) if isinstance(b, Block)]
     asked = {b.name for b in blocks if dict(b.annotations).get(STREAM) is True and stream_problem(program, b) is None}
     kept = {s.buffer for b in blocks if b.name not in asked for s in (*b.init, *b.body)}

@@ -1,4 +1,4 @@
-"""What a program is compiled for, as a value: schedules ask it for facts, code generators obey it, records carry it."""
+"""The target of a compilation, as a value: schedules query it, code generators obey it, records carry it."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from dataclasses import dataclass
 from tensorc_dsl.extensions import BACKENDS
 
 WITHOUT_CODE = ("cuda",)
-"""Kinds of targets that the standard library describes and schedules, and that no backend of ours makes code for."""
+"""Kinds of targets that the standard library has schedules for, and for which there is no backend here."""
 
 
 def kinds() -> tuple[str, ...]:
-    """The kinds of targets that there are, sorted: those of the backends that are found, and those without code."""
+    """All kinds of targets, sorted: those of the backends that are installed, and those without a backend."""
     return tuple(sorted({*BACKENDS.names(), *WITHOUT_CODE}))
 
 
 def own_kinds() -> tuple[str, ...]:
-    """Those that there are whatever is installed, sorted."""
+    """The kinds of targets that exist whatever is installed, sorted."""
     return tuple(sorted({*BACKENDS.own(), *WITHOUT_CODE}))
 
 
 def is_kind(name: str) -> bool:
-    """Whether there are targets of that kind."""
+    """Whether `name` is a kind of targets."""
     return name in WITHOUT_CODE or BACKENDS.module(name) is not None
 
 
 def architecture_of(triple: str) -> str:
-    """The instruction set of a machine, by one name each: `x86_64`, `aarch64`."""
+    """The instruction set of a machine under its canonical name: `x86_64`, `aarch64`."""
     name = triple.partition("-")[0]
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A machine. Cache sizes in bytes, per core (`l3`: shared); `cores` is how many threads a kernel may use.
+    """A machine. Cache sizes are in bytes, per core (`l3`: shared); `cores` is the number of threads that a kernel may use.
 
-    `triple` is LLVM's name for the kind of machine, `aarch64-unknown-linux-gnu`; without one it is the machine that we are
-    on. `features` is LLVM's list of instruction sets, `+avx2,-sse4a`. Of a GPU, `cores` are its multiprocessors, and a block
-    has at most `threads` threads, `shared_memory` bytes and `registers` registers of 32 bits.
+    `triple` is LLVM's name for the kind of machine, `aarch64-unknown-linux-gnu`; if it is empty, the target is the current
+    machine. `features` is LLVM's list of instruction sets, `+avx2,-sse4a`. For a GPU, `cores` is the number of
+    multiprocessors, and a block has at most `threads` threads, `shared_memory` bytes and `registers` registers of 32 bits.
     """
 
     kind: str = "llvm"
@@ -55,17 +55,17 @@ class Target:
 
     @property
     def key(self) -> str:
-        """What a record is filed under: two targets with one key run each other's kernels equally well."""
+        """The key of the target's records: its kind, triple, CPU, vector width and number of cores."""
         machine = f"{self.triple}:" if self.triple else ""
         return f"{self.kind}:{machine}{self.cpu}:{self.vector_bits}:{self.cores}"
 
     @property
     def vector_registers(self) -> int:
-        """Architectural vector registers: 32 with AVX-512 and on AArch64, 16 on other x86."""
+        """The number of architectural vector registers: 32 with AVX-512 and on AArch64, 16 on other x86."""
         arm = architecture_of(self.triple) == "aarch64" or "neon" in self.features
         return 32 if arm or self.vector_bits >= 512 else 16
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The instruction sets that it has, sorted."""
+        """The instruction sets of the target, sorted."""
         return tuple(sorted(f[1:] for f in self.features.split(",") if f.startswith("+")))

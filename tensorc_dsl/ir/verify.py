@@ -1,4 +1,4 @@
-"""What every program satisfies. A violation is a bug in whoever made the program, or a mistake in a hand-written one."""
+"""Checks that a program is well formed. A violation is a bug of a pass, or a mistake in a hand-written program."""
 
 from __future__ import annotations
 
@@ -30,15 +30,19 @@ from tensorc_dsl.ir.program import AT_ONCE, Block, For, IterKind, LoopKind, Prog
 from tensorc_dsl.ir.reductions import is_whole_update, reducer_name
 
 Scope = set[str | Dim]
-"""What may be mentioned: variables by name, open dimensions as they are, so that each has one range."""
+"""Names that may be used: variables by name, open dimensions as values, so that each has a single range."""
 
 
 class ProgramError(ValueError):
-    """The program is not well formed; the message names the place."""
+    """The program is not well formed. The message names the place."""
 
 
 def verify(program: Program) -> None:
-    """Raise ProgramError unless names are unique and bound, types agree and subscripts have the right rank."""
+    """Raise ProgramError unless the program is well formed.
+
+    Names are unique and bound, types agree, and subscripts have the right rank. Bound, pipelined and tensorized loops carry
+    what their kind needs. Loops that run at once bind spatial iterators only, and a block that names a reducer has its form.
+    """
     buffers = {b.name: b for b in (*program.params, *program.buffers)}
     if len(buffers) != len(program.params) + len(program.buffers):
         raise ProgramError(f"program {program.name}: two buffers have one name")
@@ -80,7 +84,7 @@ def verify(program: Program) -> None:
 
 
 def _dims(program: Program, buffers: Collection[str]) -> Scope:
-    """The open dimensions, as a scope."""
+    """The open dimensions of the program, checked, as a scope."""
     names: set[str] = set()
     for d in program.dims:
         if d.name in names or d.name in buffers:
@@ -138,7 +142,7 @@ def _variables(e: Expr, scope: Scope, where: str) -> None:
 
 
 def _index(e: Expr, scope: Scope, where: str) -> None:
-    """An index that is known without the data."""
+    """Check an index that must not depend on data."""
     _subscript(e, scope, where)
     _without_data(e, where)
 

@@ -24,6 +24,7 @@ from tensorc_dsl.ir.expr import (
     Var,
     constant,
     dtype_of,
+    factors_of,
     loads,
     substitute,
 )
@@ -31,7 +32,7 @@ from tensorc_dsl.ir.program import Block, IterKind, Program, Store
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, FoldOp, identity, update_of
 from tensorc_dsl.machine.numpy_values import LARGEST, Code, Missing, Values, type_name
 from tensorc_dsl.reference.boxes import Box
-from tensorc_dsl.reference.evaluate import EvaluateError, factors_of, shape_of, unscheduled_blocks
+from tensorc_dsl.reference.evaluate import EvaluateError, shape_of, unscheduled_blocks
 
 WAYS = ("matmul", "einsum", "reduce")
 """What a sum of products becomes: BLAS where it can, `einsum`, or the sum of an array of products."""
@@ -111,11 +112,8 @@ class _Stage(Values):
         if not self.block.is_reduction:
             code = self.code(store.value)
             text = self.whole(code, wanted, dtype_of(store.value))
-            if (
-                code.is_view
-                and not text.endswith(".copy()")
-                and any(p.name == store.buffer for p in self.writer.program.outputs)
-            ):
+            is_output = any(p.name == store.buffer for p in self.writer.program.outputs)
+            if is_output and code.is_view and not text.endswith(".copy()"):
                 text = f"{text}.copy()"  # a view is no result
             return [f"{self.names[store.buffer]} = {text}"]
         match update:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from tensorc_dsl.backend.once import lowered_once
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.measure.limits import memory_of, require_memory, too_large, too_slow
 from tensorc_dsl.measure.messages import Build, Built, Failed, Prepare, Ran, Ready, Reply, Run, replies
 from tensorc_dsl.measure.outcome import Outcome, Status
@@ -26,7 +28,7 @@ from tensorc_dsl.measure.worker import (
 )
 
 BUILD_SECONDS = 20.0
-"""How long a candidate may take to lower and compile; most take a tenth of a second."""
+"""How long a candidate may take to compile; most take a tenth of a second."""
 
 RUN_SECONDS = 20.0
 """How long checking and timing a candidate may take."""
@@ -103,29 +105,37 @@ class LocalRunner:
         return [_merge([r[i] for r in rounds]) for i in range(len(builds))]
 
     def _build(self, programs: Sequence[Program]) -> list[_Build]:
-        """All programs lowered and compiled, several at once, each within its own time limit."""
+        """All programs compiled, several at once, each within its own time limit."""
         for w in (*self._builders, self._runner):
             w.start()
         try:
-            return self._build_all([format_program(p) for p in programs])
+            return self._build_all([self._request(p) for p in programs])
         except BaseException:
             # Interrupted: what the builders still say would answer the next request.
             for w in self._builders:
                 w.kill()
             raise
 
-    def _build_all(self, texts: list[str]) -> list[_Build]:
-        done: dict[int, _Build] = {}
-        todo = list(range(len(texts)))[::-1]
+    def _request(self, program: Program) -> Build | Outcome:
+        """What a builder is asked; an outcome where the lowering does not take the program."""
+        try:
+            packed = lowered_once(program, self._target).packed
+        except LowerError as e:
+            return Outcome(Status.REFUSED, message=str(e))
+        return Build(program.name, packed.data, packed.parts, self._target, self._threads)
+
+    def _build_all(self, requests: list[Build | Outcome]) -> list[_Build]:
+        done = {n: _Build(r, 0.0) for n, r in enumerate(requests) if isinstance(r, Outcome)}
+        todo = [(n, r) for n, r in enumerate(requests) if isinstance(r, Build)][::-1]
         busy: dict[Worker[Reply], tuple[int, float]] = {}
         while todo or busy:
             for w in self._builders:
                 if todo and w not in busy:
-                    number = todo.pop()
+                    number, request = todo.pop()
                     w.ready()
                     started = time.monotonic()
                     try:
-                        w.send(Build(texts[number], self._target, self._threads), self._build_seconds)
+                        w.send(request, self._build_seconds)
                         busy[w] = (number, started)
                     except (WorkerCrash, WorkerTimeout) as e:
                         done[number] = _Build(_lost(e), time.monotonic() - started)
@@ -143,7 +153,7 @@ class LocalRunner:
                 if ended is not None:
                     done[number] = _Build(ended, seconds)
                     del busy[w]
-        return [done[n] for n in range(len(texts))]
+        return [done[n] for n in range(len(requests))]
 
     @staticmethod
     def _hear(builder: Worker[Reply]) -> Built | Outcome | None:

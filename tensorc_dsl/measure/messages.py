@@ -1,8 +1,9 @@
 """What parent and child processes say to each other: MessagePack frames of these types and nothing else.
 
 A reply is a frame: its length (8 bytes, little-endian) and its bytes. In a request, between the two, stand the seconds that
-it may take, as a double. No end ever unpickles, so a child that a kernel has run
-wild in can at worst send a wrong answer or nonsense, and nonsense is taken for a crash.
+it may take, as a double. Nothing that a child says is ever unpickled, so one that a kernel has run wild in can at worst send
+a wrong answer or nonsense, and nonsense is taken for a crash. A builder, which runs no kernel, unpacks what the
+parent packed.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ HEAD = struct.Struct("<Qd")
 
 
 class Build(msgspec.Struct, tag=True, frozen=True):
-    """To a builder: lower and compile a program given as text."""
+    """To a builder: compile a kernel of a task, packed as `backend.once` does it."""
 
-    program: str
+    task: str
+    kernel: bytes
+    parts: int
     target: Target
     threads: int
 
@@ -64,7 +67,7 @@ class Built(msgspec.Struct, tag=True, frozen=True):
 class Failed(msgspec.Struct, tag=True, frozen=True):
     """The candidate's fault."""
 
-    status: Literal["compile_error", "refused", "wrong_result"]
+    status: Literal["compile_error", "wrong_result"]
     message: str
     max_error: float | None = None
 

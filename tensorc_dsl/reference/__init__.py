@@ -1,4 +1,4 @@
-"""What results are held against: inputs, the evaluator and the interpreter of programs, tolerances.
+"""The reference that results are compared with: inputs, the evaluator and the interpreter of programs, tolerances.
 
 Nothing here shares code with schedules or code generators.
 """

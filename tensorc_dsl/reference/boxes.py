@@ -1,7 +1,7 @@
-"""Boxes of block instances as NumPy axes: where an access becomes a strided view, and where a gather.
+"""Boxes of block instances as NumPy axes; turns accesses into strided views or gathers.
 
-Every array here has one axis per iterator of the block, of length 1 where its values do not depend on that iterator, so
-that arrays of one box broadcast against each other.
+Every array here has one axis per iterator of the block, of length 1 if its values do not depend on that iterator, so
+arrays of one box broadcast against each other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tensorc_dsl.ir.expr import Binary, Const, Expr, Var, children, constant
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The instances with `start[a] <= names[a] < start[a] + size[a]`."""
+    """The block instances with `start[a] <= names[a] < start[a] + size[a]` for every axis a."""
 
     names: tuple[str, ...]
     start: tuple[int, ...]
@@ -34,7 +34,7 @@ class Box:
         return tuple(slice(self.start[a], self.start[a] + self.size[a]) for a in axes)
 
     def cut(self, axis: int, at: Sequence[int]) -> Iterator[Box]:
-        """The parts between the absolute positions `at` on one axis, in order."""
+        """The parts of the box between the absolute positions `at` on one axis, in order."""
         low, high = self.start[axis], self.start[axis] + self.size[axis]
         edges = [low, *(p for p in at if low < p < high), high]
         for a, b in pairwise(edges):
@@ -42,7 +42,7 @@ class Box:
             yield Box(self.names, start, (*self.size[:axis], b - a, *self.size[axis + 1 :]))
 
     def chunks(self, axes: Sequence[int], limit: int) -> Iterator[Box]:
-        """Parts in which the lengths of `axes` multiply to at most `limit`, cut on the first of the axes that can be."""
+        """Parts of the box in which the lengths of `axes` multiply to at most `limit`, cut on the first axis possible."""
         volume = prod(self.size[a] for a in axes)
         if volume <= limit:
             yield self
@@ -56,7 +56,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """`constant` + the sum of factors[a] * (value of axis a)."""
+    """A linear form: `constant` + the sum of factors[a] * (value of axis a)."""
 
     factors: tuple[int, ...]
     constant: int
@@ -70,7 +70,7 @@ class Form:
 
 
 def form(e: Expr, box: Box) -> Form | None:
-    """The linear form that an index expression has within the box; None when it has none."""
+    """The linear form of an index expression within the box; None if it is not linear there."""
     match e:
         case Const(value=value):
             return Form((0,) * len(box.names), int(value))
@@ -119,7 +119,7 @@ def _divided(quotient: bool, x: Form, d: int, box: Box) -> Form | None:
 
 
 def view(array: Array, indices: Sequence[Expr], box: Box) -> Array | None:
-    """The elements an access touches, without a copy; None unless it is linear and stays inside within the box."""
+    """The elements that an access touches, without a copy; None unless the access is linear and in bounds within the box."""
     strides = [0] * len(box.names)
     offset = 0
     for i, extent, stride in zip(indices, array.shape, array.strides, strict=True):
@@ -132,12 +132,12 @@ def view(array: Array, indices: Sequence[Expr], box: Box) -> Array | None:
         offset += stride * (f.constant + sum(p * q for p, q in zip(f.factors, box.start, strict=True)))
         strides = [s + p * stride for s, p in zip(strides, f.factors, strict=True)]
     shape = tuple(n if s else 1 for n, s in zip(box.size, strides, strict=True))
-    base = array.reshape(-1)[offset // array.itemsize :]  # a view: every array that gets here is contiguous
+    base = array.reshape(-1)[offset // array.itemsize :]  # a view: all arrays here are contiguous
     return as_strided(base, shape, strides, writeable=False)
 
 
 def gather(array: Array, positions: Sequence[Array], mask: Array | None) -> tuple[Array, bool]:
-    """The elements at `positions`, and whether one that `mask` selects lies outside (its value is then arbitrary)."""
+    """The elements at `positions`, and whether one that `mask` selects is out of bounds (its value is then arbitrary)."""
     if not array.size:
         shape = np.broadcast_shapes(*(p.shape for p in positions))
         return np.zeros(shape, array.dtype), bool(np.any(np.ones((), bool) if mask is None else mask))

@@ -1,4 +1,4 @@
-"""Sums of products of arrays that broadcast, through BLAS where there is one."""
+"""Sums of products of arrays that broadcast, by BLAS if possible."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import numpy as np
 from tensorc_dsl.ir.arrays import Array
 
 _EXACT = 2**53
-"""Integers up to here are exact in float64."""
+"""The largest integer up to which all integers are exact in float64."""
 
 
 def contract(factors: Sequence[Array], reduce: Sequence[int], size: Sequence[int]) -> Array:
-    """The product of at most two arrays summed over the axes `reduce`, which stay with length 1.
+    """The product of at most two arrays, summed over the axes `reduce`, which keep length 1.
 
-    `size` has the length of each axis; an axis on which every factor has length 1 counts that many equal terms.
+    `size` has the length of each axis. If all factors have length 1 on a reduced axis, its terms are equal, and their
+    number counts.
     """
     repeats = prod(size[a] for a in reduce if all(f.shape[a] == 1 for f in factors))
     done: list[Array] = []
     for k, f in enumerate(factors):
-        # What only this factor depends on is summed before it meets the other.
+        # Axes that only this factor depends on are summed before the product.
         own = tuple(
             a for a in reduce if f.shape[a] > 1 and all(g.shape[a] == 1 for g in (*factors[:k], *factors[k + 1 :]))
         )

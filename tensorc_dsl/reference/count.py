@@ -1,4 +1,4 @@
-"""How much work a program is, for rates: operations on values, and bytes of its parameters."""
+"""Counts the work of a program, for rates: operations on values, and bytes of its parameters."""
 
 from __future__ import annotations
 
@@ -8,18 +8,31 @@ from dataclasses import dataclass
 from math import prod
 
 from tensorc_dsl.ir.dtypes import INDEX, DType
-from tensorc_dsl.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, children, constant, dtype_of, loads
+from tensorc_dsl.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    children,
+    constant,
+    dtype_of,
+    factors_of,
+    loads,
+)
 from tensorc_dsl.ir.program import Block, Program, Store, blocks
 from tensorc_dsl.ir.reductions import Fold, fold_of
-from tensorc_dsl.reference.evaluate import factors_of, shape_of
+from tensorc_dsl.reference.evaluate import shape_of
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A kind of operations, as far as other instructions do it at another rate.
+    """A type of operations, as far as instructions do them at different rates.
 
-    It is on `values` of a type. Where all that is computed with is converted from narrower types, which instructions may take
-    as they are, `factors` is the widest of these: in sums of products of floats, and wherever values are integers. `sums` are
+    The operations are on `values` of a type. If all operands are converted from narrower types, which instructions may take
+    directly, `factors` is the widest of these: in sums of products of floats, and for all operations on integers. `sums` are
     integers of which fewer than half of the operations multiply.
     """
 
@@ -29,16 +42,16 @@ class Work:
 
 
 def flops(program: Program) -> int:
-    """The operations of an unscheduled program: each `+ - * / % min max` and each maths function on values is 1.
+    """The number of operations of an unscheduled program: each `+ - * / % min max` and each maths function on values is 1.
 
     Index arithmetic, comparisons and conversions are free; integers count like floats. A matrix product is 2*M*N*K. Of a
-    conditional the dearer branch counts. Raises ValueError while a dimension is open.
+    conditional, the branch with more operations counts. Raises ValueError if a dimension is open.
     """
     return work(program).total()
 
 
 def work(program: Program) -> Counter[Work]:
-    """The operations of an unscheduled program, counted as `flops` does, by their kind. ValueError as of that."""
+    """The operations of an unscheduled program by type, counted as in `flops`. Raises ValueError if a dimension is open."""
     total: Counter[Work] = Counter()
     for b in blocks(program):
         times = _instances(b)
@@ -66,7 +79,7 @@ def _of_store(s: Store) -> Counter[Work]:
 
 
 def _converted(s: Store, t: DType) -> DType | None:
-    """The widest type that all the values with which it computes in `t` are converted from; None where one is not."""
+    """The widest type that all operands of the operations in `t` are converted from; None if one is not converted."""
     fold = fold_of(s)
     value = fold.value if isinstance(fold, Fold) else s.value
     if t.is_float and not (isinstance(fold, Fold) and fold.op == "+" and _are_converted(factors_of(value), t)):
@@ -104,15 +117,15 @@ def _multiplies(e: Expr) -> bool:
 
 
 def bytes_moved(program: Program) -> int:
-    """The bytes of all parameters, once each: what a kernel has to read and write at the least."""
+    """The bytes of all parameters, each counted once."""
     return sum(p.dtype.bytes * prod(shape_of(p)) for p in program.params)
 
 
 def bytes_needed(program: Program) -> int:
-    """The bytes that every kernel has to move: all outputs, and of each input what some access can read, once.
+    """The bytes that every kernel has to move: all outputs, and of each input the elements that some access can read, once.
 
-    Where data choose the elements, as rows of a table, no more are read than there are accesses. ValueError while a
-    dimension is open.
+    If data choose the elements, such as rows of a table, an input counts with at most the number of accesses to it. Raises
+    ValueError if a dimension is open.
     """
     reads: Counter[str] = Counter()
     for b in blocks(program):

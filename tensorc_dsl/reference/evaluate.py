@@ -1,8 +1,8 @@
-"""What an unscheduled program computes, with NumPy in float64 and int64: the reference that kernels are compared with.
+"""Evaluates an unscheduled program with NumPy in float64 and int64: the reference that kernels are compared with.
 
-Independent of lowering and code generation. A block is evaluated over whole boxes of its instances: accesses are strided
-views where they are linear and proven inside, gathers elsewhere; a sum of products is a matrix product. The steps of a
-scan, and those of a reduction by a declared reducer, run one after another.
+It is independent of lowering and code generation. A block is evaluated over whole boxes of its instances: an access is a
+strided view if it is linear and proved in bounds, else a gather; a sum of products is a matrix product. The steps of a scan,
+and those of a reduction by a declared reducer, run one after another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, wide_dtype, widen, wrap
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import Binary, BinaryOp, Expr, Load, LogicOp, Var, constant, free_vars, loads
+from tensorc_dsl.ir.expr import BinaryOp, Expr, Load, LogicOp, Var, constant, factors_of, free_vars, loads
 from tensorc_dsl.ir.program import Block, Buffer, IterKind, Program, Store, walk
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, Update, is_whole_update, update_of
 from tensorc_dsl.reference.boxes import Box, linear_parts
@@ -24,9 +24,9 @@ from tensorc_dsl.reference.values import EvaluateError, Values, arithmetic
 __all__ = ["EvaluateError", "Evaluation", "bind_inputs", "evaluate", "shape_of", "unscheduled_blocks"]
 
 FACTOR_LIMIT = 16 * 2**20
-"""Elements of one factor of a product: 128 MB when it has to be copied for BLAS."""
+"""The largest number of elements of one factor of a product: 128 MB if it has to be copied for BLAS."""
 CHUNK_LIMIT = 2 * 2**20
-"""Elements of a box that is evaluated node by node, with several temporaries alive: 16 MB each."""
+"""The largest number of elements of a box that is evaluated node by node, with several temporaries alive: 16 MB each."""
 
 _REDUCE: dict[BinaryOp | LogicOp, Callable[..., Array]] = {
     "+": np.add.reduce, "*": np.multiply.reduce, "min": np.minimum.reduce, "max": np.maximum.reduce,
@@ -44,7 +44,7 @@ def evaluate(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def shape_of(b: Buffer) -> tuple[int, ...]:
-    """The shape as numbers. EvaluateError while a dimension is open."""
+    """The shape as numbers. Raises EvaluateError if a dimension is open."""
     sizes = [constant(e) for e in b.shape]
     if any(n is None for n in sizes):
         raise EvaluateError(f"a dimension of {b.name} is open: `ir.bind.bind` gives it a size")
@@ -52,7 +52,7 @@ def shape_of(b: Buffer) -> tuple[int, ...]:
 
 
 def bind_inputs(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The inputs widened, by name. EvaluateError when one is missing, unknown or of another shape."""
+    """The inputs widened, by name. Raises EvaluateError if one is missing, unknown or of another shape."""
     wanted = {p.name: p for p in program.inputs}
     if unknown := set(inputs) - {p.name for p in program.params}:
         raise EvaluateError(f"program {program.name} has no parameter {min(unknown)!r}")
@@ -67,7 +67,7 @@ def bind_inputs(program: Program, inputs: Mapping[str, Array]) -> dict[str, Arra
 
 
 def unscheduled_blocks(program: Program) -> list[Block]:
-    """The blocks in order. EvaluateError unless each stands in a perfect nest of its own, bound one to one."""
+    """The blocks in order. Raises EvaluateError unless each stands in a perfect nest of its own, one loop per iterator."""
     out: list[Block] = []
     for around, s in walk(program.body):
         if not isinstance(s, Block):
@@ -97,15 +97,8 @@ def _combined(op: BinaryOp | LogicOp, a: Array, b: Array, t: DType) -> Array:
             return arithmetic(op, a, b, t)
 
 
-def factors_of(e: Expr) -> list[Expr]:
-    """`a * b * c` as a list."""
-    if isinstance(e, Binary) and e.op == "*":
-        return factors_of(e.lhs) + factors_of(e.rhs)
-    return [e]
-
-
 class Evaluation(Values):
-    """One block over its instances. `arrays` holds the buffers so far; the block's own are added."""
+    """The evaluation of one block. `arrays` holds the buffers computed so far; those of the block are added."""
 
     def __init__(self, program: Program, arrays: dict[str, Array], block: Block) -> None:
         super().__init__(block.name, arrays)
@@ -145,7 +138,7 @@ class Evaluation(Values):
         return axes
 
     def run(self) -> None:
-        """Add the block's buffers to `arrays`."""
+        """Evaluate the block, and add its buffers to `arrays`."""
         if self.in_order:
             for store, part in self.steps():
                 self.put(store.buffer, part, self.value(store.value, part, None))
@@ -162,7 +155,7 @@ class Evaluation(Values):
         self.arrays.update((b.name, out) for b, out in zip(self.buffers, outs, strict=True))
 
     def start(self) -> list[Array]:
-        """The block's arrays as they are before its first instance: where a reduction starts, else unwritten."""
+        """The block's arrays before its first instance: the initial values of a reduction, else uninitialised."""
         outs = [np.empty(shape_of(b), wide_dtype(b.dtype)) for b in self.buffers]
         size = tuple(1 if a in self.reduce else n for a, n in enumerate(self.box.size))
         spatial = Box(self.box.names, self.box.start, size)
@@ -175,11 +168,11 @@ class Evaluation(Values):
 
     @property
     def in_order(self) -> bool:
-        """Whether the instances are evaluated in the order of a scan or of a reduction."""
+        """Whether the instances have to be evaluated in order: in a scan, or in a reduction by a declared reducer."""
         return bool(self.scan) or isinstance(self.update, DeclaredFold)
 
     def steps(self) -> Iterator[tuple[Store, Box]]:
-        """The stores in order, each over all instances of one step; whoever asks stores the values before going on."""
+        """The stores in order, each with all instances of one step. The caller stores the values before it continues."""
         self.arrays.update((b.name, out) for b, out in zip(self.buffers, self.start(), strict=True))
         ordered = self.scan or self.reduce
         if not self.box.volume:
@@ -206,7 +199,7 @@ class Evaluation(Values):
             out[region] = _combined(update.op, out[region], target, self.buffer.dtype)
 
     def _best(self, outs: Sequence[Array], update: ArgFold, part: Box) -> None:
-        """Take the instances of one part into the positions and the best values so far."""
+        """Update the positions and best values with the instances of one part."""
         positions, best = outs
         region = part.slices(self.axes)
         where, value = (np.broadcast_to(self.value(e, part, None), part.size) for e in (update.position, update.value))
@@ -216,7 +209,7 @@ class Evaluation(Values):
         best[region], positions[region] = (x[0] for x in best_of(update, *pair, (0,)))
 
     def parts(self, update: Fold) -> list[Box]:
-        """The boxes that are evaluated at once."""
+        """The parts of the box, each of which is evaluated at once."""
         factors = self.product(update)
         if factors is None:
             return list(self.box.chunks(range(len(self.box.size)), CHUNK_LIMIT))
@@ -228,15 +221,15 @@ class Evaluation(Values):
         return [chunk for part in out for chunk in part.chunks(self.spatial, FACTOR_LIMIT)]
 
     def product(self, update: Fold) -> list[Expr] | None:
-        """The factors of a sum of products of at most two arrays, else None."""
+        """The factors of a sum of products in which at most two factors are arrays; None for other updates."""
         if update.op != "+":
             return None
-        # Integers may be wrapped once at the end: reduction modulo 2^n respects sums and products.
+        # Integers may be wrapped once at the end, since reduction modulo 2^n is compatible with sums and products.
         factors = factors_of(update.value)
         return factors if sum(1 for f in factors if free_vars(f)) <= 2 else None
 
     def reduced(self, update: Fold, part: Box) -> Array:
-        """The reduction over one part; reduced axes have length 1."""
+        """The reduction over one part; the reduced axes have length 1."""
         factors = self.product(update)
         if factors is not None:
             return self.sum_of_products([self.value(f, part, None) for f in factors], part)
@@ -244,7 +237,7 @@ class Evaluation(Values):
         return wrap(_REDUCE[update.op](full, axis=tuple(self.reduce), keepdims=True), self.buffer.dtype)
 
     def sum_of_products(self, factors: list[Array], part: Box) -> Array:
-        """At most two factors are arrays, the others one number each."""
+        """The sum of the product of `factors` over one part. At most two factors are arrays, the others single numbers."""
         arrays = [f for f in factors if f.size > 1]
         scale = np.ones((1,) * len(part.size), factors[0].dtype)
         for f in factors:
@@ -253,7 +246,7 @@ class Evaluation(Values):
         return contract(arrays or [scale], self.reduce, part.size) * (scale if arrays else scale.dtype.type(1))
 
     def stored(self, value: Array, part: Box) -> Array:
-        """A value over the box, its reduced axes of length 1, in the order of the buffer's dimensions."""
+        """The value in the order of the buffer's dimensions; `value` broadcasts over the box, reduced axes have length 1."""
         size = tuple(1 if a in self.reduce else n for a, n in enumerate(part.size))
         return (
             np.broadcast_to(value, size).transpose(*self.axes, *self.reduce).reshape([part.size[a] for a in self.axes])
@@ -261,7 +254,7 @@ class Evaluation(Values):
 
 
 def best_of(update: ArgFold, value: Array, position: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """The least or greatest value over `axes`, a NaN before all, and its lowest position; the axes keep length 1."""
+    """The least or greatest value over `axes`, or NaN if there is one, and its lowest position; the axes keep length 1."""
     least = np.minimum if update.kind == "argmin" else np.maximum
     best = least.reduce(value, axis=axes, keepdims=True)
     same = (value == best) | (np.isnan(value) & np.isnan(best))

@@ -1,4 +1,4 @@
-"""Random inputs for checking a kernel: never 0, moderate in size, the same for the same seed on every machine."""
+"""Random inputs for checking a kernel: nonzero, moderate in size, and the same for one seed on every machine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _POSITIVE_ONLY = frozenset(("log", "sqrt", "rsqrt", "pow"))
 
 
 def make_inputs(program: Program, seed: int) -> dict[str, Array]:
-    """An array for each input, in the type its buffer has in memory.
+    """An array for each input, in the type that its buffer has in memory.
 
-    Floats are uniform on (-1, 1) but at least 1/64 in magnitude, integers of at most 9 in magnitude; a wrong kernel that
-    skips an element or returns zeros then differs. An input that goes straight into `log`, a root or `pow` is positive.
-    An integer that decides which element is read is any of those that there are, or a little outside of them.
+    Floats are uniform on (-1, 1) but at least 1/64 in magnitude, integers at most 9 in magnitude. So a wrong kernel that
+    skips an element or returns zeros gives another result. An input that is a direct argument of `log`, a root or `pow` is
+    positive. An integer that is used in a subscript is any valid position, or a little out of bounds.
     """
     places = _places(program)
     positive = {x.buffer for b in blocks(program) for s in b.body for x in _restricted(s.value)}
@@ -32,7 +32,7 @@ def make_inputs(program: Program, seed: int) -> dict[str, Array]:
 
 
 def _places(program: Program) -> dict[str, int]:
-    """The buffers of integers that stand in subscripts, with the largest size that those have."""
+    """The integer buffers that are used in subscripts, with the largest extent of a dimension that they subscript."""
     out: dict[str, int] = {}
     for x in (x for b in blocks(program) for s in b.body for x in loads(s.value)):
         for i, n in zip(x.indices, shape_of(program.buffer(x.buffer)), strict=True):

@@ -1,8 +1,8 @@
-"""Scheduled programs, run one scalar at a time: slow, simple, and strict about what a kernel would get away with.
+"""Interprets scheduled programs, one scalar at a time: slow and simple, with checks that a kernel does not make.
 
 The program becomes the source text of a Python function over flat lists. Arithmetic is exact or in float64; integers wrap
-as their type does. Intermediates and outputs start unwritten, buffers that are private to an iteration become so again in
-each; a read of an unwritten element, an access outside a buffer and an iterator outside its extent raise.
+as their type does. Intermediates and outputs start uninitialised; a buffer that is private to an iteration does so in each
+iteration. A read of an uninitialised element, an access out of bounds and an iterator outside its extent raise.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ Order = Literal["forward", "reversed", "shuffled", "together"]
 
 
 class InterpretError(Exception):
-    """The program reads or writes where it must not; the message names the place and the values."""
+    """The program makes an access that is not allowed. The message names the place and the values."""
 
 
 def interpret(program: Program, inputs: Mapping[str, Array], order: Order = "forward") -> dict[str, Array]:
     """The outputs by name, in float64, int64 or bool. Raises InterpretError.
 
-    `order` is that of the iterations of parallel, vectorized and bound loops, the only ones whose order is free: what
-    depends on it is a race. "shuffled" is the same shuffle in every run. "together", all iterations go on in turns, each by
-    as much as to its next read or write, and pipelined loops run in their stages.
+    `order` is the order of the iterations of parallel, vectorized and bound loops, which have none of their own: a result
+    that depends on it is a race. "shuffled" is the same shuffle in every run. With "together", all iterations advance in
+    turns, each to its next read or write, and pipelined loops run stage by stage.
     """
     memory: dict[str, list[Any]] = {name: a.reshape(-1).tolist() for name, a in bind_inputs(program, inputs).items()}
     for b in (*program.params, *program.buffers):
@@ -88,12 +88,12 @@ def _element(b: Buffer, offset: int) -> str:
 
 def _compile(text: str) -> Callable[[dict[str, list[Any]], Callable[[int], Iterable[int]]], Iterable[None] | None]:
     space: dict[str, Any] = dict(_LIBRARY)
-    exec(compile(text, "<program>", "exec"), space)  # the text is made below, with names of its own
+    exec(compile(text, "<program>", "exec"), space)  # the text is generated below and uses only its own names
     return space["run"]
 
 
 def source(program: Program, together: bool = False) -> str:
-    """The Python function `run(memory, order)` that the program becomes; a generator where iterations go on in turns."""
+    """The text of the Python function `run(memory, order)`; with `together` it is a generator, for iterations in turns."""
     return _Writer(program, together).text()
 
 
@@ -146,7 +146,7 @@ class _Writer:
 
     def _reset(self, loop: str | None, depth: int) -> None:
         for name in self.private.get(loop, ()):
-            # Iterations that go on in turns have memory of their own, each a variable of its function.
+            # Iterations in turns have memory of their own: local variables of their function.
             every = "" if self.together else "[:]"
             self._line(depth, f"{self.arrays[name]}{every} = [None] * {math.prod(self.shapes[name])}")
 
@@ -164,7 +164,7 @@ class _Writer:
         if self.together and s.kind is LoopKind.PIPELINED and (stages := pipeline(s)) is not None:
             self._in_stages(s, *stages, depth)
             return
-        # Python allows 20 loops inside each other in one function; a deeper nest continues in a function of its own.
+        # Python allows 20 nested loops in one function; a deeper nest continues in a function of its own.
         self.nesting += 1
         function = f"f{len(self.lines)}" if self.nesting % 16 == 0 else None
         outer = depth
@@ -204,7 +204,7 @@ class _Writer:
         if where is not None:
             self._line(depth, f"if {self._expr(where)}:")
             depth += 1
-        # Iterators are local to their block: they must not overwrite those of another that has the same names.
+        # Iterators are local to their block: they must not overwrite iterators of another block with the same names.
         outer = dict(self.names)
         bindings = [self._expr(it.binding) for it in b.iters]
         for it in b.iters:
@@ -233,7 +233,7 @@ class _Writer:
             self._line(depth, "yield")
 
     def _offset(self, buffer: str, indices: tuple[Expr, ...]) -> str:
-        """The flat position of an element; checks each subscript."""
+        """The flat position of an element, as text with a check of each subscript."""
         shape = self.shapes[buffer]
         parts: list[str] = []
         for k, (i, extent) in enumerate(zip(indices, shape, strict=True)):
@@ -280,7 +280,7 @@ class _Writer:
         if t.is_float:
             return f"divide({a}, {b})" if op == "/" else f"modulo({a}, {b})" if op == "%" else f"({a} {op} {b})"
         text = f"({a} {'//' if op == '/' else op} {b})"
-        if op in ("/", "%"):  # by 0 they give 0
+        if op in ("/", "%"):  # division by 0 gives 0
             d = self._temporary()
             text = f"({a} {'//' if op == '/' else op} {d} if ({d} := {b}) else 0)"
         return text if t == INDEX else _wrapped(text, t)
@@ -316,7 +316,7 @@ def _unwritten(name: str, shape: tuple[int, ...], offset: int) -> NoReturn:
 
 
 def _in_turns(iterations: list[Iterator[None]]) -> Iterator[None]:
-    """All iterations at once: each goes on by one step, again and again."""
+    """Run all iterations together: each advances by one step, again and again."""
     while iterations:
         iterations = [i for i in iterations if next(i, _DONE) is not _DONE]
         yield
@@ -325,7 +325,7 @@ def _in_turns(iterations: list[Iterator[None]]) -> Iterator[None]:
 def _in_stages(
     iterations: list[list[Callable[[], Iterator[None]]]], stages: tuple[int, ...], order: tuple[int, ...]
 ) -> Iterator[None]:
-    """Round by round the statements of a pipeline, each of the iteration that has come to its stage."""
+    """Run a pipeline round by round: in each round every statement runs for the iteration that has reached its stage."""
     statements = sorted(range(len(order)), key=order.__getitem__)
     for turn in range(len(iterations) + max(stages)):
         for k in statements:
@@ -346,7 +346,7 @@ def _rsqrt(x: np.float64) -> np.float64:
 
 
 def _power(x: np.float64, y: np.float64) -> np.float64:
-    # Of a scalar 0.5 NumPy makes a square root, which is NaN where C's `pow(-inf, 0.5)` is inf.
+    # NumPy computes a scalar power 0.5 as a square root, which is NaN for -inf, whereas C's `pow(-inf, 0.5)` is inf.
     return np.power(np.full(1, x), np.full(1, y))[0]
 
 

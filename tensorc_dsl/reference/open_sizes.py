@@ -1,11 +1,11 @@
-"""At which sizes a task with open dimensions is checked and timed, and what its time is then.
+"""Chooses the sizes at which a task with open dimensions is checked and timed, and weighs the times into one.
 
-Both sets reach from the smallest size to the *top*: the largest size of every dimension, halved until it is checked at a
-cost of at most `COST`. Checked are both ends and three primes between them, at equal steps of the logarithm; several
-dimensions take them in turns. Timed are the sizes that the task gives, `M=1..4096 at [1, 16, 128]`; else three, at a third,
-two thirds and the whole of the way to the top, or as many as the task gives for another dimension. The task's time is the
-mean of theirs, weighted by the inverse of their work, so that every size counts alike: work by time, likewise
-weighted, is the harmonic mean of the rates.
+Both sets range from the smallest size to the *top*: the largest size of every dimension. While checking costs more than
+`COST`, the dimension with the widest range is halved. Checked are both ends and three primes between them, at equal
+steps of the logarithm; several dimensions take them in turns. Timed are the sizes that the task gives, `M=1..4096 at
+[1, 16, 128]`; else three, at a third, two thirds and the end of the way to the top, or as many as the task gives for
+another dimension. The task's time is the mean of the times, weighted by the inverse of the work, so every size counts
+alike: the mean work by the mean time, weighted in the same way, is the harmonic mean of the rates.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from tensorc_dsl.reference.count import bytes_moved, flops
 
 COST = 3 * 10**9
 BYTE = 64
-"""What checking one size may cost: operations, and bytes of which each counts as so many. The reference of a matrix product
-is fast, but an element takes it 0.3 µs: 2^27 of them took it half a minute and 5 GB."""
+"""The cost of a byte in operations, in the cost of checking one size. The reference of a matrix product is fast, but one
+element of it takes 0.3 µs: 2^27 elements took half a minute and 5 GB."""
 
 UNLIMITED = 1024
-"""Where a dimension has no largest size, this is taken for it (or four times the smallest)."""
+"""The largest size that is assumed for a dimension without one (or four times its smallest size, if that is more)."""
 
 CHECKED, TIMED = 5, 3
 
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """`weights` are those of the `timed` sizes; they add up to 1."""
+    """The sizes at which a program is checked and timed. `weights` belong to the `timed` sizes and add up to 1."""
 
     checked: tuple[Sizes, ...]
     timed: tuple[Sizes, ...]
@@ -39,7 +39,7 @@ class Sizing:
 
 
 def sizing(program: Program) -> Sizing:
-    """The sizes for an unscheduled program; one empty set of each where nothing is open."""
+    """The sizes for an unscheduled program; a single empty set for checks and for times if no dimension is open."""
     if not program.dims:
         return Sizing(({},), ({},), (1.0,))
     top = _top(program)
@@ -60,18 +60,18 @@ def sizing(program: Program) -> Sizing:
 
 
 def mean_flops(program: Program) -> int:
-    """The operations of one run; of an open program their mean, weighted as its times are."""
+    """The operations of one run; for an open program the mean over the timed sizes, weighted like the times."""
     found = sizing(program)
     return round(sum(w * flops(bind(program, x)) for w, x in zip(found.weights, found.timed, strict=True)))
 
 
 def describe(sizes: Sizes) -> str:
-    """`M = 8, N = 16`."""
+    """Sizes as text: `M = 8, N = 16`."""
     return ", ".join(f"{name} = {n}" for name, n in sizes.items())
 
 
 def describe_all(every: Sequence[Sizes]) -> str:
-    """`M = 1, 16, 128`; of several dimensions `M = 1, N = 8; M = 16, N = 64`."""
+    """Several sizes as text: `M = 1, 16, 128`; of several dimensions `M = 1, N = 8; M = 16, N = 64`."""
     if every and len(every[0]) == 1:
         (name,) = every[0]
         return f"{name} = {', '.join(str(sizes[name]) for sizes in every)}"
@@ -98,19 +98,19 @@ def _top(program: Program) -> dict[str, int]:
 
 
 def _points(d: Dim, top: int) -> list[int]:
-    """Both ends, and primes between them where there are any."""
+    """Both ends of the range, and primes between them if there are any."""
     between = [_along(d.low, top, k / (CHECKED - 1)) for k in range(1, CHECKED - 1)]
     return [d.low, *(_prime_near(n, d.low, top) for n in between), top]
 
 
 def _along(low: int, top: int, way: float) -> int:
-    """The size at a part of the way, in steps of the logarithm."""
+    """The size at the fraction `way` between `low` and `top`, on a logarithmic scale."""
     start = max(low, 1)
     return min(top, max(low, round(start * (top / start) ** way)))
 
 
 def _prime_near(n: int, low: int, top: int) -> int:
-    """The least prime from `n` on, or the largest below; `n` itself where there is none in the range."""
+    """The least prime from `n` on, or the largest one below; `n` itself if the range has no prime."""
     candidates = (*range(n, min(top, 2 * n) + 1), *range(n - 1, low - 1, -1))
     return next((c for c in candidates if _is_prime(c)), n)
 

@@ -1,19 +1,18 @@
-"""How far a kernel's result may lie from the reference: an absolute tolerance per element of each output.
+"""Bounds on how far a kernel's result may be from the reference: an absolute tolerance per element of each output.
 
-A running error analysis in the manner of Higham, Accuracy and Stability of Numerical Algorithms (2nd ed., 2002), section
-3.3: beside each value stands a bound on its error. An operation carries the errors of its operands to first order and adds
-one rounding. For sums of n terms the worst case n*u is far too wide to notice a lost term; rounding errors of different
+This is a running error analysis in the manner of Higham, Accuracy and Stability of Numerical Algorithms (2nd ed., 2002),
+section 3.3: each value comes with a bound on its error. An operation propagates the errors of its operands to first order and
+adds one rounding. For sums of n terms the worst case n*u is far too wide to notice a lost term. Rounding errors of different
 signs cancel, and the bound lambda*sqrt(n)*u times the sum of the terms' magnitudes holds with probability at least
 1 - 2*exp(-lambda^2/2) per element for any order of summation (N. J. Higham and T. Mary, A New Approach to Probabilistic
-Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4). With lambda = 4 that is 0.9993, of a bound that is
-itself seldom approached.
+Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4). With lambda = 4 this probability is 0.9993, and
+errors rarely come close to the bound.
 
-The theorem wants roundings of mean 0. They are not once the sum of so many terms of one sign exceeds them that a term is
-less than what the sum is rounded by: from about a million terms in f32 on, a sum in order is outside of the bound. That is
-no fault of the bound, which then finds what is true, that the result has lost terms: a schedule that makes partial sums
-has not.
+The theorem assumes that rounding errors have mean 0. This fails when a running sum of terms of one sign grows so large that a
+term is below its rounding error: from about a million terms in f32 on, a sum in order exceeds the bound. The check then
+reports a true loss, since the result has lost terms. A schedule that makes partial sums stays within the bound.
 
-In a scan, and in a reduction by a declared reducer, the errors of one step are carried to the next.
+In a scan, and in a reduction by a declared reducer, the errors of one step are propagated to the next.
 """
 
 from __future__ import annotations
@@ -51,21 +50,22 @@ from tensorc_dsl.reference.values import arithmetic, cast
 
 LAMBDA = 4.0
 FUNCTION_ROUNDOFFS = 8.0
-"""Errors of a maths function in units of roundoff: vector libraries promise 4 ulp, that is 8 roundoffs. The code
-generator's own functions of f32 are held to 2 ulp (docs/maths.md); those of f64 are the C library's."""
+"""The error of a maths function in units of roundoff: vector libraries promise 4 ulp, that is 8 roundoffs. The code
+generator's own functions of f32 are tested to 2 ulp (docs/maths.md); those of f64 are the C library's."""
 
 _EXACT = frozenset(("abs", "floor", "ceil", "round"))
 
 Pair = tuple[Array, Array]
-"""Values, and a bound on the error of each; both broadcast over the box."""
+"""Values, and a bound on the error of each. Both arrays broadcast over the box."""
 
 
 def tolerance(program: Program, reference: Mapping[str, Array], inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """For each output the largest absolute error that rounding explains, element by element, in float64.
+    """For each output the largest absolute error that rounding can explain: float64, of the output's shape.
 
-    `reference` is what `evaluate` gave for the same inputs: where it is not finite the tolerance is 0 and a comparison has
-    to treat equal infinities and NaNs as equal. The tolerance of integers is 0 unless they are rounded from floats.
-    Conditions are taken as the reference decides them: a comparison of values that rounding can swap is not allowed for.
+    `reference` is the result of `evaluate` for the same inputs. Where it is not finite the tolerance is 0, and a comparison
+    has to treat equal infinities and NaNs as equal. The tolerance of integers is 0 unless they are rounded from floats.
+    Conditions are decided as in the reference: the bound does not cover a comparison that rounding can turn around. Raises
+    EvaluateError if the inputs do not fit the program.
     """
     arrays = bind_inputs(program, inputs)
     errors: dict[str, Array] = {name: np.zeros((), np.float64) for name in arrays}
@@ -81,7 +81,7 @@ def tolerance(program: Program, reference: Mapping[str, Array], inputs: Mapping[
 
 
 class _Errors(Evaluation):
-    """An evaluation of a block that bounds errors beside the values."""
+    """The evaluation of a block with error bounds beside the values."""
 
     def __init__(self, program: Program, arrays: dict[str, Array], errors: dict[str, Array], block: Block) -> None:
         super().__init__(program, arrays, block)
@@ -89,7 +89,7 @@ class _Errors(Evaluation):
         self.shifted: dict[str, float] = {}
 
     def run(self) -> None:
-        """Add the block's buffers to `arrays`, and the bounds for them to `errors`."""
+        """Evaluate the block; add its buffers to `arrays`, and their error bounds to `errors`."""
         outs = {b.name: np.zeros(shape_of(b), np.float64) for b in self.buffers}
         if self.in_order:
             self.errors.update(outs)
@@ -111,10 +111,10 @@ class _Errors(Evaluation):
         self.errors.update(outs)
 
     def _step(self, store: Store, part: Box) -> Pair:
-        """The values that one step stores, and the bounds of their errors.
+        """The values that one step stores, and their error bounds.
 
-        A step that reads its buffer at one element only is evaluated at both ends of that element's error: where the
-        element occurs several times, errors carried through each occurrence would count several times.
+        A step that reads its own buffer at a single element is evaluated at both ends of that element's error interval. If
+        the element occurs several times, propagating its error through each occurrence would count it several times.
         """
         name = store.buffer
         value, error = self.pair(store.value, part, None)
@@ -134,14 +134,14 @@ class _Errors(Evaluation):
     def load(
         self, arrays: Mapping[str, Array], name: str, indices: tuple[Expr, ...], box: Box, mask: Array | None
     ) -> Array:
-        """What an access reads; of a buffer in `shifted` an end of the interval that its error allows."""
+        """The elements that an access reads; for a buffer in `shifted`, an end of the interval that its error allows."""
         exact = super().load(arrays, name, indices, box, mask)
         if arrays is self.errors or name not in self.shifted:
             return exact
         return exact + self.shifted[name] * super().load(self.errors, name, indices, box, mask)
 
     def _positions(self, outs: list[Array], update: ArgFold) -> None:
-        """Where rounding can make another instance the best one, its position may come out."""
+        """Bound the error of positions: the position of any instance that rounding could make the best one is allowed."""
         positions, best = outs
         found = self.arrays[self.buffers[0].name]
         value, error = (np.broadcast_to(x, self.box.size) for x in self.pair(update.value, self.box, None))
@@ -189,7 +189,7 @@ class _Errors(Evaluation):
             out[...] = (out + growth) * values
 
     def _products(self, pairs: list[Pair], part: Box) -> Pair:
-        """The sum of the magnitudes of the products, and what the errors of the factors contribute."""
+        """The sum of the magnitudes of the products, and the contribution of the errors of the factors."""
         magnitudes = [np.abs(v).astype(np.float64) for v, _ in pairs]
         total = self.sum_of_products(magnitudes, part)
         carried = np.zeros_like(total)
@@ -237,12 +237,12 @@ class _Errors(Evaluation):
             return value, _steps(lambda v: cast(v, old, new).astype(np.float64), x, dx)
         if not new.is_float or holds(new, old):
             return value, dx
-        # Both round, of numbers that differ each its own way.
+        # Kernel and reference both round, and the numbers that they round differ.
         return value, np.where(dx > 0, dx + 2 * np.abs(value) * unit_roundoff(new), dx)
 
 
 def _carried(op: str, x: Array, dx: Array, y: Array, dy: Array, value: Array) -> Array:
-    """What errors of the operands make of an operation, to first order."""
+    """The error of an operation that comes from its operands' errors, to first order."""
     match op:
         case "+" | "-":
             return dx + dy
@@ -252,17 +252,21 @@ def _carried(op: str, x: Array, dx: Array, y: Array, dy: Array, value: Array) ->
             return (dx + np.abs(value) * dy) / np.maximum(np.abs(y) - dy, np.abs(y) * 0.5)
         case "min" | "max":
             return np.maximum(dx, dy)
+        case "%":  # it goes on with its operands, up to where their quotient passes a whole number
+            turns = np.abs(np.floor(x / y))
+            wide = (dx + np.abs(x / y) * dy) / np.maximum(np.abs(y) - dy, np.abs(y) * 0.5)
+            return dx + turns * dy + np.where(_steps(np.floor, x / y, wide) > 0, np.abs(y) + dy, 0.0)
         case _:
             return dx + dy + np.abs(value)
 
 
 def _steps(f: Callable[[Array], Array], x: Array, dx: Array) -> Array:
-    """How far a step function moves within `dx` of `x`: not at all unless a step is that close."""
+    """The largest change of a step function within `dx` of `x`: 0 unless a step is that close."""
     return np.maximum(np.abs(f(x + dx) - f(x)), np.abs(f(x - dx) - f(x)))
 
 
 def _function_error(f: str, operands: list[Pair], value: Array) -> Array:
-    """What errors of the arguments make of a maths function: the error times the size of the derivative."""
+    """The error of a maths function that comes from its arguments' errors: the error times the size of the derivative."""
     x, dx = operands[0]
     match f:
         case "exp":

@@ -1,4 +1,4 @@
-"""The values of expressions over whole boxes of block instances, with NumPy in float64, int64 and bool."""
+"""Evaluates expressions over whole boxes of block instances, with NumPy in float64, int64 and bool."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tensorc_dsl.reference.boxes import Box, gather, view
 
 
 class EvaluateError(ValueError):
-    """The program is scheduled, reads outside a buffer, or was given arrays that do not fit its parameters."""
+    """The program is scheduled, reads out of bounds, or was given arrays that do not fit its parameters."""
 
 
 def _rsqrt(x: Array) -> Array:
@@ -38,7 +38,7 @@ def _rsqrt(x: Array) -> Array:
 
 
 def _erf(x: Array) -> Array:
-    from scipy import special  # only here and below: it takes as long to load as a long text to check
+    from scipy import special  # a late import, here and below: it takes as long as checking a long text
 
     return special.erf(x)
 
@@ -66,14 +66,14 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
 
 
 class Values:
-    """Expressions over the buffers in `arrays`; `block` is whose they are, for messages."""
+    """Evaluates expressions over the buffers in `arrays`. `block` is the block that they belong to, for messages."""
 
     def __init__(self, block: str, arrays: dict[str, Array]) -> None:
         self.block_name = block
         self.arrays = arrays
 
     def value(self, e: Expr, box: Box, mask: Array | None) -> Array:
-        """The values of `e` over the box; where `mask` is false they are arbitrary."""
+        """The values of `e` over the box; arbitrary where `mask` is false."""
         match e:
             case Const(value=value, dtype=t):
                 return np.full((1,) * len(box.size), nearest(value, t) if t.is_float else value, wide_dtype(t))
@@ -112,7 +112,7 @@ class Values:
     def load(
         self, arrays: Mapping[str, Array], name: str, indices: tuple[Expr, ...], box: Box, mask: Array | None
     ) -> Array:
-        """What an access reads over the box. EvaluateError when it leaves its buffer where `mask` is true."""
+        """The elements that an access reads over the box. Raises EvaluateError if one selected by `mask` is out of bounds."""
         if name not in arrays:
             raise EvaluateError(f"block {self.block_name} reads {name} before anything is stored in it")
         seen = view(arrays[name], indices, box)
@@ -133,7 +133,7 @@ def arithmetic(op: BinaryOp, x: Array, y: Array, t: DType) -> Array:
 
 
 def cast(x: Array, old: DType, new: DType) -> Array:
-    """A conversion of wide values, as `ir.numbers` has it for one."""
+    """A conversion of wide values, with the rules of `ir.numbers`."""
     if new.kind == "bool":
         return x != 0
     if new.is_float:
@@ -141,6 +141,6 @@ def cast(x: Array, old: DType, new: DType) -> Array:
     if not old.is_float:
         return wrap(x.astype(np.int64), new)
     low, high = limits(new)
-    # The ends are set apart: float64 has no 2**63 - 1.
+    # The ends of the range are handled separately: float64 cannot represent 2**63 - 1.
     inside = np.where((x > low) & (x < high), x, 0.0).astype(np.int64)
     return np.where(x <= low, low, np.where(x >= high, high, inside))

@@ -1,7 +1,7 @@
-"""Refusals: why a schedule step does not apply. Declared as values beside the primitive that raises them.
+"""Refusals: reasons why a schedule step does not apply, declared as values beside the primitive that raises them.
 
-A `ScheduleRefusal` means *inapplicable*. It is neither a failed candidate nor a bug: the search swallows it, a hand-written
-schedule shows it with the program as it stood.
+A `ScheduleRefusal` means *inapplicable*. It is neither a failed candidate nor a bug: the search goes on, and a hand-written
+schedule reports it with the program as it stood.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tensorc_dsl.source import Span
 class Refusal:
     """A declared reason: `message`, `help` and `label` are format strings over the facts given when it is raised.
 
-    `at` says which argument to underline: the loop, block or buffer that the fact of this name names, else the argument
-    of the parameter of this name. Without either it is the whole call. `label` stands beside the underline, where it
-    says more than the message.
+    `at` selects the argument to underline: the loop, block or buffer that the fact of this name names, else the argument
+    of the parameter of this name. Without either, the whole call is underlined. `label` stands beside the underline, if it
+    adds to the message.
     """
 
     code: str
@@ -28,7 +28,7 @@ class Refusal:
     label: str = ""
 
     def __call__(self, program: Program, *focus: str, **facts: object) -> ScheduleRefusal:
-        """The exception to raise; `focus` names the loops and blocks of `program` that the reader should look at."""
+        """The exception to raise; `focus` names the loops and blocks of `program` that the message marks."""
         return ScheduleRefusal(self, self.message.format(**facts), self.help.format(**facts), program, focus, facts)
 
 
@@ -52,8 +52,8 @@ class ScheduleRefusal(Exception):
         self.focus = focus
         self.facts = facts
         self.span: Span | None = None
-        """Where the argument at fault, or the step, was written, once the interpreter knows."""
+        """The place of the argument at fault, or of the step, set by the interpreter."""
         self.origin = ""
-        """Which step of which module it was, and what the draws in its arguments were: "" in a schedule without draws."""
+        """The step of a module that failed, and the draws in its arguments; empty in a schedule without draws."""
         self.steps: tuple[str, ...] = ()
-        """The lines of the trace that led to the step."""
+        """The lines of the trace before the step."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tensorc_dsl.backend.find import backend_of, native
+from tensorc_dsl.backend.once import lowered_once
 from tensorc_dsl.ir.program import MAX_STEP, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
@@ -27,8 +27,7 @@ def kernel_key(program: Program, target: Target) -> str:
     say why.
     """
     try:
-        backend = backend_of(target.kind) or native()
-        loops = backend.key(backend.lower(program, target))
+        loops = lowered_once(program, target).key
     except LowerError:
         return program_key(program)
     noted = [program.annotations, *(s.annotations for _, s in walk(program.body))]

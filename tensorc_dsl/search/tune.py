@@ -27,6 +27,7 @@ from tensorc_dsl.search.events import (
     Verifying,
     Waiting,
 )
+from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.space import Explorer, SpaceLike
 from tensorc_dsl.search.strategy import Setting, strategy_of
 from tensorc_dsl.trace.draw import Decision
@@ -102,10 +103,8 @@ def tune(
     space: SpaceLike,
     program: Program,
     target: Target,
+    options: SearchOptions,
     *,
-    strategy: str = "bayes",
-    trials: int = 64,
-    seed: int = 0,
     runner: RunnerLike,
     threads: int,
     records: Queue | None = None,
@@ -116,18 +115,16 @@ def tune(
 ) -> TuneResult:
     """Search `space` for the fastest way to run `program` (unscheduled) on `target` with `threads` threads.
 
-    Ends after `trials` trials, or when the space has nothing new, or on Ctrl-C with what there is by then. What `verify`
-    refutes does not win, and is recorded as wrong. Given the measured times, the run is a function of the seed. Raises
-    KeyError for an unknown strategy and ValueError for a negative budget; whatever is not a refusal or a failed candidate
-    propagates.
+    Ends after the trials of the options, or when the space has nothing new, or on Ctrl-C with what there is by then. What
+    `verify` refutes does not win, and is recorded as wrong. Given the measured times, the run is a function of the options.
+    Raises KeyError for an unknown strategy; whatever is not a refusal or a failed candidate propagates.
     """
-    if trials < 0:
-        raise ValueError(f"trials must not be negative, not {trials}")
-    explorer = Explorer(space, seed, program.name, target)
-    asked = strategy_of(strategy)(Setting(explorer, trials, tuple(defaults)))
-    run = _Run(program, target, threads, strategy, seed, records, on_event or (lambda _: None))
+    trials = options.trials
+    explorer = Explorer(space, options.seed, program.name, target)
+    asked = strategy_of(options.strategy)(Setting(explorer, trials, tuple(defaults)))
+    run = _Run(program, target, threads, options, records, on_event or (lambda _: None))
     started = clock()
-    run.emit(Started(program.name, strategy, trials, seed))
+    run.emit(Started(program.name, options.strategy, trials, options.seed))
     run.tell_what_waits()
     interrupted = False
     exhausted: Exhausted | None = None
@@ -167,7 +164,7 @@ def tune(
         statuses=dict(Counter(str(o.status) for o in run.outcomes)),
         elapsed_seconds=elapsed,
         trials=len(run.outcomes),
-        seed=seed,
+        seed=options.seed,
         refusals=explorer.refusals,
         refused=explorer.refused,
         interrupted=interrupted,
@@ -184,16 +181,14 @@ class _Run:
         program: Program,
         target: Target,
         threads: int,
-        strategy: str,
-        seed: int,
+        options: SearchOptions,
         records: Queue | None,
         emit: Callable[[Event], None],
     ) -> None:
         self._task = program.name
         self._task_key = program_key(program)
         self._target_key = target_key(target, threads)
-        self._strategy = strategy
-        self._seed = seed
+        self._options = options
         self._records = records
         self.emit = emit
         self.traces: list[Trace] = []
@@ -229,8 +224,8 @@ class _Run:
             task_key=self._task_key,
             target_key=self._target_key,
             task=self._task,
-            strategy=self._strategy,
-            seed=self._seed,
+            strategy=self._options.strategy,
+            seed=self._options.seed,
             trial=number,
             status=str(outcome.status),
             decisions=trace.decisions,

@@ -1,7 +1,7 @@
-"""Grammar rules to expressions and statements: one method per rule of `grammar/tsched.lark`.
+"""Builds expressions and statements: one method per rule of `grammar/tsched.lark`.
 
-The parser calls a method when it has recognised its rule, with what the rule's parts made; signs and words that say
-nothing more are already gone. A part that is a mere list comes as `Seq`.
+The parser calls a method when it has recognised the rule of that name, and passes the values of the rule's parts. Signs and
+keywords are already removed. A part that is only a list is passed as `Seq`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Keyword:
 
 
 def items(seq: Seq[T] | None) -> tuple[T, ...]:
-    """The entries of a list that may be left out."""
+    """The entries of an optional list; none if the list is missing."""
     return () if seq is None else seq.items
 
 
@@ -48,13 +48,13 @@ def error(code: str, message: str, span: Span, label: str = "", help: str = "") 
 
 
 def too_deep(span: Span) -> TschedError:
-    """What is said of a nest of brackets, or of anything else, that goes too deep."""
+    """The error for brackets, or other constructs, that are nested too deeply."""
     repair = "name parts of it with `let`, or write it as several statements"
     return error("E0107", f"this is nested more than {MAX_DEPTH} levels deep", span, help=repair)
 
 
 def _require_shallow(lhs: t.Expr, span: Span) -> None:
-    """Raises TschedError where a chain of operators is too deep: at once, and not when all of a long one is read."""
+    """Raises TschedError as soon as a chain of operators is too deep, before the rest of it is read."""
     for _ in range(MAX_DEPTH):
         if not isinstance(lhs, t.BinaryExpr | t.LogicExpr):
             return
@@ -63,7 +63,7 @@ def _require_shallow(lhs: t.Expr, span: Span) -> None:
 
 
 def no_subscripts(span: Span) -> TschedError:
-    """`x[]`: a single value has one way to be written."""
+    """The error for `x[]`: a single value is written by its name alone."""
     name = span.text.partition("[")[0].strip()
     return error(
         "E0116", "there is nothing in these brackets", span, help=f"a single value is its name alone: `{name}`"
@@ -74,7 +74,7 @@ Parts = list[Any]
 
 
 def rule(method: Callable[[Any, Span, Parts], T]) -> Callable[[Any, Span, Parts], T]:
-    """Marks what the parser calls for the rule of that name: with its place, and its parts without mere signs."""
+    """Marks a method that the parser calls for the rule of its name, with the rule's span and its parts without signs."""
     return method
 
 
@@ -84,15 +84,15 @@ _ESCAPE = re.compile(r"\\(u\{([0-9a-fA-F]{1,6})\}|.)")
 
 
 class ExprBuilder:
-    """Rules of expressions, and of statements, which expressions contain."""
+    """The rules of expressions, and of statements, since an expression may contain statements."""
 
     def text(self, token: Token, span: Span) -> str:
-        """The value of a string literal in what stands at the span."""
+        """The value of the string literal at the span."""
 
         def one(m: re.Match[str]) -> str:
             if m[2] is not None:
                 code = int(m[2], 16)
-                if code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF:  # halves of characters are none
+                if code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF:  # lone surrogates are no characters
                     return chr(code)
             elif m[1] in _ESCAPES:
                 return _ESCAPES[m[1]]
@@ -105,7 +105,7 @@ class ExprBuilder:
 
     @rule
     def name(self, span: Span, parts: Parts) -> t.Word:
-        word = _new(t.Word, parts[0])  # what `Word` does; there are more names than anything else
+        word = _new(t.Word, parts[0])  # the same as `Word`, which is too slow for the most common node
         word.span = span
         return word
 

@@ -1,4 +1,4 @@
-"""Grammar rules to items: computes, modules, programs, …; see `syntax.build`."""
+"""Builds items: computes, modules, programs, …; see `syntax.build`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensorc_dsl.syntax.build import ExprBuilder, Parts, Seq, error, items, no_s
 
 
 def _docs(parts: Parts) -> tuple[str, Parts]:
-    """The description in front of an item, without its slashes and the blanks at the ends of its lines, and the rest."""
+    """The description in front of an item, without slashes and trailing blanks, and the other parts."""
     doc, *rest = parts
     if doc is None:
         return "", rest
@@ -20,7 +20,7 @@ def _docs(parts: Parts) -> tuple[str, Parts]:
 
 
 def _after_doc(span: Span, parts: Parts) -> Span:
-    """Where the item itself begins."""
+    """The span of an item without the description in front of it."""
     if parts[0] is None:
         return span
     text = span.source.text
@@ -60,7 +60,7 @@ def _empty_brackets(name: t.Word) -> TschedError:
 
 
 def _indices(name: t.Word, indices: Seq[t.IndexSpec] | None) -> tuple[t.IndexSpec, ...]:
-    """What stands in the brackets behind a name: something."""
+    """The indices in the brackets behind a name. Raises TschedError for empty brackets."""
     if indices is None:
         raise _empty_brackets(name)
     return indices.items

@@ -1,4 +1,4 @@
-"""Which word each comment of a text belongs to.
+"""Assigns each comment of a text to a word.
 
 A comment belongs to the word before it if it stands on that word's line, else to the word after it.
 """
@@ -15,14 +15,14 @@ from tensorc_dsl.syntax.words import Node, Token, Tree
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A comment without the blanks at its end; `blank`: an empty line stands above it."""
+    """A comment without trailing blanks. `blank` is true if an empty line stands above it."""
 
     text: str
     blank: bool
 
 
 def leaves(node: Node) -> Iterator[Token]:
-    """The words below, in text order; without the ends of statements and the descriptions of items."""
+    """The words below a node, in text order, without the ends of statements and the descriptions of items."""
     stack: list[Node | None] = [node]
     while stack:
         match stack.pop():
@@ -49,7 +49,7 @@ def last(node: Node) -> Token:
 
 
 def _is_there(child: Node | None) -> TypeGuard[Node]:
-    """Whether a part that may be left out is there; the end of a statement is none."""
+    """Whether an optional part is present. The end of a statement does not count as a part."""
     return child is not None and not (isinstance(child, Token) and child.type == "_NL")
 
 
@@ -62,7 +62,7 @@ def end(token: Token) -> int:
 
 
 class Remarks:
-    """The comments of a text by the word that they belong to. Each is taken once."""
+    """The comments of a text by the word that they belong to. Each comment is handed out once."""
 
     def __init__(self, source: Source, file: Tree, comments: list[Token]) -> None:
         self.source = source
@@ -80,7 +80,7 @@ class Remarks:
                 self._above.setdefault(start(words[n]) if n < len(words) else -1, []).append(remark)
 
     def newline(self, start: int, end: int) -> bool:
-        """Whether the text goes on to another line between two places."""
+        """Whether the text has a line end between two offsets."""
         return self.source.text.find("\n", start, end) >= 0
 
     def blank_above(self, offset: int) -> bool:
@@ -88,11 +88,11 @@ class Remarks:
         return line > 1 and not self.source.line(line - 1).strip()
 
     def above(self, word: Token | None) -> list[Remark]:
-        """The comments on lines of their own before a word; before the end of the file for None."""
+        """The comments on lines of their own before a word; for None, those before the end of the file."""
         return self._above.pop(-1 if word is None else start(word), [])
 
     def ends_line(self, word: Token) -> bool:
-        """Whether a comment stands behind a word."""
+        """Whether a comment follows a word on the same line."""
         return start(word) in self._behind
 
     def behind(self, word: Token) -> list[Remark]:

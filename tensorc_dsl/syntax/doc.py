@@ -1,7 +1,7 @@
-"""Text that knows where it may be broken, and its one renderer (Wadler, "A prettier printer", with comments).
+"""Documents: text with the positions at which it may be broken, and their renderer (Wadler, "A prettier printer", 2003).
 
-A `Group` stands on one line if that fits, else all of its own `Line`s become line ends. A line comment ends its line, so
-what holds one is broken.
+A `Group` is printed on one line if that fits; otherwise all of its own `Line`s become line ends. A line comment ends its
+line, so a group that contains one is broken.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`flat` where its group stands on one line, else a line end. None: always a line end; `blank`: an empty one too."""
+    """Prints `flat` if its group is on one line, else a line end; None is always a line end. `blank` adds an empty line."""
 
     flat: str | None
     blank: bool = False
@@ -26,7 +26,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A line comment, on a line of its own (`own`) or at the end of the one that is being written."""
+    """A line comment, on a line of its own (`own`) or at the end of the current line."""
 
     text: str
     own: bool
@@ -34,7 +34,7 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class IfBroken:
-    """Stands only where the group is broken: a trailing comma."""
+    """Text that is printed only if its group is broken, such as a trailing comma."""
 
     text: str
 
@@ -99,7 +99,7 @@ def group(*parts: Doc) -> Doc:
     return Group(doc, _breaks(doc))
 
 
-_Frame = tuple[int, bool, Doc]  # indentation, whether on one line, what
+_Frame = tuple[int, bool, Doc]  # indentation, whether on one line, the document
 
 
 @dataclass(slots=True)
@@ -107,11 +107,11 @@ class _Page:
     out: list[str] = field(default_factory=list[str])
     column: int = 0
     gap: str = ""
-    """A space that is written with what follows it on the line."""
+    """A space that is written before the next text of the line."""
     suffix: str = ""
     """A comment that waits for the end of this line."""
     full: bool = False
-    """A comment has ended this line: what comes next begins another."""
+    """Whether a comment has ended this line, so that the next text begins another one."""
 
     def newline(self, blank: bool = False) -> None:
         self.out.append(f"{self.suffix}\n\n" if blank else f"{self.suffix}\n")
@@ -141,7 +141,7 @@ class _Page:
 
 
 def render(doc: Doc, width: int) -> str:
-    """The text of `doc`, within `width` columns wherever its lines allow it; no line ends in blanks."""
+    """The text of `doc`, within `width` columns if its lines allow it; no line ends in blanks."""
     page = _Page()
     stack: list[_Frame] = [(0, False, doc)]
     while stack:
@@ -173,7 +173,7 @@ def render(doc: Doc, width: int) -> str:
 
 
 def _fits(doc: Doc, rest: list[_Frame], room: int) -> bool:
-    """Whether `doc` on one line, with what follows it up to the next line end, takes at most `room` columns."""
+    """Whether `doc` on one line, with the text behind it up to the next line end, takes at most `room` columns."""
     stack: list[tuple[bool, Doc]] = [(True, doc)]
     after = len(rest)
     while room >= 0:

@@ -1,4 +1,4 @@
-"""An LALR parser over the tables of the grammar: a rule that is complete calls the builder at once."""
+"""An LALR parser that runs the tables of the grammar and calls the builder for each complete rule."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tensorc_dsl.syntax.tables import NOTHING, Tables
 from tensorc_dsl.syntax.words import Tree
 
 VALUES = frozenset("INT FLOAT STRING COMPARE PLUS MINUS STAR SLASH PERCENT AND OR REDUCE_OF DOC".split())
-"""Kinds of words that a builder is given; the others say nothing that their rule does not say."""
+"""Kinds of words that are passed to a builder; the other words are implied by their rule."""
 PLACED = frozenset(("STRING", "DOC"))
-"""Kinds of words that it is given with their places; of the others, the text."""
+"""Kinds of words that are passed as tokens with their places; of the other kinds, only the text is passed."""
 WORDS = frozenset("name loop_kind name_pattern".split())
-"""Builder's methods that are given every word."""
+"""Methods of the builder to which all words are passed."""
 
 Method = Callable[[Span, list[Any]], Any]
 _Chain = tuple[int, tuple[tuple[Method, bool], ...]]
-"""The state that rules of one part lead to, and their methods; True for those that want no parts."""
+"""The state after a chain of rules with one part each, and the methods of these rules; True for methods without arguments."""
 
 
 class Unexpected(Exception):
-    """Word number `n` cannot stand where it does; the kinds that could are in `accepts`."""
+    """Word number `n` cannot stand at its position. `accepts` has the kinds of words that could."""
 
     def __init__(self, n: int, accepts: frozenset[str]) -> None:
         super().__init__(f"word {n} is not one of {sorted(accepts)}")
@@ -35,23 +35,23 @@ class Unexpected(Exception):
 
 @dataclass(slots=True)
 class _Rule:
-    """What happens when a rule is complete."""
+    """The action of a complete rule."""
 
     name: str
     size: int
     single: bool
-    """It has one part, and makes of it what its method does; without one, it stands for the part."""
+    """Whether the rule has a single part: its value is that of the method, or the part itself if there is no method."""
     method: Method | None
-    """What makes a value of the parts; a mere list has none."""
+    """The method that makes the rule's value; None for a rule that is only a list."""
     plan: tuple[int, ...]
     whole: bool
-    """The plan is all parts as they are."""
+    """Whether the plan passes all parts as they are."""
     plain: bool
-    """The plan has only positions."""
+    """Whether the plan consists of positions only."""
 
 
 class Engine:
-    """Reads words into what the methods of `builder` make of their rules; without one, into a tree of all words."""
+    """Parses words, and calls the methods of `builder` for their rules; without a builder it returns a tree of all words."""
 
     def __init__(self, tables: Tables, builder: Any = None) -> None:
         self._tables = tables
@@ -71,13 +71,13 @@ class Engine:
         return _Rule(name, len(parts), single, method, plan, plan == (*range(len(parts)),), plain)
 
     def parse(self, source: Source, start: int, end: int, arranged: Arranged) -> Any:
-        """What the builder makes of the words, which are those of the text between two places.
+        """The builder's value for the words between two offsets of the text.
 
-        Raises Unexpected, what stops the words, and what the builder does.
+        Raises Unexpected, the error that stops the arranged words, and exceptions of the builder.
         """
         actions, gotos, rules, chains = self._tables.actions, self._tables.gotos, self._rules, self._chains
         state, final = self._tables.start, self._tables.end
-        # By depth: the states, and what was read with its place.
+        # By depth: the states, and the values with their spans.
         states, values, starts, ends = [state], list[Any](), list[int](), list[int]()
         for n, (kind, word, begin, behind) in enumerate(self._words(arranged, end)):
             while True:
@@ -117,7 +117,7 @@ class Engine:
                         elif parts:
                             parts += values[base + ~p]
                         else:
-                            # Nobody else needs the list, and a long one must not be copied at each step.
+                            # No other code uses the list, and copying a long one at each step would be quadratic.
                             parts = values[base + ~p]
                 first, last = (starts[base], ends[-1]) if size else (start, start)
                 value = parts if method is None else method(Span(source, first, last), parts)
@@ -133,7 +133,7 @@ class Engine:
         raise arranged.stop
 
     def _words(self, arranged: Arranged, end: int) -> Iterator[tuple[str, str, int, int]]:
-        """Kind, value, begin and end of each word, and of the end of the text unless something stops it."""
+        """Kind, value, begin and end of each word, and of the end of the text unless an error stops the words."""
         words = arranged.words
         if self._builder is None:
             values = [words.token(n) for n in range(len(words.kinds))]
@@ -146,7 +146,7 @@ class Engine:
         return chain(zip(words.kinds, values, words.starts, words.ends, strict=True), ending)
 
     def _chain(self, below: int, state: int, kind: str) -> _Chain:
-        """Where rules of a single part lead from a state, one after the other, before a word of a kind."""
+        """The state to which rules of a single part lead from `state`, one after the other, before a word of `kind`."""
         to, steps = state, list[tuple[Method, bool]]()
         while True:
             action = self._tables.actions[to].get(kind, 0)
@@ -163,7 +163,7 @@ class Engine:
         return frozenset(kind for kind in self._tables.actions[states[-1]] if self._goes_on(states, kind))
 
     def _goes_on(self, states: list[int], kind: str) -> bool:
-        """Whether all rules that are complete before a word of a kind leave a place for it."""
+        """Whether the rules that are complete before a word of `kind` lead to a state that accepts it."""
         stack = states.copy()
         while (action := self._tables.actions[stack[-1]].get(kind)) is not None:
             if action >= 0:

@@ -1,4 +1,4 @@
-"""What a syntax error says: what was found, what could stand there, and for common slips the right spelling."""
+"""Messages of syntax errors: the word that was found, the words that could stand there, and repairs for common slips."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _OPERATORS = frozenset("PLUS MINUS STAR SLASH PERCENT COMPARE AND OR IF DOTS DOT
 _STARTS = frozenset(
     "NAME INT FLOAT STRING INF NAN TRUE FALSE WILDCARD MINUS NOT LPAR LSQB LBRACE REDUCE_OF REDUCE_BY SCAN_OF FOR".split()
 )
-"""What an expression begins with."""
+"""The kinds of words with which an expression begins."""
 _DESCRIBED = ("COMPUTE", "REDUCER", "INTRINSIC", "TARGET", "MODULE", "SPACE", "SCHEDULE", "TASK", "PROGRAM")
 _ITEMS = (*_DESCRIBED, "USE")
 
-# Words that together say what is expected, and how to say it; the first that fit. None of them is a name there.
+# Sets of kinds and their description for a message. The first set that is contained in the accepted kinds is used. No
+# kind in these sets is a name at that position.
 _GROUPS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"BUFFER", "FOR", "BLOCK"}), "a buffer, a loop or a block"),
     (frozenset({"FOR", "BLOCK"}), "a loop or a block"),
@@ -38,10 +39,10 @@ def _or(words: Iterable[str]) -> str:
 
 
 def expected(accepts: set[str]) -> str:
-    """A set of terminals in human words."""
+    """A description of the accepted kinds for a message."""
     rest = set(accepts)
     if "RSQB" in rest:
-        rest.discard("COLON")  # a slice is seldom what the writer of brackets had in mind
+        rest.discard("COLON")  # a slice is rarely meant
     out: list[str] = []
     if "NAME" not in rest:
         if rest >= set(_ITEMS) - {"USE"}:
@@ -63,7 +64,7 @@ def expected(accepts: set[str]) -> str:
         out.append("a name")
         rest -= SOFT_WORDS | {"NAME"}
     if rest >= {"PLUS", "STAR"}:
-        # After a complete value: what closes or separates is what the writer forgot.
+        # After a complete value, a closing bracket or a separator is probably missing.
         operator = ["an operator"]
         rest -= _OPERATORS | {"LPAR", "LSQB"}
     else:
@@ -92,7 +93,7 @@ def _found(token: Token) -> str:
 
 def _span(source: Source, token: Token, end: int) -> Span:
     if token.type == "$END":
-        # The last word says more than the empty line that follows it.
+        # The last word is a better place for the error than the empty line that follows it.
         text = source.text[:end].rstrip()
         return Span(source, max(0, len(text) - 1), len(text)) if text else Span(source, 0, 0)
     start = token.start_pos
@@ -102,7 +103,7 @@ def _span(source: Source, token: Token, end: int) -> Span:
 
 
 def unexpected(source: Source, e: Unexpected, arranged: Arranged, end: int) -> Diagnostic:
-    """A word that cannot stand where it does."""
+    """The error for a word that cannot stand at its position."""
     at_end = e.n == len(arranged.words.kinds)
     token = Token("$END", "", end, end) if at_end else arranged.words.token(e.n)
     accepts = set(e.accepts)
@@ -130,7 +131,7 @@ _LOOP = re.compile(r"(?:\w+\s+)?for\s+(\w+)\s+in\s+([^{},;]+?)\s*(?=[{,@])")
 
 
 def _loop_in_block(source: Source, span: Span, end: int) -> Diagnostic:
-    """A block is what is scheduled as one; the loop is shown where it belongs."""
+    """The error for a loop in a block. The help shows the loop around the block."""
     loop = _LOOP.match(source.text, span.start, end)
     name, extent = (loop[1], loop[2]) if loop else ("i", "n")
     around = f"`for {name} in {extent} {{ block … {{ spatial v{name} in {extent} = {name}; … }} }}`"
@@ -146,7 +147,7 @@ def _same_line(source: Source, token: Token, span: Span) -> bool:
 
 
 def _advice(source: Source, token: Token, accepts: set[str]) -> str:
-    """The right spelling of what was probably meant."""
+    """The right spelling of the probable intent; empty if none is known."""
     text = source.text
     start = token.start_pos
     before = text[:start].rstrip()[-1:]
@@ -211,7 +212,7 @@ _CHARACTERS = {
 
 
 def bad_character(source: Source, offset: int) -> Diagnostic:
-    """A character that begins no word."""
+    """The error for a character that begins no word."""
     ch = source.text[offset]
     if ch == '"':
         line_end = source.text.find("\n", offset)
@@ -226,7 +227,7 @@ def bad_character(source: Source, offset: int) -> Diagnostic:
 
 
 def mismatch(source: Source, e: Mismatch) -> Diagnostic:
-    """A closing bracket that does not fit."""
+    """The error for a closing bracket that does not match."""
     start = e.closer.start_pos
     span = Span(source, start, start + 1)
     if e.opener is None:

@@ -1,8 +1,8 @@
-"""A text in its one layout, every word and comment kept: `parse(fmt(x)) == parse(x)` and `fmt(fmt(x)) == fmt(x)`.
+"""Formats a text in its one layout and keeps every word and comment: `parse(fmt(x)) == parse(x)`, `fmt(fmt(x)) == fmt(x)`.
 
-Words stay as they are written, parentheses too. What does not fit on a line of 120 columns is broken: lists and arguments
-one per line, expressions before their operators. The writer decides two things: statements that stand on one line with `;`,
-and braces that open and close on one line, stay so while they fit; and one empty line between two statements stays.
+Words stay as they are written, parentheses too. Text beyond 120 columns is broken: lists and arguments have one entry per
+line, expressions are broken before their operators. The writer decides three things: statements joined with `;` stay on one
+line while they fit, and so do braces that open and close on one line; one empty line between two statements stays.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from tensorc_dsl.syntax.words import Tree
 WIDTH = 120
 
 _TOGETHER = frozenset(("use", "task", "target", "reducer"))
-"""Items that may stand line below line with others of their kind."""
+"""Items that may follow others of their kind without an empty line between them."""
 
 
 def format_text(source: Source) -> str:
-    """The text in its layout. Raises TschedError when it does not parse."""
+    """The formatted text. Raises TschedError if the text does not parse."""
     return format_read(read(source))
 
 
 def format_read(text: Text) -> str:
-    """As `format_text`, of a text that is read already."""
+    """As `format_text`, for a text that is parsed already."""
     remarks = Remarks(text.file.source, text.words, text.comments)
     return render(_file(text.words, Rules(remarks)), WIDTH)
 

@@ -1,6 +1,6 @@
-"""How each rule of the grammar is laid out; see `syntax.fmt`.
+"""The layout of each grammar rule; see `syntax.fmt`.
 
-A rule that is not named here stands on one line, its brackets broken where they do not fit.
+A rule that is not named here stands on one line, and its brackets are broken if they do not fit.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _NO_SPACE_BEFORE = frozenset(("COMMA", "SEMICOLON", "COLON", "DOT", "DOTS"))
 _NO_SPACE_AFTER = frozenset(("DOT", "DOTS", "AT"))
 _SPACE_BEFORE_BRACKET = frozenset(("ARROW", "STRING", "DESC"))
 _TIGHT = frozenset(("keyword", "binding", "negate"))
-"""Rules without spaces: `key=value`, `-x`."""
+"""Rules that are printed without spaces: `key=value`, `-x`."""
 _WIDE = frozenset(("timed",))
-"""Rules with spaces before brackets, too: `1..64 at [8]`, where `at` may be the name of an array elsewhere."""
+"""Rules with spaces before brackets: in `1..64 at [8]`, `at` is a keyword, though it may be an array's name elsewhere."""
 _CHAINS = frozenset(("binary", "logic", "compare"))
 _LEVELS = {"PLUS": 0, "MINUS": 0, "STAR": 1, "SLASH": 1, "PERCENT": 1, "OR": 2, "AND": 3, "COMPARE": 4}
-"""Operators of one level make one chain, which is broken before each of them or nowhere."""
+"""Operators of one level form one chain, which is broken before every operator or before none."""
 _FLUSH = _CHAINS | {"conditional"}
 _LISTS = frozenset(("arguments", "params", "tensor_params", "attributes", "bindings", "index_specs"))
 _NO_LAST_COMMA = frozenset(("weight", "scan", "reducer", "annotation", "bound"))
@@ -30,7 +30,7 @@ Nodes = Sequence[Node]
 
 
 def _kind(node: Node) -> str:
-    """The kind of a word, or the name of a rule."""
+    """The kind of a word, or the name of a node's rule."""
     return node.type if isinstance(node, Token) else node.data
 
 
@@ -47,13 +47,13 @@ def _ending(remark: Remark) -> Doc:
 
 
 def _split(nodes: Nodes, *kinds: str) -> tuple[Nodes, Nodes]:
-    """What stands before the first node of a kind, and the rest."""
+    """The nodes before the first node of one of the kinds, and the nodes from it on."""
     at = next((n for n, node in enumerate(nodes) if _kind(node) in kinds), len(nodes))
     return nodes[:at], nodes[at:]
 
 
 class Rules:
-    """Makes documents of words; every comment is put where its word is."""
+    """Makes documents of nodes, with every comment beside the word that it belongs to."""
 
     def __init__(self, remarks: Remarks) -> None:
         self.remarks = remarks
@@ -79,9 +79,9 @@ class Rules:
         return join(*map(_own, above), text, *map(_ending, behind)) if above or behind else text
 
     def doc(self, node: Node, flush: bool = False) -> Doc:
-        """`flush`: the node begins a line, so that its further lines need no indent to stand out.
+        """The document of a node. With `flush` the node begins a line, so its further lines are not indented.
 
-        A comment behind its last word does not break it, only what it stands in.
+        A comment behind the node's last word does not break the node, only the group around it.
         """
         if isinstance(node, Token):
             return self.token(node)
@@ -100,7 +100,7 @@ class Rules:
     # --- on one line ---
 
     def _plain(self, nodes: Nodes, rule: str = "") -> Doc:
-        """Side by side; what does not fit is broken in the brackets and after the commas directly among the nodes."""
+        """The nodes side by side. If they do not fit, the brackets and commas directly among them are broken."""
         out: list[Doc] = []
         listed = False
         before: Token | None = None
@@ -124,7 +124,7 @@ class Rules:
         return group(out[0], indent(*out[1:])) if listed else join(*out)
 
     def _bracket(self, nodes: Nodes, rule: str) -> Doc:
-        """`(a, b)` on one line, or each on its own with a comma after the last; `;` sets apart as `,` does."""
+        """`(a, b)` on one line, or one entry per line with a comma after the last; `;` separates entries as `,` does."""
         opener, *inner, closer = nodes
         entries: list[tuple[Node | None, list[Token]]] = []
         for node in _flat(inner):
@@ -135,7 +135,7 @@ class Rules:
                 entries.append((node, []))
         closed = self.token(opener) if isinstance(opener, Token) else join()
         parts: list[Doc] = []
-        waiting: list[Remark] = []  # comments of a `,` on lines below what it follows
+        waiting: list[Remark] = []  # comments of a `,` that stand on lines below the entry before it
         for n, (node, signs) in enumerate(entries):
             final = n == len(entries) - 1
             if node is not None:
@@ -171,7 +171,7 @@ class Rules:
         return join(*map(self.doc, nodes))
 
     def _chain(self, node: Tree) -> tuple[Doc, list[Doc]]:
-        """The first operand, and the others with their operators."""
+        """The first operand, and the other operands with the operators in front of them."""
         level, links = _LEVELS[_kind(_children(node)[1])], list[Node]()
         lhs: Node = node
         while isinstance(lhs, Tree) and _kind(lhs) in _CHAINS and _LEVELS[_kind(_children(lhs)[1])] == level:
@@ -183,7 +183,7 @@ class Rules:
         return self.doc(lhs), out
 
     def _conditional(self, nodes: Nodes) -> tuple[Doc, list[Doc]]:
-        """Broken before `else`; before `if` as well where the condition does not fit."""
+        """A conditional, broken before `else`, and before `if` as well if the condition does not fit."""
         then, rest = _split(nodes, "IF")
         cond, other = _split(rest, "ELSE")
         return self._plain(then), [group(Line(" "), self._plain(cond)), Line(" "), self._plain(other)]
@@ -209,7 +209,7 @@ class Rules:
     # --- items ---
 
     def _headed(self, nodes: Nodes) -> Doc:
-        """Words, annotations and, where there are any, braces."""
+        """An item: words, annotations and, if there are any, braces."""
         head, braces = _split(nodes, "LBRACE")
         words, annotations = _split(head, "annotation")
         more = [part for a in annotations for part in (Line(" "), self.doc(a))]
@@ -250,7 +250,7 @@ class Rules:
     # --- braces ---
 
     def _braces(self, nodes: Nodes) -> Doc:
-        """Statements, on one line if they are written so and fit, else line by line."""
+        """Statements in braces: on one line if they are written so and fit, else one per line."""
         opener, *inner, closer = nodes
         remarks = self.remarks
         statements = [n for n in inner if _kind(n) != "_NL"]
@@ -280,7 +280,7 @@ class Rules:
 
 
 def _flat(nodes: Nodes) -> list[Node]:
-    """Entries and commas, without the lists that hold them."""
+    """The entries and commas of nested list nodes, as one list."""
     out: list[Node] = []
     for node in nodes:
         out += _flat(_children(node)) if isinstance(node, Tree) and _kind(node) in _LISTS else [node]

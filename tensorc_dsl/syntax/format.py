@@ -1,4 +1,4 @@
-"""Tree to text: `parse(format_file(tree)) == tree`."""
+"""Prints a tree: `parse(format_file(tree)) == tree`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tensorc_dsl.syntax.format_expr import INDENT, arguments, block, expr, index
 
 
 def format_expr(e: t.Expr) -> str:
-    """An expression, with the parentheses it needs and no others."""
+    """The text of an expression, with no more parentheses than it needs."""
     return expr(e)
 
 
 def format_file(file: t.File) -> str:
-    """The whole file, its items set apart by empty lines; tasks and uses in a row stand together."""
+    """The text of a file, with empty lines between items; consecutive tasks and uses stand together."""
     out: list[str] = []
     previous: t.Item | None = None
     for item in file.items:
@@ -34,7 +34,7 @@ def _doc(item: t.Item) -> str:
 
 
 def format_item(item: t.Item) -> str:
-    """One item with its description, without a newline at the end."""
+    """The text of one item with its description, without a newline at the end."""
     return _doc(item) + _item(item)
 
 

@@ -1,4 +1,4 @@
-"""Expressions and statements to text, with the parentheses they need and no others."""
+"""Prints expressions and statements, with no more parentheses than they need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INDENT = "    "
 
 
 def quoted(value: str) -> str:
-    """A string literal."""
+    """The string literal for a value."""
     out: list[str] = []
     for ch in value:
         if ch in '"\\':
@@ -49,13 +49,13 @@ def expr(e: t.Expr, pad: str = "") -> str:
 
 
 def at(e: t.Expr, level: int, pad: str, open_end: bool = True) -> str:
-    """`e` where something of at least `level` must stand; `open_end` if nothing follows that `e` could swallow."""
+    """The text of `e` in a position that requires at least `level`. `open_end`: no text follows that `e` could absorb."""
     text, own = _expr(e, pad, open_end)
     return text if own >= level else f"({_expr(e, pad, True)[0]})"
 
 
 def sum_level(e: t.Expr, pad: str = "") -> str:
-    """`e` as an extent, where no comparison may stand."""
+    """The text of `e` as an extent, where a comparison needs parentheses."""
     return at(e, _ADD, pad)
 
 
@@ -66,7 +66,7 @@ def postfix_level(e: t.Expr, pad: str = "") -> str:
 def _expr(e: t.Expr, pad: str, open_end: bool) -> tuple[str, int]:
     match e:
         case t.Name(id=name):
-            # In front of a name and `[` it would begin a reduction.
+            # `reduce` in front of a name and `[` would begin a reduction.
             return f"({name})" if name == "reduce" else name, _POSTFIX
         case t.Number(value=value):
             return number(value), _POSTFIX
@@ -123,13 +123,13 @@ def _expr(e: t.Expr, pad: str, open_end: bool) -> tuple[str, int]:
 
 
 def _indexed(base: t.Expr, pad: str) -> str:
-    """What stands in front of brackets: `sum[…]` would be a reduction."""
+    """The text of `base` in front of brackets; `sum[…]` would be a reduction."""
     name = postfix_level(base, pad)
     return f"({name})" if isinstance(base, t.Name) and base.id in (*REDUCERS, "scan") else name
 
 
 def _swallows(open_end: bool) -> int:
-    """The level of an expression that goes as far to the right as it can."""
+    """The level of an expression that extends as far to the right as it can."""
     return _UNARY if open_end else _LOWEST - 1
 
 
@@ -142,14 +142,14 @@ def _weight(weight: t.Expr | None, pad: str) -> str:
 
 
 def block(body: tuple[t.Stmt, ...], pad: str) -> str:
-    """Statements in braces, each on its line."""
+    """Statements in braces, one per line."""
     inner = pad + INDENT
     lines = "".join(f"{inner}{stmt(s, inner)}\n" for s in body)
     return f"{{\n{lines}{pad}}}" if body else "{}"
 
 
 def stmt(s: t.Stmt, pad: str = "") -> str:
-    """A statement; its first line stands where it is put, the others are indented by `pad`."""
+    """The text of a statement. Its first line is not indented, the others are indented by `pad`."""
     match s:
         case t.Let(pattern=p, value=value):
             return f"let {pattern(p)} = {expr(value, pad)}"
@@ -158,7 +158,7 @@ def stmt(s: t.Stmt, pad: str = "") -> str:
             return f"let {name.name} ~ {expr(d, pad)}{pinned}"
         case t.ExprStmt(value=value):
             text = expr(value, pad)
-            # A line that begins so would go on with the one above.
+            # A line that begins with this word would continue the line above.
             return f"({text})" if text[0] in "-{" else text
         case t.Either(name=name, branches=branches):
             head = "either" if name is None else f"either {name}:"

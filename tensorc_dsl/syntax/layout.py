@@ -1,4 +1,4 @@
-"""Between the words and the grammar: which newlines count, and which names begin a reduction.
+"""The pass between lexer and parser: it decides which newlines count and which names begin a reduction.
 
 Both need to look ahead further than an LALR parser does. The rules are written at the top of `grammar/tsched.lark`.
 """
@@ -12,7 +12,7 @@ from tensorc_dsl.syntax.words import Token, Words
 REDUCERS = ("sum", "prod", "min", "max", "any", "all", "argmin", "argmax")
 
 LOOP_KINDS = frozenset("PARALLEL VECTORIZED UNROLLED PIPELINED TENSORIZED BOUND".split())
-"""What may stand before the `for` of a program."""
+"""Kinds of words that may stand before the `for` of a program."""
 
 SOFT_WORDS = LOOP_KINDS | frozenset(
     "COMPUTE REDUCER INTRINSIC TARGET MODULE SPACE SCHEDULE TASK USE PROGRAM IDENTITY ASSUME DESC LAYOUT LOWER REQUIRES ASM "
@@ -21,7 +21,7 @@ SOFT_WORDS = LOOP_KINDS | frozenset(
 """Words that are names where a name is expected."""
 
 MAX_DEPTH = 100
-"""How deep brackets, and trees, may be nested, so that functions over them may recurse."""
+"""The largest depth of brackets and trees, so that recursive functions over them do not overflow the stack."""
 
 _REDUCERS = frozenset(REDUCERS)
 _NAMES = SOFT_WORDS | {"NAME"}
@@ -34,11 +34,11 @@ _CLOSER = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 _CLOSERS = frozenset(_CLOSER.values())
 _NESTS = {"IF", "ELSE", "SEMICOLON", *_CLOSER, *_CLOSERS}
 _SPECIAL = {"NEWLINE", "SEMICOLON", "DOC", "PROGRAM", "SCAN", "REDUCE", "INIT", "STEP", *_CLOSER, *_CLOSERS}
-"""All others go on as they are, but for names of reducers and what follows a newline."""
+"""Kinds that need a decision; all other words are passed on, except names of reducers and words that follow a newline."""
 
 
 class Mismatch(Exception):
-    """A closing bracket that fits no opening one, or not the last one."""
+    """A closing bracket that does not match the last opening one, or any."""
 
     def __init__(self, closer: Token, opener: Token | None) -> None:
         super().__init__(f"unmatched {closer}")
@@ -47,7 +47,7 @@ class Mismatch(Exception):
 
 
 class TooDeep(Exception):
-    """An opening bracket inside too many others."""
+    """An opening bracket that is nested too deeply."""
 
     def __init__(self, opener: Token) -> None:
         super().__init__(f"too deep: {opener}")
@@ -56,19 +56,19 @@ class TooDeep(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Arranged:
-    """What the grammar sees. Where `stop` is not None it is what is wrong behind the last of the words."""
+    """The words that the parser reads. If `stop` is not None, it is the error behind the last word."""
 
     words: Words
     stop: Mismatch | TooDeep | None
 
     def before(self, n: int) -> Token | None:
-        """The last word before word number `n`, ends of statements left out."""
+        """The last word before word number `n`, without ends of statements."""
         kinds = self.words.kinds
         last = next((k for k in range(n - 1, -1, -1) if kinds[k] != "_NL"), None)
         return None if last is None else self.words.token(last)
 
     def open(self, n: int) -> list[Token]:
-        """The brackets that are open before word number `n`."""
+        """The brackets that are open before word number `n`, outermost first."""
         stack: list[int] = []
         for k, kind in enumerate(self.words.kinds[:n]):
             if kind in _CLOSER:
@@ -79,20 +79,20 @@ class Arranged:
 
 
 def arrange(words: Words) -> Arranged:
-    """The words with newlines that count as `_NL`, the lines of a description as one word, and headers of reductions."""
+    """The words with each newline that counts as `_NL`, each description as one word, and the kinds of reduction headers."""
     kinds, texts = words.kinds, words.texts
     match, conditionals = _nesting(kinds)
     out: list[str] = []
-    order: list[int] = []  # which word each of `out` is
-    docs: list[tuple[int, int, int]] = []  # of `out`, the first and the last line
+    order: list[int] = []  # by position in `out`: the number of the word
+    docs: list[tuple[int, int, int]] = []  # position in `out`, first and last line of a description
     open_: list[int] = []
     in_program = False
-    unfinished: dict[int, str] = {}  # names and closing brackets after which a line goes on, and what makes them so
-    scans = [0]  # by depth: scans that still wait for their `step`
-    newline = -1  # one that counts unless the next word goes on with the line
+    unfinished: dict[int, str] = {}  # names and closing brackets after which a line continues, with the kind of header
+    scans = [0]  # by depth: the number of scans whose `step` is missing so far
+    newline = -1  # a newline that counts unless the next word continues the line
     forced = False
-    doc: tuple[int, int] | None = None  # lines of a description so far
-    last = ""  # the kind of the word before, ends of statements left out
+    doc: tuple[int, int] | None = None  # lines of the current description
+    last = ""  # kind of the previous word, without ends of statements
     previous = -1
     inside = ""
     stop: Mismatch | TooDeep | None = None
@@ -145,7 +145,7 @@ def arrange(words: Words) -> Arranged:
                 if unfinished.get(previous) == "SCAN_OF":
                     unfinished[i] = kind
             elif kind == "STEP":
-                # Where a value is wanted it is a name.
+                # In the position of a value it is a name.
                 after_value = previous not in unfinished and last != "REDUCE_BY" and kinds[previous] in _ENDS_STATEMENT
                 if scans[-1] > 0 and after_value:
                     scans[-1] -= 1
@@ -172,13 +172,13 @@ def arrange(words: Words) -> Arranged:
 
 
 def _nesting(kinds: list[str]) -> tuple[dict[int, int], set[int]]:
-    """Positions of brackets that fit each other, both ways, up to the first that does not fit; and of each `if` inside an
-    expression: its `else` comes before any `{` of a statement.
+    """The matching positions of brackets, in both directions, up to the first mismatch, and the positions of each `if` in
+    an expression: its `else` comes before any `{` of a statement.
     """
     match: dict[int, int] = {}
     conditionals: set[int] = set()
     stack: list[int] = []
-    ifs: list[list[int]] = [[]]  # by depth: those that still wait for an `else` or a `{`
+    ifs: list[list[int]] = [[]]  # by depth: each `if` without its `else` or `{` so far
     for i, kind in enumerate(kinds):
         if kind not in _NESTS:
             continue
@@ -203,7 +203,7 @@ def _nesting(kinds: list[str]) -> tuple[dict[int, int], set[int]]:
 
 
 def _header(words: Words, i: int, match: dict[int, int]) -> str:
-    """What the name at `i` begins: REDUCE_OF, REDUCE_BY, SCAN_OF, or nothing."""
+    """The kind of header that the name at `i` begins: REDUCE_OF, REDUCE_BY, SCAN_OF, or "" for none."""
     kinds = words.kinds
     if kinds[i] == "REDUCE":
         named = i + 2 < len(kinds) and kinds[i + 1] in _NAMES

@@ -1,4 +1,4 @@
-"""Text to words."""
+"""Cuts text into words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BadCharacter(Exception):
 
 
 class Lexer:
-    """Cuts a text into words by one pattern, and looks each different word up once."""
+    """Cuts a text into words with one pattern, and looks up the kind of each different word once."""
 
     def __init__(self, tables: Tables) -> None:
         self._cut = re.compile(f"{tables.cut}|(?s:.)").findall
@@ -27,7 +27,7 @@ class Lexer:
         self._ignored = frozenset(tables.ignored)
 
     def _kind(self, word: str) -> str:
-        """The kind of a word; "" for one that is passed over, "BAD" for a character that is none."""
+        """The kind of a word: "" for a word that is skipped, "BAD" for a character that begins no word."""
         match = self._kinds(word)
         if match is None:
             return "BAD"
@@ -35,19 +35,19 @@ class Lexer:
         return "" if kind in self._ignored else self._keywords.get(kind, {}).get(word, kind)
 
     def words(self, text: str, start: int, end: int) -> Words:
-        """The words of a part of a text. Raises BadCharacter."""
+        """The words between two offsets of a text. Raises BadCharacter."""
         texts: list[str] = self._cut(text, start, end)
         kind_of = {word: self._kind(word) for word in set(texts)}
         kinds = [kind_of[word] for word in texts]
         places = [*accumulate(map(len, texts), initial=start)]
         if "BAD" in kind_of.values():
             raise BadCharacter(places[kinds.index("BAD")])
-        # What is passed over has an empty kind.
+        # Words that are skipped have an empty kind.
         kept = [*compress(kinds, kinds)], [*compress(texts, kinds)], [*compress(places, kinds)]
         return Words(*kept, [*compress(places[1:], kinds)])
 
     def comments(self, text: str) -> list[Token]:
-        """The comments among the words of a text, `///` lines too."""
+        """The comments of a text, `///` lines included."""
         texts: list[str] = self._cut(text)
         ends = accumulate(map(len, texts))
         return [Token("COMMENT", w, end - len(w), end) for w, end in zip(texts, ends, strict=True) if w[:2] == "//"]

@@ -1,4 +1,4 @@
-"""Names: the nearest of those that exist."""
+"""Suggestions for misspelt names: the most similar of the known names."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from contextvars import ContextVar
 from difflib import get_close_matches
 
 FEW = 8
-"""Names that a message lists."""
+"""The number of names that a message lists at most."""
 
 
 def listed(names: Sequence[str]) -> str:
-    """The names, or the first of them and how many there are besides."""
+    """The names, or the first of them and the number of the others."""
     rest = f" and {len(names) - FEW} more" if len(names) > FEW else ""
     return ", ".join(f"`{n}`" for n in names[:FEW]) + rest
 
 
 COMPARISONS = 10_000
-"""Names that are compared for the sake of one file's messages, which takes half a second. A file with a thousand names and as
-many mistakes would else be compared for minutes; what is wrong further down goes without a suggestion."""
+"""The number of name comparisons per file, which take half a second. A file with a thousand names and as many mistakes would
+take minutes otherwise; mistakes after the limit are reported without a suggestion."""
 
 _left: ContextVar[int] = ContextVar("comparisons", default=COMPARISONS)
 
 
 def compare_anew() -> None:
-    """Another file begins: its mistakes have suggestions again."""
+    """Resets the number of comparisons, at the beginning of a file."""
     _left.set(COMPARISONS)
 
 
 def nearest(name: str, candidates: Iterable[str]) -> tuple[str | None, list[str]]:
-    """The candidate that is most like the name, if one is, and all others in order; nothing once comparing took too long."""
+    """The most similar candidate, if one is similar enough, and all others by similarity; nothing after the limit."""
     if _left.get() <= 0:
         return None, []
     known = sorted(set(candidates) - {name})
@@ -39,7 +39,7 @@ def nearest(name: str, candidates: Iterable[str]) -> tuple[str | None, list[str]
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """A help text: the nearest candidate, else all of them if they are few; empty when there is nothing to say."""
+    """A help text with the nearest candidate, else with all of them if they are few; empty if there is none."""
     close, known = nearest(name, candidates)
     if close:
         return f"did you mean `{close}`?"

@@ -1,4 +1,4 @@
-"""Text to tree."""
+"""Parses a text into its syntax tree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tensorc_dsl.syntax.walk import first_deeper_than
 from tensorc_dsl.syntax.words import Token, Tree
 
 MAX_FINDINGS = 100
-"""Syntax errors of one file that are reported."""
+"""The number of syntax errors of one file that are reported."""
 
 _ITEM = re.compile(r"^(?:compute|reducer|intrinsic|target|module|space|schedule|task|use|program)\b", re.MULTILINE)
 _LINE = re.compile(r"^.*\n", re.MULTILINE)
@@ -39,13 +39,13 @@ def _tree_engine() -> Engine:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """All that there is in a text that parses."""
+    """A parsed text: its tree, words and comments."""
 
     file: tree.File
     words: Tree
-    """Every word, in the rules of the grammar."""
+    """The tree of all words, by the rules of the grammar."""
     comments: list[Token]
-    """`///` lines among them."""
+    """All comments, `///` lines included."""
 
 
 def read(source: Source) -> Text:
@@ -78,7 +78,7 @@ def _parse(source: Source, start: int, end: int) -> tree.File:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What there is of a file: its items that parse, and what is wrong with the others."""
+    """The items of a file that parse, and the diagnostics of the others."""
 
     file: tree.File
     diagnostics: tuple[Diagnostic, ...]
@@ -93,24 +93,24 @@ def parse(source: Source) -> tree.File:
 
 
 def parse_items(source: Source) -> Parsed:
-    """The items that parse, in order, and a diagnostic for every one that does not, for the first MAX_FINDINGS of them.
+    """The items that parse, in order, and one diagnostic for each of the first MAX_FINDINGS items that do not.
 
-    Behind the last of so many nothing is looked at.
+    The text behind the last of these is not read.
     """
     size = len(source.text)
     try:
         return Parsed(_parse(source, 0, size), ())
     except TschedError as whole:
-        # Once more, item by item, so that one mistake does not hide the next.
+        # Parse item by item, so that one mistake does not hide the next.
         starts = _starts(source.text)
         items, found = _parts(source, zip([0, *starts], [*starts, size], strict=True))
         return Parsed(tree.File(source, items), found or whole.diagnostics)
 
 
 def _starts(text: str) -> list[int]:
-    """Where items start, with the descriptions above them. Lines are looked at once, however many descriptions there are."""
+    """The offsets at which items begin, with the descriptions above them. Each line is looked at once."""
     starts: list[int] = []
-    begin: int | None = None  # of the description that goes on
+    begin: int | None = None  # offset of the current description
     for line in _LINE.finditer(text + "\n"):
         if _ITEM.match(text, line.start()):
             starts.append(line.start() if begin is None else begin)
@@ -123,7 +123,7 @@ def _starts(text: str) -> list[int]:
 
 
 def _parts(source: Source, parts: Iterable[tuple[int, int]]) -> tuple[tuple[tree.Item, ...], tuple[Diagnostic, ...]]:
-    """The items of the parts that parse, and the first thing that is wrong with each other part."""
+    """The items of the parts that parse, and the first diagnostic of each other part."""
     items: list[tree.Item] = []
     found: list[Diagnostic] = []
     for start, end in parts:

@@ -1,6 +1,6 @@
-"""The grammar as plain tables: Lark works them out the first time ever, and `syntax.engine` runs them without Lark.
+"""The parser tables of the grammar as plain values. Lark computes them once, and `syntax.engine` runs them without Lark.
 
-A start reads the tables from a cache.
+Later starts read the tables from a cache.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Tables(NamedTuple):
-    """Plain values only, so that they can be written down as they are."""
+    """Plain values only, so that they can be serialized as they are."""
 
     words: str
-    """One pattern for every word; its groups are the kinds."""
+    """One pattern for all words, whose groups are the kinds."""
     cut: str
-    """The same without groups."""
+    """The same pattern without groups."""
     keywords: dict[str, dict[str, str]]
-    """By kind, the words of it that are a kind of their own."""
+    """For each kind, the words that match its pattern and have a kind of their own."""
     ignored: tuple[str, ...]
     start: int
     end: int
@@ -36,10 +36,10 @@ class Tables(NamedTuple):
     """By state and kind of word: the state to go to, or `~n` to reduce by rule number n. States share equal rows."""
     gotos: list[dict[str, int]]
     rules: list[tuple[str, str, tuple[str, ...], tuple[int, ...]]]
-    """Name; builder's method, `""` for a mere list, `"="` for what is its only part; parts; and which to pass.
+    """For each rule: name; the builder's method, `""` for a list, `"="` for the value of its only part; parts; plan.
 
-    A part is a kind of word, or `""` for what a rule made. To pass are positions of parts, `~n` for all that is in the
-    list at n, and NOTHING for an optional part that is left out.
+    A part is a kind of word, or `""` for the value of a rule. The plan lists the values to pass: positions of parts, `~n` for
+    all entries of the list at n, and NOTHING for an optional part that is missing.
     """
 
 
@@ -47,9 +47,9 @@ NOTHING = 1_000_000
 
 
 def tables() -> Tables:
-    """The tables of the grammar, from the cache where they are in it."""
+    """The tables of the grammar, from the cache if they are in it."""
     grammar = grammar_text()
-    # What makes them is part of what they are.
+    # The code that makes the tables is part of the cache's key.
     recipe = f"{sys.version}\n{Path(__file__).read_text(encoding='utf-8')}\n{grammar}"
     file = cache_path(f"tables-{crc32(recipe.encode()):08x}")
     if file is not None:
@@ -58,7 +58,7 @@ def tables() -> Tables:
             if made_by == recipe:
                 return Tables(*made)
         except (OSError, ValueError, EOFError, TypeError):
-            pass  # not there yet, or not whole
+            pass  # missing or incomplete
     made = _made()
     if file is not None:
         try:
@@ -66,15 +66,15 @@ def tables() -> Tables:
             temporary.write_bytes(marshal.dumps((recipe, *made)))
             os.replace(temporary, file)
         except OSError:
-            pass  # a cache that cannot be written is only slower
+            pass  # without a cache the next start is slower, nothing else
     return made
 
 
 def lark_parser(postlex: Any = None) -> lark.Lark:
-    """Lark, for what the tables do not say: it is built from the grammar once, and from a cache of its own after that."""
+    """Lark's parser for tests and for making the tables. It is built from the grammar once, and then from Lark's cache."""
     from hashlib import sha256
 
-    import lark  # only here: reading a text needs the tables alone
+    import lark  # a late import: reading a text needs the tables only
 
     grammar = grammar_text()
     version = sha256(f"{lark.__version__}\n{sys.version}\n{grammar}".encode()).hexdigest()
@@ -92,7 +92,7 @@ def _made() -> Tables:
     actions: list[dict[str, int]] = [{} for _ in table.states]
     gotos: list[dict[str, int]] = [{} for _ in table.states]
     for state, row in table.states.items():
-        # Names come as Lark's kind of strings, which cannot be written down.
+        # Lark's names are a subclass of str that cannot be serialized.
         for kind, (_, argument) in sorted(((str(kind), to) for kind, to in row.items()), key=itemgetter(0)):
             if isinstance(argument, int):
                 (actions if kind.isupper() or kind.startswith("$") else gotos)[state][kind] = argument
@@ -108,13 +108,13 @@ def _made() -> Tables:
 
 
 def _shared(rows: list[dict[str, int]]) -> list[dict[str, int]]:
-    """The same rows, where equal ones are one object, and are written down once."""
+    """The same rows, with equal rows as one object, so that they are serialized once."""
     seen: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
     return [seen.setdefault(tuple(row.items()), row) for row in rows]
 
 
 class _Always:
-    """Stands for the layout: it says which words the lexer must know, besides those of the grammar."""
+    """Stands for the layout pass: it tells Lark which kinds of words the lexer must know besides those of the grammar."""
 
     always_accept = ("NEWLINE", "SEMICOLON", "DOC")
 
@@ -123,7 +123,7 @@ class _Always:
 
 
 def _words(parser: Any) -> tuple[str, dict[str, dict[str, str]]]:
-    """As Lark's own lexer does it: words that another kind's pattern matches whole are looked up behind a match of it."""
+    """The pattern of all words and the special words of each kind, as Lark's own lexer computes them."""
     patterns = [t for t in parser.terminals if t.pattern.type == "re"]
     fixed = [t for t in parser.terminals if t.pattern.type == "str"]
     keywords: dict[str, dict[str, str]] = {}

@@ -1,4 +1,4 @@
-"""Going through a tree without knowing its kinds."""
+"""Traverses a tree without knowing its kinds of nodes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def children(node: Node) -> Iterator[Node]:
 
 @cache
 def is_node(kind: type[Any]) -> bool:
-    """Whether values of a class are nodes, of those that a node's fields hold."""
+    """Whether values of a class, found in a field of a node, are nodes."""
     return is_dataclass(kind)
 
 
 def _nodes(value: Any) -> Sequence[Node]:
-    """The nodes in the value of a field: a node, a tuple of what may hold nodes, or something else."""
+    """The nodes in the value of a field, which is a node, a tuple that may hold nodes, or another value."""
     if value.__class__ is tuple:
         nodes: list[Node] = []
         for v in value:
@@ -48,7 +48,7 @@ def _nodes(value: Any) -> Sequence[Node]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and all below it, outermost first; however deep."""
+    """The node and all nodes below it, outermost first; any depth is allowed."""
     stack = [node]
     while stack:
         top = stack.pop()

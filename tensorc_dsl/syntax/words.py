@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Token(str):
-    """A word, its kind and its place."""
+    """A word with its kind and its place."""
 
     __slots__ = ("end_pos", "start_pos", "type")
 
@@ -25,10 +25,10 @@ class Token(str):
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """All words of what a rule of the grammar matched; None where an optional part is left out."""
+    """A match of a grammar rule with all of its words; None for an optional part that is missing."""
 
     data: str
-    """The name of the rule, or of its case."""
+    """The name of the rule, or of its alternative."""
     children: list[Tree | Token | None]
 
 
@@ -37,7 +37,7 @@ Node = Tree | Token
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Words in the order of their text, column by column: most are only looked at by kind."""
+    """Words in the order of their text, stored as columns, since most words are only looked at by kind."""
 
     kinds: list[str]
     texts: list[str]

@@ -46,6 +46,20 @@ print(json.dumps(results))
     assert python(library, program) == [3, 3, 0, 0, 3, 3, 3, 0, 3]
 
 
+def test_a_size_that_a_product_tells(tmp_path: Path) -> None:
+    library = export(tmp_path, "first_of", "so")
+    program = """
+def first(m, n, size):
+    a, b, c = array("f", [2.0] * size), array("f", [1.0] * n), array("f", bytes(4 * n))
+    status = call("first_of", describe(a, [size]), describe(b, [n]), describe(c, [n]))
+    return [*status, set(c) == {3.0}]
+print(json.dumps([first(3, 4, 12), first(9, 8, 72), first(3, 4, 13), first(10, 4, 40)]))
+"""
+    fits, most, rest, large = python(library, program)
+    assert fits == most == [0, 0, True]
+    assert rest == [Status.SHAPE, 0, False] and large[0] == Status.SIZE
+
+
 def test_constant_inputs_may_change_between_calls(tmp_path: Path) -> None:
     library = export(tmp_path, "weighted", "so")
     assert "tensorc_weighted_prepare" in task("weighted").library(task("weighted").sample(0)).make("llvm").decode()

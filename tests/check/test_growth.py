@@ -12,7 +12,7 @@ from types import FrameType
 
 import pytest
 
-from tensorc_dsl.api.tasks import TaskFile
+from tensorc_dsl.api.files import TaskFile
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.ir.target import Target

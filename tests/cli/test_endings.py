@@ -97,11 +97,11 @@ def test_a_signal_before_the_search_ends_it_with_the_same_status(folder: Path) -
 HELD = """\
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from tensorc_dsl.api.tasks import Task
-def slow(self, trace):
+from tensorc_dsl.api import searching
+def slow(program, scheduled):
     print("proof", file=sys.stderr, flush=True)
     time.sleep(1000)
-Task.verify = slow
+searching.validate = slow
 from tensorc_dsl.cli.main import main; main()
 """
 
@@ -157,7 +157,8 @@ def test_signals_that_were_ignored_stay_ignored(folder: Path) -> None:
     """As with `nohup`."""
     command = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + HELD.replace("time.sleep(1000)", "")
     with subprocess.Popen(
-        [sys.executable, "-c", command, "tune", "f.tsched", "endless", "--strategy", "random", "--trials", "12"],
+        [sys.executable, "-c", command, "tune", "f.tsched", "endless", "--strategy", "random", "--trials", "12",
+         "--records", "r.sqlite"],
         cwd=folder, env=marked(str(folder)), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         until(lambda: len(alive(str(folder))) > 1)

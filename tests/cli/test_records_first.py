@@ -49,14 +49,14 @@ def test_what_is_no_database_is_told_before_the_file_is_read(folder: Path, spoil
     status, modules = loaded(folder, "tune", "f.tsched", "--records", "r.sqlite")
     assert status == 1
     assert not (HEAVY - NEEDED) & modules
-    assert "tensorc_dsl.api.tasks" not in modules
+    assert "tensorc_dsl.api" not in modules
 
 
 @pytest.mark.parametrize("file", ["/proc/r.sqlite", "f.tsched/r.sqlite"])
 def test_a_folder_that_takes_no_file_is_told_before_the_file_is_read(folder: Path, file: str) -> None:
     status, modules = loaded(folder, "tune", "f.tsched", "--records", file)
     assert status == 1
-    assert "tensorc_dsl.api.tasks" not in modules
+    assert "tensorc_dsl.api" not in modules
 
 
 def tuned(folder: Path, file_bytes: int) -> tuple[int, str]:
@@ -125,7 +125,7 @@ def test_python_hears_of_records_before_anything_is_measured(folder: Path, monke
     def never(*_: object) -> None:
         raise AssertionError("the machine was measured")
 
-    monkeypatch.setattr("tensorc_dsl.api.tasks.roof_of", never)
+    monkeypatch.setattr("tensorc_dsl.api.searching.roof_of", never)
     write_words(folder / "r.sqlite")
     with pytest.raises(TschedError, match="E0702"):
-        tensorc_dsl.load(folder / "f.tsched")["endless"].tune(1, records=folder / "r.sqlite", progress=True)
+        tensorc_dsl.load(folder / "f.tsched")["endless"].tune(trials=1, records=folder / "r.sqlite", progress=True)

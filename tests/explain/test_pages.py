@@ -21,7 +21,8 @@ import pytest
 
 from docs.generate.errors import declared
 from tensorc_dsl.api import load
-from tensorc_dsl.api.tasks import TaskFile, sample
+from tensorc_dsl.api.drawing import sample
+from tensorc_dsl.api.files import TaskFile
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
 from tensorc_dsl.extensions import STRATEGIES

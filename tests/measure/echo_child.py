@@ -17,7 +17,7 @@ from tensorc_dsl.measure.messages import Build, Built, Reply, Request, requests
 
 def answer(request: Request) -> Reply:
     assert isinstance(request, Build)
-    match request.program.split():
+    match request.task.split():
         case ["die", code]:
             print("last words", file=sys.stderr, flush=True)
             os._exit(int(code))
@@ -49,7 +49,7 @@ def answer(request: Request) -> Reply:
             return Built(Code(b"", str(os.getpid()), frozenset()))
         case _:
             pass
-    return Built(Code(request.program.encode(), "echo", frozenset()))
+    return Built(Code(request.task.encode(), "echo", frozenset()))
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def find_echo_child(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def say(text: str) -> Build:
-    return Build(text, Target(), 1)
+    return Build(text, b"", 0, Target(), 1)
 
 
 def gone(pid: int) -> bool:
@@ -203,7 +203,7 @@ from tensorc_dsl.measure.worker import Worker
 w = Worker("echo_child", replies)
 w.ready()
 print(w.pid, flush=True)
-w.ask(Build("hang", Target(), 1), 1000)
+w.ask(Build("hang", b"", 0, Target(), 1), 1000)
 """
 
 

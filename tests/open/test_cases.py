@@ -57,6 +57,18 @@ def test_a_scan_has_a_way_in() -> None:
     check_everywhere(original, program, [{"N": n, **m} for n in (1, 2, 9) for m in SIZES], 0, orders=True)
 
 
+def test_a_size_may_be_told_by_a_product_with_one_that_is_known(tmp_path: Path) -> None:
+    text = "compute f(A: f32[M * N], B: f32[N]) -> C: f32[N] { C[j] = B[j] + A[0] }\nschedule s for f {}\n"
+    t = task(tmp_path, text + "task t = f(M=1..9, N=1..8) with s\n")
+    kernel = t.replay(t.sample(0))
+    a, b = np.full(12, 2, np.float32), np.ones(4, np.float32)
+    np.testing.assert_array_equal(kernel(a, b), np.full(4, 3, np.float32))
+    with pytest.raises(ValueError, match=r"^A: dimension 0 is 13, expected M \* N \(M = 3 from A, N = 4 from B\)$"):
+        kernel(np.ones(13, np.float32), b)
+    with pytest.raises(ValueError, match=r"^A: M is 10; this kernel takes 1 to 9$"):
+        kernel(np.ones(40, np.float32), b)
+
+
 def test_the_channels_of_a_convolution_may_be_open() -> None:
     """With one group, `co / (CO / groups)` is 0 for every `co`, though `CO` is no number."""
     sizes = {"KH": 3, "KW": 3, "H": 4, "W": 4, "N": 1, "pad": 1}

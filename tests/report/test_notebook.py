@@ -103,7 +103,7 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tune:
     def run(**options: Any) -> str:
         stderr = io.StringIO()
         monkeypatch.setattr(sys, "stderr", stderr)
-        made = tensorc_dsl.loads(TEXT, threads=1)["twice"].tune(4, records=tmp_path / "r.sqlite", **options)
+        made = tensorc_dsl.loads(TEXT, threads=1)["twice"].tune(trials=4, records=tmp_path / "r.sqlite", **options)
         assert made.search is not None and made.search.trials == 4
         assert sys.stderr is stderr  # what was in its place meanwhile is gone
         return stderr.getvalue()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 
@@ -16,6 +18,7 @@ from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.search.events import Comparing, Event, Exhausted, Finished, Measured, Proposed, Started
+from tensorc_dsl.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.search.strategy import strategies
 from tensorc_dsl.search.tune import TuneResult, tune
@@ -70,18 +73,25 @@ class FakeRunner:
         ]
 
 
-def run(runner: FakeRunner, database: Database | None = None, **options: object) -> tuple[TuneResult, list[Event]]:
+def run(
+    runner: FakeRunner,
+    database: Database | None = None,
+    verify: Callable[[Trace], Report] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+    **options: Unpack[SearchChanges],
+) -> tuple[TuneResult, list[Event]]:
     events: list[Event] = []
-    arguments: dict[str, object] = {"strategy": "random", "trials": 20, **options}
     result = tune(
         TileSpace(),
         TASK,
         TARGET,
+        SearchOptions(strategy="random", trials=20).but(**options),
         runner=runner,
         threads=2,
         records=None if database is None else Queue(lambda: database),
         on_event=events.append,
-        **arguments,  # type: ignore[arg-type]
+        verify=verify,
+        clock=clock,
     )
     return result, events
 
@@ -197,7 +207,7 @@ def test_a_bug_stops_the_search_and_keeps_the_records(tmp_path: Path) -> None:
 
 
 def test_a_small_space_ends_early() -> None:
-    result = tune(FewSpace(3), TASK, TARGET, runner=FakeRunner(), threads=1, trials=64)
+    result = tune(FewSpace(3), TASK, TARGET, SearchOptions(), runner=FakeRunner(), threads=1)
     assert result.trials == 3 and result.best is not None
     assert result.exhausted == Exhausted(3, True)
 
@@ -206,7 +216,13 @@ def test_a_small_space_ends_early() -> None:
 def test_a_space_of_one_program_is_told(strategy: str) -> None:
     events: list[Event] = []
     result = tune(
-        FewSpace(1), TASK, TARGET, runner=FakeRunner(), threads=1, trials=9, strategy=strategy, on_event=events.append
+        FewSpace(1),
+        TASK,
+        TARGET,
+        SearchOptions(9, strategy=strategy),
+        runner=FakeRunner(),
+        threads=1,
+        on_event=events.append,
     )
     kinds = [type(e) for e in events]
     assert kinds == [Started, Proposed, Measured, Exhausted, Comparing, Finished]

@@ -8,7 +8,7 @@ import numpy as np
 
 import tensorc_dsl
 from tensorc_dsl.affine.constants import preparation
-from tensorc_dsl.api.tasks import sample
+from tensorc_dsl.api.drawing import sample
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.machine.host import host_target
 from tests.stdlib.cases import case, library

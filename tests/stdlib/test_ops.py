@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorc_dsl.api.tasks import sample
+from tensorc_dsl.api.drawing import sample
 from tensorc_dsl.check.scope import load_file, load_source
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import widen

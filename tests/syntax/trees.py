@@ -13,6 +13,11 @@ from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import parse
 
 
+def items(text: str) -> tuple[t.Item, ...]:
+    """The items of a file. Raises TschedError."""
+    return parse(Source("x.tsched", text)).items
+
+
 def parse_expr(text: str) -> t.Expr:
     """The tree of one expression."""
     (task,) = parse(Source("e", f"task t = t(e={text}\n)")).items

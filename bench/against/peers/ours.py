@@ -17,7 +17,7 @@ def prepare(job: Job) -> Ready:
     kernel, note, searched = _recorded(task, job), "recorded", None
     if kernel is None:
         begun = time.perf_counter()
-        kernel, note = task.tune(job.trials, seed=job.seed, records=job.records), f"{job.trials} trials"
+        kernel, note = task.tune(trials=job.trials, seed=job.seed, records=job.records), f"{job.trials} trials"
         searched = time.perf_counter() - begun
     bound = kernel.bind(**{name: job.inputs[name] for name in kernel.constants})
     inputs = tuple(a for name, a in job.inputs.items() if name not in kernel.constants)

@@ -87,7 +87,7 @@ def _findings(file: str, include: tuple[str, ...], expand: bool, aloud: bool) ->
 
 def _expanded(checked: CheckedFile) -> Iterator[Diagnostic]:
     """What turns up when each task is expanded once."""
-    from tensorc_dsl.api.tasks import TaskFile
+    from tensorc_dsl.api.files import TaskFile
     from tensorc_dsl.machine.host import host_target
 
     tasks = TaskFile(checked, host_target())

@@ -26,6 +26,9 @@ from tensorc_dsl.cli.options import (
 )
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_foreign, show_object, write
+from tensorc_dsl.search.options import SearchOptions
+
+DEFAULTS = SearchOptions()
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
@@ -49,11 +52,18 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
 @click.command()
 @file_argument
 @task_argument
-@click.option("--trials", type=click.IntRange(1), default=64, show_default=True, metavar="N", help="Schedules to try.")
+@click.option(
+    "--trials",
+    type=click.IntRange(1),
+    default=DEFAULTS.trials,
+    show_default=True,
+    metavar="N",
+    help="Schedules to try.",
+)
 @seed_option
 @click.option(
     "--strategy",
-    default="bayes",
+    default=DEFAULTS.strategy,
     show_default=True,
     is_eager=True,
     callback=_strategy,
@@ -98,7 +108,7 @@ def tune(
     queue = ctx.with_resource(Queue.at(Path(records) if records else None))
     if (unkept := queue.untold()) is not None:
         say(unkept.waiting(), err=True)
-    from tensorc_dsl.api.tasks import WrongSchedule
+    from tensorc_dsl.api.failures import WrongSchedule
     from tensorc_dsl.machine.yardsticks import Measuring
     from tensorc_dsl.report.ended import Ended
     from tensorc_dsl.report.files import check_writable, write_text
@@ -118,9 +128,7 @@ def tune(
         yardsticks = measuring.first()
         standing.roof = yardsticks.roof
         result = found.search(
-            trials=trials,
-            seed=seed,
-            strategy=strategy,
+            SearchOptions(trials, seed, strategy),
             records=queue,
             on_event=follower,
         )

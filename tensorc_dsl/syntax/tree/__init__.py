@@ -1,6 +1,6 @@
 """The syntax tree of `.tsched`: what the parser builds and the printer prints.
 
-One expression union serves the compute and the schedule layer; the checker says what is allowed where. Every node has a
+One expression union serves the compute and the schedule layer; the checker restricts it for each. Every node has a
 span that takes no part in equality, so `parse(print(tree)) == tree`.
 """
 

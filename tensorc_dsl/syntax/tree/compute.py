@@ -1,4 +1,4 @@
-"""The compute layer: what is computed. Computes, reducers, tasks, and instructions with their meaning."""
+"""The compute layer: computes, reducers, tasks, and instructions with their meaning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tensorc_dsl.syntax.tree.word import Word
 class Stage:
     """`let P[n, h in H + 2*pad] @("key", value) = e` (an intermediate, `is_let`) or `Y[i, j] = e` (an output).
 
-    Without indices it is a single value, `let m = max[i] X[i]`, or all that another compute makes, `let H = matmul(A, B)`.
+    Without indices it is a single value, `let m = max[i] X[i]`, or the whole result of a compute, `let H = matmul(A, B)`.
     """
 
     name: Word
@@ -43,9 +43,9 @@ class ComputeDef:
 
 @dataclass(frozen=True, slots=True)
 class ReducerDef:
-    """`reducer name(a, b) = combine identity e assume law`: `a` is what was made so far, `b` the next value, `e` the start.
+    """`reducer name(a, b) = combine identity e assume law`: `a` is the value so far, `b` the next one, `e` the first one.
 
-    The laws that are assumed need no proof.
+    The laws behind `assume` are not proved.
     """
 
     name: Word
@@ -71,7 +71,7 @@ class TaskDef:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """`A: bf16[16, 16] in "mma.a"`: what an instruction reads or writes, and the layout that it must have."""
+    """`A: bf16[16, 16] in "mma.a"`: an operand that an instruction reads or writes, and its required layout."""
 
     name: Word
     type: TensorType
@@ -81,7 +81,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """`C[i, j] += sum[k] e` (`adds`) or `C[i, j] = e`: what an instruction does to every element of an operand."""
+    """`C[i, j] += sum[k] e` (`adds`) or `C[i, j] = e`: the effect of an instruction on every element of an operand."""
 
     name: Word
     indices: tuple[IndexSpec, ...]
@@ -92,7 +92,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`layout "mma.a" (i, k) -> (lane: i % 8 * 4, reg: k / 8)`: where each element is held."""
+    """`layout "mma.a" (i, k) -> (lane: i % 8 * 4, reg: k / 8)`: the lane and register that hold each element."""
 
     name: str
     params: tuple[Word, ...]
@@ -102,7 +102,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """`lower llvm requires "avx512vnni" call "llvm.x86…"`: its code for one kind of target (assembly, or a call)."""
+    """`lower llvm requires "avx512vnni" call "llvm.x86…"`: the code for one kind of target (assembly, or a call)."""
 
     target: Word
     requires: tuple[str, ...]

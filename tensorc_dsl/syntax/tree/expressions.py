@@ -14,14 +14,14 @@ from tensorc_dsl.syntax.tree.word import Word
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """An identifier in use."""
+    """A name that is used, not defined."""
 
     id: str
     span: Span = span_field()
 
 
 MAX_BITS = 256
-"""Size of an int in a text, and of what schedules make of ints: traces say such numbers again."""
+"""Bits of an integer literal, and of every int that a schedule computes, since traces print such ints as literals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Bool:
 
 @dataclass(frozen=True, slots=True)
 class Wildcard:
-    """`_`: the open factor of a split, or a name nobody wants."""
+    """`_`: the open factor of a split, or an unused name."""
 
     span: Span = span_field()
 
@@ -133,7 +133,7 @@ class IndexExpr:
 
 @dataclass(frozen=True, slots=True)
 class SliceExpr:
-    """`b.loops[1:-1]`: from `low`, up to and without `high`; without one of them, from the start or to the end."""
+    """`b.loops[1:-1]`: from `low` to `high`, exclusive; a missing bound is the start or the end."""
 
     base: Expr
     low: Expr | None
@@ -159,7 +159,7 @@ class IndexSpec:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """`sum[k, r in R] body`, or of a `reducer` item `reduce logsumexp[k] body`; it reaches as far right as it can."""
+    """`sum[k, r in R] body`, or with a `reducer` item `reduce logsumexp[k] body`; it extends as far right as it can."""
 
     reducer: Word
     indices: tuple[IndexSpec, ...]
@@ -179,7 +179,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class RangeExpr:
-    """`1..4096`, both ends included; of an open size `1..4096 at [1, 16]`, with those at which it is timed."""
+    """`1..4096`, both ends included; for an open size `1..4096 at [1, 16]`, with the sizes at which it is timed."""
 
     low: Expr
     high: Expr
@@ -198,7 +198,7 @@ class Lambda:
 
 @dataclass(frozen=True, slots=True)
 class ForList:
-    """`for x in xs if cond { …; yield e }`: the list of what each round yields. As a statement its value is dropped."""
+    """`for x in xs if cond { …; yield e }`: the list of the values yielded. As a statement its value is dropped."""
 
     target: Pattern
     source: Expr
@@ -219,7 +219,7 @@ Expr = (
 
 @dataclass(frozen=True, slots=True)
 class NamePattern:
-    """`x`, or `_` for a value nobody wants (`name` is then "_")."""
+    """`x`, or `_` for an unused value (`name` is then "_")."""
 
     name: str
     span: Span = span_field()
@@ -227,7 +227,7 @@ class NamePattern:
 
 @dataclass(frozen=True, slots=True)
 class ListPattern:
-    """`[a, _, c]`: exactly as many values."""
+    """`[a, _, c]`: matches a list of exactly that length."""
 
     items: tuple[NamePattern, ...]
     span: Span = span_field()
@@ -265,7 +265,7 @@ class ExprStmt:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One arm of an `either`, with the name and the weight that are written in front of it."""
+    """One branch of an `either`, with the name and the weight in front of it."""
 
     name: Word | None
     weight: Expr | None
@@ -275,7 +275,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """`either pack: panels(0.7) { … } or rows(0.3) { … }`: a draw of structure. Either all has names or nothing."""
+    """`either pack: panels(0.7) { … } or rows(0.3) { … }`: a draw of structure. Draw and branches all have names, or none."""
 
     name: Word | None
     branches: tuple[Branch, ...]
@@ -284,7 +284,7 @@ class Either:
 
 @dataclass(frozen=True, slots=True)
 class Maybe:
-    """`maybe(70) pack { … }`: done so many times of a hundred; without a chance as often as not."""
+    """`maybe(70) pack { … }`: taken with a probability of 70 %; without a number, of 50 %."""
 
     name: Word
     chance: Expr | None
@@ -304,7 +304,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Yield:
-    """The value of this round of the `for` around it."""
+    """`yield e`: the element that this round adds to the list of the `for` around it."""
 
     value: Expr
     span: Span = span_field()

@@ -1,4 +1,4 @@
-"""Parameters: of computes and programs (tensors), of computes and modules (values)."""
+"""Parameters: tensors of computes and programs, values of computes and modules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class TensorParam:
-    """`W: const f32[K, N]`; without `const` the tensor is another one in each call."""
+    """`W: const f32[K, N]`; without `const` the tensor may differ in each call."""
 
     name: Word
     type: TensorType

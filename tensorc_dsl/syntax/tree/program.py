@@ -1,4 +1,4 @@
-"""The program layer: one result. Loops, blocks and buffers as text."""
+"""The program layer: loops, blocks and buffers as text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LoopHeader:
 class LoopStmt:
     """`for i in 64, j in 64 { … }`; kind is written before: `parallel for i in 8 { … }`; `@("key", value)` after it.
 
-    `axis` is what a bound loop is bound to: `bound("block.x") for i in 8 { … }`.
+    `axis` is the axis of a bound loop: `bound("block.x") for i in 8 { … }`.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""The schedule layer: how it may be computed. Modules, spaces, schedules, targets, and what a file uses of others."""
+"""The schedule layer: modules, spaces, schedules, targets and uses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ModuleDef:
 
 @dataclass(frozen=True, slots=True)
 class SpaceDef:
-    """`space name for target { rules }`: each rule a module's name or call, in order."""
+    """`space name for target { rules }`: each rule is a module's name or call; they are tried in order."""
 
     name: Word
     target: Word
@@ -47,7 +47,7 @@ class ScheduleDef:
 
 @dataclass(frozen=True, slots=True)
 class TargetDef:
-    """`target avx2 = llvm(vector_bits=256, cores=8)`: a machine of a kind, with its facts."""
+    """`target avx2 = llvm(vector_bits=256, cores=8)`: a machine with its kind and its facts."""
 
     name: Word
     kind: Word
@@ -58,7 +58,7 @@ class TargetDef:
 
 @dataclass(frozen=True, slots=True)
 class UseDecl:
-    """`use std.cpu.{a, b}` or `use std.cpu` (then `names` is empty and all its items come by their names)."""
+    """`use std.cpu.{a, b}`, or `use std.cpu`: then `names` is empty and all items are imported."""
 
     path: tuple[Word, ...]
     names: tuple[Word, ...]

@@ -1,4 +1,4 @@
-"""The span of a node: where it was written, which takes no part in equality."""
+"""The span of a node: its place in the text, which takes no part in equality."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from tensorc_dsl.source import Span
 
 
 def span_field() -> Span:
-    """The field of a node that says where it was written."""
+    """The field of a node for its place in the text."""
     return field(compare=False, repr=False)  # type: ignore[no-any-return]

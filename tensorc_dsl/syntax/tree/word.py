@@ -1,4 +1,4 @@
-"""A name with its place, wherever the text of an item has one that is no expression."""
+"""A name with its place, for the names in items that are no expressions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tensorc_dsl.source import Span
 
 
 class Word(str):
-    """A name as it is written, and where. It is its text wherever one is wanted: the place takes no part in equality."""
+    """A name with its place in the text. It is a `str`; the place takes no part in equality or hashing."""
 
     __slots__ = ("span",)
 
@@ -20,5 +20,5 @@ class Word(str):
         return word
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """A pickle or a copy is the text: a place is one of the text at hand, which other processes do not have."""
+        """Pickles and copies as plain text: the place refers to a text that other processes do not have."""
         return str, (str(self),)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tensorc_dsl.affine.solve_sizes import solve_sizes
 from tensorc_dsl.backend.llvm.ahead.cpu import Check
 from tensorc_dsl.backend.llvm.ahead.entry import MEMORY, Entry
 from tensorc_dsl.backend.llvm.ahead.interface import Interface, Signature, Status, c_type
-from tensorc_dsl.backend.llvm.ahead.sizes import steps_to_sizes
 from tensorc_dsl.backend.llvm.codegen.body import Expressions, Scalar, Scope
 from tensorc_dsl.backend.llvm.codegen.function import Module
 
@@ -20,10 +20,7 @@ _CPU = 1
 
 
 def write_checked(module: Module, api: Interface, s: Signature, check: Check | None) -> None:
-    """Add `s.checked`, which calls `s.name`, to the module.
-
-    Raises LowerError where the shapes of the arrays do not tell the sizes of the open dimensions.
-    """
+    """Add `s.checked`, which calls `s.name`, to the module."""
     entry = Entry(module, check)
     f = entry.f
 
@@ -66,19 +63,20 @@ def write_checked(module: Module, api: Interface, s: Signature, check: Check | N
 
 def _sizes(entry: Entry, api: Interface, s: Signature, extents: list[list[str]]) -> dict[str, Scalar]:
     """The sizes that prepared memory and the shapes tell, each within its range. That they fit every shape is still to be
-    checked."""
+    checked. A factor is never 0, since the lowering asks that the shapes tell all sizes whatever they are."""
     f = entry.f
     sizes: dict[str, Scalar] = {}
     given = api.memory.dims if api.memory and s.memory == "reads" else ()
     if api.memory and given:
         sizes |= entry.prepared_sizes(api.memory, s)
-    for step in steps_to_sizes(s.params, s.dims, given):
-        value: Scalar = extents[step.param][step.axis]
-        rest = Expressions(f, Scope(vars=dict(sizes))).index(step.rest)
+    for step in solve_sizes([p.shape for p in s.params], given):
+        value: Scalar = extents[step.array][step.axis]
+        expressions = Expressions(f, Scope(vars=dict(sizes)))
+        rest, factor = expressions.index(step.rest), expressions.index(step.factor)
         if rest != 0:
             value = f.op(f"sub i64 {value}, {rest}")
-        if step.factor != 1:
-            value = f.op(f"sdiv i64 {value}, {step.factor}")
+        if factor != 1:
+            value = f.op(f"sdiv i64 {value}, {factor}")
         entry.outside(step.dim, value, s.dims.index(step.dim))
         sizes[step.dim.name] = value
     return sizes

@@ -63,7 +63,7 @@ class Library:
 def make_library(kernel: Compiled) -> Library:
     """The library of a kernel, for its target and number of threads.
 
-    Raises CompileError when LLVM refuses, LowerError where C could not tell the sizes of open dimensions.
+    Raises CompileError when LLVM refuses.
     """
     name = kernel.symbol.removeprefix("tensorc_")
     api = Interface(name, kernel.params, kernel.dims, prepared_memory(kernel))

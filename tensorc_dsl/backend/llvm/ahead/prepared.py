@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
 
-from tensorc_dsl.backend.llvm.ahead.sizes import steps_to_sizes
+from tensorc_dsl.affine.solve_sizes import told_by
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled
 from tensorc_dsl.backend.llvm.codegen.statements import whole_lines
 from tensorc_dsl.ir.expr import Dim, Expr, add, dims_in, index, mul
-from tensorc_dsl.lower.flat import LowerError, Param, Prepared
+from tensorc_dsl.lower.flat import Param, Prepared
 
 WORD = 8
 """Bytes of the mark, and of each size behind it."""
@@ -62,11 +62,7 @@ def prepared_memory(kernel: Compiled) -> PreparedMemory | None:
     constants = tuple(p for p in kernel.params if p.constant)
     mentioned = {d for p in constants for e in p.shape for d in dims_in(e)}
     dims = tuple(d for d in kernel.dims if d in mentioned)
-    try:
-        steps_to_sizes(constants, dims)
-    except LowerError:
-        return None
-    if not constants:
+    if not constants or not told_by([p.shape for p in constants]) >= mentioned:
         return None
     kept = tuple(p for p in constants if p.name in kernel.kept)
     mark = int.from_bytes(sha256(kernel.llvm_ir.encode()).digest()[:WORD], "little", signed=True)

@@ -17,7 +17,7 @@ from tensorc_dsl.backend.llvm.codegen.compile import Compiled, workspace_symbol
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
 from tensorc_dsl.backend.llvm.runtime.dlpack import exported, imported, library_of
 from tensorc_dsl.backend.llvm.runtime.doorway import Doorway, Wanted, doorway
-from tensorc_dsl.backend.llvm.runtime.sizes import Shape, infer_sizes, shape_for, told_sizes
+from tensorc_dsl.backend.llvm.runtime.shapes import Shape, ShapeSolver, shape_for
 from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
 from tensorc_dsl.backend.memory import ALIGNMENT, aligned_copy, aligned_empty
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype
@@ -97,6 +97,10 @@ class BoundKernel:
         self._known = {} if fixed is None else fixed.shapes
         self._params = tuple(p for p in code.params if p.name not in self._known)
         self._inputs = tuple(p for p in self._params if not p.output)
+        known = tuple(p for p in code.params if p.name in self._known)
+        self._of_inputs, self._of_all = (
+            ShapeSolver(code.dims, (*known, *given)) if code.dims else None for given in (self._inputs, self._params)
+        )
         self._places = [n for n, p in enumerate(code.params) if p.name not in self._known]
         copies = {} if fixed is None else fixed.copies
         self._values = [copies[p.name].ctypes.data if p.name in copies else 0 for p in code.params]
@@ -234,8 +238,9 @@ class BoundKernel:
         values = self._values.copy()
         shapes = self._shapes
         if shapes is None:
-            known = self._known | {name: a.shape for name, a in given.items()}
-            sizes = infer_sizes(self._code.dims, [(p, known[p.name]) for p in self._code.params if p.name in known])
+            solver = self._of_all if named is self._params else self._of_inputs
+            assert solver is not None  # some dimensions are open
+            sizes = solver.all_sizes([*self._known.values(), *(a.shape for a in given.values())])
             shapes = tuple(shape_for(p, sizes) for p in self._params)
             first = len(self._code.params)
             values[first : first + len(sizes)] = [sizes[d.name] for d in self._code.dims]
@@ -297,7 +302,7 @@ class NativeKernel:
             named = ", ".join(p.name for p in code.constants) or "none"
             raise ValueError(f"the constant inputs of this kernel are {named}; given: {', '.join(constants) or 'none'}")
         arrays = {p.name: _array(p, constants[p.name], code.dtypes[p.name]) for p in code.constants}
-        sizes = told_sizes(code.dims, [(p, arrays[p.name].shape) for p in code.constants])
+        sizes = ShapeSolver(code.dims, code.constants).told_sizes([a.shape for a in arrays.values()])
         values: list[int] = []
         for p in code.params:
             values.append(arrays[p.name].ctypes.data if p.constant else 0)

@@ -1,0 +1,93 @@
+"""Files and their tasks by name, for one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tensorc_dsl.api.tasks import StrPath, Task
+from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.check.scope import CheckedFile, load_source
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.interp.tasks import task_space
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.packages.files import Disk, Files
+from tensorc_dsl.packages.resolve import Resolver
+from tensorc_dsl.report.missing import no_such
+from tensorc_dsl.source import Source
+
+
+class UnknownTask(TschedError, KeyError):
+    """A file has no task of that name (E0905): bad input, and what a mapping raises."""
+
+    __str__ = TschedError.__str__
+
+
+def load(
+    path: StrPath,
+    *,
+    threads: int | None = None,
+    include: Sequence[StrPath] = (),
+    target: str | None = None,
+    mcpu: str | None = None,
+    files: Files | None = None,
+) -> TaskFile:
+    """The tasks of a `.tsched` file, for this machine; kernels use `threads` threads, by default one per processor.
+
+    What the file uses is looked for in the folders `include` too. `target` names a target of the file, or "native", to
+    take the place of those that its spaces are written for, and `mcpu` a CPU, by LLVM's name, to take the place of the
+    target's. What is read comes through `files`, by default from the disk. Raises TschedError with everything that is wrong
+    with the file.
+    """
+    files = files or Disk()
+    checked = load_source(files.read(path), Resolver(path, include, files))
+    return TaskFile(checked, host_target(threads), target, mcpu)
+
+
+def loads(
+    text: str,
+    *,
+    name: str = "<text>",
+    threads: int | None = None,
+    include: Sequence[StrPath] = (),
+    target: str | None = None,
+    mcpu: str | None = None,
+) -> TaskFile:
+    """As `load`, of a text. Messages call it `name`; what it uses is looked for where a file of that name would look."""
+    source = Source.of(text.encode(), name)
+    return TaskFile(load_source(source, Resolver(name, include)), host_target(threads), target, mcpu)
+
+
+class TaskFile(Mapping[str, "Task"]):
+    """The tasks of one file by name, in the order of the file."""
+
+    def __init__(
+        self, checked: CheckedFile, native: Target, target: str | None = None, mcpu: str | None = None
+    ) -> None:
+        self.checked = checked
+        self.native = native
+        self._target = target
+        self._mcpu = mcpu
+
+    def __getitem__(self, name: str) -> Task:
+        """The task of that name. Raises UnknownTask with the nearest name when there is none, TschedError (E0910, E0915) for
+        a CPU that its target cannot have."""
+        if name not in self.checked.tasks:
+            known = list(self.checked.tasks)
+            raise UnknownTask(*no_such("E0905", "task", name, known, self.checked.source.name).diagnostics)
+        space = task_space(self.checked, name, self.native, self._target)
+        if self._mcpu is not None:
+            backend = require_backend(space.target.kind, name)
+            space = replace(space, target=backend.with_cpu(space.target, self._mcpu))
+        return Task(name, space, self.checked)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self.checked.tasks)
+
+    def __len__(self) -> int:
+        return len(self.checked.tasks)
+
+    def __repr__(self) -> str:
+        return f"TaskFile({Path(self.checked.source.name).name}: {', '.join(self) or 'no tasks'})"

@@ -1,0 +1,92 @@
+"""Each program is lowered once: the kernel, packed for whoever compiles it, here or in another process, and its key."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, cast
+
+from tensorc_dsl.backend.find import backend_of, native
+from tensorc_dsl.backend.protocol import Backend, LoweredKernel
+from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import LowerError
+
+KEPT = 1024
+"""So many programs at most are remembered. A packed kernel takes some kilobytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A kernel as bytes, a pickle of each of its parts; only who trusts the process that packed it may unpack it."""
+
+    data: bytes
+    parts: int
+
+    def unpack(self) -> LoweredKernel:
+        """The kernel."""
+        reader = pickle.Unpickler(io.BytesIO(self.data))
+        for _ in range(self.parts - 1):
+            reader.load()  # the next parts refer to it
+        return cast(LoweredKernel, reader.load())
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """What became of a program. `key` is equal for kernels with the same loops, whatever those are called."""
+
+    key: str
+    packed: Packed
+
+
+def lowering_for(target: Target) -> Backend:
+    """The backend whose passes show what becomes of a program: the target's own, else that of CPUs."""
+    return backend_of(target.kind) or native()
+
+
+def lowered_once(program: Program, target: Target) -> Lowered:
+    """The program before code generation, lowered when it is first asked for. Raises LowerError where it is not taken."""
+    known = _known(program)
+    if target not in known:
+        backend = lowering_for(target)
+        try:
+            kernel = backend.lower(program, target)
+            known[target] = Lowered(backend.key(kernel), pack(kernel))
+        except LowerError as e:
+            known[target] = str(e)
+    found = known[target]
+    if isinstance(found, str):
+        raise LowerError(found)
+    return found
+
+
+@by_identity(KEPT)
+def _known(_program: Program) -> dict[Target, Lowered | str]:
+    """What was found for each target; of one that is refused, why."""
+    return {}
+
+
+def pack(kernel: LoweredKernel) -> Packed:
+    """The kernel as bytes. What is inside is written before what is around it, so that no depth is too large."""
+    out = io.BytesIO()
+    writer = pickle.Pickler(out, 5)
+    parts = {id(x): x for x in reversed(_objects(kernel))}
+    for x in parts.values():
+        writer.dump(x)
+    return Packed(out.getvalue(), len(parts))
+
+
+def _objects(root: object) -> list[object]:
+    """Every dataclass in the value, what is around others before them."""
+    found: list[object] = []
+    stack = [root]
+    while stack:
+        x = stack.pop()
+        if is_dataclass(x):
+            found.append(x)
+            stack += [getattr(x, f.name) for f in fields(x)]
+        elif isinstance(x, tuple | frozenset):
+            stack += cast(tuple[Any, ...], x)
+    return found

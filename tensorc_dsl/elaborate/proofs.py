@@ -1,0 +1,60 @@
+"""Proves for all sizes that the loads of a stage stay inside their arrays, and that its reductions are not empty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tensorc_dsl.affine.data import depends_on_data
+from tensorc_dsl.affine.safety import Outside, Unproven, below, check_access
+from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.elaborate import problems
+from tensorc_dsl.elaborate.bindings import Environment
+from tensorc_dsl.elaborate.problems import Invalid
+from tensorc_dsl.elaborate.stages import Computed
+from tensorc_dsl.elaborate.values import GuardedLoad
+from tensorc_dsl.ir import expr as ir
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import Buffer
+from tensorc_dsl.source import Span
+
+
+def require_steps(c: Computed, env: Environment, at: Span) -> None:
+    """Raises Invalid for a reduction that is empty for some sizes, since its `init` would not run for them."""
+    for name, size in c.reduce.items():
+        if env.unbound or ir.constant(size) is not None:
+            continue
+        sizes = below(size, 1, env.open)
+        if sizes is not None:
+            shown = ", ".join(f"{n} = {v}" for n, v in sizes) or "some sizes"
+            raise Invalid(problems.EMPTY_REDUCTION(at, index=name, extent=format_expr(size), sizes=shown))
+
+
+def check_loads(c: Computed, buffers: Mapping[str, Buffer], env: Environment) -> list[Diagnostic]:
+    """A finding for each load that leaves its array for some sizes, or is not proved to stay in it."""
+    return [d for g in c.loads for d in _check_load(g, c, buffers[g.load.buffer].shape, env)]
+
+
+def _check_load(g: GuardedLoad, c: Computed, shape: tuple[ir.Expr, ...], env: Environment) -> list[Diagnostic]:
+    extents = {**c.spatial, **c.reduce}
+    conditions = g.conditions
+    name = g.load.buffer
+    if env.unbound and depends_on_data(g.load.indices):  # whether the clamp has an element depends on sizes
+        conditions = (*conditions, *(ir.Compare(">", n, ir.ZERO) for n in shape))
+    match check_access(extents, conditions, g.load.indices, shape, env.open):
+        case None:
+            return []
+        case Outside(position=p, value=value, extent=limit, at=at):
+            values = ", ".join(f"{n} = {v}" for n, v in at) or "always"
+            early = c.scan is not None and name == c.name and value < 0
+            notes = (problems.SCAN_BEGINS,) if early else ()
+            return [
+                problems.OUT_OF_BOUNDS(
+                    g.spans[p], position=p + 1, name=name, value=value, extent=limit, values=values, notes=notes
+                )
+            ]
+        case Unproven(position=p, interval=(low, high)):
+            if env.unbound:
+                return []
+            known = f"{low} to {high}" if low is not None and high is not None else "any number"
+            limit = format_expr(shape[p])
+            return [problems.UNPROVEN(g.spans[p], position=p + 1, name=name, extent=limit, interval=known)]

@@ -1,0 +1,103 @@
+"""Values of the language, one by one: types, wrapping, operators. Shared with nothing but `meaning`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+Scalar = float | int | bool
+INDEX = "index"
+FLOATS = ("f16", "bf16", "f32", "f64")
+WIDTHS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "u8": 8, "u16": 16, "u32": 32}
+TYPES = (*FLOATS, *WIDTHS, "bool")
+ARG = ("argmin", "argmax")
+
+MATHS: dict[str, Callable[..., Any]] = {
+    "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": special.erf, "sqrt": np.sqrt, "sigmoid": special.expit,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "floor": np.floor, "ceil": np.ceil, "round": np.rint, "sin": np.sin,
+    "cos": np.cos, "abs": abs, "pow": lambda x, y: np.power(np.full(1, x), np.full(1, y))[0],
+}  # fmt: skip
+
+
+@dataclass
+class Tensor:
+    """Elements by their indices, all of one type."""
+
+    type: str
+    shape: tuple[int, ...]
+    elements: dict[tuple[int, ...], Scalar] = field(default_factory=dict[tuple[int, ...], Scalar])
+
+    def __getitem__(self, at: tuple[int, ...]) -> Scalar:
+        inside = len(at) == len(self.shape) and all(0 <= i < n for i, n in zip(at, self.shape, strict=True))
+        assert inside, f"{at} is outside {self.shape}"
+        return self.elements[at]
+
+    def array(self) -> np.ndarray[Any, Any]:
+        kind = np.float64 if self.type in FLOATS else bool if self.type == "bool" else np.int64
+        out = np.empty(self.shape, kind)
+        for at, value in self.elements.items():
+            out[at] = value
+        assert len(self.elements) == out.size
+        return out
+
+
+def tensor(type: str, values: np.ndarray[Any, Any]) -> Tensor:
+    return Tensor(type, values.shape, {at: values[at].item() for at in np.ndindex(values.shape)})
+
+
+def fit(value: Scalar, t: str) -> Scalar:
+    """A value in its type: integers wrap around."""
+    if t in FLOATS:
+        return float(value)
+    if t not in WIDTHS:
+        return value
+    turn = 2 ** WIDTHS[t]
+    value = int(value) % turn
+    return value - turn if t[0] == "i" and value >= turn // 2 else value
+
+
+def literal(value: int | float, t: str) -> Scalar:
+    """A written number as the value of a type: for a float type the nearest value."""
+    if t == "bf16" and math.isfinite(value):
+        part, exponent = math.frexp(value)
+        return math.ldexp(float(round(math.ldexp(part, 8))), exponent - 8)
+    narrow = {"f16": np.float16, "f32": np.float32}.get(t)
+    return fit(value, t) if narrow is None else float(narrow(value))
+
+
+def ends(t: str) -> tuple[Scalar, Scalar]:
+    """The least and the greatest value of a type."""
+    if t in FLOATS:
+        return -np.inf, np.inf
+    return (-(2 ** (WIDTHS[t] - 1)), 2 ** (WIDTHS[t] - 1) - 1) if t[0] == "i" else (0, 2 ** WIDTHS[t] - 1)
+
+
+def operate(op: str, x: Any, y: Any, t: str) -> Scalar:
+    """`x op y` on two values of one type."""
+    if op in ("min", "max"):
+        if x != x or y != y:
+            return np.nan
+        return min(x, y) if op == "min" else max(x, y)
+    if op in ("+", "-", "*"):
+        return fit(x + y if op == "+" else x - y if op == "-" else x * y, t)
+    if t in FLOATS:
+        return float(np.float64(x) / np.float64(y)) if op == "/" else remainder(x, y)
+    if y == 0:
+        return 0
+    return fit(x // y if op == "/" else x % y, t)
+
+
+def remainder(x: float, y: float) -> float:
+    """`x` minus the floored multiple of `y`, of the sign of `y`; exact but for one rounding."""
+    if x != x or y != y or abs(x) == np.inf or y == 0:
+        return np.nan
+    if abs(y) == np.inf:
+        return x if x == 0 or (x < 0) == (y < 0) else y
+    a, b = Fraction(x), Fraction(y)
+    return float(a - b * (a // b))
