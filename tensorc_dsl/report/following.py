@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,6 +18,9 @@ PLAIN_SECONDS = 5.0
 """Where nothing can be overwritten: a line at least this often, and one for each improvement after `PAUSE`."""
 
 PAUSE = 0.5
+
+DUMB = ("dumb", "unknown")
+"""Terminals on which nothing is overwritten."""
 
 
 class Follower(Protocol):
@@ -53,9 +58,13 @@ def _has_widgets() -> bool:
 
 
 @contextmanager
-def following(standing: Standing, out: TextIO) -> Generator[Follower, None, None]:
-    """What shows the search on `out`, or in the cell of a notebook, while the context is open."""
-    if out.isatty() or (_in_notebook() and _has_widgets()):
+def following(standing: Standing, out: TextIO | None) -> Generator[Follower, None, None]:
+    """What shows the search on `out`, or in the cell of a notebook, while the context is open.
+
+    Without an output, as where standard error was closed before we began, nobody sees it.
+    """
+    out = out or io.StringIO()
+    if (out.isatty() and os.environ.get("TERM") not in DUMB) or (_in_notebook() and _has_widgets()):
         from tensorc_dsl.report.live import on_terminal  # only where there is one
 
         with on_terminal(standing, out) as follower:
