@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tensorc_dsl.cli.endings import finishing
+from tensorc_dsl.cli.endings import finishing, waiting
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.handling import handled, handler_options
 from tensorc_dsl.cli.loading import HELP, load_task
@@ -114,6 +115,7 @@ def tune(
     from tensorc_dsl.report.files import check_writable, write_text
     from tensorc_dsl.report.following import following
     from tensorc_dsl.report.progress import Standing
+    from tensorc_dsl.search.events import Event, Finished
     from tensorc_dsl.search.strategy import strategy_of
 
     found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, hidden)
@@ -122,23 +124,26 @@ def tune(
     found.require_machine()
     strategy_of(strategy)  # one that is broken is told of before anything is measured
     warn_of_threads(found.threads)
-    standing = Standing()
+    standing, ending = Standing(), settings(ctx).ending
     with following(standing, sys.stderr) as follower:
+
+        def listen(event: Event) -> None:
+            ending.held |= isinstance(event, Finished)  # what was found is not given up while processes end
+            follower(event)
+
         measuring = Measuring(found.program, found.target, found.threads, follower.begin)
         yardsticks = measuring.first()
         standing.roof = yardsticks.roof
         result = found.search(
             SearchOptions(trials, seed, strategy),
             records=queue,
-            on_event=follower,
+            on_event=listen,
         )
-        ending, interrupted = settings(ctx).ending, result.interrupted
-        if result.best is not None and not interrupted:
-            try:
+        if result.best is not None and not (result.interrupted or ending.told):
+            with suppress(KeyboardInterrupt), waiting(ending):
                 yardsticks = measuring.beside_numpy(yardsticks)
                 yardsticks = measuring.again(yardsticks)
-            except KeyboardInterrupt:  # the search is over: what it found is not given up for what it is held against
-                interrupted = True
+    interrupted = result.interrupted or ending.told
     ended = Ended(found.name, found.target, found.threads, strategy, result, yardsticks, found.timed_at)
     problem: tuple[Diagnostic, ...] = ()
     written: Path | None = None
