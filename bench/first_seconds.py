@@ -1,4 +1,4 @@
-"""What `tune` shows first: the new text on a terminal, with the second at which it appears.
+"""Shows the first output of `tune`: the new text on a terminal, with the second at which it appears.
 
     python -m bench.first_seconds                                  # the task of `make demo`, its first ten seconds
     python -m bench.first_seconds --seconds 60 --columns 60 FILE TASK
@@ -41,7 +41,7 @@ def written(
     environment: Mapping[str, str],
     terminal: str = "xterm",
 ) -> Iterator[tuple[float, str]]:
-    """What the command writes, with the seconds since its start; its output is such a terminal, or without a width a pipe.
+    """The output of the command, with the seconds since its start; it goes to such a terminal, or without a width to a pipe.
 
     After so many seconds it is interrupted, and what it writes about that follows. Raises RuntimeError where it fails.
     """

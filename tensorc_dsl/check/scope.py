@@ -64,6 +64,10 @@ class CheckedFile:
     def source(self) -> Source:
         return self.file.source
 
+    def program(self, task: str) -> Program:
+        """The unscheduled program of a task without findings."""
+        return self.elaborated[task]
+
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
         return tuple(d for d in self.diagnostics if d.severity is Severity.ERROR)

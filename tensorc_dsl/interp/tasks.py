@@ -38,7 +38,8 @@ def task_space(file: CheckedFile, name: str, native: Target, chosen: str | None 
     no such task, TschedError if no space, several spaces, or no target can be chosen.
     """
     task = file.tasks[name]
-    program = replace(file.elaborated[name], intrinsics=intrinsics_of(file.intrinsics))
+    program = file.program(name)
+    program = replace(program, intrinsics=intrinsics_of(file.intrinsics))
     definition = _definition(file, task)
     target = _target(file, chosen or _written(file, definition, native), native)
     return Space(definition, task.compute, program, target, file.modules)

@@ -1,4 +1,4 @@
-"""Names that do not exist, with the nearest one that does."""
+"""Errors for unknown names, with the nearest known one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorc_dsl.syntax.names import listed
 
 
 def no_such(code: str, kind: str, name: str, known: Sequence[str], file: str) -> TschedError:
-    """`file` has no `kind` of that name."""
+    """The error that `file` has no `kind` of that name."""
     near = get_close_matches(name, known, 1)
     if near:
         repair = f"did you mean `{near[0]}`?"

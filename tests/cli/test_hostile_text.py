@@ -1,4 +1,4 @@
-"""Nothing that a stranger wrote acts on the terminal: hostile text in every place, through every command."""
+"""Foreign text cannot control the terminal: hostile text in every place, through every command."""
 
 from __future__ import annotations
 
@@ -136,6 +136,21 @@ COMMANDS: list[Sequence[str]] = [
     ("tune", F, "t", "--strategy", NAME),
     ("tune", F, "t", "--output", f"{NAME}/x"),
     ("tune", F, "stuck", "--trials", "1", "--output", NAME),
+    ("tune", F, "t", "--weight", f"{NAME}=1"),
+    ("tune", F, "t", "--budget", NAME),
+    ("tune", F, NAME, NAME),
+    ("db", "list", "--task", NAME),
+    ("db", "best", "--records", NAME),
+    ("db", "show", "1", "--records", F),
+    ("db", "export", "--records", NAME),
+    ("db", "export", "--records", F),
+    ("db", "import", NAME),
+    ("db", "import", f"{NAME}.bytes.tsched"),
+    ("db", "merge", NAME),
+    ("db", "merge", F),
+    ("db", "prune", "--keep", "1", "--records", NAME),
+    ("db", "verify", F, NAME),
+    ("db", NAME),
     ("module", "list"),
     ("-I", f"{NAME}.d", "module", "list"),
     ("-I", NAME, "module", "list"),

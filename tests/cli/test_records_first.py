@@ -1,4 +1,4 @@
-"""That nothing can be recorded is told before anything that takes long: before the file is read and the machine measured."""
+"""A database that cannot be written is reported first: before the file is read and the machine measured."""
 
 from __future__ import annotations
 
