@@ -129,3 +129,32 @@ def test_python_hears_of_records_before_anything_is_measured(folder: Path, monke
     write_words(folder / "r.sqlite")
     with pytest.raises(TschedError, match="E0702"):
         tensorc_dsl.load(folder / "f.tsched")["endless"].tune(trials=1, records=folder / "r.sqlite", progress=True)
+
+
+ONCE = """\
+import sys
+from tensorc_dsl.api import searching
+def never(*_):
+    raise AssertionError("the machine was measured twice before the search")
+searching.roof_of = never
+from tensorc_dsl.cli.main import main; main()
+"""
+
+
+def test_the_machine_is_measured_once_before_a_search(folder: Path) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        ONCE,
+        "tune",
+        "f.tsched",
+        "--trials",
+        "1",
+        "--threads",
+        "1",
+        "--records",
+        "r.sqlite",
+    ]
+    done = subprocess.run(command, cwd=folder, text=True, capture_output=True, check=False, timeout=300)
+    assert "measured twice" not in done.stderr
+    assert "building the first 1 program" in done.stderr

@@ -170,7 +170,10 @@ def tune(
                 _both(listener, printing(name, show_object)) for name, listener in zip(names, listeners, strict=True)
             ]
         listeners = _holding(listeners, ending)
-        plans = [one.plan(tell, w) for one, tell, w in zip(found, listeners, counts, strict=True)]
+        plans = [
+            one.plan(tell, w, yards.roof)
+            for one, tell, w, yards in zip(found, listeners, counts, yardsticks, strict=True)
+        ]
         results = search_all(plans, options, records=queue)
         for n, result in enumerate(results):
             if result.best is not None and not (ending.told or result.interrupted):
