@@ -33,15 +33,21 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def written(
-    arguments: Sequence[str], *, columns: int | None, seconds: float, folder: Path, environment: Mapping[str, str]
+    arguments: Sequence[str],
+    *,
+    columns: int | None,
+    seconds: float,
+    folder: Path,
+    environment: Mapping[str, str],
+    terminal: str = "xterm",
 ) -> Iterator[tuple[float, str]]:
-    """The output of the command, with the seconds since its start; it goes to a terminal of that width, or to a pipe.
+    """The output of the command, with the seconds since its start; it goes to such a terminal, or without a width to a pipe.
 
     After so many seconds it is interrupted, and what it writes about that follows. Raises RuntimeError where it fails.
     """
     ours, theirs = pty.openpty() if columns is not None else os.pipe()
     settings = {k: v for k, v in environment.items() if k not in ("NO_COLOR", "COLUMNS", "LINES")}
-    size = {} if columns is None else {"TERM": "xterm", "COLUMNS": str(columns), "LINES": "30"}
+    size = {} if columns is None else {"TERM": terminal, "COLUMNS": str(columns), "LINES": "30"}
     began = time.monotonic()
     process = subprocess.Popen(
         [*COMMAND, *arguments], cwd=folder, env={**settings, **size}, stdin=subprocess.DEVNULL, stdout=theirs,

@@ -225,7 +225,8 @@ def _ended_in_order(run: Run, number: signal.Signals) -> list[str]:
     # Before there is a handler the system ends it: the same to a shell.
     if status not in (128 + number, -number) and "KeyboardInterrupt" not in run.said:
         wrong.append(f"status {status} after {number.name}: {run.said[-300:]}")
-    if run.told() and not (run.folder / "best.tsched").read_text().startswith("// product: "):
+    best = run.folder / "best.tsched"
+    if run.told() and not (best.exists() and best.read_text().startswith("// product: ")):
         wrong.append("there is no best schedule")
     return wrong
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.machine.roof import GLANCE, MEASURING, roof_of
+from tensorc_dsl.machine.roof import GLANCE, MEASURING, Roof, roof_of
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.turns import Turns
 from tensorc_dsl.records.queue import Queue
@@ -32,7 +32,10 @@ ALIVE = 4
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one search is over, with the threads of the target; `weight` is what its time counts beside those of others."""
+    """What one search is over, with the threads of the target; `weight` is what its time counts beside those of others.
+
+    `roof` is that of the machine, if it is known already.
+    """
 
     model: Model
     program: Program
@@ -40,6 +43,7 @@ class Plan:
     made_by: Callable[[Trace], Mapping[str, str]]
     on_event: Listener | None = None
     weight: float = 1.0
+    roof: Roof | None = None
 
 
 def search_all(
@@ -90,7 +94,7 @@ def _begun(plan: Plan, options: SearchOptions, queue: Queue, stack: ExitStack) -
             turns=Turns(lambda given_up: tell(Sharing(given_up))),
         )
     )
-    glance = roof_of(program, target, target.cores, GLANCE)
+    glance = plan.roof or roof_of(program, target, target.cores, GLANCE)
     runner = Plausible(local, glance, lambda: roof_of(program, target, target.cores))
     begun = Search(
         plan.model,

@@ -42,6 +42,7 @@ from tensorc_dsl.interp.versions import others, versions
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.database import Database
@@ -176,9 +177,9 @@ class Task:
         (result,) = search_all([self.plan(on_event)], asked, records=records)
         return result
 
-    def plan(self, on_event: Listener | None = None, weight: float = 1.0) -> Plan:
+    def plan(self, on_event: Listener | None = None, weight: float = 1.0, roof: Roof | None = None) -> Plan:
         """What a search over the task is over, for `api.searching.search_all`."""
-        return Plan(self.model, self.program, self.target, self.made_by, on_event, weight)
+        return Plan(self.model, self.program, self.target, self.made_by, on_event, weight, roof)
 
     def made_by(self, trace: Trace) -> Mapping[str, str]:
         """The versions of the space and of the modules that made a trace."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.expressions import Binding
@@ -19,7 +20,7 @@ from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse import program_from_tree
-from tensorc_dsl.ir.program import Intrinsic
+from tensorc_dsl.ir.program import Intrinsic, Program
 from tensorc_dsl.syntax import tree as t
 
 
@@ -41,6 +42,8 @@ class Names:
     """The computes and reducers of all files."""
     broken: set[str] = field(default_factory=set[str])
     """Computes with findings; their tasks are not checked."""
+    elaborated: dict[str, Program] = field(default_factory=dict[str, Program])
+    """The programs of the tasks without findings."""
 
 
 def check_items(items: Iterable[t.Item], names: Names) -> list[Diagnostic]:
@@ -93,9 +96,15 @@ def _problems(work: Callable[[], object]) -> list[Diagnostic]:
 
 def intrinsics_of(definitions: Mapping[str, t.IntrinsicDef]) -> tuple[Intrinsic, ...]:
     """The instructions that items define; items with findings are left out."""
-    return tuple(
-        intrinsic_from_tree(d) for d in definitions.values() if not _problems(lambda d=d: intrinsic_from_tree(d))
-    )
+    return tuple(i for d in definitions.values() if (i := _intrinsic(d)) is not None)
+
+
+@lru_cache
+def _intrinsic(definition: t.IntrinsicDef) -> Intrinsic | None:
+    try:
+        return intrinsic_from_tree(definition)
+    except TschedError:
+        return None
 
 
 # --- schedules ---------------------------------------------------------------------------------------------------------
@@ -179,9 +188,11 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
         else:
             yield UNKNOWN_BINDING(name.span, notes=near(name, known), compute=compute.name, name=name)
     if not wrong and compute.name not in names.broken:
-        for d in compute_layer.check_bound(compute, bindings, names.library):
+        try:
+            names.elaborated[task.name] = compute_layer.elaborate(compute, bindings, str(task.name), names.library)
+        except TschedError as e:
             note = problems.where(f"for task `{task.name}`", task.name.span)
-            yield Diagnostic(d.code, d.message, d.span, d.label, (*d.notes, note))
+            yield from (Diagnostic(d.code, d.message, d.span, d.label, (*d.notes, note)) for d in e.diagnostics)
 
 
 def _choice(task: t.TaskDef, name: t.Word, names: Names) -> Iterator[Diagnostic]:

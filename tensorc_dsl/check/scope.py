@@ -8,13 +8,12 @@ from itertools import chain, count
 
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.included import Inclusion
-from tensorc_dsl.check.items import Names, check_items, task_bindings
+from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import near, where
 from tensorc_dsl.check.spaces import recursion
 from tensorc_dsl.check.uses import Resolve, standard, with_full_names, with_values
 from tensorc_dsl.check.vocabulary import COMPOUNDS
 from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
-from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.elaborate.library import Definitions, Library
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import is_kind
@@ -64,15 +63,16 @@ class CheckedFile:
     """The files behind the path of each `use` of the file."""
     library: Library
     diagnostics: tuple[Diagnostic, ...]
+    elaborated: dict[str, Program]
+    """By the name of a task what it computes, unscheduled, of those with which nothing is wrong."""
 
     @property
     def source(self) -> Source:
         return self.file.source
 
     def program(self, task: str) -> Program:
-        """The unscheduled program of a task. Raises TschedError if its compute has none for its bindings."""
-        defn = self.tasks[task]
-        return elaborate(self.computes[defn.compute], task_bindings(defn), task, self.library)
+        """The unscheduled program of a task without findings."""
+        return self.elaborated[task]
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
@@ -107,6 +107,7 @@ def load_file(source: Source, resolve: Resolve = standard, parsed: Parse = parse
         unit.uses,
         loader.library,
         diagnostics,
+        n.elaborated,
     )
 
 

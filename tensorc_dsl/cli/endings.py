@@ -19,10 +19,11 @@ PAUSE = 0.1
 
 @dataclass(slots=True)
 class Ending:
-    """Whether a command was told to end. While `held`, signals are only recorded."""
+    """Whether a command was `told` to end, and by which signal. While `held`, signals are only recorded."""
 
     number: int = signal.SIGINT
     held: bool = False
+    told: bool = False
 
     @property
     def status(self) -> int:
@@ -44,7 +45,7 @@ def in_order(ending: Ending) -> Generator[None]:
     def leave(number: int, _: FrameType | None) -> None:
         for n in before:
             signal.signal(n, signal.SIG_IGN)
-        ending.number = number
+        ending.number, ending.told = number, True
         if number == signal.SIGHUP:
             _silence(terminals)
         time.sleep(PAUSE)
@@ -69,6 +70,16 @@ def _silence(terminals: list[int]) -> None:
     for fd in terminals:
         os.dup2(null, fd)
     os.close(null)
+
+
+@contextmanager
+def waiting(ending: Ending) -> Generator[None]:
+    """What is inside may be cut short by a signal, a KeyboardInterrupt; before and behind it the ending is held."""
+    ending.held = False
+    try:
+        yield
+    finally:
+        ending.held = True
 
 
 @contextmanager

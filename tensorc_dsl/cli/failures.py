@@ -15,7 +15,7 @@ from tensorc_dsl.cli.endings import in_order
 from tensorc_dsl.cli.options import settings
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.report.terminal import say, show_diagnostics, show_foreign
-from tensorc_dsl.visible import visible_line
+from tensorc_dsl.visible import visible, visible_line
 
 ISSUES = "please report it with the command, the input files and what `--debug` shows"
 
@@ -36,6 +36,9 @@ def spelled_out() -> Generator[None, None, None]:
     """A context in which control characters in click's usage errors, which click prints itself, are spelled out."""
     try:
         yield
+    except click.exceptions.NoArgsIsHelpError as e:
+        vars(e)["message"] = visible(e.message)  # a whole page, whose lines stay lines
+        raise
     except click.ClickException as e:
         vars(e)["message"] = visible_line(e.message)  # the attribute is declared final
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from enum import Enum, auto
 from pathlib import Path
@@ -83,5 +84,6 @@ def tell_what_is_wrong(file: str, ended: Sequence[Ended]) -> None:
         for trace, report in one.result.wrong[:1]:
             wrong = Path(f"{one.task}.wrong.tsched")
             write_text(wrong, trace.text)
-            say(f"{wrong} holds a schedule that is wrong: `tensorc-dsl verify {file} {one.task} {wrong}`", err=True)
+            command = shlex.join(("tensorc-dsl", "verify", file, one.task, str(wrong)))
+            say(f"{wrong} holds a schedule that is wrong: `{command}`", err=True)
             raise WrongSchedule(trace, report.diagnostic)

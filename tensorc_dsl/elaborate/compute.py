@@ -58,21 +58,6 @@ def elaborate(
     a dimension that is given as a range stays open. `library` has the computes that it calls. Raises TschedError with every
     finding.
     """
-    elaboration = _elaborated(defn, bindings, library)
-    if elaboration.found:
-        raise TschedError(*elaboration.found)
-    return elaboration.program(name or defn.name)
-
-
-def check_bound(defn: tree.ComputeDef, bindings: Mapping[str, Bound], library: Library) -> list[Diagnostic]:
-    """The findings that `elaborate` would raise for a compute under these bindings."""
-    try:
-        return _elaborated(defn, bindings, library).found
-    except TschedError as e:
-        return list(e.diagnostics)
-
-
-def _elaborated(defn: tree.ComputeDef, bindings: Mapping[str, Bound], library: Library | None) -> _Elaboration:
     env, found = bind(defn, bindings, open_dims=False)
     if found:
         raise TschedError(*found)
@@ -81,7 +66,9 @@ def _elaborated(defn: tree.ComputeDef, bindings: Mapping[str, Bound], library: L
         raise TschedError(endless)
     elaboration = _Elaboration(defn, env, library, _Parts())
     elaboration.run()
-    return elaboration
+    if elaboration.found:
+        raise TschedError(*elaboration.found)
+    return elaboration.program(name or defn.name)
 
 
 def check(defn: tree.ComputeDef, library: Library | None = None) -> list[Diagnostic]:

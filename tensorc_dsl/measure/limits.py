@@ -78,5 +78,8 @@ def too_slow(program: Program, seconds: float) -> TschedError:
 
 
 def _too_much(code: str, message: str) -> TschedError:
-    repair = "tune a smaller size of the same compute, and `replay` its schedule"
+    repair = (
+        "tune a smaller size of the same compute; `verify` and `compile --replay` take a schedule of this one without "
+        "running it"
+    )
     return TschedError(Diagnostic(code, message, None, notes=(help_note(repair),)))

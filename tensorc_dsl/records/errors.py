@@ -164,7 +164,8 @@ def _explain(path: Path, wait: float, e: Exception, impossible: Callable[[Path, 
     if isinstance(e, TimeoutError):  # filelock's Timeout is one
         return busy(path, wait)
     if not isinstance(e, sqlite3.Error):
-        return disk_full(path) if getattr(e, "errno", None) == errno.ENOSPC else impossible(path, str(e))
+        reason = (getattr(e, "strerror", None) or str(e)).lower()
+        return disk_full(path) if getattr(e, "errno", None) == errno.ENOSPC else impossible(path, reason)
     # A trigger that was put in while we run is not our own rule about rows.
     if getattr(e, "sqlite_errorcode", 0) == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
         return not_records(path, str(e))

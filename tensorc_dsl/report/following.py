@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Protocol, TextIO
 
 from tensorc_dsl.report.progress import Standing
@@ -16,6 +18,9 @@ PLAIN_SECONDS = 5.0
 """Without a terminal, a line is printed at least this often, and one for each improvement after `PAUSE`."""
 
 PAUSE = 0.5
+
+DUMB = ("dumb", "unknown")
+"""Terminals on which nothing is overwritten."""
 
 
 class Follower(Protocol):
@@ -43,11 +48,23 @@ def _in_notebook() -> bool:
     return Console().is_jupyter
 
 
+def _has_widgets() -> bool:
+    """Whether a line can be overwritten in a cell, which takes a widget. One that cannot be loaded is none."""
+    try:
+        import_module("ipywidgets")
+    except ImportError:
+        return False
+    return True
+
+
 @contextmanager
-def following(standing: Standing, out: TextIO) -> Generator[Follower, None, None]:
-    """A context in which the search is shown on `out`, or in the cell of a notebook."""
-    # In notebooks a line that is updated is a widget.
-    if out.isatty() or (_in_notebook() and find_spec("ipywidgets") is not None):
+def following(standing: Standing, out: TextIO | None) -> Generator[Follower, None, None]:
+    """A context in which the search is shown on `out`, or in the cell of a notebook.
+
+    Without an output, as where standard error was closed before we began, nobody sees it.
+    """
+    out = out or io.StringIO()
+    if (out.isatty() and os.environ.get("TERM") not in DUMB) or (_in_notebook() and _has_widgets()):
         from tensorc_dsl.report.live import on_terminal  # only where there is one
 
         with on_terminal(standing, out) as follower:

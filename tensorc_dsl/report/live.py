@@ -51,6 +51,7 @@ class Terminal:
     def begin(self, line: str) -> None:
         self._standing.enter()
         self._say(line)
+        self._live.refresh()
 
     def __call__(self, event: Event) -> None:
         line = self._standing.take(event)
@@ -65,5 +66,7 @@ class Terminal:
 @contextmanager
 def on_terminal(standing: Standing, out: TextIO) -> Generator[Terminal, None, None]:
     """A context in which the search is shown on the terminal `out`; the line is removed at its end."""
-    with Live(console=Console(file=out), transient=True, refresh_per_second=8) as live:
+    console = Console(file=out)
+    # A widget takes all that the cell shows meanwhile, whichever thread shows it: there, no other one does.
+    with Live(console=console, transient=True, refresh_per_second=8, auto_refresh=not console.is_jupyter) as live:
         yield Terminal(standing, live)

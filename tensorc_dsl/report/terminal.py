@@ -7,14 +7,21 @@ out. The content of a file is written unchanged into files and pipes, and spelle
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 import click
 
-from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError
 from tensorc_dsl.report.paint import paint
 from tensorc_dsl.visible import visible, visible_line
+
+NO_OUTPUT = Problem(
+    "E0903", "cannot write to standard output: {reason}", help="make room, or let it go to a file on another disk"
+)
 
 
 def say(line: str, *, err: bool = False) -> None:
@@ -44,10 +51,11 @@ def show_object(value: Any, *, indent: int | None = None) -> None:
 
 def write(content: str) -> None:
     """Print the content of a file: unchanged, in UTF-8, unless the output is a terminal."""
-    if sys.stdout.isatty():
+    if is_terminal():
         _print(visible(content), newline=False)
     else:
-        click.echo(content.encode(), nl=False)
+        with _unwritten():
+            click.echo(content.encode(), nl=False)
 
 
 def show_markdown(page: str) -> None:
@@ -55,15 +63,45 @@ def show_markdown(page: str) -> None:
     from rich.console import Console  # slow to load
     from rich.markdown import Markdown
 
-    Console(force_terminal=True).print(Markdown(visible(page), code_theme="ansi_dark"))
+    with _unwritten():
+        Console(force_terminal=True).print(Markdown(visible(page), code_theme="ansi_dark"))
 
 
 def follow(line: str, out: TextIO) -> None:
-    """Print a line of progress to a stream, and flush it."""
-    print(visible_line(line), file=out, flush=True)
+    """Print a line of progress to a stream, and flush it. A stream that takes none is no error."""
+    with suppress(OSError):
+        print(visible_line(line), file=out, flush=True)
+
+
+def is_terminal() -> bool:
+    """Whether somebody reads on a terminal what is printed."""
+    stream = _stream(err=False)
+    return stream is not None and stream.isatty()
+
+
+def _stream(err: bool) -> TextIO | None:
+    """None where it was closed before we began."""
+    return sys.stderr if err else sys.stdout
 
 
 def _print(text: str, err: bool = False, *, newline: bool = True) -> None:
-    encoding = (sys.stderr if err else sys.stdout).encoding
+    stream = _stream(err)
+    if stream is None:
+        return
     # A character that the stream's encoding lacks is printed as its number.
-    click.echo(text.encode(encoding, "backslashreplace").decode(encoding), err=err, nl=newline)
+    shown = text.encode(stream.encoding, "backslashreplace").decode(stream.encoding)
+    with suppress(OSError) if err else _unwritten():
+        click.echo(shown, err=err, nl=newline)
+
+
+@contextmanager
+def _unwritten() -> Generator[None]:
+    """Results that cannot be written are told of; what a reader does not want is not."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as e:
+        # Python would try once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise TschedError(NO_OUTPUT(None, reason=(e.strerror or str(e)).lower())) from e

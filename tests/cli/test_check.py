@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tensorc_dsl.check import items
 from tensorc_dsl.cli.main import main
+from tensorc_dsl.elaborate import compute
+from tensorc_dsl.ir.program import Intrinsic
+from tensorc_dsl.syntax import tree
 
 WRONG = "use nowhere\n\nmodule m(b: Block) {\n    paralel(b.loops[0])\n}\n"
 UNUSED = "module m(b: Block) {\n    let x = 1\n}\n"
@@ -173,6 +178,32 @@ def test_expand_finds_what_only_a_schedule_shows() -> None:
     result = call("-", "--expand", text=STUCK)
     assert result.exit_code == 1
     assert "<- this loop" in result.stderr
+
+
+def test_each_task_is_elaborated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the check and the expansion together, and so are instructions: files may have thousands of tasks."""
+    runs: list[str] = []
+    run, read = compute._Elaboration.run, items.intrinsic_from_tree
+
+    def counted(self: compute._Elaboration) -> None:
+        runs.append("compute")
+        run(self)
+
+    def counted_read(definition: tree.IntrinsicDef) -> Intrinsic:
+        runs.append("instruction")
+        return read(definition)
+
+    monkeypatch.setattr(compute._Elaboration, "run", counted)
+    monkeypatch.setattr(items, "intrinsic_from_tree", counted_read)
+    text = "use std.intrinsics.x86\ncompute f(A: f32[M]) -> B: f32[M] { B[i] = A[i] }\nschedule s for f {}\n"
+    counts: list[Counter[str]] = []
+    for tasks in (5, 20):
+        runs.clear()
+        many = "".join(f"task t{n} = f(M={n + 1})\n" for n in range(tasks))
+        assert call("-", "--expand", text=text + many).output == f"-: ok, {tasks} tasks\n"
+        counts.append(Counter(runs))
+    assert counts[0]["compute"] == 1 + 5 and counts[1]["compute"] == 1 + 20
+    assert counts[1]["instruction"] <= counts[0]["instruction"]
 
 
 def test_search_path_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,7 +157,8 @@ def test_signals_that_were_ignored_stay_ignored(folder: Path) -> None:
     """As with `nohup`."""
     command = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + HELD.replace("time.sleep(1000)", "")
     with subprocess.Popen(
-        [sys.executable, "-c", command, "tune", "f.tsched", "endless", "--strategy", "random", "--trials", "12"],
+        [sys.executable, "-c", command, "tune", "f.tsched", "endless", "--strategy", "random", "--trials", "12",
+         "--records", "r.sqlite"],
         cwd=folder, env=marked(str(folder)), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         until(lambda: len(alive(str(folder))) > 1)
@@ -211,3 +212,35 @@ def test_a_signal_behind_the_search_keeps_what_was_found(folder: Path) -> None:
     assert (folder / "endless.best.tsched").read_text().startswith("// endless: ")
     assert "2 trials in " in out and "NumPy" not in out
     until(lambda: not alive(str(folder)))
+
+
+CLOSING = """\
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from tensorc_dsl.measure.local import LocalRunner
+close = LocalRunner.close
+def slow(self):
+    close(self)
+    print("closed", file=sys.stderr, flush=True)
+    time.sleep(2)
+LocalRunner.close = slow
+from tensorc_dsl.cli.main import main; main()
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_between_the_search_and_what_follows_keeps_what_was_found(
+    folder: Path, number: signal.Signals, status: int
+) -> None:
+    """Processes end then, which takes a while."""
+    with subprocess.Popen(
+        [sys.executable, "-c", CLOSING, "tune", "f.tsched", "endless", "--strategy", "random", "--trials", "2",
+         "--records", "r.sqlite"],
+        cwd=folder, env=marked(str(folder)), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        hear(process, "closed")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == status, err
+    assert (folder / "endless.best.tsched").read_text().startswith("// endless: ")
+    assert "2 trials in " in out and "timing NumPy" not in err

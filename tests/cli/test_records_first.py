@@ -49,14 +49,14 @@ def test_what_is_no_database_is_told_before_the_file_is_read(folder: Path, spoil
     status, modules = loaded(folder, "tune", "f.tsched", "--records", "r.sqlite")
     assert status == 1
     assert not (HEAVY - NEEDED) & modules
-    assert "tensorc_dsl.api.tasks" not in modules
+    assert "tensorc_dsl.api" not in modules
 
 
 @pytest.mark.parametrize("file", ["/proc/r.sqlite", "f.tsched/r.sqlite"])
 def test_a_folder_that_takes_no_file_is_told_before_the_file_is_read(folder: Path, file: str) -> None:
     status, modules = loaded(folder, "tune", "f.tsched", "--records", file)
     assert status == 1
-    assert "tensorc_dsl.api.tasks" not in modules
+    assert "tensorc_dsl.api" not in modules
 
 
 def tuned(folder: Path, file_bytes: int) -> tuple[int, str]:
@@ -129,3 +129,32 @@ def test_python_hears_of_records_before_anything_is_measured(folder: Path, monke
     write_words(folder / "r.sqlite")
     with pytest.raises(TschedError, match="E0702"):
         tensorc_dsl.load(folder / "f.tsched")["endless"].tune(trials=1, records=folder / "r.sqlite", progress=True)
+
+
+ONCE = """\
+import sys
+from tensorc_dsl.api import searching
+def never(*_):
+    raise AssertionError("the machine was measured twice before the search")
+searching.roof_of = never
+from tensorc_dsl.cli.main import main; main()
+"""
+
+
+def test_the_machine_is_measured_once_before_a_search(folder: Path) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        ONCE,
+        "tune",
+        "f.tsched",
+        "--trials",
+        "1",
+        "--threads",
+        "1",
+        "--records",
+        "r.sqlite",
+    ]
+    done = subprocess.run(command, cwd=folder, text=True, capture_output=True, check=False, timeout=300)
+    assert "measured twice" not in done.stderr
+    assert "building the first 1 program" in done.stderr

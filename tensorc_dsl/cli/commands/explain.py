@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 
 import click
 from click.shell_completion import CompletionItem
 
 from tensorc_dsl.cli.options import common_options
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
-from tensorc_dsl.report.terminal import say, show, show_markdown
+from tensorc_dsl.report.terminal import is_terminal, say, show, show_markdown
 from tensorc_dsl.resources import error_page, error_titles
 
 _CODE = re.compile(r"[EW]?\d+")
@@ -41,7 +40,7 @@ def explain(ctx: click.Context, name: str | None, every: bool) -> None:
             say(f"{known}  {title}")
         return
     page = _page(name)
-    if ctx.color if ctx.color is not None else sys.stdout.isatty():
+    if ctx.color if ctx.color is not None else is_terminal():
         show_markdown(page)
     else:
         show(page.rstrip("\n"))

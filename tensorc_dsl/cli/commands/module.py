@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,4 +99,6 @@ def new(name: str, folder: Path | None) -> None:
         write_text(root / path, text)
         say(str(root / path))
     say("", err=True)
-    say(f"next: pip install -e {root}, then pytest {root}", err=True)
+    # A bare name would be that of a package to be fetched.
+    place = shlex.quote(str(root) if root.is_absolute() else f"./{root}")
+    say(f"next: pip install -e {place}, then pytest {place}", err=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tensorc_dsl.cli.endings import finishing
+from tensorc_dsl.cli.endings import Ending, finishing, waiting
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.handling import handled, handler_options, pairs
 from tensorc_dsl.cli.loading import HELP, chosen, load, only
@@ -158,7 +159,7 @@ def tune(
     strategy_of(strategy)  # a broken one is reported before anything is measured
     warn_of_threads(found[0].threads)
     options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume)
-    standing = Standing()
+    standing, ending = Standing(), settings(ctx).ending
     with following(standing, sys.stderr) as follower:
         measuring = [Measuring(one.program, one.target, one.threads, follower.begin) for one in found]
         yardsticks = [m.first() for m in measuring]
@@ -168,16 +169,18 @@ def tune(
             listeners = [
                 _both(listener, printing(name, show_object)) for name, listener in zip(names, listeners, strict=True)
             ]
-        plans = [one.plan(tell, w) for one, tell, w in zip(found, listeners, counts, strict=True)]
+        listeners = _holding(listeners, ending)
+        plans = [
+            one.plan(tell, w, yards.roof)
+            for one, tell, w, yards in zip(found, listeners, counts, yardsticks, strict=True)
+        ]
         results = search_all(plans, options, records=queue)
-        ending, interrupted = settings(ctx).ending, any(r.interrupted for r in results)
         for n, result in enumerate(results):
-            if result.best is not None and not interrupted:
-                try:
+            if result.best is not None and not (ending.told or result.interrupted):
+                with suppress(KeyboardInterrupt), waiting(ending):
                     yardsticks[n] = measuring[n].beside_numpy(yardsticks[n])
                     yardsticks[n] = measuring[n].again(yardsticks[n])
-                except KeyboardInterrupt:  # the search is over; its result is kept without the comparison
-                    interrupted = True
+    interrupted = ending.told or any(r.interrupted for r in results)
     ended = [
         Ended(one.name, one.target, one.threads, strategy, result, yards, one.timed_at)
         for one, result, yards in zip(found, results, yardsticks, strict=True)
@@ -231,6 +234,24 @@ def _weights(given: Sequence[tuple[str, str]], names: Sequence[str]) -> list[flo
         if not 0.0 < found[name] < 1e9:
             raise click.BadParameter(f"{text!r} is no positive number", param_hint="--weight")
     return list(found.values())
+
+
+def _holding(listeners: Sequence[Listener], ending: Ending) -> list[Listener]:
+    """The listeners; when all searches are over, the ending is held, and their results survive the end of their processes."""
+    from tensorc_dsl.search.events import Finished
+
+    running = len(listeners)
+
+    def held(listener: Listener) -> Listener:
+        def hear(event: Event) -> None:
+            nonlocal running
+            running -= isinstance(event, Finished)
+            ending.held |= not running
+            listener(event)
+
+        return hear
+
+    return [held(one) for one in listeners]
 
 
 def _explain(task: Task, result: TuneResult) -> None:
