@@ -1,4 +1,5 @@
-"""Kills `tune` at random moments, and checks that no process is left a second later and no reported trial is lost.
+"""Kills `tune` at random moments, and checks that no process is left a second later, no reported trial is lost, and
+`--resume` continues from the records and measures nothing twice.
 
     python -m bench.kills --count 50 --seed 1 --signal KILL
 
@@ -25,6 +26,8 @@ from pathlib import Path
 
 import psutil
 
+from tensorc_dsl.records.database import Database
+from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.report.files import check_writable
 
 SECONDS = 1.0
@@ -42,7 +45,18 @@ use std.ops.{matmul}
 task product = matmul(M=96, N=96, K=96)
 """
 
-KEPT = {"f.tsched", "r.sqlite", "r.sqlite-wal", "r.sqlite-shm", "r.sqlite.lock", "best.tsched", "out", "err", "tmp"}
+KEPT = {
+    "tensorc-dsl",
+    "f.tsched",
+    "r.sqlite",
+    "r.sqlite-wal",
+    "r.sqlite-shm",
+    "r.sqlite.lock",
+    "best.tsched",
+    "out",
+    "err",
+    "tmp",
+}
 """The files that may be in the folder afterwards: SQLite's are consumed when the database is opened next."""
 
 
@@ -71,15 +85,16 @@ class Run:
     process: subprocess.Popen[bytes]
 
     @staticmethod
-    def start(folder: Path, trials: int) -> Run:
+    def start(folder: Path, trials: int, *more: str) -> Run:
         (folder / "tmp").mkdir(exist_ok=True)
         (folder / "f.tsched").write_text(FILE)
         code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         code += "from tensorc_dsl.cli.main import main; main()"
         command = [sys.executable, "-c", code, "tune", "f.tsched", "product", "--strategy", "random",
-                   "--trials", str(trials), "--threads", "1", "--records", "r.sqlite", "--output", "best.tsched"]  # fmt: skip
+                   "--trials", str(trials), "--threads", "1", "--records", "r.sqlite", "--output", "best.tsched",
+                   *more]  # fmt: skip
         with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
-            environment = marked(str(folder)) | {"TMPDIR": str(folder / "tmp")}
+            environment = marked(str(folder)) | {"TMPDIR": str(folder / "tmp"), "XDG_RUNTIME_DIR": str(folder)}
             process = subprocess.Popen(
                 command, cwd=folder, env=environment, stdout=out, stderr=err, start_new_session=True
             )
@@ -103,7 +118,7 @@ class Run:
             return False
 
     def records(self) -> int:
-        """How many trials are in the database, which is whole."""
+        """The number of trials in the database, whose integrity is checked."""
         path = self.folder / "r.sqlite"
         if not path.exists() or not path.stat().st_size:
             return 0
@@ -116,14 +131,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When something is seen of a search of so many trials."""
+    """An observable event of a search with this number of trials."""
 
     seen: Callable[[Run], bool]
     trials: int = 100_000
 
 
 FEW = 4
-"""Trials of a search whose end is wanted."""
+"""The number of trials of a search that is to reach its end."""
 
 MOMENTS = {
     "start": Moment(lambda run: run.process.pid > 0),
@@ -170,11 +185,33 @@ def kill(folder: Path, moment: str, later: float, number: signal.Signals) -> lis
         check_writable(folder / "best.tsched")  # as the next run does first, which clears away what was being written
         if lying := {p.name for p in folder.iterdir()} - KEPT | {p.name for p in (folder / "tmp").iterdir()}:
             wrong.append(f"left behind: {', '.join(sorted(lying))}")
+        wrong += _resumed(folder)
     finally:
         for process in alive(mark):
             process.kill()
         run.process.wait()
     return wrong
+
+
+def _resumed(folder: Path) -> list[str]:
+    """The errors of a resumed search: records that are lost or measured again."""
+    before = _tried(folder)
+    run = Run.start(folder, len(before) + FEW, "--resume")
+    status = run.process.wait(PATIENCE)
+    after = _tried(folder)
+    wrong = [] if status == 0 else [f"resumed, it ends with status {status}: {run.said[-300:]}"]
+    if after[: len(before)] != before or [n for n, _ in after] != list(range(len(before) + FEW)):
+        wrong.append(f"of {len(before)} trials it goes on to {[n for n, _ in after]}")
+    if len({key for _, key in after}) != len(after):
+        wrong.append("a program was measured twice")
+    return wrong
+
+
+def _tried(folder: Path) -> list[tuple[int, str]]:
+    """The numbers and programs of the recorded trials, in the order of the records."""
+    with Database.open(folder / "r.sqlite") as database:
+        found = [k.trial for k in database.all()]
+    return [(t.trial, t.program_key) for t in found if isinstance(t, Trial) and t.phase == "trial"]
 
 
 def _ended_in_order(run: Run, number: signal.Signals) -> list[str]:

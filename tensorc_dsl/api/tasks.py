@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from tensorc_dsl.api.making import (
     require_code,
     require_machine,
 )
-from tensorc_dsl.api.searching import search, watching
+from tensorc_dsl.api.searching import Plan, search_all, watching
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowering_for
 from tensorc_dsl.backend.protocol import (
@@ -38,13 +38,14 @@ from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
 from tensorc_dsl.interp.pins import opened
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space
+from tensorc_dsl.interp.versions import others, versions
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.errors import Passed, passed_over
+from tensorc_dsl.records.errors import Passed, other_version, passed_over
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.reference.open_sizes import mean_flops, sizing
@@ -172,7 +173,16 @@ class Task:
         """
         self.require_machine()
         asked = (options or SearchOptions()).but(**changes)
-        return search(self.model, self.program, self.target, asked, records=records, on_event=on_event)
+        (result,) = search_all([self.plan(on_event)], asked, records=records)
+        return result
+
+    def plan(self, on_event: Listener | None = None, weight: float = 1.0) -> Plan:
+        """The input of a search over the task, for `api.searching.search_all`."""
+        return Plan(self.model, self.program, self.target, self.made_by, on_event, weight)
+
+    def made_by(self, trace: Trace) -> Mapping[str, str]:
+        """The versions of the space and of the modules that made a trace."""
+        return versions(self.space, trace.modules)
 
     def tune(
         self,
@@ -213,8 +223,9 @@ class Task:
     ) -> Trace | None:
         """The best schedule in the database for this task on this machine; None if there is none.
 
-        Records that no search can have written, or with a schedule that does not fit, are skipped with a warning (W0701).
-        The database is only read. Raises TschedError (E0701, E0702, E0705, E0708).
+        A record is skipped with a warning (W0701) if its values are invalid or its schedule does not fit. A record made by
+        other versions of the modules is used, also with a warning (W0703). The database is only read. Raises TschedError
+        (E0701, E0702, E0705, E0708).
         """
         database = Database.reading(records)
         if database is None:
@@ -228,6 +239,8 @@ class Task:
                 try:
                     found = self.expand(Source(f"<trial {best.trial} of {best.task}>", best.trace))
                     self.lower(found)
+                    if changed := others(best.modules, versions(self.space)):
+                        on_warning(other_version(self.name, row, changed))
                     break
                 except TschedError as e:
                     found = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -74,6 +75,21 @@ def target_options(function: F) -> F:
         "--target", metavar="NAME",
         help="A target of the file, or `native` for this machine, instead of the one that the space is written for.",
     )(function)  # fmt: skip
+
+
+_DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
+
+
+def duration(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    """The seconds of `10m`, `1h30m`, `90s` or `90`."""
+    if value is None:
+        return None
+    found = _DURATION.fullmatch(value.strip())
+    parts = {} if found is None else {k: float(v) for k, v in found.groupdict().items() if v is not None}
+    seconds = sum({"h": 3600.0, "m": 60.0, "s": 1.0}[unit] * number for unit, number in parts.items())
+    if not 0.0 < seconds < 1e9:
+        raise click.BadParameter(f"{value!r} is no time: write 10m, 1h30m or 90s")
+    return seconds
 
 
 def _complete_files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -1,4 +1,4 @@
-"""The findings of the compute layer, E0401–E0419: each declared once with its message and its repair."""
+"""The findings of the compute layer, E0401–E0430: each declared once with its message and its repair."""
 
 from __future__ import annotations
 

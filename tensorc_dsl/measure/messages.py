@@ -73,10 +73,11 @@ class Failed(msgspec.Struct, tag=True, frozen=True):
 
 
 class Ran(msgspec.Struct, tag=True, frozen=True):
-    """The result was right; seconds of each timed call."""
+    """The result was right; seconds of each timed call, fewer where it is far slower than the best (`censored`)."""
 
     times: tuple[float, ...]
     max_error: float
+    censored: bool = False
 
 
 class Exhausted(msgspec.Struct, tag=True, frozen=True):

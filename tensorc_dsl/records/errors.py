@@ -73,21 +73,69 @@ def busy(path: Path, seconds: float) -> TschedError:
     )
 
 
+def not_exported(path: str, why: str) -> TschedError:
+    return _error(
+        "E0709",
+        f"`{path}` holds no exported records: {why}",
+        "give a file that `tensorc-dsl db export` wrote; `db merge` takes a database",
+    )
+
+
+def no_database(path: Path) -> TschedError:
+    return _error("E0711", f"there are no records in `{path}`", "`tensorc-dsl tune` records what it tries")
+
+
+def no_record(path: Path, row: int) -> TschedError:
+    return _error("E0710", f"`{path}` has no record {row}", "`tensorc-dsl db best` names the rows of the best ones")
+
+
 SHOWN = 5
 """Records of which it is said why they are passed over."""
 
 
+def _reasons(what: str, passed: Sequence[Passed]) -> list[str]:
+    more = [f"and {len(passed) - SHOWN} more"] if len(passed) > SHOWN else []
+    return [f"{what} {p.row}: {p.why}" for p in passed[:SHOWN]] + more
+
+
 def passed_over(path: Path, task: str, passed: Sequence[Passed]) -> Diagnostic:
     """A warning: records that cannot be used."""
-    lines = [f"row {p.row}: {p.why}" for p in passed[:SHOWN]]
-    if len(passed) > SHOWN:
-        lines.append(f"and {len(passed) - SHOWN} more")
+    lines = _reasons("row", passed)
     records = "a record" if len(passed) == 1 else f"{len(passed)} records"
     return Diagnostic(
         "W0701",
         f"{records} of `{task}` in `{path}` cannot be used",
         None,
         notes=(Note("note", "\n".join(lines)), help_note("tune the task again, or give another file")),
+        severity=Severity.WARNING,
+    )
+
+
+def lines_passed(path: str, passed: Sequence[Passed]) -> Diagnostic:
+    """A warning: lines of an export that are no records."""
+    lines = _reasons("line", passed)
+    many = "a line" if len(passed) == 1 else f"{len(passed)} lines"
+    return Diagnostic(
+        "W0702",
+        f"{many} of `{path}` {'is' if len(passed) == 1 else 'are'} no record, and passed over",
+        None,
+        notes=(Note("note", "\n".join(lines)), help_note("export the records again; the other lines are imported")),
+        severity=Severity.WARNING,
+    )
+
+
+def other_version(task: str, row: int, changed: Sequence[str]) -> Diagnostic:
+    """A warning: the best schedule is of other modules than there are now, `changed` by kind and name."""
+    names = [f"{kind} `{name}`" for kind, _, name in (c.partition(" ") for c in changed)]
+    which = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return Diagnostic(
+        "W0703",
+        f"the best record of `{task}` was made by {'another version' if len(names) == 1 else 'other versions'} of {which}",
+        None,
+        notes=(
+            Note("note", f"row {row} is used as it is: its schedule says every step by itself"),
+            help_note("tune the task again: a faster one may be found"),
+        ),
         severity=Severity.WARNING,
     )
 

@@ -34,11 +34,16 @@ def read_text(path: StrPath) -> bytes:
     except TooLarge as e:
         raise TschedError(TOO_LARGE(None, name=name, limit=MAX_BYTES >> 20)) from e
     except OSError as e:
-        raise _error("E0901", f"cannot read `{name}`: {_reason(e)}", "give the path of a `.tsched` file") from e
+        raise unreadable(name, e, "give the path of a `.tsched` file") from e
     except UnicodeDecodeError as e:
         message = f"`{name}` is not UTF-8 text: byte {e.object[e.start]:#04x} at offset {e.start}"
         raise _error("E0902", message, "save the file as UTF-8") from e
     return data
+
+
+def unreadable(name: str, e: OSError, repair: str) -> TschedError:
+    """What is said of a file that cannot be read (E0901)."""
+    return _error("E0901", f"cannot read `{name}`: {_reason(e)}", repair)
 
 
 def source_of(data: bytes, path: StrPath, shown: str | None = None) -> Source:

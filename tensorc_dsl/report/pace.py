@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tensorc_dsl.measure.local import BUILDERS, ROUNDS
 from tensorc_dsl.search.events import Event, Measured, Proposed
-from tensorc_dsl.search.tune import FINALISTS
+from tensorc_dsl.search.finals import FINALISTS
 
 
 @dataclass(slots=True)

@@ -17,6 +17,9 @@ from tensorc_dsl.report.pace import Pace
 from tensorc_dsl.report.table import tally
 from tensorc_dsl.search.events import (
     Comparing,
+    Corrected,
+    Diverged,
+    Drifted,
     Event,
     Exhausted,
     Finished,
@@ -24,6 +27,10 @@ from tensorc_dsl.search.events import (
     Prepared,
     Preparing,
     Proposed,
+    Resumed,
+    Settled,
+    Sharing,
+    Slowed,
     Started,
     Verifying,
     Waiting,
@@ -44,6 +51,7 @@ class Standing:
     failures: Counter[str] = field(default_factory=Counter[str])
     pace: Pace = field(default_factory=Pace)
     _phase_began: float = 0.0
+    _until: float | None = None
 
     def enter(self) -> None:
         """Begin work without trials to count."""
@@ -56,10 +64,13 @@ class Standing:
         if line is not None:
             self.enter()
         match event:
-            case Started(trials=trials):
+            case Started(trials=trials, budget=budget):
                 self.trials = trials
+                self._until = None if budget is None else self.clock() + budget
             case Exhausted(programs=programs):
                 self.trials = programs
+            case Corrected(best_seconds=best):
+                self.counting, self.best = True, best
             case Measured(trial=trial, outcome=outcome, best_seconds=best):
                 self.counting, self.done, self.best = True, trial + 1, best
                 if outcome.seconds is None:
@@ -71,6 +82,8 @@ class Standing:
                 return unkept.waiting()
             case Proposed() | Preparing() | Prepared() | Comparing() | Verifying() | Finished():
                 pass
+            case Resumed() | Diverged() | Drifted() | Settled() | Slowed() | Sharing():
+                return said(event)
             case _:
                 assert_never(event)
         return line
@@ -94,12 +107,20 @@ class Standing:
 
     def left(self) -> float | None:
         """The estimated seconds left; None before there is a pace."""
-        return self.pace.left(self.trials, self.clock())
+        left = self.pace.left(self.trials, self.clock())
+        if self._until is None:
+            return left
+        until = max(0.0, self._until - self.clock())
+        return until if left is None else min(left, until)
+
+    def count(self) -> str:
+        """The counter, `12/64`; only `12` if the search ends by the clock."""
+        return f"{self.done}/{self.trials}" if self._until is None else f"{self.done}"
 
     def parts(self) -> list[tuple[int, str]]:
         """The parts of the line while trials are counted, in order, each with a rank; lower ranks are kept longer."""
         left = self.left()
-        out = [(0, f"[{self.done}/{self.trials}]")]
+        out = [(0, f"[{self.count()}]")]
         if left is not None and self.done < self.trials:
             out.append((1, f"{units.seconds(left)} left"))
         if self.best is not None:
@@ -125,6 +146,33 @@ class Standing:
             if len(_joined(parts[m][1] for m in sorted([*chosen, n]))) <= width:
                 chosen.append(n)
         return _joined(parts[n][1] for n in sorted(chosen))
+
+
+def said(event: Resumed | Diverged | Drifted | Settled | Slowed | Sharing) -> str:
+    """The line for an unusual event."""
+    match event:
+        case Resumed(trials=0):
+            return "no search with this seed and strategy is recorded for the task on this machine: it begins anew"
+        case Resumed(trials=count):
+            return f"going on with the last search: {units.counted(count, 'trial')} recorded"
+        case Diverged(trials=count):
+            records = units.counted(count, "record")
+            return f"the search asks for other programs than it did: {records} of it are of no use"
+        case Drifted(factor=factor):
+            return f"the machine is {factor:.2f} times slower than it was: waiting for it"
+        case Settled(factor=factor, waited=waited, trials=count):
+            again = f"{units.counted(count, 'trial')} measured again"
+            if waited:
+                return f"the machine is as fast as before, after {units.seconds(waited)}: {again}"
+            return f"the machine was {factor:.2f} times slower for a while: {again}"
+        case Slowed(factor=factor):
+            return f"the machine stays {factor:.2f} times slower: times are divided by that"
+        case Sharing(given_up=False):
+            return "another process times kernels on this machine: taking turns"
+        case Sharing():
+            return "another process does not end its turn on this machine: times may be longer than they need be"
+        case _:
+            assert_never(event)
 
 
 def _joined(parts: Iterable[str]) -> str:

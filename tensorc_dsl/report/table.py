@@ -38,5 +38,6 @@ def tally(statuses: dict[str, int]) -> str:
     """Counts by status, the valid ones first: `62 ok, 2 timeouts`."""
     order = sorted(statuses.items(), key=lambda item: (item[0] != Status.OK, -item[1], item[0]))
     return ", ".join(
-        units.counted(count, _NOUNS[status]) if status in _NOUNS else f"{count} {status}" for status, count in order
+        units.counted(count, _NOUNS[status]) if status in _NOUNS else f"{count} {status.replace('_', ' ')}"
+        for status, count in order
     )

@@ -125,7 +125,7 @@ def test_python_hears_of_records_before_anything_is_measured(folder: Path, monke
     def never(*_: object) -> None:
         raise AssertionError("the machine was measured")
 
-    monkeypatch.setattr("tensorc_dsl.api.tasks.roof_of", never)
+    monkeypatch.setattr("tensorc_dsl.api.searching.roof_of", never)
     write_words(folder / "r.sqlite")
     with pytest.raises(TschedError, match="E0702"):
         tensorc_dsl.load(folder / "f.tsched")["endless"].tune(trials=1, records=folder / "r.sqlite", progress=True)
