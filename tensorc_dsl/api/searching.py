@@ -32,7 +32,7 @@ ALIVE = 4
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The input of one search, on the threads of the target; `weight` is the factor of its time in the sum of all searches."""
+    """The input of one search, on the threads of the target; `weight` is the factor of its time in the total."""
 
     model: Model
     program: Program
