@@ -223,8 +223,8 @@ class Task:
     ) -> Trace | None:
         """The best schedule in the database for this task on this machine; None if there is none.
 
-        A record is skipped with a warning (W0701) if its values are invalid or its schedule does not fit. A record made by
-        other versions of the modules is used, also with a warning (W0703). The database is only read. Raises TschedError
+        Records that no search can have written, or with a schedule that does not fit, are skipped with a warning (W0701). A
+        record made by other versions of modules gets a warning, too (W0703). The database is only read. Raises TschedError
         (E0701, E0702, E0705, E0708).
         """
         database = Database.reading(records)

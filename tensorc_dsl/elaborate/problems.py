@@ -178,12 +178,6 @@ SCAN_LAG = Problem(
     help="subscript {position} of `{stage}` is `{index} - 1`, `{index} - 2`, … in the step",
 )
 SCAN_BEGINS = help_note("`init` gives the first element alone; a step that looks further back needs a condition")
-SCAN_REDUCE = Problem(
-    "E0415",
-    "a reduction inside the step of a scan reads `{stage}`; that is not supported yet",
-    help="reduce other tensors in the step, or write the steps as stages",
-)
-
 ARGUMENT = Problem("E0423", "an argument of `{compute}` is a tensor", help="compute it first: `let t[…] = {text}`")
 ARGUMENT_COUNT = Problem("E0423", "`{compute}` takes {wanted}; given: {count}", help="{usage}")
 ARGUMENT_TYPE = Problem(
