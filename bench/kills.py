@@ -1,6 +1,5 @@
-"""Kills `tune` at random moments, and checks that no process is left a second later and no reported trial is lost.
-
-`--resume` then goes on from the records and measures nothing twice.
+"""Kills `tune` at random moments, and checks that no process is left a second later, no reported trial is lost, and
+`--resume` continues from the records and measures nothing twice.
 
     python -m bench.kills --count 50 --seed 1 --signal KILL
 
@@ -119,7 +118,7 @@ class Run:
             return False
 
     def records(self) -> int:
-        """How many trials are in the database, which is whole."""
+        """The number of trials in the database, whose integrity is checked."""
         path = self.folder / "r.sqlite"
         if not path.exists() or not path.stat().st_size:
             return 0
@@ -132,14 +131,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When something is seen of a search of so many trials."""
+    """An observable event of a search with this number of trials."""
 
     seen: Callable[[Run], bool]
     trials: int = 100_000
 
 
 FEW = 4
-"""Trials of a search whose end is wanted."""
+"""The number of trials of a search that is to reach its end."""
 
 MOMENTS = {
     "start": Moment(lambda run: run.process.pid > 0),
@@ -195,7 +194,7 @@ def kill(folder: Path, moment: str, later: float, number: signal.Signals) -> lis
 
 
 def _resumed(folder: Path) -> list[str]:
-    """The search goes on with what is recorded, none of it anew, and none of it lost."""
+    """The errors of a resumed search: records that are lost or measured again."""
     before = _tried(folder)
     run = Run.start(folder, len(before) + FEW, "--resume")
     status = run.process.wait(PATIENCE)
@@ -209,7 +208,7 @@ def _resumed(folder: Path) -> list[str]:
 
 
 def _tried(folder: Path) -> list[tuple[int, str]]:
-    """The trials on disk, in the order of the records: their numbers and programs."""
+    """The numbers and programs of the recorded trials, in the order of the records."""
     with Database.open(folder / "r.sqlite") as database:
         found = [k.trial for k in database.all()]
     return [(t.trial, t.program_key) for t in found if isinstance(t, Trial) and t.phase == "trial"]

@@ -1,4 +1,4 @@
-"""Records of a task looked at again: whether their schedules still make the programs that were timed, and right results."""
+"""Reviews records of a task: do their schedules still make the timed programs, and do the kernels compute right results?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tensorc_dsl.source import Source
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A record, what is wrong with it ("" where nothing is), and what running its kernel gave, where it was run."""
+    """A record, its error ("" for none), and the outcome of its kernel if that was run."""
 
     row: int
     trial: Trial
@@ -25,9 +25,8 @@ class Review:
 
 
 def reviewed(task: Task, database: Database, most: int) -> Iterator[Review]:
-    """The task's best records on this machine, up to `most`, each replayed, built, and run against the reference.
-
-    Raises TschedError where this machine cannot run the task's kernels.
+    """The reviews of the task's best records on this machine, up to `most`: each is replayed, built, and run against the
+    reference. Raises TschedError if this machine cannot run the task's kernels.
     """
     task.require_machine()
     ranking = database.ranking(program_key(task.program), target_key(task.target, task.threads))

@@ -27,12 +27,12 @@ from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.validate.validate import UNPROVED, Report, Unproved, validate
 
 ALIVE = 4
-"""How many searches keep their processes while another one goes on; starting them takes a second, and each has its memory."""
+"""How many searches keep their processes at a time; starting a process takes a second, and each takes memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one search is over, with the threads of the target; `weight` is what its time counts beside those of others.
+    """The input of one search, on the threads of the target; `weight` is the factor of its time in the total.
 
     `roof` is that of the machine, if it is known already.
     """
@@ -49,9 +49,9 @@ class Plan:
 def search_all(
     plans: Sequence[Plan], options: SearchOptions, *, records: Path | Queue | None = None
 ) -> list[TuneResult]:
-    """Search each model for the fastest way to run its program (unscheduled) on this machine.
+    """The results of a search of each model for the fastest kernel of its program (unscheduled), on this machine.
 
-    The options are those of each; together the searches have all of their trials, and share them as `search.several` says.
+    The options hold for each search. The searches share the sum of their trials as `search.several` describes.
     """
     with ExitStack() as stack:
         queue = records if isinstance(records, Queue) else stack.enter_context(Queue.at(records))
@@ -70,7 +70,7 @@ def search_all(
 
 
 def _begun(plan: Plan, options: SearchOptions, queue: Queue, stack: ExitStack) -> tuple[Search, LocalRunner]:
-    """A search, and the processes that it measures in, which end with the stack."""
+    """A search and the runner with its processes; the stack closes the runner."""
     program, target = plan.program, plan.target
 
     def tell(event: Event) -> None:

@@ -178,7 +178,7 @@ class Task:
         return result
 
     def plan(self, on_event: Listener | None = None, weight: float = 1.0, roof: Roof | None = None) -> Plan:
-        """What a search over the task is over, for `api.searching.search_all`."""
+        """The input of a search over the task, for `api.searching.search_all`."""
         return Plan(self.model, self.program, self.target, self.made_by, on_event, weight, roof)
 
     def made_by(self, trace: Trace) -> Mapping[str, str]:

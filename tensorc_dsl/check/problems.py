@@ -1,4 +1,4 @@
-"""The findings of the schedule layer and of files, E0220–E0249: each declared once with its message and its repair."""
+"""The findings of the schedule layer and of files, E0220–E0247 and W0201–W0204: each declared with message and repair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of searches: files written, results shown, and what went wrong told."""
+"""Finishes searches: writes the files, shows the results, and reports errors."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Form(Enum):
 
 
 Problems = Sequence[tuple[Diagnostic, ...]]
-"""What kept each search's file from being written."""
+"""For each search, the errors that prevented its file from being written."""
 
 
 def write_and_show(ended: Sequence[Ended], files: Sequence[Path], form: Form) -> Problems:
-    """The best schedules are in their files, and the results on standard output."""
+    """Write the best schedules to their files and the results to standard output; returns the errors of each file."""
     from tensorc_dsl.report.files import write_text
 
     problems: list[tuple[Diagnostic, ...]] = []
@@ -59,7 +59,7 @@ def write_and_show(ended: Sequence[Ended], files: Sequence[Path], form: Form) ->
 
 
 def tell_what_is_lost(ended: Sequence[Ended], problems: Problems) -> None:
-    """What could not be written or recorded, and where it is else."""
+    """Report schedules and records that could not be written, and print where else they are."""
     for one, problem in zip(ended, problems, strict=True):
         result = one.result
         if problem:
@@ -76,7 +76,7 @@ def tell_what_is_lost(ended: Sequence[Ended], problems: Problems) -> None:
 
 
 def tell_what_is_wrong(file: str, ended: Sequence[Ended]) -> None:
-    """Raises WrongSchedule, which is a bug of ours, where a proof refutes a schedule; that is in a file."""
+    """Raises WrongSchedule, a bug of tensorc-dsl, if a proof refutes a schedule, which is written to a file."""
     from tensorc_dsl.api.failures import WrongSchedule
     from tensorc_dsl.report.files import write_text
 

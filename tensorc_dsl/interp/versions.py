@@ -1,4 +1,4 @@
-"""Which version of a module, space or schedule it was: a digest of its words, without layout, comments and descriptions."""
+"""Versions of modules, spaces and schedules: digests of their words, without layout, comments and descriptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Versions = Mapping[str, str]
 
 
 def versions(space: Space, modules: Iterable[str] | None = None) -> Versions:
-    """Of the space or schedule itself, and of its modules: those of these names, or all that it can reach."""
+    """The versions of the space or schedule and of its modules: the named ones, or all modules that it can reach."""
     names = space.modules if modules is None else modules
     definition = space.definition
     kind = "space" if isinstance(definition, tree.SpaceDef) else "schedule"
@@ -24,8 +24,8 @@ def versions(space: Space, modules: Iterable[str] | None = None) -> Versions:
 
 
 def others(made: Versions, now: Versions) -> tuple[str, ...]:
-    """What a schedule was made by in another version than there is now, sorted. What is not there at all says nothing: a
-    schedule may have been made by another space."""
+    """The modules and spaces whose version has changed since a schedule was made, sorted. Those that do not exist now are
+    not among them, since a schedule may have been made by another space."""
     return tuple(sorted(name for name, version in made.items() if now.get(name, version) != version))
 
 

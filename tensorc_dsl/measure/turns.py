@@ -1,10 +1,10 @@
-"""Whose turn it is on this machine: while one process times a kernel, no other of the same user times or builds.
+"""Locks that processes of one user share: while one process times a kernel, no other process times or builds.
 
-Two locks of the system (`flock`) on files in the user's runtime folder, which go with the process that holds them, however it
-ends. Who wants the machine first takes the gate, then the machine, and lets go of the gate: so a process that has just had
-its turn comes behind those that wait, and nobody waits for ever. Builders share the machine with each other and with no
-kernel that is timed; nobody holds the machine while he waits for anything else. Where a turn does not end, since whoever has
-it was stopped, the others go on after `PATIENCE` and say so.
+There are two `flock` locks on files in the user's runtime folder; the system releases them when their process ends. A process
+takes the lock `gate`, then the lock `machine`, and releases the gate: so a process that has just had its turn queues behind
+those that wait, and nobody starves. Builders share the machine with each other, but not with a timed kernel. No process waits
+for anything else while it holds the machine. If a turn does not end because its process was stopped, the others continue
+after `PATIENCE` seconds and say so.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Records as JSON Lines, for other programs and other machines: one object a line, each with its `kind`.
 
-A `workload` or a `target` stands before the first trial that is about it. Lines may be left out, and files put together: what
-was there already is not recorded again. What is read was written by others: each line is checked, and is passed over where
-it is not as it should be.
+A `workload` or a `target` precedes the first trial that refers to it. Lines may be removed, and files concatenated: existing
+records are not added again. Input is untrusted: each line is checked, and an invalid one is skipped.
 """
 
 from __future__ import annotations

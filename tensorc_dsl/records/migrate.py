@@ -1,4 +1,4 @@
-"""From format 1 to the one of today: every row is carried over as it is, with what it does not know left empty."""
+"""Migrates databases from format 1 to the current one: each valid row is copied once, and new columns are left empty."""
 
 from __future__ import annotations
 

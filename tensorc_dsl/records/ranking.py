@@ -1,4 +1,4 @@
-"""Which records of a task are the best, and what of them can be left."""
+"""Ranks the records of a task, and selects those to be pruned."""
 
 from __future__ import annotations
 

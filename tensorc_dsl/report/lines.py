@@ -34,12 +34,12 @@ Facts = dict[str, Any]
 
 
 def printing(task: str, show: Callable[[Facts], None]) -> Callable[[Event], None]:
-    """Shows each event of the search for a task."""
+    """A listener that shows each event of the search for a task."""
     return lambda event: show(facts(task, event))
 
 
 def facts(task: str, event: Event) -> Facts:
-    """What a line says: the name of the event, the task, and what belongs to it."""
+    """The fields of a line: the name of the event, the task, and the facts of the event."""
     name, more = _facts(event)
     return {"event": name, "task": task, **more}
 
@@ -86,7 +86,7 @@ def _facts(event: Event) -> tuple[str, Facts]:
 
 
 def _trial(event: Measured | Corrected) -> Facts:
-    """A trial, counted from 1, with what it gave."""
+    """The fields of a trial, counted from 1, with its outcome."""
     o: Outcome = event.outcome
     return {
         "trial": event.trial + 1,

@@ -114,7 +114,7 @@ class Standing:
         return until if left is None else min(left, until)
 
     def count(self) -> str:
-        """`12/64`; without the second where only the clock ends the search before anybody counts that far."""
+        """The counter, `12/64`; only `12` if the search ends by the clock."""
         return f"{self.done}/{self.trials}" if self._until is None else f"{self.done}"
 
     def parts(self) -> list[tuple[int, str]]:
@@ -149,7 +149,7 @@ class Standing:
 
 
 def said(event: Resumed | Diverged | Drifted | Settled | Slowed | Sharing) -> str:
-    """What is told of an event that is out of the ordinary."""
+    """The line for an unusual event."""
     match event:
         case Resumed(trials=0):
             return "no search with this seed and strategy is recorded for the task on this machine: it begins anew"

@@ -1,4 +1,4 @@
-"""Records for people and for programs: groups of them as tables, and one with all that is known of it."""
+"""Formats records as text and as JSON: groups as tables, and single records with all fields."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Row = Sequence[str]
 
 
 def table(head: Row, rows: Sequence[Row]) -> str:
-    """Plain text, columns set apart by two blanks."""
+    """A table as plain text, with two spaces between columns."""
     lines = [head, *([visible_line(cell) for cell in row] for row in rows)]
     widths = [max(len(line[n]) for line in lines) for n in range(len(head))]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines)
 
 
 def listed(groups: Sequence[Group]) -> str:
-    """A line for each task on each machine."""
+    """A table with a row for each task on each machine."""
     rows: list[Row] = []
     for g in groups:
         best = g.ranked()[:1]
@@ -37,7 +37,7 @@ def listed(groups: Sequence[Group]) -> str:
 
 
 def best(groups: Sequence[Group]) -> str:
-    """The best record of each task on each machine, by the row that `db show` takes."""
+    """A table of the best record of each task on each machine, with the number that `db show` takes."""
     rows: list[Row] = []
     for g in groups:
         for row, t in g.ranked()[:1]:
@@ -47,7 +47,7 @@ def best(groups: Sequence[Group]) -> str:
 
 
 def group_facts(g: Group) -> dict[str, Any]:
-    """What `db list --json` and `db best --json` print of a group."""
+    """The JSON object of a group, as `db list --json` and `db best --json` print it."""
     trials = g.trials.values()
     found = g.ranked()[:1]
     return {
@@ -62,7 +62,7 @@ def group_facts(g: Group) -> dict[str, Any]:
 
 
 def facts(row: int, t: Trial) -> dict[str, Any]:
-    """All that a record says."""
+    """The JSON object of a record, with all its fields."""
     return {
         "record": row,
         "task": t.task,
@@ -92,7 +92,7 @@ def facts(row: int, t: Trial) -> dict[str, Any]:
 
 
 def described(row: int, t: Trial, machine: str | None) -> str:
-    """The same for people; the schedule at the end can be replayed."""
+    """A record as text; the schedule at the end can be replayed."""
     took = t.status.replace("_", " ") if t.seconds is None else units.seconds(t.seconds)
     lines = [
         f"record {row}: {t.task}, {took}",
@@ -119,7 +119,7 @@ def _samples(t: Trial) -> list[str]:
 
 
 def date(created: float) -> str:
-    """A day and a time of it where we are; of a date that no calendar has, the seconds."""
+    """The local date and time; the seconds if they are outside the calendar."""
     try:
         return time.strftime("%Y-%m-%d %H:%M", time.localtime(created))
     except (OverflowError, OSError, ValueError):

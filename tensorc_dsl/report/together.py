@@ -1,4 +1,4 @@
-"""Several searches shown as one: trials are counted over all of them, and it is said which task goes on."""
+"""Shows several searches as one: trials are counted over all of them, and the current task is named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensorc_dsl.search.events import Event, Exhausted, Finished, Listener, Meas
 
 
 class Together:
-    """Hands the events of several searches to one follower. Of one search they are what they were."""
+    """Passes the events of several searches to one follower. The events of a single search are passed unchanged."""
 
     def __init__(
         self, standing: Standing, follower: Follower, roofs: Sequence[Roof], names: Sequence[str], trials: int
@@ -27,7 +27,7 @@ class Together:
         standing.roof = roofs[0]
 
     def listener(self, number: int) -> Listener:
-        """What the search of that number tells."""
+        """The listener for the search of that number."""
         return self._follower if len(self._names) == 1 else lambda event: self._take(number, event)
 
     def _take(self, number: int, event: Event) -> None:
@@ -42,6 +42,6 @@ class Together:
                 self._done += 1
                 self._follower(replace(event, trial=self._done - 1))
             case Exhausted() | Proposed():
-                pass  # of one of the searches, and neither their end nor their beginning
+                pass  # the end or beginning of one search, not of all
             case _:
                 self._follower(event)

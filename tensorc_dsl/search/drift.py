@@ -1,8 +1,7 @@
-"""Whether the machine is as fast as it was: the best program so far is run again after each batch.
+"""Detects a machine that has become slower, by running the best program so far again after each batch.
 
-A search compares times that were taken minutes apart. Where another program takes a core, or the clock goes down, everything
-measured from then on looks slower than it is, and the model learns that. The one thing known to be as fast as before is a
-program that was measured before.
+A search compares times that were taken minutes apart. If another process takes a core or the clock frequency drops, all later
+candidates look slower than they are, and the model learns that. A program that was measured before serves as the yardstick.
 """
 
 from __future__ import annotations

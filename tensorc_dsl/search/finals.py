@@ -1,4 +1,4 @@
-"""The end of a search: the best few side by side, and which of them stands a proof."""
+"""The end of a search: compares the best few candidates side by side, and proves the winner."""
 
 from __future__ import annotations
 

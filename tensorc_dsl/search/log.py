@@ -1,4 +1,4 @@
-"""The log of a search: its decisions are a function of the options and of what stands here."""
+"""The log of a search. The decisions of a search are a function of its options and its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search that was cut short, as its records tell it: what goes on from there measures nothing twice."""
+"""The recorded past of an interrupted search, so that a resumed search measures nothing twice."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Times held against what the machine allows: one that no kernel can have is measured again, and then is a failure.
+"""Checks times against the roof of the machine: an implausibly short time is measured again, and then is a failure.
 
-The clock of a machine that was stopped for a moment may jump, and a candidate that looks a hundred times faster than the
-peak would win every search. A roof is no proof: it is measured, perhaps beside other work, and a compiler may do with fewer
-operations than a program says. So only a time of half the roof's is suspected, and only after the roof was measured again.
+The clock of a suspended machine may jump, and a candidate that looks a hundred times faster than the peak would win every
+search. But the roof is only an estimate: it is measured, perhaps beside other work, and a compiler may need fewer operations
+than the program has. So only times below half the roof's time are suspected, and only after the roof was measured again.
 """
 
 from __future__ import annotations

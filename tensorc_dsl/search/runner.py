@@ -1,4 +1,4 @@
-"""What a search needs of what measures."""
+"""The interface between a search and the runner that measures its candidates."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Several searches at once: who has the next batch is the one from which most is expected.
+"""Runs several searches at once: the next batch goes to the search with the largest expected gain.
 
-As in Ansor (Zheng et al., OSDI 2020, 6.2) and MetaSchedule: what counts is the weighted sum of the best times, and the next
-trials go where its slope is expected to be steepest. That is a mix of how fast a task has got better lately and of how much
-there is to get at all, were its time to go on as one over the trials.
+As in Ansor (Zheng et al., OSDI 2020, section 6.2) and MetaSchedule, the objective is the weighted sum of the best times, and
+the next trials go to the task with the steepest expected slope. The expected slope is a mix of two estimates: the recent
+improvement of the task per trial, and the improvement if its time fell as one over the number of trials.
 """
 
 from __future__ import annotations

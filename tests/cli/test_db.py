@@ -1,4 +1,4 @@
-"""`db`: records listed, shown, moved, thinned out and checked."""
+"""Tests of `db`: listing, showing, copying, pruning and verifying records."""
 
 from __future__ import annotations
 

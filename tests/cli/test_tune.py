@@ -1,4 +1,4 @@
-"""`tune` as programs use it: events as lines, searches that end by the clock, and such that are killed and go on."""
+"""Tests of `tune` as used by programs: JSON lines of events, time budgets, and killed and resumed searches."""
 
 from __future__ import annotations
 

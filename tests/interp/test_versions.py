@@ -1,4 +1,4 @@
-"""Versions of modules: other words are another version; layout, comments and descriptions are not."""
+"""Tests of versions of modules: changed words change the version; layout, comments and descriptions do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns on one machine: one process times at a time, builders share, and no death or stop of a process blocks the others."""
+"""Tests of turns: one process times at a time, builders share, and a killed or stopped process blocks nobody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of earlier formats: what an earlier version wrote is read and carried over, and nothing of it is lost."""
+"""Tests of earlier database formats: files of earlier versions are read and migrated without loss."""
 
 from __future__ import annotations
 

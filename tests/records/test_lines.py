@@ -1,4 +1,4 @@
-"""Records as lines: they come back as they were, and what others wrote is checked."""
+"""Tests of records as JSON Lines: the round trip, and the checks of untrusted input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine that becomes slower during a search: it is told, waited for, and what was measured meanwhile is put right."""
+"""Tests of a machine that slows down during a search: the search reports it, waits, and corrects the affected times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search that was cut short goes on from its records: it measures nothing twice, and decides as if it had never ended."""
+"""Tests of resumed searches: nothing is measured twice, and the decisions are those of an uninterrupted search."""
 
 from __future__ import annotations
 

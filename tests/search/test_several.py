@@ -1,4 +1,4 @@
-"""Several searches that share their trials: who goes on when is a function of the times, and Ctrl-C ends all of them."""
+"""Tests of several searches that share their trials: the order is a function of the times, and Ctrl-C ends all of them."""
 
 from __future__ import annotations
 

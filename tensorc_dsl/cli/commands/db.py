@@ -1,4 +1,4 @@
-"""`db`: what is among the records, and moving it from one database to another."""
+"""`db`: lists, shows, copies, prunes and verifies records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON o
 @click.group(cls=Group)
 @common_options
 def db() -> None:
-    """The records of searches: what is there, and moving it between databases."""
+    """List, show, copy, prune and verify the records of searches."""
 
 
 def _path(records: str | None) -> Path:
@@ -48,7 +48,7 @@ def _path(records: str | None) -> Path:
 
 @contextmanager
 def _read(records: str | None) -> Generator[Database | None]:
-    """The database to be read, or None, of which is told, where there is none."""
+    """The database, opened for reading; None, with a message, if there is none."""
     from tensorc_dsl.records.database import Database
 
     database = Database.reading(_path(records))
@@ -61,7 +61,7 @@ def _read(records: str | None) -> Generator[Database | None]:
 
 
 def _required(path: Path) -> Database:
-    """The database to be read. Raises TschedError (E0711) where there is none."""
+    """The database, opened for reading. Raises TschedError (E0711) if there is none."""
     from tensorc_dsl.records.database import Database
     from tensorc_dsl.records.errors import no_database
 
@@ -72,7 +72,7 @@ def _required(path: Path) -> Database:
 
 
 def _grouped(database: Database, task: str | None) -> tuple[ranking.Group, ...]:
-    """The records by task and target; of those that cannot be read is warned."""
+    """The records grouped by task and target; unreadable ones are skipped with a warning."""
     from tensorc_dsl.records.ranking import grouped
 
     groups, passed = grouped(database.all(), task)
@@ -93,7 +93,7 @@ def _warn(database: Database, passed: Sequence[Passed], task: str | None) -> Non
 @json_option
 @common_options
 def list_(task: str | None, records: str | None, as_json: bool) -> None:
-    """List the tasks that there are records of: on which machine, how many, and the best time."""
+    """List the tasks with records: the machine, the number of records and the best time of each."""
     from tensorc_dsl.report import recorded
 
     with _read(records) as database:
@@ -127,7 +127,7 @@ def best(task: str | None, records: str | None, as_json: bool) -> None:
 @json_option
 @common_options
 def show_(record: int, records: str | None, as_json: bool) -> None:
-    """Show all that the record of that number says. What is printed is a file that `replay` takes."""
+    """Show all fields of the record of that number. The output is a file that `replay` takes."""
     import msgspec
 
     from tensorc_dsl.records import errors
@@ -159,7 +159,7 @@ def show_(record: int, records: str | None, as_json: bool) -> None:
 @records_option
 @common_options
 def export(output: str | None, task: str | None, records: str | None) -> None:
-    """Print the records as JSON Lines, which `db import` takes; docs/records.md says what is in them."""
+    """Print the records as JSON Lines, which `db import` takes; docs/records.md describes their fields."""
     from tensorc_dsl.records.lines import written
     from tensorc_dsl.report.files import write_bytes
 
@@ -178,9 +178,9 @@ def export(output: str | None, task: str | None, records: str | None) -> None:
 @records_option
 @common_options
 def import_(files: tuple[str, ...], records: str | None) -> None:
-    """Add the records in files of JSON Lines, or of standard input for `-`; those that are there are not added twice.
+    """Add the records in files of JSON Lines, or on standard input for `-`; records that exist are not added twice.
 
-    Each line is checked; one that is no record is passed over with a warning.
+    Each line is checked; a line that is no valid record is skipped with a warning.
     """
     from tensorc_dsl.records import errors, lines
     from tensorc_dsl.records.database import Database
@@ -229,7 +229,7 @@ def _say_added(file: str, added: int, offered: int) -> None:
 @records_option
 @common_options
 def merge(databases: tuple[str, ...], records: str | None) -> None:
-    """Add the records of other databases, which are only read; those that are there are not added twice."""
+    """Add the records of other databases, which are only read; records that exist are not added twice."""
     from tensorc_dsl.records.database import Database
     from tensorc_dsl.records.errors import Passed
     from tensorc_dsl.records.keys import Subject
@@ -259,7 +259,7 @@ def merge(databases: tuple[str, ...], records: str | None) -> None:
 def prune(keep: int, dry_run: bool, task: str | None, records: str | None) -> None:
     """Remove all records but those of the K best programs of each task on each machine.
 
-    What is removed is what searches learn from, failures among it.
+    Searches learn from the removed records, also from failures.
     """
     from tensorc_dsl.records.database import Database
     from tensorc_dsl.units import counted
@@ -293,7 +293,7 @@ def verify(
 ) -> None:  # fmt: skip
     """Replay the best records of a task, or of all tasks of a file, and run their kernels against the reference.
 
-    Exit status 1: one of them makes another program than it did, or a kernel that fails.
+    Exit status 1: a record makes another program than the recorded one, or a kernel that fails.
     """
     from tensorc_dsl.api.recorded import reviewed
     from tensorc_dsl.report.recorded import table

@@ -120,11 +120,11 @@ def tune(
 ) -> None:
     """Search for the fastest schedule of a task and write it to a file that `replay` takes.
 
-    Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Of several
-    tasks, or without a name all of the file, each has its file; they share their trials, and those are next from which
-    most is expected. Ctrl-C ends the search early and keeps what was found, as do SIGTERM and SIGHUP; a second Ctrl-C ends at
-    once. Exit status 3: nothing that was tried works; 4: a schedule that was as fast as the best is proved to be wrong, and
-    the best of the others is written.
+    Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Without a name,
+    all tasks of the file are searched. Several tasks share their trials: the next batch goes to the task that is expected to
+    gain the most. Each task has a file of its own. Ctrl-C, SIGTERM and SIGHUP end the search early and keep its results; a
+    second Ctrl-C ends at once. Exit status 3: no schedule works; 4: a schedule that was as fast as the best is proved to be
+    wrong, and the best of the others is written.
     """
     if as_json and as_lines:
         raise click.UsageError("--json prints one object, and --json-lines many: give one of them")
@@ -204,7 +204,7 @@ def tune(
 
 
 MANY = 1_000_000
-"""Trials of a search that only the clock ends: more than any has time for."""
+"""The number of trials of a search with only a time limit: more than any has time for."""
 
 
 def _trials(trials: int | None, budget: float | None) -> int:
@@ -222,7 +222,7 @@ def _both(one: Listener, other: Listener) -> Listener:
 
 
 def _weights(given: Sequence[tuple[str, str]], names: Sequence[str]) -> list[float]:
-    """What the time of each task counts."""
+    """The weight of the time of each task."""
     found = dict.fromkeys(names, 1.0)
     for name, text in given:
         if name not in found:
