@@ -31,7 +31,7 @@ PARTLY_BOUND = Problem(
     "E0220", "`{name}` is not bound on every way here", help="name it in every branch, or before them"
 )
 DUPLICATE_ITEM = Problem("E0221", "there are two {kind}s `{name}`", "the second one")
-TAKEN_NAME = Problem("E0222", "`{name}` is {what} already", help="give the module another name")
+TAKEN_NAME = Problem("E0222", "`{name}` is {what} already", help="give the {item} another name")
 UNKNOWN_CALL = Problem("E0223", "there is no primitive, module or function `{name}`")
 UNKNOWN_RULE = Problem("E0223", "there is no module or space `{name}`", help="a rule is a module or another space")
 NOT_CALLABLE = Problem("E0223", "only names and methods can be called")
@@ -114,6 +114,12 @@ NO_BOUND = Problem("E0243", "a slice goes from an int to an int; this is {kind}"
 NO_FACT = Problem("E0245", "a target has no fact `{name}`")
 WRONG_FACT = Problem("E0245", "`{name}` of a target is {wanted}")
 TAKEN_TARGET = Problem("E0245", "`{name}` is a target already", help="give this one another name")
+NOT_CONSTANT = Problem(
+    "E0260",
+    "a constant is written down, and not computed",
+    help="a number, a string, `true`, `false`, a list of these, or a map from them to weights",
+)
+CONSTANT_AGAIN = Problem("E0261", "`{name}` is a constant of this file", "bound again", "give one of them another name")
 DEFAULT_KIND = Problem("E0244", "`{name}` is {wanted}, but its default is {found}", "{found}")
 
 UNUSED_LET = Problem("W0201", "`{name}` is never used", help="{repair}")

@@ -8,7 +8,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.report.entries.markdown import code, fence, table
 from tensorc_dsl.report.entries.signatures import parameters, type_text
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, Primitive
+from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IntrinsicRef, LoopRef, Primitive
 from tensorc_dsl.schedule.query import Query
 from tensorc_dsl.trace.declare import Choices, DrawKind, Items
 
@@ -16,6 +16,7 @@ SUBJECTS: dict[type, tuple[str, str]] = {
     BlockRef: ("Blocks", "b"),
     LoopRef: ("Loops", "l"),
     BufferRef: ("Buffers", "x"),
+    IntrinsicRef: ("Instructions", "instruction"),
     Program: ("The program", "p"),
     Target: ("The target", "target"),
 }
