@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.diagnostic import problem
 from tensorc_dsl.report.terminal import show, show_diagnostics
 
 if TYPE_CHECKING:
@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from tensorc_dsl.trace.trace import Trace
 
 
-TOO_MANY_THREADS = Problem(
-    "W0901", "{threads} on {cores}: they take turns, so times are longer than they need be and differ from run to run",
+@problem(
+    "W0901",
+    "{threads} on {cores}: they take turns, so times are longer than they need be and differ from run to run",
     help="give `--threads {count}`, or let this process use more cores (affinity, quota of its control group)",
-)  # fmt: skip
+)
+def TOO_MANY_THREADS(*, threads: str, cores: str, count: int) -> None: ...
 
 
 def warn_of_threads(threads: int) -> None:

@@ -6,8 +6,9 @@ import inspect
 import types
 import typing
 from dataclasses import dataclass
+from typing import Protocol
 
-from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.interp.builtins import elements
 from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
 from tensorc_dsl.interp.values import OpenFactor, ProgramRef, Value, Weights, bare, kind_of
@@ -152,6 +153,12 @@ def argument_spans(signature: inspect.Signature, call: tree.CallExpr) -> dict[st
     return spans | {name: a.span for name, a in call.kwargs}
 
 
+class Misfit(Protocol):
+    """A problem of arguments that do not fit what is called."""
+
+    def __call__(self, span: Span | None, *, name: str, reason: str, usage: str) -> Diagnostic: ...
+
+
 def bind(
     name: str,
     signature: inspect.Signature,
@@ -159,9 +166,12 @@ def bind(
     kwargs: dict[str, Value],
     program: Program,
     call: tree.CallExpr,
-    problem: Problem,
+    declared: Misfit,
 ) -> Bound:
-    """Match the arguments with the signature, or raise `problem`; a TschedError names the parameter that has another kind."""
+    """Match the arguments with the signature, or raise `declared`.
+
+    A TschedError names the parameter that has another kind.
+    """
     parameters = list(signature.parameters.values())
     fixed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     own, rest = args[: len(fixed)], args[len(fixed) :]
@@ -172,7 +182,7 @@ def bind(
     try:
         bound = signature.bind(*own, *rest, **kwargs)
     except TypeError as e:
-        raise fail(problem, call.span, name=name, reason=_reason(e), usage=usage(name, signature)) from None
+        raise TschedError(declared(call.span, name=name, reason=_reason(e), usage=usage(name, signature))) from None
     spans = argument_spans(signature, call)
     out_args: list[object] = []
     out_kwargs: dict[str, object] = {}
@@ -181,8 +191,14 @@ def bind(
     def fitting(p: inspect.Parameter, value: Value) -> object:
         result = convert(value, p.annotation, program)
         if result is _NO:
-            facts = {"wanted": describe(p.annotation), "parameter": p.name, "found": kind_of(value)}
-            raise fail(ARGUMENT_KIND, spans.get(p.name, call.span), name=name, **facts)
+            raise fail(
+                ARGUMENT_KIND,
+                spans.get(p.name, call.span),
+                name=name,
+                wanted=describe(p.annotation),
+                parameter=p.name,
+                found=kind_of(value),
+            )
         return result
 
     for p in parameters:

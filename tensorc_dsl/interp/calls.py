@@ -255,8 +255,14 @@ class Calls(ABC):
         with self.at(span):
             converted = convert(value, wanted, self.program)
         if unfit(converted):
-            facts = {"wanted": describe(wanted), "parameter": p.name, "found": kind_of(value)}
-            raise fail(problems.ARGUMENT_KIND, span, name=module.name, **facts)
+            raise fail(
+                problems.ARGUMENT_KIND,
+                span,
+                name=module.name,
+                wanted=describe(wanted),
+                parameter=p.name,
+                found=kind_of(value),
+            )
         return converted if isinstance(converted, BlockRef | BufferRef) else value
 
 

@@ -194,8 +194,7 @@ class Expansion(Calls):
         name = self.recorder.draw_name(base, self.program)
         if pin is not None and not distribution.contains(pin):
             place = at.pin.span if isinstance(at, tree.DrawStmt) and at.pin is not None else at.span
-            facts = {"name": base, "value": shown(pin), "legal": distribution.describe()}
-            raise fail(problems.ILLEGAL_PIN, place, **facts)
+            raise fail(problems.ILLEGAL_PIN, place, name=base, value=shown(pin), legal=distribution.describe())
         decision = pin if pin is not None else self._ask(Site(name, distribution), at.span)
         if not distribution.contains(decision):
             raise AssertionError(f"a handler decided {decision!r} for {name}, outside {distribution}")

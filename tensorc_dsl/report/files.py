@@ -9,7 +9,7 @@ import glob
 import os
 from pathlib import Path
 
-from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError, help_note
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note, problem
 from tensorc_dsl.report.inputs import MAX_BYTES, STDIN, TooLarge, read_bytes
 from tensorc_dsl.source import Source
 
@@ -20,9 +20,10 @@ def _error(code: str, message: str, repair: str) -> TschedError:
     return TschedError(Diagnostic(code, message, None, notes=(help_note(repair),)))
 
 
-TOO_LARGE = Problem(
+@problem(
     "E0917", "`{name}` holds more than {limit:d} MiB of text, and no more is read", help="split it into several files"
 )
+def TOO_LARGE(*, name: str, limit: int) -> None: ...
 
 
 def read_text(path: StrPath) -> bytes:

@@ -21,20 +21,23 @@ from tensorc_dsl.ir.program import AT_ONCE, Block, Buffer, For, Iter, IterKind, 
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import own_buffers, require_no_vector, shared_loops
 from tensorc_dsl.schedule.nests import map_accesses, nest_over, replace_at, stmt_name
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-NOT_FILLED = Refusal(
+
+@refusal(
     "E0379",
     "`{buffer}` may have elements that nothing writes, and the copy would read them",
     help="copy it before the step that leaves them unwritten",
     at="buffer",
 )
-NOT_WHOLE = Refusal(
+def NOT_FILLED(*focus: str, buffer: str) -> None: ...
+@refusal(
     "E0366",
     "`{block}` may not write every element of `{buffer}` that a copy of it would write",
     help="copy what a block writes element by element, as `{buffer}[i, j] = …` does",
     at="block",
 )
+def NOT_WHOLE(*focus: str, block: str, buffer: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,21 +8,26 @@ from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.ir.expr import free_vars
 from tensorc_dsl.ir.program import Axis, For, IterKind, LoopKind, Program, replace_stmt
 from tensorc_dsl.schedule.primitive import LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import blocks_below, loops_below, without_single
 
-RACE = Refusal(
+
+@refusal(
     "E0330",
     "the iterations of `{loop}` cannot run at once: {dependence}",
     help="{repair}",
     at="loop",
 )
-CLASH = Refusal(
+def RACE(*focus: str, loop: str, dependence: object, repair: str) -> None: ...
+@refusal(
     "E0331",
     "`{loop}` cannot be {kind}: it is {where} the {other_kind} loop `{other}`",
     help="a {other_kind} loop {rule}",
     at="loop",
 )
+def CLASH(*focus: str, loop: str, kind: str, where: str, other_kind: str, other: str, rule: str) -> None: ...
+
+
 _RULES: dict[tuple[LoopKind, LoopKind], str] = {
     (LoopKind.PARALLEL, LoopKind.PARALLEL): "holds no other parallel loop",
     (LoopKind.PARALLEL, LoopKind.VECTORIZED): "holds no parallel loop",

@@ -19,41 +19,47 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, LoopKind, Program, Stmt, find_block, walk
 from tensorc_dsl.schedule.nests import stmt_name
 from tensorc_dsl.schedule.primitive import BufferRef
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
 Nest = tuple[tuple[For, ...], Block]
 """A block with the loops around it, outermost first."""
 
-NO_BUFFER = Refusal(
+
+@refusal(
     "E0352",
     "there is no buffer `{buffer}` at this point",
     help="the buffers here are: {buffers}",
     at="buffer",
 )
-NO_CONSUMER = Refusal(
+def NO_BUFFER(*focus: str, buffer: str, buffers: str) -> None: ...
+@refusal(
     "E0355",
     "no other block reads `{buffer}`, which `{block}` writes",
     help="leave `{block}` where it is",
     at="block",
 )
-NOT_READY = Refusal(
+def NO_CONSUMER(*focus: str, buffer: str, block: str) -> None: ...
+@refusal(
     "E0358",
     "`{block}` reads `{buffer}`, which `{writer}` has not finished below `{loop}`",
     help="choose a loop outside of it, or move `{writer}` first",
     at="loop",
 )
-BEYOND = Refusal(
+def NOT_READY(*focus: str, block: str, buffer: str, writer: str, loop: str) -> None: ...
+@refusal(
     "E0359",
     "cannot move `{block}` below `{loop}`: {reason}",
     help="{repair}",
     at="block",
 )
-VECTOR = Refusal(
+def BEYOND(*focus: str, block: str, loop: str, reason: str, repair: str) -> None: ...
+@refusal(
     "E0360",
     "cannot move a nest below `{loop}`: loop `{vector}` is vectorized",
     help="move first, vectorize last",
     at="loop",
 )
+def VECTOR(*focus: str, loop: str, vector: str) -> None: ...
 
 
 def beyond(program: Program, nest: Nest, loop: str) -> Exception:

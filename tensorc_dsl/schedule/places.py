@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, blocks, find_block, find_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef
-from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
+from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
 
-NOT_SERIAL = Refusal(
+
+@refusal(
     "E0310",
     "cannot {step} `{loop}`: it is already {kind}",
     help="{repair}",
     at="loop",
 )
-NO_LOOP = Refusal(
+def NOT_SERIAL(*focus: str, step: str, loop: str, kind: str, repair: str) -> None: ...
+@refusal(
     "E0340",
     "there is no loop `{loop}` at this point",
     help="a step that replaces a loop gives the new ones; name those",
     at="loop",
 )
-NO_BLOCK = Refusal(
+def NO_LOOP(*focus: str, loop: str) -> None: ...
+@refusal(
     "E0341",
     "there is no block `{block}` at this point",
     help="the blocks here are: {blocks}",
     at="block",
 )
+def NO_BLOCK(*focus: str, block: str, blocks: str) -> None: ...
 
 
 def the_loop(program: Program, ref: LoopRef) -> tuple[tuple[For, ...], For]:

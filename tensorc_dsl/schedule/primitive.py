@@ -65,7 +65,7 @@ class Rewrite(Generic[R_co]):
 class Primitive:
     name: str
     function: Callable[..., Rewrite[Result]]
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[Refusal[...], ...]
     signature: inspect.Signature
     """Without the leading `program`; annotations are resolved types."""
     result: object
@@ -79,7 +79,7 @@ PRIMITIVES: dict[str, Primitive] = {}
 F = TypeVar("F", bound=Callable[..., Rewrite[Result]])
 
 
-def primitive(*refusals: Refusal) -> Callable[[F], F]:
+def primitive(*refusals: Refusal[...]) -> Callable[[F], F]:
     """Declare a primitive: a function of the program and what the language passes, annotated with `Rewrite[result]`."""
 
     def register(function: F) -> F:

@@ -24,33 +24,39 @@ from tensorc_dsl.schedule.copies import (
 from tensorc_dsl.schedule.motion import own_buffers, read_indices, writers
 from tensorc_dsl.schedule.nests import guarded, iter_ranges, map_accesses, nest_over, only_block, replace_at
 from tensorc_dsl.schedule.primitive import BlockRef, IndexMap, Rewrite
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.scopes import copy_name
 
-DIFFERENT = Refusal(
+
+@refusal(
     "E0629",
     "`{block}` does not use one element of `{buffer}` that is known, in an instance: {uses}",
     help="use `cache_read` or `cache_write`, whose copies have the form of the buffer",
     at="buffer",
 )
-NOT_ALONE = Refusal(
+def DIFFERENT(*focus: str, block: str, buffer: str, uses: str) -> None: ...
+@refusal(
     "E0630",
     "`{other}` uses `{buffer}`, too, and would not see what `{block}` puts into a copy",
     help="use it before moving `{other}` below the loops of `{block}`, on a block that alone writes its buffer",
     at="buffer",
 )
-LATER = Refusal(
+def NOT_ALONE(*focus: str, other: str, buffer: str, block: str) -> None: ...
+@refusal(
     "E0639",
     "`{other}` writes `{buffer}` below the loops of `{block}`, after the copy that stands before them",
     help="use it before moving `{other}` there, or `read_at` inside the loop that both are below",
     at="buffer",
 )
-BAD_PLACES = Refusal(
+def LATER(*focus: str, other: str, buffer: str, block: str) -> None: ...
+@refusal(
     "E0631",
     "`{layout}` gives no places for what `{block}` uses of `{buffer}`: {reason}",
     help="map the {rank} iterators of `{block}` to places of their own, as `({params}) -> ({params})` does",
     at="index_map",
 )
+def BAD_PLACES(*focus: str, layout: str, block: str, buffer: str, reason: str, rank: int, params: str) -> None: ...
+
 
 Places = tuple[tuple[Expr, Expr], ...]
 """Per dimension of a copy: the subscript over the iterators of a block, and the extent."""
@@ -77,10 +83,11 @@ def by_map(program: Program, block: Block, buffer: Buffer, layout: IndexMap, ind
 
     def refuse(reason: str) -> Exception:
         text = f"({', '.join(layout.params)}) -> ({', '.join(map(format_expr, layout.results))})"
-        facts = {"rank": len(block.iters), "params": ", ".join(it.name for it in block.iters)}
+        own = ", ".join(it.name for it in block.iters)
         return BAD_PLACES(
-            program, block.name, block=block.name, buffer=buffer.name, layout=text, reason=reason, **facts
-        )
+            program, block.name, block=block.name, buffer=buffer.name, layout=text, reason=reason,
+            rank=len(block.iters), params=own,
+        )  # fmt: skip
 
     if len(layout.params) != len(block.iters) or len(set(layout.params)) != len(layout.params):
         raise refuse(f"it takes ({', '.join(layout.params)}), the block has {len(block.iters)} iterators")

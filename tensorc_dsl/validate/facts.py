@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.diagnostic import Diagnostic, Note, Problem
+from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.validate.code import Code, Statement
 from tensorc_dsl.validate.digits import Counted
@@ -35,10 +35,6 @@ class Sizes:
     def __str__(self) -> str:
         told = ", ".join(f"{name}={value}" for name, value in self.values)
         return f" with {told}" if told else ""
-
-
-def refuted(problem: Problem, *notes: tuple[str, str], sizes: Sizes | None = None, **facts: object) -> Refuted:
-    return Refuted(problem(None, notes=tuple(Note(kind, text) for kind, text in notes), sizes=sizes, **facts), sizes)
 
 
 def example(found: isl.Set, sizes: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], Sizes]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from tensorc_dsl.affine.budget import Exhausted, bounded, renew
 from tensorc_dsl.affine.laws import Broken, reducer_laws
 from tensorc_dsl.affine.sets import NotAffine
-from tensorc_dsl.diagnostic import Diagnostic, Note, Problem
+from tensorc_dsl.diagnostic import Diagnostic, Note, problem
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.expr import Load, Var
@@ -22,14 +22,18 @@ from tensorc_dsl.ir.print import format_buffer, format_expr
 from tensorc_dsl.ir.program import Block, Buffer, Program, Store
 from tensorc_dsl.validate.code import Code, Statement
 from tensorc_dsl.validate.compare import Comparison, Obligation
-from tensorc_dsl.validate.facts import Refuted, Undecided, element, example, refuted
+from tensorc_dsl.validate.facts import Refuted, Sizes, Undecided, element, example
 from tensorc_dsl.validate.memory import verify_memory
 from tensorc_dsl.validate.run import Shown, TooLong, listed, show
 from tensorc_dsl.validate.values import At, Values
 
-INTERFACE = Problem("E0808", "the programs differ in what they are called with: {what}")
-MISSING = Problem("E0804", "{which} does not write {element}{sizes}")
-UNPROVED = Problem("E0807", "it is not proved that the programs compute the same: {reason}")
+
+@problem("E0808", "the programs differ in what they are called with: {what}")
+def INTERFACE(*, what: str) -> None: ...
+@problem("E0804", "{which} does not write {element}{sizes}")
+def MISSING(*, which: str, element: str, sizes: Sizes) -> None: ...
+@problem("E0807", "it is not proved that the programs compute the same: {reason}")
+def UNPROVED(*, reason: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,8 @@ def _same_interface(a: Program, b: Program) -> None:
         ("open dimensions", [str(d) for d in a.dims], [str(d) for d in b.dims]),
     ):
         if x != y:
-            raise refuted(INTERFACE, what=f"{what} {', '.join(x) or 'none'} and {', '.join(y) or 'none'}")
+            differing = f"{what} {', '.join(x) or 'none'} and {', '.join(y) or 'none'}"
+            raise Refuted(INTERFACE(None, what=differing), None)
 
 
 def _result(values: Values, p: Buffer) -> At:
@@ -148,7 +153,7 @@ def _result(values: Values, p: Buffer) -> At:
                     node, rest
                 )  # something is written there, but nothing that an update could start from
         (at,), sizes = example(rest, [len(names)])
-        raise refuted(MISSING, which=values.which, element=element(p.name, at), sizes=sizes)
+        raise Refuted(MISSING(None, which=values.which, element=element(p.name, at), sizes=sizes), sizes)
     return node
 
 

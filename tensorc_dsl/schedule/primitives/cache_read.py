@@ -22,21 +22,24 @@ from tensorc_dsl.schedule.motion import NO_BUFFER, VECTOR, own_buffers, read_ind
 from tensorc_dsl.schedule.nests import copy_nest, iter_ranges, map_accesses, replace_at
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.scopes import NO_SCOPE, copy_name, require_scope
 
-NOT_READ = Refusal(
+
+@refusal(
     "E0361",
     "`{block}` does not read `{buffer}`",
     help="it reads: {reads}",
     at="buffer",
 )
-OWN = Refusal(
+def NOT_READ(*focus: str, block: str, buffer: str, reads: str) -> None: ...
+@refusal(
     "E0362",
     "`{block}` writes `{buffer}` itself: a copy made before it would be out of date",
     help="use `cache_write` for what a block accumulates, or `cache_inplace` for what it finds and changes",
     at="buffer",
 )
+def OWN(*focus: str, block: str, buffer: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_BUFFER, NO_SCOPE, NOT_READ, OWN, NOT_FILLED, RACE, VECTOR)

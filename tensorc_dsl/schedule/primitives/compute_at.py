@@ -33,47 +33,55 @@ from tensorc_dsl.schedule.nests import nest_of, nest_over, remove_block, replace
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.primitives.compute_inline import CHANGED, NOT_INLINABLE, PARTIAL, compute_inline
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-OUTPUT = Refusal(
+
+@refusal(
     "E0353",
     "cannot compute `{block}` again at each use: it writes the output `{buffer}`",
     help="move what it reads below its loops instead, or `cache_write` it first and move the copy with `reverse_compute_at`",
     at="block",
 )
-NOT_PURE = Refusal(
+def OUTPUT(*focus: str, block: str, buffer: str) -> None: ...
+@refusal(
     "E0354",
     "cannot compute `{block}` again at each use: {reason}",
     help="{repair}",
     at="block",
 )
-OUTSIDE = Refusal(
+def NOT_PURE(*focus: str, block: str, reason: str, repair: str) -> None: ...
+@refusal(
     "E0356",
     "`{consumer}` reads `{buffer}` and stands outside of loop `{loop}`",
     help="choose a loop around all blocks that read `{buffer}`, or move or inline `{consumer}` first",
     at="loop",
     label="not around `{consumer}`",
 )
-NOT_INVERTIBLE = Refusal(
+def OUTSIDE(*focus: str, consumer: str, buffer: str, loop: str) -> None: ...
+@refusal(
     "E0357",
     "cannot tell which part of `{block}` computes a region of `{buffer}`: its subscripts do not determine `{iterator}`",
     help="move it before changing the layout of `{buffer}`",
     at="block",
 )
+def NOT_INVERTIBLE(*focus: str, block: str, buffer: str, iterator: str) -> None: ...
 
 
-OVERWRITTEN = Refusal(
+@refusal(
     "E0640",
     "`{block}` reads `{buffer}`, which `{writer}` may write over in a later iteration of `{again}`, before `{loop}`",
     help="move `{block}` before the step that lets `{writer}` use an element again",
     at="loop",
 )
-NO_PLACE = Refusal(
+def OVERWRITTEN(*focus: str, block: str, buffer: str, writer: str, again: str, loop: str) -> None: ...
+@refusal(
     "E0380",
     "`{place}` is no place to compute `{block}` at",
     help="name a loop around the blocks that read it, or write {words}",
     at="loop",
 )
+def NO_PLACE(*focus: str, place: str, block: str, words: str) -> None: ...
+
 
 ROOT, INLINE = "root", "inline"
 """The places of a block that are no loops."""

@@ -22,26 +22,30 @@ from tensorc_dsl.schedule.motion import (
 from tensorc_dsl.schedule.nests import iter_ranges, remove_block, replace_at, replace_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-NOT_INLINABLE = Refusal(
+
+@refusal(
     "E0371",
     "cannot inline `{block}`: {reason}",
     help="inline blocks that store each element of an intermediate buffer once, as `{buffer}[i, j] = …` does",
     at="block",
 )
-PARTIAL = Refusal(
+def NOT_INLINABLE(*focus: str, block: str, reason: str, buffer: str) -> None: ...
+@refusal(
     "E0372",
     "cannot inline `{block}`: it does not run for all values of its iterators",
     help="inline it before the step that moved it or added conditions to it",
     at="block",
 )
-CHANGED = Refusal(
+def PARTIAL(*focus: str, block: str) -> None: ...
+@refusal(
     "E0373",
     "cannot inline `{block}` into `{reader}`: `{buffer}` may differ there, `{writer}` writes it",
     help="inline before moving `{writer}`",
     at="block",
 )
+def CHANGED(*focus: str, block: str, reader: str, buffer: str, writer: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NOT_INLINABLE, NO_CONSUMER, PARTIAL, CHANGED)

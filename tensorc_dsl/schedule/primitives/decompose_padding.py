@@ -13,20 +13,23 @@ from tensorc_dsl.schedule.nests import replace_at
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-NO_PADDING = Refusal(
+
+@refusal(
     "E0658",
     "cannot tell the padding of `{block}` from the rest: {reason}",
     help="decompose a block that stores `X[…] if … else 0`, each element once",
     at="block",
 )
-NOT_ALONE = Refusal(
+def NO_PADDING(*focus: str, block: str, reason: str) -> None: ...
+@refusal(
     "E0659",
     "the padding of `{block}` cannot be filled before `{loop}`: `{inner}` holds other statements too",
     help="take a loop inside `{inner}`, or decompose before moving others there",
     at="loop",
 )
+def NOT_ALONE(*focus: str, block: str, loop: str, inner: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_LOOP, NOT_AROUND, NO_PADDING, NOT_ALONE)

@@ -25,20 +25,23 @@ from tensorc_dsl.schedule.motion import (
 from tensorc_dsl.schedule.nests import map_accesses, remove_block, replace_at, replace_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-NOT_FUSED = Refusal(
+
+@refusal(
     "E0655",
     "cannot fuse `{epilogue}` into `{block}`: {reason}",
     help="{repair}",
     at="epilogue",
 )
-NO_START = Refusal(
+def NOT_FUSED(*focus: str, epilogue: str, block: str, reason: str, repair: str) -> None: ...
+@refusal(
     "E0656",
     "fused, `{epilogue}` would be applied in each step of `{block}`: `{value}` is not `{buffer} {op} …`",
     help="keep it apart; `reverse_compute_at` moves it to where `{block}` completes an element",
     at="epilogue",
 )
+def NO_START(*focus: str, epilogue: str, block: str, value: str, buffer: str, op: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NOT_FUSED, NO_START)

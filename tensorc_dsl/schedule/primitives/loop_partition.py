@@ -11,13 +11,15 @@ from tensorc_dsl.ir.program import Program, fresh, replace_stmt, used_names
 from tensorc_dsl.schedule.cut import Part, cut
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
 from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-BAD_POINTS = Refusal(
+
+@refusal(
     "E0605",
     "{points} do not cut `{loop}`: {why}",
     help="give rising iteration numbers, each the first of a part but the first",
 )
+def BAD_POINTS(*focus: str, points: str, loop: str, why: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_SERIAL, BAD_POINTS)

@@ -36,26 +36,30 @@ from tensorc_dsl.schedule.motion import fills, own_buffers, read_indices, writer
 from tensorc_dsl.schedule.nests import copy_nest, map_accesses, nest_over, replace_at
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-NO_FACTORS = Refusal(
+
+@refusal(
     "E0660",
     "{padding} is no padding for `{block}`: {reason}",
     help="give a positive integer per iterator, 1 where the extent stays: {iterators}",
     at="padding",
 )
-NOT_PLAIN = Refusal(
+def NO_FACTORS(*focus: str, padding: str, block: str, reason: str, iterators: str) -> None: ...
+@refusal(
     "E0661",
     "cannot pad `{block}`: {reason}",
     help="{repair}",
     at="block",
 )
-NOT_KEPT = Refusal(
+def NOT_PLAIN(*focus: str, block: str, reason: str, repair: str) -> None: ...
+@refusal(
     "E0662",
     "padding `{iterator}` would change what `{block}` reduces: a step over zeros {what}",
     help="pad the elements only, with 1 for `{iterator}`, or split it with `partial=true`",
     at="block",
 )
+def NOT_KEPT(*focus: str, iterator: str, block: str, what: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_FACTORS, NOT_PLAIN, NOT_KEPT, NOT_FILLED)

@@ -12,15 +12,17 @@ from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, copied_in, require_read
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
 
-CHANGES = Refusal(
+
+@refusal(
     "E0620",
     "`{buffer}` changes below `{loop}` between the copy and what `{block}` reads",
     help="choose a loop further inside, in whose iterations nothing writes `{buffer}`",
     at="loop",
 )
+def CHANGES(*focus: str, buffer: str, loop: str, block: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_LOOP, NO_BUFFER, NO_SCOPE, NOT_AROUND, NOT_READ, CHANGES, NOT_FILLED, RACE, VECTOR)

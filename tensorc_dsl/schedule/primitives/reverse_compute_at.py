@@ -33,33 +33,38 @@ from tensorc_dsl.schedule.motion import (
 from tensorc_dsl.schedule.nests import guarded, nest_of, nest_over, remove_block, replace_at, stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-NOTHING_BELOW = Refusal(
+
+@refusal(
     "E0367",
     "`{block}` reads nothing that is written below `{loop}`",
     help="choose a loop around a block that writes what `{block}` reads",
     at="loop",
 )
-ORDER = Refusal(
+def NOTHING_BELOW(*focus: str, block: str, loop: str) -> None: ...
+@refusal(
     "E0368",
     "`{block}` cannot move: {reason}",
     help="move it before that step",
     at="block",
 )
-INCOMPLETE = Refusal(
+def ORDER(*focus: str, block: str, reason: str) -> None: ...
+@refusal(
     "E0369",
     "an iteration of `{loop}` does not complete its part of `{buffer}`: every iteration of `{repeats}` writes that part",
     help="choose a loop outside of `{repeats}`, or reorder `{repeats}` to the inside",
     at="loop",
     label="inside `{repeats}`",
 )
-NOT_ONCE = Refusal(
+def INCOMPLETE(*focus: str, loop: str, buffer: str, repeats: str) -> None: ...
+@refusal(
     "E0370",
     "the iterations of `{loop}` do not divide `{block}` exactly: {reason}",
     help="choose a loop whose iterations write separate parts of what `{block}` reads",
     at="loop",
 )
+def NOT_ONCE(*focus: str, loop: str, block: str, reason: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_LOOP, VECTOR, NOTHING_BELOW, ORDER, NOT_READY, INCOMPLETE, NOT_ONCE, BEYOND)

@@ -28,26 +28,30 @@ from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
 from tensorc_dsl.schedule.primitives.compute_inline import CHANGED
 from tensorc_dsl.schedule.primitives.reverse_compute_at import ORDER
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-NOT_A_MAP = Refusal(
+
+@refusal(
     "E0626",
     "cannot inline `{block}` into a block that it reads from: {reason}",
     help="inline blocks that make one element of each that they read, as `C[i, j] = f(B[i, j])` does",
     at="block",
 )
-NO_PRODUCER = Refusal(
+def NOT_A_MAP(*focus: str, block: str, reason: str) -> None: ...
+@refusal(
     "E0627",
     "cannot inline `{block}` into `{producer}`: {reason}",
     help="move it there with `reverse_compute_at` instead",
     at="block",
 )
-NOT_SAME = Refusal(
+def NO_PRODUCER(*focus: str, block: str, producer: str, reason: str) -> None: ...
+@refusal(
     "E0628",
     "cannot inline `{block}` into `{producer}`: they do not run for the same elements of `{buffer}`",
     help="inline before the steps that left out elements of either, or use `reverse_compute_at`",
     at="block",
 )
+def NOT_SAME(*focus: str, block: str, producer: str, buffer: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NOT_A_MAP, NO_PRODUCER, NOT_SAME, CHANGED, ORDER, RACE)

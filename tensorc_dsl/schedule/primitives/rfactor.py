@@ -28,32 +28,37 @@ from tensorc_dsl.schedule.motion import own_buffers
 from tensorc_dsl.schedule.nests import replace_at, stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, NOT_SERIAL, require_serial, the_block, the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-NO_PARTS = Refusal(
+
+@refusal(
     "E0650",
     "cannot make partial results of `{block}`: it {reason}",
     help="{repair}",
     at="block",
 )
-NOT_COUNTING = Refusal(
+def NO_PARTS(*focus: str, block: str, reason: str, repair: str) -> None: ...
+@refusal(
     "E0651",
     "`{loop}` does not count the reduction of `{block}`",
     help="the loops that do are: {loops}",
     at="loop",
 )
-NO_AXIS = Refusal(
+def NOT_COUNTING(*focus: str, loop: str, block: str, loops: str) -> None: ...
+@refusal(
     "E0652",
     "`{buffer}` has no place {axis} for one more dimension",
     help="its {rank} dimensions leave the places 0 to {rank}; -1 is the last",
     at="axis",
 )
-IN_BETWEEN = Refusal(
+def NO_AXIS(*focus: str, buffer: str, axis: int, rank: int) -> None: ...
+@refusal(
     "E0653",
     "`{other}`, inside the reduction loop `{loop}`, uses what `{block}` has not finished there: `{buffer}`",
     help="make partial results before moving `{other}` there",
     at="loop",
 )
+def IN_BETWEEN(*focus: str, other: str, loop: str, block: str, buffer: str) -> None: ...
 
 
 @primitive(

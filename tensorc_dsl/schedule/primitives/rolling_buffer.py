@@ -30,21 +30,24 @@ from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.primitives.compute_at import NOT_PURE, OUTPUT, pure_buffer
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import blocks_below, replace_variables
 
-NO_WINDOW = Refusal(
+
+@refusal(
     "E0632",
     "the iterations of `{loop}` do not move a window over `{buffer}`: {reason}",
     help="compute `{block}` at a loop whose iterations read overlapping parts, with `compute_at`",
     at="loop",
 )
-NOT_KEPT = Refusal(
+def NO_WINDOW(*focus: str, loop: str, buffer: str, reason: str, block: str) -> None: ...
+@refusal(
     "E0633",
     "what an iteration of `{loop}` computes of `{buffer}` cannot serve the next: {reason}",
     help="roll the buffer before the step that made it so, or let each iteration compute its own part",
     at="loop",
 )
+def NOT_KEPT(*focus: str, loop: str, buffer: str, reason: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,20 +14,23 @@ from tensorc_dsl.schedule.motion import top_statement
 from tensorc_dsl.schedule.nests import guarded, iter_ranges, nest_over, only_block, replace_at, stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
 from tensorc_dsl.schedule.primitive import BlockRef, IndexMap, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-NO_ITERATORS = Refusal(
+
+@refusal(
     "E0636",
     "`{layout}` gives no iterators for `{block}`: {reason}",
     help="map its {rank} iterators one to one, as `(i, j) -> (i / 4, j, i % 4)` does for two",
     at="layout",
 )
-NOT_PLAIN = Refusal(
+def NO_ITERATORS(*focus: str, layout: str, block: str, reason: str, rank: int) -> None: ...
+@refusal(
     "E0637",
     "cannot give `{block}` other loops: {reason}",
     help="do it before the steps on its loops, or use those: `split`, `fuse` and `reorder`",
     at="block",
 )
+def NOT_PLAIN(*focus: str, block: str, reason: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_ITERATORS, NOT_PLAIN)

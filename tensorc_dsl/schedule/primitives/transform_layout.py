@@ -46,44 +46,51 @@ from tensorc_dsl.schedule.motion import (
 )
 from tensorc_dsl.schedule.nests import iter_ranges, map_accesses, nest_over, replace_at, replace_buffer, stmt_name
 from tensorc_dsl.schedule.primitive import BufferRef, IndexMap, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-PARAMETER = Refusal(
+
+@refusal(
     "E0374",
     "cannot change the layout of `{buffer}`: the caller passes it",
     help="change that of a copy: `cache_read(b, {buffer})` or `cache_write(b)` first",
     at="buffer",
 )
-WRONG_MAP = Refusal(
+def PARAMETER(*focus: str, buffer: str) -> None: ...
+@refusal(
     "E0375",
     "`{layout}` is no layout for `{buffer}`: {reason}",
     help="map the {rank} indices of `{buffer}`, as `(i, j) -> (j / 16, i, j % 16)` does for two",
     at="layout",
 )
-NOT_INJECTIVE = Refusal(
+def WRONG_MAP(*focus: str, layout: str, buffer: str, reason: str, rank: int) -> None: ...
+@refusal(
     "E0376",
     "`{layout}` may put two elements of `{buffer}` in one place",
     help="keep the remainder beside each quotient, as in `(j / 16, j % 16)`",
     at="layout",
 )
-OPEN_SHAPE = Refusal(
+def NOT_INJECTIVE(*focus: str, layout: str, buffer: str) -> None: ...
+@refusal(
     "E0377",
     "the layout of `{buffer}` needs sizes that are numbers; dimension {dimension} is `{extent}`",
     help="give `{extent}` one size in the task",
     at="buffer",
 )
-NOT_FREE = Refusal(
+def OPEN_SHAPE(*focus: str, buffer: str, dimension: int, extent: str) -> None: ...
+@refusal(
     "E0378",
     "cannot run `{block}` in the order of the new layout: {reason}",
     help="change the layout before scheduling `{block}`, or pass `reorder_block=false` to keep its loops",
     at="buffer",
 )
-NO_FILL = Refusal(
+def NOT_FREE(*focus: str, block: str, reason: str) -> None: ...
+@refusal(
     "E0638",
     "cannot fill the padding of `{buffer}` with {value}: {reason}",
     help="leave out `pad_value`, unless a later step shall read the padding",
     at="pad_value",
 )
+def NO_FILL(*focus: str, buffer: str, value: float, reason: str) -> None: ...
 
 
 @primitive(NO_BUFFER, PARAMETER, OPEN_SHAPE, WRONG_MAP, NOT_INJECTIVE, NOT_FREE, NO_FILL)

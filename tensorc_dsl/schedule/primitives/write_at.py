@@ -12,15 +12,17 @@ from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
 from tensorc_dsl.schedule.primitives.cache_write import SEVERAL, copied_out, the_target
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
 
-EARLIER = Refusal(
+
+@refusal(
     "E0621",
     "`{block}` reads elements of `{buffer}` that were not written in the same iteration of `{loop}`",
     help="choose a loop whose iterations start and finish what they write, or use `cache_inplace`",
     at="loop",
 )
+def EARLIER(*focus: str, block: str, buffer: str, loop: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_LOOP, NO_SCOPE, NOT_AROUND, SEVERAL, EARLIER, NOT_WHOLE, RACE, VECTOR)

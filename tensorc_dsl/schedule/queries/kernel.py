@@ -14,13 +14,16 @@ from tensorc_dsl.ir.program import ALIGN, OFFSET, Axis, Buffer, For, LoopKind, P
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.primitive import BlockRef
 from tensorc_dsl.schedule.query import query
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-OPEN_BUFFER = Refusal(
+
+@refusal(
     "E0399",
     "how much of `{buffer}` a block of threads needs is open: `{block}` is in the same kernel",
     help="give `{buffer}` a size, or move its uses together below loops of known extents",
 )
+def OPEN_BUFFER(*focus: str, buffer: str, block: str) -> None: ...
+
 
 _WARP = 32
 """Lanes of a warp."""

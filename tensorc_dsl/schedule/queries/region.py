@@ -15,19 +15,23 @@ from tensorc_dsl.schedule.motion import the_buffer
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.query import query
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-NOT_AROUND = Refusal(
+
+@refusal(
     "E0381",
     "`{loop}` is not around `{block}`",
     help="the loops around it are: {loops}",
     at="loop",
 )
-OPEN_REGION = Refusal(
+def NOT_AROUND(*focus: str, loop: str, block: str, loops: str) -> None: ...
+@refusal(
     "E0385",
     "how much of `{buffer}` an iteration of `{loop}` touches is open: {extent} elements",
     at="loop",
 )
+def OPEN_REGION(*focus: str, buffer: str, loop: str, extent: str) -> None: ...
+
 
 _LARGEST_TILE = 1 << 20
 

@@ -153,6 +153,7 @@ def sample_partial_tile(
     limits = limits_of("sample_partial_tile", range(1, parts), levels, within)
     tile = PartialTile(parts - 1, most, most if max_innermost is None else min(most, max_innermost), limits)
     if tile.size() == 0:
-        facts = {"extent": format_expr(found.extent), "legal": f"there are no {tile.describe()}"}
-        raise NO_TILES(program, loop.name, loop=loop.name, **facts, repair="allow wider limits")
+        legal, repair = f"there are no {tile.describe()}", "allow wider limits"
+        extent = format_expr(found.extent)
+        raise NO_TILES(program, loop.name, loop=loop.name, extent=extent, legal=legal, repair=repair)
     return Offer(tile)

@@ -98,6 +98,6 @@ def sample_partitioned_tile(
             raise TschedError(BAD_ARGUMENT(None, parameter=name, draw=draw_name, wanted=wanted, found=value))
     tile = PartitionedTile(extent, parts, partition, inner_multiple)
     if tile.size() == 0:
-        facts = {"extent": extent, "legal": tile.describe(), "repair": "use a multiple that divides the extent"}
-        raise NO_TILES(program, loop.name, loop=loop.name, **facts)
+        repair = "use a multiple that divides the extent"
+        raise NO_TILES(program, loop.name, loop=loop.name, extent=extent, legal=tile.describe(), repair=repair)
     return Offer(tile)
