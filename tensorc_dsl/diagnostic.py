@@ -67,7 +67,7 @@ Facts = ParamSpec("Facts")
 
 @dataclass(frozen=True, slots=True)
 class Problem(Generic[Facts]):
-    """A declared finding: `message`, `label` and `help` are format strings over its facts."""
+    """A declared finding: `message`, `label` and `help` are format strings over its facts. One of code `W…` is a warning."""
 
     code: str
     message: str
@@ -79,7 +79,9 @@ class Problem(Generic[Facts]):
     ) -> Diagnostic:
         """The finding, at that place; `notes` stand before the repair."""
         helps = (help_note(self.help.format(**facts)),) if self.help else ()
-        return Diagnostic(self.code, self.message.format(**facts), span, self.label.format(**facts), (*notes, *helps))
+        severity = Severity.WARNING if self.code.startswith("W") else Severity.ERROR
+        label = self.label.format(**facts)
+        return Diagnostic(self.code, self.message.format(**facts), span, label, (*notes, *helps), severity)
 
 
 def problem(

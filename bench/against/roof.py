@@ -1,23 +1,18 @@
-"""The least time that this machine allows: what it computes at its peak, or moves at its bandwidth, whichever is longer.
-
-Williams, Waterman and Patterson, Roofline (2009).
-"""
+"""The least time that this machine allows a task: the product's own roof, under the best peaks of a whole run."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from functools import reduce
 
 import msgspec
 
 from tensorc_dsl import Task
-from tensorc_dsl.backend.llvm.runtime.bandwidth import bandwidth
-from tensorc_dsl.backend.llvm.runtime.peak import DOT_BF16, DOT_U8I8, FMA, peak
-from tensorc_dsl.ir.target import Target
-from tensorc_dsl.reference.count import bytes_moved
+from tensorc_dsl.machine import roof
 
 FIRST_SECONDS = 1.0
-"""How long a peak is measured before the first row: what else runs may hold a core, or the system keep both threads on one,
+"""How long peaks are measured before the first row: what else runs may hold a core, or the system keep both threads on one,
 for many milliseconds."""
 
 ATTEMPTS = 3
@@ -26,58 +21,49 @@ ATTEMPTS = 3
 PAUSE = 0.03
 """Seconds between two measurements: then the threads have slept, and are placed anew."""
 
-KINDS = {"f32": FMA, "u8i8": DOT_U8I8, "bf16": DOT_BF16}
-"""By the name of a peak what it is the peak of."""
-
 
 class Need(msgspec.Struct, frozen=True):
-    """What a task takes at the least: so many operations of the peak `kind`, and so long for its arrays, each moved once."""
+    """What a task takes at the least: so many operations of the peak `kind`, and so long for its arrays, each moved once.
+
+    `kind` is empty where nothing that is measured stands for the operations.
+    """
 
     kind: str
     operations: int
     memory_seconds: float
 
-    def seconds(self, peaks: Mapping[str, float]) -> float:
-        """The least time of one call, where the machine's peaks (operations/s, by kind) are these."""
-        return max(self.operations / peaks[self.kind], self.memory_seconds)
+    def seconds(self, peaks: Mapping[str, float]) -> float | None:
+        """The least time of one call under these peaks of the machine (operations/s, by kind); None where it is not known."""
+        if self.operations and not self.kind:
+            return None
+        computing = self.operations / peaks[self.kind] if self.operations else 0.0
+        return max(computing, self.memory_seconds)
 
 
 class Roof:
     """The roof over the tasks of one run on `threads` threads.
 
-    A peak is that of the best instruction for the types of a task's inputs. It only rises: what else the machine does can
-    hide it, so it is measured well before the first task, and again with each. Bandwidth is that of memory as large as
-    the task's arrays together, each of which is read or written once at the least.
+    A peak only rises: what else the machine does can hide it, so it is measured well before the first task, and again with
+    each.
     """
 
     def __init__(self, tasks: Iterable[Task], threads: int) -> None:
         self._threads = threads
         self.peaks: dict[str, float] = {}
         """The best that was seen so far, in operations/s."""
-        for kind, target in {_kind(t): t.target for t in tasks}.items():
-            self._raise(kind, target, FIRST_SECONDS)
+        for task in {(roof.kind_of(t.program), t.target): t for t in tasks}.values():
+            end = time.monotonic() + FIRST_SECONDS
+            self.need(task)
+            while time.monotonic() < end:
+                self.need(task)
 
     def need(self, task: Task) -> Need:
         """What the task needs. The peak of its kind has been measured once more afterwards."""
-        kind, size = _kind(task), bytes_moved(task.program)
-        self._raise(kind, task.target, 0.0)
-        rate = max(bandwidth(task.target, self._threads, size) for _ in range(ATTEMPTS))
-        return Need(kind, task.flops, size / rate)
+        found = reduce(roof.Roof.better, (self._measured(task) for _ in range(ATTEMPTS)))
+        if found.peak is not None:
+            self.peaks[found.title] = max(self.peaks.get(found.title, 0.0), found.peak)
+        return Need(found.title, found.operations, found.moving)
 
-    def _raise(self, kind: str, target: Target, seconds: float) -> None:
-        """Measure the peak for so long."""
-        end, done = time.monotonic() + seconds, 0
-        while done < ATTEMPTS or time.monotonic() < end:
-            time.sleep(PAUSE)
-            self.peaks[kind] = max(self.peaks.get(kind, 0.0), peak(KINDS[kind], target, self._threads))
-            done += 1
-
-
-def _kind(task: Task) -> str:
-    """What multiplies and adds most values of the types of the inputs at once."""
-    types, features = {b.dtype.name for b in task.program.inputs}, task.target.feature_names
-    if types == {"u8", "i8"} and "avx512vnni" in features:
-        return "u8i8"
-    if types == {"bf16"} and "avx512bf16" in features:
-        return "bf16"
-    return "f32"
+    def _measured(self, task: Task) -> roof.Roof:
+        time.sleep(PAUSE)
+        return roof.roof_of(task.program, task.target, self._threads)

@@ -14,8 +14,8 @@ class Row(msgspec.Struct, frozen=True):
     """An operator at one size. Times are seconds of one call, medians over the rounds; `spread` are their quartiles.
 
     `ratio_to_best_peer` is above 1 where ours is faster than all peers. `fraction_of_roof` is by the peaks that were
-    known when the row was made, or held `under` others. `why_not` says why others have no time. `searched` are the seconds
-    that searches took, of those that had one.
+    known when the row was made, or held `under` others, and None where no peak stands for the work. `why_not` says why others
+    have no time. `searched` are the seconds that searches took, of those that had one.
     """
 
     op: str
@@ -32,7 +32,8 @@ class Row(msgspec.Struct, frozen=True):
 
     def under(self, peaks: Mapping[str, float]) -> Row:
         """The row where these are the machine's peaks."""
-        share = self.need.seconds(peaks) / self.ours_seconds if self.ours_seconds else None
+        least = self.need.seconds(peaks)
+        share = least / self.ours_seconds if self.ours_seconds and least is not None else None
         return msgspec.structs.replace(self, fraction_of_roof=share)
 
 

@@ -1,4 +1,4 @@
-"""Questions about index arithmetic, answered with integer sets: bounds, regions, dependences, simplification.
+"""Answers questions about index arithmetic with integer sets: bounds, regions, dependences, simplification.
 
 The only room that imports islpy; nothing here changes a program.
 """

@@ -1,8 +1,8 @@
-"""What the blocks of a program read and write, over the variables of the loops around them.
+"""The reads and writes of a program's blocks, over the variables of the loops around them.
 
-An access stands for all its instances: the iterations of `loops` in which `guard` holds, each touching the element that
-`indices` name. `seq` orders the accesses of one iteration of the loops that two of them share: text order, a block's
-`init` before its body, what a store reads before what it writes.
+An access stands for all its instances: one for each iteration of `loops` in which `guard` holds, at the element that
+`indices` give. `seq` orders the accesses in one iteration of the loops that two of them share: text order, a block's
+`init` before its body, the reads of a store before its write.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tensorc_dsl.ir.reductions import is_fold, is_whole_update
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A load or a store of a block, in terms of the loops around the block."""
+    """A read or a write of a block, over the variables of the loops around the block."""
 
     buffer: str
     indices: tuple[Expr, ...]
@@ -30,12 +30,12 @@ class Access:
     loops: tuple[For, ...]
     seq: int
     update: int | None
-    """Which of the block's reduction updates this access belongs to, if it does: the position of its store, or 0 for a
-    block whose stores are one update."""
+    """The reduction update of the block that this access belongs to: the position of its store, or 0 for a block whose
+    stores are one update. None if it belongs to no update."""
 
     @property
     def zero(self) -> tuple[Expr, ...]:
-        """Expressions that are 0 in every instance: for an `init`, the bindings of the reduction iterators."""
+        """Expressions that are 0 in every instance of an `init`: the bindings of the reduction iterators."""
         return tuple(it.binding for it in self.block.iters if it.kind is IterKind.REDUCE) if self.is_init else ()
 
 
@@ -44,7 +44,7 @@ def _inside(indices: tuple[Expr, ...]) -> tuple[Load, ...]:
 
 
 def guarded_loads(e: Expr, guard: tuple[Expr, ...] = ()) -> tuple[tuple[Load, tuple[Expr, ...]], ...]:
-    """Each load with the conditions under which it is evaluated: a `Select` evaluates one branch only."""
+    """Each load with the conditions under which it is evaluated, since a `Select` evaluates one branch only."""
     match e:
         case Select(cond=c, then=a, other=b):
             return (
@@ -68,12 +68,12 @@ def touched(b: Block) -> frozenset[str]:
 
 
 def written(stmts: tuple[Stmt, ...]) -> frozenset[str]:
-    """The buffers that some block among or below `stmts` writes."""
+    """The buffers that the blocks in `stmts` write."""
     return frozenset(s.buffer for _, b in walk(stmts) if isinstance(b, Block) for s in (*b.init, *b.body))
 
 
 def accesses(outer: tuple[For, ...], stmts: tuple[Stmt, ...], buffers: frozenset[str]) -> tuple[Access, ...]:
-    """Every access to one of `buffers` among or below `stmts`, which stand inside the loops `outer`, in text order."""
+    """Every access to one of `buffers` in `stmts`, in text order. The statements stand inside the loops `outer`."""
     out: list[Access] = []
     for around, b in walk(stmts):
         if not isinstance(b, Block) or buffers.isdisjoint(touched(b)):
@@ -90,7 +90,7 @@ def accesses(outer: tuple[For, ...], stmts: tuple[Stmt, ...], buffers: frozenset
             for x, conditions in reads:
                 if x.buffer in buffers:
                     indices = tuple(substitute(i, values) for i in x.indices)
-                    # What depends on data may hold anywhere: such a condition leaves no instance out.
+                    # A condition on data may hold in any instance, so it excludes none.
                     guard = (*base, *(substitute(c, values) for c in conditions if not loads(c)))
                     own = update if x.buffer == s.buffer or x.buffer in whole else None
                     out.append(Access(x.buffer, indices, guard, False, is_init, b, loops, len(out), own))
@@ -101,9 +101,9 @@ def accesses(outer: tuple[For, ...], stmts: tuple[Stmt, ...], buffers: frozenset
 
 
 def home(program: Program, buffer: Buffer) -> tuple[For, ...] | None:
-    """The loops whose every iteration has its own copy of `buffer`, outermost first; None when there is just one copy.
+    """The loops each of whose iterations has its own copy of `buffer`, outermost first; None if there is a single copy.
 
-    A buffer of a scope other than "global" lives in the innermost loop that contains all blocks that touch it.
+    The home of a buffer of a scope other than "global" is the innermost loop that contains all blocks that access it.
     """
     if buffer.scope == "global" or buffer.name in {p.name for p in program.params}:
         return None
@@ -112,14 +112,14 @@ def home(program: Program, buffer: Buffer) -> tuple[For, ...] | None:
 
 @by_identity(8)
 def private_loops(program: Program) -> dict[str, frozenset[str]]:
-    """For each intermediate buffer the loops whose iterations have it for themselves."""
+    """For each intermediate buffer, the loops whose iterations have copies of their own."""
     own = frozenset(b.name for b in program.buffers if b.scope != "global")
     homes = _common_loops(program, own) if own else {}
     return {b.name: frozenset(x.var for x in homes.get(b.name, ())) for b in program.buffers}
 
 
 def _common_loops(program: Program, buffers: frozenset[str]) -> dict[str, tuple[For, ...]]:
-    """For each of the buffers that a block touches the loops around all blocks that do, outermost first."""
+    """For each of the buffers that a block accesses, the loops around all such blocks, outermost first."""
     common: dict[str, tuple[For, ...]] = {}
     for around, s in walk(program.body):
         if not isinstance(s, Block):

@@ -1,7 +1,7 @@
-"""A bound on questions about integer sets: so many operations of isl each, the same ones on every machine.
+"""Limits questions about integer sets to a number of isl operations, which is the same on every machine.
 
-Usual questions take some thousand operations. Where numbers without common divisors meet, isl computes with integers of
-hundreds of digits, and an operation may take a thousand times as long as others: what is not answered soon never is.
+Usual questions take some thousand operations. If a question contains numbers without common divisors, isl computes with
+integers of hundreds of digits, and an operation may take a thousand times as long: such questions effectively never end.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from tensorc_dsl.affine import isl
 
 OPERATIONS = 4 * 10**5
-"""Of one question, or of some that belong together: four times what answered all but 4 of 20,000 random schedules."""
+"""Operations of one question or one group of questions: four times what sufficed for all but 4 of 20,000 schedules."""
 
 
 class Exhausted(Exception):
-    """A question takes more than the operations that are allowed."""
+    """A question takes more operations than are allowed."""
 
 
 @contextmanager
 def bounded() -> Generator[None]:
-    """Questions asked inside take no more than OPERATIONS from one `renew` to the next. Raises Exhausted, isl.Error."""
+    """Within this context, questions take at most OPERATIONS between two calls of `renew`. Raises Exhausted, isl.Error."""
     context = isl.DEFAULT_CONTEXT
     context.set_max_operations(OPERATIONS)
     context.reset_operations()
@@ -36,7 +36,7 @@ def bounded() -> Generator[None]:
 
 
 def renew(times: int = 1) -> None:
-    """The next question begins; inside `bounded` it may take so many times OPERATIONS."""
+    """Begin a new question; inside `bounded` it may take `times` * OPERATIONS."""
     context = isl.DEFAULT_CONTEXT
     if context.get_max_operations():
         context.set_max_operations(times * OPERATIONS)
@@ -44,7 +44,7 @@ def renew(times: int = 1) -> None:
 
 
 def _spent() -> bool:
-    """Whether all operations are used: then nothing can be asked any more."""
+    """Whether all operations are used, so that no further question can be asked."""
     try:
         isl.Set("{ [0] }")
     except isl.Error:

@@ -1,8 +1,8 @@
-"""What of a program follows from its constant inputs alone, and need not be computed in each call.
+"""Finds the part of a program that depends on its constant inputs alone, and need not be computed in each call.
 
-Of the nests at the top of a program those are its *preparation* which read nothing but constant inputs and what other
-nests of the preparation write. They can all run before the others, once: what they write nobody else writes, no output is
-among it, and no earlier statement of the others reads it.
+The *preparation* consists of nests at the top of the program that read only constant inputs and buffers that other nests of
+the preparation write. All of them can run once, before the other nests: no other nest writes the buffers that they write,
+none of these is an output, and no earlier nest outside of the preparation reads them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """`nests` are positions in the body of the program, `prepared` the intermediates that pass to its other nests.
+    """`nests` are positions in the body of the program; `prepared` are the intermediates that its other nests read.
 
     `fixed` names the intermediates that the preparation writes, and `kept` the constant inputs that other nests read.
     """
@@ -38,9 +38,9 @@ class _Nest:
 
 @by_identity(64)
 def preparation(program: Program) -> Preparation:
-    """The largest preparation that the program has, without nests where it has no constant inputs.
+    """The largest preparation of the program; without constant inputs it has no nests.
 
-    A nest over an open dimension that the shapes of the constant inputs do not tell is no part of it.
+    A nest over an open dimension that the shapes of the constant inputs do not determine is not part of it.
     """
     constants = frozenset(p.name for p in program.params if p.constant)
     if not constants:

@@ -1,9 +1,9 @@
-"""Which instances of a block run: all of them, each once, no more than before.
+"""Decides which instances of a block run: all of them, each once, or no more than before a step.
 
-The quick answers are theorems about mixed radix numbers. A *digit* of a loop variable is `(var / unit) % size`; digits
-of one variable at separate places, and digits of different variables, take their values independently of each other. A
-sum `c0*d0 + c1*d1 + …` with rising factors takes every value of an interval when no factor leaves a gap, and each value
-once when each factor is exactly the size of what lies below. Where a theorem does not apply, isl decides.
+The fast answers are theorems about mixed radix numbers. A *digit* of a loop variable is `(var / unit) % size`. Digits
+of one variable at disjoint places, and digits of different variables, take their values independently of each other. A
+sum `c0*d0 + c1*d1 + …` with increasing factors takes every value of an interval if no factor leaves a gap, and each value
+once if each factor is exactly the number of values of the terms below it. If no theorem applies, isl decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tensorc_dsl.ir.program import Block, For, Iter
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """`(var / unit) % size`; the whole of `var` is unit 1 and its extent."""
+    """`(var / unit) % size`. A whole variable is the digit of unit 1 and its extent."""
 
     var: str
     unit: int
@@ -31,9 +31,9 @@ class Digit:
 
 
 def digit(atom: Atom, context: Context, rounded: bool = False) -> Digit | None:
-    """The digit that an atom of a linear form is, if it is one.
+    """The digit that an atom of a linear form is; None for other atoms.
 
-    Divisors must divide what they cut, unless `rounded`: then a last digit may not run to its end, and digits of one
+    Divisors must divide the extents that they cut, unless `rounded`: then a last digit may be incomplete, and digits of one
     variable are no longer independent of each other.
     """
     match atom:
@@ -53,13 +53,13 @@ def digit(atom: Atom, context: Context, rounded: bool = False) -> Digit | None:
 
 
 def is_last(d: Digit, context: Context) -> bool:
-    """Whether nothing of the variable is left above the digit."""
+    """Whether the digit is the highest of its variable."""
     high = context.atom_range(d.var)[1]
     return high is not None and d.unit * d.size > high
 
 
 def missing_digits(used: Iterable[Digit], var: str, extent: int) -> bool | None:
-    """Whether the digits of `var` leave some of its values indistinct; None when two of them overlap."""
+    """Whether the digits of `var` fail to distinguish some of its values; None if two of them overlap."""
     reach = 1
     for d in sorted((d for d in used if d.var == var and d.size > 1), key=lambda d: d.unit):
         if d.unit < reach:
@@ -71,7 +71,7 @@ def missing_digits(used: Iterable[Digit], var: str, extent: int) -> bool | None:
 
 
 def _digits(e: Expr, context: Context) -> tuple[int, list[tuple[int, Digit]]] | None:
-    """`constant + sum of factor * digit`, smallest factor first; None when it is not of that form."""
+    """`constant + sum of factor * digit`, smallest factor first; None if the expression does not have that form."""
     form = linear(e, context)
     out: list[tuple[int, Digit]] = []
     for atom, factor in form.terms.items():
@@ -92,7 +92,7 @@ def _overlap(used: Sequence[Digit]) -> bool:
 
 
 def bound_conditions(block: Block, loops: Sequence[For]) -> tuple[Expr, ...]:
-    """What must hold for the block's iterators to be within their extents, without what always does."""
+    """The conditions that keep the block's iterators within their extents, without those that always hold."""
     conditions = [
         c for it in block.iters for c in (Compare("<=", ZERO, it.binding), Compare("<", it.binding, it.extent))
     ]
@@ -144,11 +144,11 @@ def _full_quickly(loops: Sequence[For], block: Block) -> bool | None:
 
 
 Boxes = Sequence[tuple[Expr, Expr, Expr]]
-"""Per dimension: lower bound over the variables of loops, extent of the box, extent of what is to be covered."""
+"""For each dimension: lower bound over loop variables, extent of the box, extent of the space to be covered."""
 
 
 def repeating_loop(loops: Sequence[For], boxes: Boxes) -> str | None:
-    """A loop that comes back to the same box, because no lower bound mentions it; None when there is none."""
+    """A loop whose iterations repeat the same box, since no lower bound mentions it; None if there is none."""
     mentioned: set[str] = set()
     context = Context(extent_ranges(loops))
     for lower, _, _ in boxes:
@@ -159,21 +159,21 @@ def repeating_loop(loops: Sequence[For], boxes: Boxes) -> str | None:
 
 
 def axis(d: int) -> Var:
-    """What conditions call the place of a point in dimension `d`."""
+    """The variable that conditions use for the coordinate of a point in dimension `d`."""
     return Var(f"box{d}")
 
 
 def partition(loops: Sequence[For], boxes: Boxes, cuts: Sequence[Expr] = ()) -> bool:
     """Whether the boxes of all iterations of `loops` cover every point exactly once.
 
-    Points are those from 0 up to the extent to cover in each dimension; parts of a box outside do not count, nor those
-    where one of `cuts`, conditions over the loops and `axis(0)`, `axis(1)` …, does not hold.
+    Points have coordinates from 0 to the extent to cover in each dimension. Parts of a box outside do not count, nor points
+    at which one of `cuts` does not hold; these are conditions over the loops and `axis(0)`, `axis(1)`, ….
     """
     return (not cuts and _tiles(loops, boxes)) or _partition_exactly(loops, boxes, cuts)
 
 
 def _tiles(loops: Sequence[For], boxes: Boxes) -> bool:
-    """The theorem: per dimension each factor is the size of what lies below; each loop's digits occur once."""
+    """The theorem: in each dimension a factor equals the number of values below it; each loop's digits occur once."""
     context = Context(extent_ranges(loops))
     used: list[Digit] = []
     for lower, extent, size in boxes:
@@ -219,9 +219,9 @@ Nest = tuple[Sequence[For], Block]
 
 
 def apart(accesses: Sequence[tuple[Nest, Sequence[Expr]]], outer: Sequence[str], of: Sequence[str]) -> bool:
-    """Whether no element is touched in two iterations of the loops `of`, in any one iteration of the loops `outer`.
+    """Whether no element is accessed in two iterations of the loops `of`, within one iteration of the loops `outer`.
 
-    The accesses are indices over the loops around their blocks, which are `outer` and `of` and others below them.
+    Each access has its indices over the loops around its block: `outer`, `of` and loops below them.
     """
     together: isl.Map | None = None
     for (loops, block), indices in accesses:
@@ -237,7 +237,7 @@ def apart(accesses: Sequence[tuple[Nest, Sequence[Expr]]], outer: Sequence[str],
 
 
 def not_affine(loops: Sequence[For], block: Block) -> Iter | None:
-    """The first iterator whose values are no linear expressions of the loops, so that nothing can be told of them."""
+    """The first iterator whose binding is not affine in the loops, so that its values are unknown; None if all are."""
     for it in block.iters:
         try:
             mapping([loop.var for loop in loops], [it.binding])
@@ -247,7 +247,7 @@ def not_affine(loops: Sequence[For], block: Block) -> Iter | None:
 
 
 def instances_within(new: Nest, old: Nest, shared: Sequence[str] = ()) -> bool:
-    """Whether each instance that runs in `new` runs in `old` too, in the same iteration of the `shared` loops."""
+    """Whether each instance that runs in `new` also runs in `old`, in the same iteration of the `shared` loops."""
     if not shared and full_domain(*old):
         return True
     (a, b) = (_instances(nest, shared) for nest in (new, old))
@@ -255,7 +255,7 @@ def instances_within(new: Nest, old: Nest, shared: Sequence[str] = ()) -> bool:
 
 
 _Map = tuple[tuple[str, ...], tuple[Expr, ...], tuple[Expr, ...]]
-"""Names, results, conditions: as `sets.mapping` takes them."""
+"""Names, results and conditions: the arguments of `sets.mapping`."""
 
 
 def _instances(nest: Nest, shared: Sequence[str]) -> _Map:
@@ -266,7 +266,7 @@ def _instances(nest: Nest, shared: Sequence[str]) -> _Map:
 
 @lru_cache(maxsize=4096)
 def _range_within(a: _Map, b: _Map) -> bool:
-    """Whether the second map reaches all that the first one does."""
+    """Whether the range of the first map is contained in the range of the second."""
     try:
         return mapping(*a).range().is_subset(mapping(*b).range())
     except NotAffine:

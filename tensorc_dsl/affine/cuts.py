@@ -1,8 +1,8 @@
-"""Conditions under which a block writes an element, as conditions on the element.
+"""Turns conditions on a store into conditions on the element that it stores.
 
-Below loops that stand still a block writes a box of a buffer, and guards of partial tiles cut it: with
+With outer loops fixed, a block writes a box of a buffer, and guards of partial tiles cut the box. For
 `P[t*8 + a*3 + b] = …` where `a*3 + b < 8`, an iteration of `a` writes `P[e]` for `t*8 + a*3 <= e < t*8 + a*3 + 3` only
-where `e - t*8 < 8`. So boxes that overlap, as far as their loops go, may be parts that do not.
+if `e - t*8 < 8`. So boxes that overlap according to their loops may have cut parts that do not.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tensorc_dsl.ir.expr import ZERO, Compare, Expr, add, free_vars, index, mul,
 def cuts(
     subscripts: Sequence[Expr], where: Sequence[Expr], inner: Collection[str], ranges: Ranges, element: Sequence[Expr]
 ) -> tuple[Expr, ...]:
-    """What conditions on a store say of the element that it writes, given as an expression per dimension.
+    """Conditions that a stored element satisfies; `element` has an expression for its coordinate in each dimension.
 
-    `subscripts` and `where` are over the variables of loops, of which those of `inner` do not appear in the answer: a
-    condition is kept where what it says of them is a multiple of what one subscript says. The others say less than they
-    could, so whatever element is written fulfils the answer.
+    `subscripts` and `where` are over loop variables; those of `inner` do not appear in the result. A condition is used if
+    its terms over inner variables are a multiple of the inner terms of one subscript. Other conditions are dropped; the
+    result over-approximates: every element that is written satisfies it.
     """
     context = Context(ranges)
     parts = [_parts(i, inner, context) for i in subscripts]
@@ -43,14 +43,14 @@ def cuts(
 
 
 def _parts(e: Expr, inner: Collection[str], context: Context) -> tuple[Linear, Linear]:
-    """The form of an expression without its terms over inner variables, and those terms."""
+    """The form of an expression without its terms over inner variables, and these terms."""
     form = linear(e, context)
     moving = {a: c for a, c in form.terms.items() if (a in inner if isinstance(a, str) else free_vars(a) & set(inner))}
     return Linear({a: c for a, c in form.terms.items() if a not in moving}, form.constant), Linear(moving, 0)
 
 
 def _multiple(form: Linear, of: Linear) -> int | None:
-    """The number that makes one of the other, if there is one."""
+    """The number n with `form = n * of`; None if there is none."""
     atom = next(iter(form.terms))
     if atom not in of.terms or form.terms[atom] % of.terms[atom]:
         return None

@@ -1,9 +1,9 @@
-"""Subscripts that data decide: `W[min(max(index(I[i]), 0), 9), d]` reads a row that only a run of the program knows.
+"""Subscripts that depend on data: `W[min(max(index(I[i]), 0), 9), d]` reads a row that is known at run time only.
 
-A *datum* is a conversion to `index`: a number that is read, or made of what is read. Proofs hold for every value that it
-may have: it becomes a variable, of which the type is all that is known, and the subscript around it, `min(max(x, 0), 9)`,
-is affine again. So an access may touch every element that its clamp allows, and no other.
-`docs/decisions/0016-a-datum-is-any-number.md` tells why.
+A *datum* is a conversion to `index` of a value that is read, or computed from such values. Proofs hold for every value of a
+datum: it is replaced by a variable of which only the type is known, and the subscript around it, `min(max(x, 0), 9)`, is
+affine again. So an access is taken to access every element that its clamp allows, and no other.
+`docs/decisions/0016-a-datum-is-any-number.md` explains why.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tensorc_dsl.ir.numbers import limits
 
 
 def data_in(e: Expr) -> tuple[Cast, ...]:
-    """The data in an expression, outermost first, each once; those that decide others included."""
+    """The data in an expression, outermost first, each once; data inside other data are included."""
     found: list[Cast] = []
     stack = [e]
     while stack:
@@ -30,17 +30,17 @@ def data_in(e: Expr) -> tuple[Cast, ...]:
 
 
 def is_datum(e: Expr) -> TypeGuard[Cast]:
-    """Whether it is a number of a type that is read from buffers, made an index."""
+    """Whether the expression converts a value of a buffer's type to an index."""
     return isinstance(e, Cast) and e.dtype == INDEX
 
 
 def depends_on_data(es: Iterable[Expr]) -> bool:
-    """Whether some of the expressions have other values where other data are read."""
+    """Whether the value of some expression depends on the contents of buffers."""
     return any(is_datum(e) or depends_on_data(children(e)) for e in es)
 
 
 def with_values(e: Expr, values: Mapping[Expr, Expr]) -> Expr:
-    """`e` with expressions in place of others, the largest first: what stands in a replaced one is gone with it."""
+    """`e` with expressions replaced, largest first; the parts of a replaced expression are not replaced."""
     if not values:
         return e
     if (new := values.get(e)) is not None:
@@ -51,32 +51,32 @@ def with_values(e: Expr, values: Mapping[Expr, Expr]) -> Expr:
 
 
 def datum_range(datum: Cast) -> tuple[int, int]:
-    """The least and the greatest value that a datum's type has."""
+    """The least and the greatest value of a datum's type."""
     return limits(dtype_of(datum.operand))
 
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """Expressions in which data are variables, and the data by the names of those."""
+    """Expressions with variables in place of data, and the data by the names of these variables."""
 
     exprs: tuple[Expr, ...]
     data: Mapping[str, Cast]
 
     @property
     def ranges(self) -> tuple[Expr, ...]:
-        """What is known of the variables: conditions that say which values their types have."""
+        """The conditions that keep each variable within the range of its type."""
         return tuple(c for name, datum in self.data.items() for c in type_conditions(name, datum))
 
 
 def type_conditions(name: str, datum: Cast) -> tuple[Expr, Expr]:
-    """That the variable `name` is within the range of a datum's type."""
+    """The conditions that keep the variable `name` within the range of a datum's type."""
     low, high = datum_range(datum)
     return Compare("<=", index(low), Var(name)), Compare("<=", Var(name), index(high))
 
 
 def freed(exprs: Sequence[Expr], tag: str = "") -> Freed:
-    """The expressions with a variable in place of each datum, equal data being one. The names begin with `datum` and `tag`:
-    no loop's name holds the sign that ends them.
+    """The expressions with a variable in place of each datum; equal data share one. The names begin with `datum` and `tag`,
+    and end in a character that no loop's name has.
     """
     found = dict.fromkeys(outermost(exprs))
     names: dict[Expr, Expr] = {d: Var(f"datum{tag}{n}'") for n, d in enumerate(found)}
@@ -85,5 +85,5 @@ def freed(exprs: Sequence[Expr], tag: str = "") -> Freed:
 
 
 def outermost(exprs: Iterable[Expr]) -> tuple[Cast, ...]:
-    """The data in the expressions that decide them, but not those that decide other data."""
+    """The data in the expressions that are not part of other data."""
     return tuple(d for e in exprs for d in ((e,) if is_datum(e) else outermost(children(e))))

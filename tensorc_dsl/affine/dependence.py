@@ -1,13 +1,13 @@
-"""Dependences between block instances through buffers, and what they forbid.
+"""Dependences between block instances through buffers, and the reorderings that they forbid.
 
-Two instances depend on each other when both touch one element of a buffer and one of them writes it. Updates of one
-reduction (`C[i] = C[i] + e` by the same store) may run in any order among themselves; all other orders must be kept: an
-`init` before the updates it starts, an update before others read the result. A buffer that is private to an iteration
+Two instances depend on each other if both access one element of a buffer and one of them writes it. Updates of one
+reduction (`C[i] = C[i] + e` by the same store) may run in any order among themselves. All other orders must be kept: an
+`init` before the updates that it starts, an update before reads of the result. A buffer that is private to an iteration
 of a loop (`affine.private`) causes no dependence between iterations of that loop.
 
-Each question first looks at intervals of distances (`affine.distance`), which prove most answers; the rest is decided
-by an integer set, exactly where all subscripts and conditions are affine. What data decide touches all that they may name
-(`affine.data`); what is not affine may touch anything.
+Each question first uses intervals of distances (`affine.distance`), which prove most answers. The others are decided
+by an integer set, exactly if all subscripts and conditions are affine. A subscript that depends on data may be any element
+in the bounds of its datum (`affine.data`); a subscript that is not affine may be any element.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tensorc_dsl.ir.program import For, Program, Stmt, find_loop
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """That instances of two blocks touch one element of `buffer`, so they may not trade places or run at once."""
+    """Instances of two blocks access one element of `buffer`, so they may not be reordered or run at once."""
 
     buffer: str
     first: str
     second: str
     loop: str
     reduction: bool
-    """Both are parts of one reduction, so a reduction made for it (atomic, or with partial results) would do."""
+    """Whether both belong to one reduction, so that an atomic reduction or partial results would remove the conflict."""
 
     def __str__(self) -> str:
         if self.reduction:
@@ -47,9 +47,9 @@ class Dependence:
 
 
 def pairs(found: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
-    """Pairs that may conflict, each once, the earlier in text order first.
+    """Pairs of accesses that may conflict, each once, the earlier in text order first.
 
-    A read of what the same instance also writes is left out: what conflicts with it conflicts with the write.
+    A read of an element that the same instance writes is left out: a conflict with it is also one with the write.
     """
     writes = {(x.block.name, x.buffer, x.indices, x.guard, x.is_init, x.update) for x in found if x.is_write}
     kept = [
@@ -68,7 +68,7 @@ def _relaxable(a: Access, b: Access) -> bool:
 
 
 def _one_reduction(a: Access, b: Access) -> bool:
-    """Both accumulate, or start the accumulation, of one block."""
+    """Whether both accesses accumulate, or initialise the accumulation, of one block."""
     return a.block is b.block and all(x.is_init or x.update is not None for x in (a, b))
 
 
@@ -83,9 +83,9 @@ def conflict(
     order: Sequence[tuple[str, int]] = (),
     apart: Mapping[str, tuple[int, int]] = MappingProxyType({}),
 ) -> bool:
-    """Whether instances of both touch one element in the same iteration of the first `equal` loops, at distances of
-    the signs in `order`: (x, 1) asks for x_b > x_a, (x, -1) for x_b < x_a, (x, 0) for x_b = x_a; and with x_b - x_a from
-    `low` to `high` for each x in `apart`.
+    """Whether instances of both accesses access one element in the same iteration of the first `equal` loops, with
+    distances as in `order`: (x, 1) requires x_b > x_a, (x, -1) x_b < x_a, (x, 0) x_b = x_a; and with x_b - x_a from `low`
+    to `high` for each x in `apart`.
     """
     common = common_loops(a, b)
     rename: dict[str, Expr] = {loop.var: Var(_other(loop.var)) for loop in common[equal:]}
@@ -105,7 +105,7 @@ def conflict(
         conditions += [Compare("<=", add(x, index(low)), y), Compare("<=", y, add(x, index(high)))]
     try:
         return feasible(extents, affine_only(conditions))
-    except NotAffine:  # an extent
+    except NotAffine:  # an extent is not affine
         return True
 
 
@@ -119,8 +119,8 @@ def _allows(interval: Interval, sign: int) -> bool:
 
 
 def _certain(a: Access, b: Access, loop: For) -> bool:
-    """Theorem: without guards, and with constant extents, every iteration runs; if `loop` does not occur in the
-    subscripts and has two iterations, then two of its iterations touch one element. For one access, or two equal ones.
+    """Theorem: without guards, and with constant extents, every iteration runs. If `loop` does not occur in the
+    subscripts and has two iterations, two of its iterations access one element. For one access, or two equal ones.
     """
     return (
         a.indices == b.indices
@@ -133,7 +133,7 @@ def _certain(a: Access, b: Access, loop: For) -> bool:
 
 
 def _privacy(program: Program, var: str) -> Callable[[str], bool]:
-    """`is_private` of a loop, asked once for each buffer."""
+    """`is_private` of a loop, computed once for each buffer."""
 
     @cache
     def private(buffer: str) -> bool:
@@ -143,10 +143,10 @@ def _privacy(program: Program, var: str) -> Callable[[str], bool]:
 
 
 def carried(program: Program, var: str) -> Dependence | None:
-    """A dependence between different iterations of the loop `var` (of one iteration of the loops around it), if any.
+    """A dependence between different iterations of the loop `var` (within one iteration of the loops around it), if any.
 
-    One that is not within a reduction is given where there is one. None means that the iterations can run in any order
-    and at once. KeyError when there is no such loop.
+    A dependence outside of a reduction is preferred. None means that the iterations can run in any order and at once.
+    Raises KeyError if there is no such loop.
     """
     outer, loop = find_loop(program, var)
     found = accesses(outer, (loop,), written((loop,)))
@@ -170,7 +170,7 @@ def carried(program: Program, var: str) -> Dependence | None:
 
 
 def broken(program: Program, order: Sequence[str]) -> Dependence | None:
-    """A dependence that is not kept when a perfect nest of loops takes the order `order`, if there is one.
+    """A dependence that is violated if a perfect nest of loops gets the order `order`; None if there is none.
 
     `order` names all loops of the nest, from its outermost to its innermost, in their new places.
     """
@@ -190,7 +190,7 @@ def broken(program: Program, order: Sequence[str]) -> Dependence | None:
             continue
         span = dict(zip(nest, near[depth:], strict=False))
         for u, w in inversions:
-            # The loop that decides the order is u now and w then; all loops outside it, now and then, are at one place.
+            # Loop u decides the order now, loop w afterwards; all loops outside, before and after, have equal values.
             level = [x for x in nest if nest.index(x) < nest.index(u) or place[x] < place[w]]
             if not all(_allows(span[x], 0) for x in level):
                 continue
@@ -203,10 +203,10 @@ def broken(program: Program, order: Sequence[str]) -> Dependence | None:
 
 
 def runs_ahead(program: Program, var: str, first: Collection[str]) -> Dependence | None:
-    """A dependence of a block below the loop `var` on one of `first` that runs in a later iteration, if there is one.
+    """A dependence of a block below the loop `var` on one of `first` that runs in a later iteration; None if there is none.
 
-    The blocks `first` stand before the others. None means that the loop can be two, the blocks of `first` all done before
-    the others begin, and that two such loops can be this one.
+    The blocks `first` stand before the others. None means that the loop can be split into two, with all blocks of `first`
+    done before the others begin, and that two such loops can be merged into this one.
     """
     outer, loop = find_loop(program, var)
     depth = len(outer)
@@ -219,7 +219,7 @@ def runs_ahead(program: Program, var: str, first: Collection[str]) -> Dependence
 
 
 def happens_before(a: Access, b: Access, equal: int) -> bool:
-    """Whether an instance of `a` touches an element before an instance of `b` does, in the same iteration of the first
+    """Whether an instance of `a` accesses an element before an instance of `b` does, in the same iteration of the first
     `equal` loops.
     """
     near = distances(a, b, equal)
@@ -235,7 +235,7 @@ def happens_before(a: Access, b: Access, equal: int) -> bool:
 
 
 def overtaken(outer: tuple[For, ...], stmts: tuple[Stmt, ...], block: str) -> Dependence | None:
-    """A dependence that is not kept when the `init` of `block` moves before all of `stmts` (which stand in `outer`)."""
+    """A dependence that is violated if the `init` of `block` moves before all of `stmts`, which stand in `outer`."""
     found = accesses(outer, stmts, written(stmts))
     inits = [x for x in found if x.is_init and x.block.name == block]
     for b in inits:

@@ -1,9 +1,9 @@
-"""How far apart two accesses can be that touch one element: an interval per loop that both share.
+"""Bounds the distance between two accesses of one element: an interval per loop that both share.
 
-For accesses a and b in loops x, `d = x_b - x_a` is the distance. That both name one element is an equation per
-subscript; bounds are propagated through these equations, which only removes values with which one of them cannot hold.
-So an interval holds every distance there is, and [0, 0] proves that the iterations are the same one: for
-`x0*14 + x1` with x1 in 0..13, 14*d0 = -d1 with |d1| <= 13 leaves d0 = 0 only, then d1 = 0. Besides, `y / c` and `y % c`
+For accesses a and b in loops x, `d = x_b - x_a` is the distance. Accessing the same element is one equation per
+subscript. Bounds are propagated through these equations, which removes only values for which one of them cannot hold.
+So an interval contains every possible distance, and [0, 0] proves that the iterations are the same: for
+`x0*14 + x1` with x1 in 0..13, 14*d0 = -d1 with |d1| <= 13 leaves only d0 = 0, then d1 = 0. In addition, `y / c` and `y % c`
 together determine `y`.
 """
 
@@ -22,11 +22,11 @@ from tensorc_dsl.ir.program import For
 Equation = tuple[list[tuple[str, int]], int]
 
 _ROUNDS = 8
-"""Propagation stops after this many passes; what it has by then holds, it is only less tight."""
+"""The number of passes after which propagation stops; the intervals are valid then, only less tight."""
 
 
 def common_loops(a: Access, b: Access) -> tuple[For, ...]:
-    """The loops around both, outermost first."""
+    """The loops around both accesses, outermost first."""
     n = 0
     while n < min(len(a.loops), len(b.loops)) and a.loops[n].var == b.loops[n].var:
         n += 1
@@ -35,7 +35,7 @@ def common_loops(a: Access, b: Access) -> tuple[For, ...]:
 
 @dataclass(slots=True)
 class _System:
-    """Equations `constant + sum(factor * unknown) = 0` and an interval for each unknown."""
+    """Equations `constant + sum(factor * unknown) = 0`, with an interval for each unknown."""
 
     ranges: dict[str, Interval]
     equations: list[Equation] = field(default_factory=list[Equation])
@@ -44,7 +44,7 @@ class _System:
         return self.ranges.get(unknown, (None, None))
 
     def narrow(self, unknown: str, low: int | None, high: int | None) -> bool:
-        """Whether the interval became smaller."""
+        """Intersect the interval of an unknown with [low, high]. Returns whether it became smaller."""
         a, b = self.interval(unknown)
         new_low = a if low is None else low if a is None else max(a, low)
         new_high = b if high is None else high if b is None else min(b, high)
@@ -54,7 +54,7 @@ class _System:
         return True
 
     def propagate(self) -> bool:
-        """Narrow all unknowns; False when some equation has no solution."""
+        """Narrow all unknowns. Returns False if some equation has no solution."""
         for _ in range(_ROUNDS):
             changed = False
             for terms, constant in self.equations:
@@ -98,7 +98,7 @@ def _sum(parts: list[int | None]) -> int | None:
 
 
 def _without(parts: list[int | None], total: int | None, n: int) -> int | None:
-    """The sum of all parts but the n-th."""
+    """The sum of all parts but the n-th, given their total; None if one of them is open."""
     own = parts[n]
     if total is not None and own is not None:
         return total - own
@@ -114,7 +114,7 @@ def _add(terms: dict[str, int], unknown: str, factor: int) -> None:
 
 
 class _Pair:
-    """The system of one pair of accesses. Unknowns: `x` (in a), `x'b` (in b), `x'd` (the distance), also for atoms."""
+    """The equations of one pair of accesses. Unknowns: `x` (in a), `x'b` (in b), `x'd` (the distance), also for atoms."""
 
     def __init__(self, a: Access, b: Access, common: tuple[For, ...], equal: int) -> None:
         self.common = common
@@ -137,7 +137,7 @@ class _Pair:
         self.unlinked.add(name)
 
     def _unknown(self, atom: Atom) -> str | None:
-        """The name under which an atom that means the same to both sides is linked; None when it does not."""
+        """The name of an atom that has the same meaning on both sides; None for other atoms."""
         if isinstance(atom, str):
             return atom if atom in self.shared else None
         known = self.atoms.get(atom)
@@ -169,7 +169,7 @@ class _Pair:
         self._equation(terms, right.constant - left.constant)
 
     def _own(self, atom: Atom, side: str) -> str:
-        """An atom of one side."""
+        """The unknown of an atom on one side."""
         if isinstance(atom, str):
             return atom
         name = self._unknown(atom)
@@ -182,7 +182,7 @@ class _Pair:
         self.system.equations.append((list(terms.items()), constant))
         for unknown in terms:
             name = unknown.removesuffix("'b")
-            if name in self.unlinked:  # only where one side occurs by itself does it matter what the other one is
+            if name in self.unlinked:  # the value of the atom on the other side matters only if that side occurs alone
                 self.unlinked.discard(name)
                 self.system.equations.append(([(f"{name}'b", 1), (name, -1), (f"{name}'d", -1)], 0))
 
@@ -191,14 +191,14 @@ class _Pair:
         self._holds(linear(e, self.context), side, {})
 
     def _holds(self, form: Linear, side: str, terms: dict[str, int]) -> None:
-        """Add the equation `form + terms = 0`, the form on one side."""
+        """Add the equation `form + terms = 0`, with the form on one side."""
         for atom, c in form.terms.items():
             name = self._unknown(atom)
             _add(terms, self._own(atom, side) if name is None or side == "a" else f"{name}'b", c)
         self._equation(terms, form.constant)
 
     def guard(self, condition: Expr, side: str) -> None:
-        """Use a condition that holds on one side: `y - x - rest = 0` with some rest that is not negative."""
+        """Use a condition that holds on one side, as `y - x - rest = 0` with a nonnegative rest."""
         match condition:
             case Compare(op="<=" | "<" as op, lhs=x, rhs=y) | Compare(op=">=" | ">" as op, lhs=y, rhs=x):
                 form = linear(y, self.context).minus(linear(x, self.context))
@@ -212,7 +212,7 @@ class _Pair:
         return self.system.interval(f"{name}'d") == (0, 0)
 
     def close(self) -> bool:
-        """Use that `y / c` and `y % c` determine `y`; whether that gave a new equation."""
+        """Use that `y / c` and `y % c` determine `y`. Returns whether that added an equation."""
         done = False
         for atom, name in list(self.atoms.items()):
             match atom:
@@ -240,8 +240,8 @@ class _Pair:
 
 
 def distances(a: Access, b: Access, equal: int) -> tuple[Interval, ...] | None:
-    """An interval per common loop that holds `x_b - x_a` whenever both touch one element in the same iteration of the
-    first `equal` common loops; None when they never do. Of guards, comparisons of sums are used.
+    """For each common loop an interval that contains `x_b - x_a` whenever both accesses access one element in the same
+    iteration of the first `equal` common loops; None if they never do. Of guards, only comparisons of sums are used.
     """
     common = common_loops(a, b)
     pair = _Pair(a, b, common, equal)

@@ -16,12 +16,12 @@ Ranges = Mapping[str, Interval]
 OPEN: Interval = (None, None)
 
 FAR = 2**62
-"""What may be further from 0 may leave 64 bits when something is added, and come back with the other sign."""
+"""Values further from 0 than this may overflow 64 bits in an addition, and change sign."""
 
 
 @dataclass(slots=True)
 class Linear:
-    """`constant` + the sum of factor * atom over `terms`; no factor is 0. Treated as a value: never changed in place."""
+    """`constant` + the sum of factor * atom over `terms`; no factor is 0. Immutable by convention."""
 
     terms: dict[Atom, int]
     constant: int
@@ -57,7 +57,7 @@ class Linear:
 
 
 class Context:
-    """The ranges of the variables, and those found for atoms on the way."""
+    """The ranges of the variables, and ranges of atoms that were computed so far."""
 
     __slots__ = ("_atoms", "_ranges")
 
@@ -66,7 +66,7 @@ class Context:
         self._atoms: dict[Expr, Interval] = {}
 
     def atom(self, e: Expr, interval: Interval) -> Linear:
-        """The form of one atom that is not a variable; a single possible value makes it a constant."""
+        """The form of one atom that is not a variable. If its interval has a single value, the form is a constant."""
         low, high = interval
         if low is not None and low == high:
             return Linear({}, low)
@@ -80,7 +80,7 @@ class Context:
         return Linear({name: 1}, 0)
 
     def dim(self, e: Dim) -> Linear:
-        """The form of an open dimension: within its own range, and what is known of it besides."""
+        """The form of an open dimension, within its own range and the range in the context."""
         low, high = self._ranges.get(e.name, OPEN)
         least = e.low if low is None else max(low, e.low)
         most = e.high if high is None else high if e.high is None else min(high, e.high)
@@ -133,7 +133,7 @@ def _text(e: Expr) -> str:
 
 
 def to_expr(form: Linear) -> Expr:
-    """The form as an expression: larger factors first, then by name, what is subtracted last, then the constant."""
+    """The form as an expression: larger factors first, then by name, then subtracted terms, then the constant."""
     terms = form.terms
     if not terms:
         return index(form.constant)
@@ -154,7 +154,7 @@ def to_expr(form: Linear) -> Expr:
 
 
 def decide(op: CompareOp, low: int | None, high: int | None) -> bool | None:
-    """`d op 0` for a difference d in [low, high]."""
+    """The truth of `d op 0` for a difference d in [low, high]; None if the interval does not decide it."""
     match op:
         case "<":
             return True if high is not None and high < 0 else False if low is not None and low >= 0 else None

@@ -1,9 +1,9 @@
-"""Do instructions find what others left in a fragment? The proof behind operands `in "mma.a"`.
+"""Proves that instructions which share a fragment agree on where its elements are: operands such as `in "mma.a"`.
 
-A fragment is spread over the lanes of a warp, and where an element lies is a matter of the instruction: the layout that it
-declares for the operand, at the tile of the buffer that the operand is there. Each instruction on a buffer so gives a
-relation from elements to places: the first element of the tile, and what the layout says. All of them together must be
-one injective function: then an element that one instruction writes is, at that place, the element that another reads.
+A fragment is distributed over the lanes of a warp. The place of an element depends on the instruction: on the layout that
+it declares for the operand, and on the tile of the buffer that the operand is. So each instruction on a buffer gives a
+relation from elements to places: the first element of the tile, and the place by the layout. The union of these relations
+must be an injective function: then an element that one instruction writes is, at that place, the element that another reads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Intrinsic, Layout, Program, fresh
 
 _MEMORY = frozenset(("global", "shared", "shared.dyn", "local"))
-"""Scopes whose elements have addresses."""
+"""Scopes in memory, whose elements have addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Two instructions, perhaps one twice, that do not agree on a buffer, and why."""
+    """Two instructions (or one instruction twice) that do not agree on a buffer, and the reason."""
 
     buffer: str
     one: Unit
@@ -47,7 +47,7 @@ class Disagreement:
 
 
 def misplaced(program: Program, intrinsic: Intrinsic, match: Match) -> Mismatch | None:
-    """A mismatch unless each operand is where the instruction wants it: in a fragment of that scope, or in memory."""
+    """A mismatch unless each operand is where the instruction requires it: in a fragment of that scope, or in memory."""
     for tile in match.tiles:
         scope, wanted = program.buffer(tile.buffer).scope, tile.operand.scope
         if scope != wanted and not (wanted == "global" and scope in _MEMORY):
@@ -58,7 +58,7 @@ def misplaced(program: Program, intrinsic: Intrinsic, match: Match) -> Mismatch 
 
 
 def disagreement(program: Program, units: Iterable[Unit]) -> Disagreement | None:
-    """The first buffer on whose places in a fragment not all instructions are proved to agree; None if they do."""
+    """The disagreement on the first buffer for which agreement of all instructions is not proved; None if all agree."""
     seen: dict[str, list[tuple[Unit, _Use]]] = {}
     for u in units:
         for tile in u.match.tiles:
@@ -70,7 +70,7 @@ def disagreement(program: Program, units: Iterable[Unit]) -> Disagreement | None
         own = tuple(x.var for x in home(program, program.buffer(name)) or ())
         grids = {_grid(x) for _, x in uses}
         if len(grids) == 1 and None not in grids:
-            # All tiles are cells of one grid, where each cell is like the first one.
+            # All tiles are cells of one grid, and all cells have the same layout.
             own, uses = (), [(u, _first_cell(x)) for u, x in uses]
         for (one, a), (other, b) in combinations_with_replacement(uses, 2):
             why = _difference(own, name, a, b)
@@ -81,7 +81,7 @@ def disagreement(program: Program, units: Iterable[Unit]) -> Disagreement | None
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A tile as a place in a fragment, inside loops (variable, extent)."""
+    """A tile as a place in a fragment, inside loops given as (variable, extent)."""
 
     around: tuple[tuple[str, Expr], ...]
     tile: Tile
@@ -89,7 +89,7 @@ class _Use:
 
 
 def _grid(use: _Use) -> tuple[int, ...] | None:
-    """The sizes of the cells of which each tile is one, whole; None where that is not so, or not seen."""
+    """The sizes of a grid of which each tile is one whole cell; None if there is no such grid or none is found."""
     tile, cell = use.tile, [1] * len(use.tile.origin)
     ranges = extent_ranges(For(v, n, ()) for v, n in use.around)
     for steps, n in zip(tile.steps, tile.operand.shape, strict=True):
@@ -107,7 +107,7 @@ def _first_cell(use: _Use) -> _Use:
 
 @lru_cache(maxsize=1024)
 def _difference(own: tuple[str, ...], name: str, a: _Use, b: _Use) -> str | None:
-    """Where the two part, in words; None when together they are an injective function. `own` are the loops around both."""
+    """The difference of two uses, as text; None if together they are an injective function. `own`: loops around both."""
     counted = [", ".join(sorted(n for n, _ in x.layout.places)) for x in (a, b)]
     if counted[0] != counted[1]:
         return f"the one counts {counted[0]}, the other {counted[1]}"
@@ -130,7 +130,7 @@ def _difference(own: tuple[str, ...], name: str, a: _Use, b: _Use) -> str | None
 
 
 def _places(own: Sequence[str], use: _Use) -> isl.Map:
-    """`{ [own, element] -> [own, first element of its tile, place] }`: where one instruction has each element."""
+    """`{ [own, element] -> [own, first element of its tile, place] }`: the place of each element for one instruction."""
     tile, names = use.tile, {v for v, _ in use.around}
     dims = [fresh(p, names) for p in use.layout.params]
     at = dict[str, Expr](zip(use.layout.params, map(Var, dims), strict=True))
@@ -148,13 +148,13 @@ def _places(own: Sequence[str], use: _Use) -> isl.Map:
 
 
 def _values(points: isl.Set) -> list[int]:
-    """The coordinates of a set of one point."""
+    """The coordinates of a set with a single point."""
     point = points.sample_point()
     count = points.dim(isl.dim_type.set)
     return [point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(count)]
 
 
 def _shown(places: isl.Map, element: isl.Set, first: int, names: str) -> str:
-    """`lane 4, reg 1`: where an element is."""
+    """The place of an element as text: `lane 4, reg 1`."""
     numbers = _values(places.intersect_domain(element).range())[first:]
     return ", ".join(f"{name} {n}" for name, n in zip(names.split(", "), numbers, strict=True))

@@ -1,8 +1,8 @@
-"""Does a nest of loops do what an instruction does? The proof behind `tensorize`, made again when the nest is lowered.
+"""Proves that a nest of loops computes what an instruction does: for `tensorize`, and again when the nest is lowered.
 
-A nest matches when its one store has the form of the instruction's, operand for operand, and every operand is an affine
-tile: along each of its dimensions, and along nothing else that the nest counts, its subscripts move by fixed steps. What
-the operands of `+`, `*`, `min` and `max` are called left and right does not matter.
+A nest matches if its only store has the form of the instruction's store, operand for operand, and every operand is an affine
+tile: its subscripts move by constant steps along each of its dimensions, and along no other loop of the nest. The order of
+the operands of `+`, `*`, `min` and `max` does not matter.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COMMUTES = ("+", "*", "min", "max")
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """An operand in memory: where its first element is, and by how much each of its dimensions moves the subscripts."""
+    """An operand in memory: the subscripts of its first element, and the steps of the subscripts along its dimensions."""
 
     operand: Buffer
     buffer: str
@@ -52,7 +52,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A nest that does what an instruction does. `axes` are the instruction's, with the loops that count them."""
+    """A nest that computes what an instruction does. `axes` are the instruction's, each with the loop that counts it."""
 
     axes: tuple[tuple[str, str], ...]
     tiles: tuple[Tile, ...]
@@ -63,14 +63,14 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Why a nest is not what an instruction does; `repair` may be empty."""
+    """The reason why a nest does not match an instruction; `repair` may be empty."""
 
     why: str
     repair: str = ""
 
 
 def match_nest(outer: Sequence[For], nest: For, intrinsic: Intrinsic) -> Match | Mismatch:
-    """The match of a nest that stands inside the loops `outer` with an instruction, proved; or why there is none."""
+    """The proved match of a nest inside the loops `outer` with an instruction, or the reason why there is none."""
     loops, stmt = [nest], nest.body
     while len(stmt) == 1 and isinstance(stmt[0], For):
         loops.append(stmt[0])
@@ -105,9 +105,9 @@ def match_nest(outer: Sequence[For], nest: For, intrinsic: Intrinsic) -> Match |
 def match_store(
     loops: Sequence[tuple[str, int | None]], store: Store, intrinsic: Intrinsic, ranges: Ranges
 ) -> Match | Mismatch:
-    """The match of a store inside loops that run from 0 with an instruction.
+    """The match of a store inside loops that run from 0 with an instruction, or the reason why there is none.
 
-    That the elements of the result lie apart is not asked here: lowering makes one subscript of several, which keeps it.
+    The elements of the result are assumed to be distinct, which was proved before lowering joined several subscripts to one.
     """
     first: Mismatch | None = None
     pairs = list(unify(intrinsic.store.value, store.value))
@@ -131,7 +131,7 @@ def match_store(
 
 
 def _other_form(store: Store, intrinsic: Intrinsic) -> Mismatch:
-    """The mismatch of two values; where they differ in types alone, those."""
+    """The mismatch of two values; if they differ in types only, it names the types."""
 
     def untyped(e: Expr) -> Expr:
         return replace(e, dtype=INDEX) if isinstance(e, Load) else e
@@ -147,12 +147,12 @@ def _other_form(store: Store, intrinsic: Intrinsic) -> Mismatch:
 
 
 def stored_place(s: Store) -> Load:
-    """The place that is stored to, as an access."""
+    """The stored element, as a load."""
     return Load(s.buffer, s.indices, dtype_of(s.value))
 
 
 def _assignments(loops: Sequence[tuple[str, int | None]], intrinsic: Intrinsic) -> Iterator[dict[str, str]]:
-    """Ways to count the axes by loops of their extents, in the order of the loops first; an axis of 1 needs no loop."""
+    """Assignments of loops to axes of the same extent, in the order of the loops; an axis of extent 1 needs no loop."""
     counting = [(v, n) for v, n in loops if n != 1]
     axes = [a for a in intrinsic.axes if a.extent != 1]
     if len(counting) != len(axes):
@@ -163,7 +163,7 @@ def _assignments(loops: Sequence[tuple[str, int | None]], intrinsic: Intrinsic) 
 
 
 def unify(wanted: Expr, found: Expr) -> Iterator[tuple[tuple[Load, Load], ...]]:
-    """The ways in which two values have one form, as pairs of accesses."""
+    """The ways in which two expressions have the same form, each as pairs of accesses."""
     if isinstance(wanted, Load):
         if isinstance(found, Load) and wanted.dtype == found.dtype:
             yield ((wanted, found),)
@@ -185,7 +185,7 @@ def _unify_all(wanted: tuple[Expr, ...], found: tuple[Expr, ...]) -> Iterator[tu
 
 
 def _head(e: Expr) -> Expr:
-    """A node without what it is made of."""
+    """A node without its operands, for comparison."""
     return rebuild(e, tuple(ZERO for _ in children(e)))
 
 
@@ -219,7 +219,7 @@ def _tile(
     loops: Sequence[tuple[str, int | None]],
     ranges: Ranges,
 ) -> Tile | Mismatch:
-    """The access as a tile of the operand: affine in the loops of the operand's axes, the same for all other loops."""
+    """The access as a tile of the operand: affine in the loops of the operand's axes, constant in all other loops."""
     at_first: dict[str, Expr] = {v: ZERO for v, _ in loops}
     outer = {v: r for v, r in ranges.items() if v not in at_first}
     dims = [axes.get(i.name) if isinstance(i, Var) else None for i in wanted.indices]
@@ -250,7 +250,7 @@ def _tile(
 
 
 def _overlap(match: Match, intrinsic: Intrinsic) -> Mismatch | None:
-    """A mismatch unless each element of the result lies in a place of its own: its steps are those of a mixed radix."""
+    """A mismatch unless the elements of the result are distinct: its steps must be those of a mixed radix number."""
     tile = match.tile(intrinsic.store.buffer)
     for k in range(len(tile.origin)):
         reach = 0

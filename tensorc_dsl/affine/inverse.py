@@ -1,4 +1,4 @@
-"""From a box of a buffer back to the block instances that touch it."""
+"""Maps a box of a buffer back to the block instances that access it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from tensorc_dsl.ir.program import Block, For, IterKind
 
 
 def instances_writing(block: Block, indices: Sequence[Expr], region: Region) -> list[tuple[Expr, Expr]] | str:
-    """Per iterator a range `(lower, extent)`: all instances whose subscripts lie in the region are within it.
+    """For each iterator a range `(lower, extent)` that contains all instances whose subscripts lie in the region.
 
-    The name of a spatial iterator instead, when the subscripts do not tell its values apart. Reduction iterators, and
-    those that no subscript limits, have their whole range. A range may leave the iterator's extent where the region does.
+    Returns the name of a spatial iterator instead if the subscripts do not determine its value. Reduction iterators, and
+    iterators that no subscript limits, have their whole range. A range may exceed the iterator's extent where the region
+    does.
     """
     vague = _tells_apart(block, indices)
     if vague is not None:
@@ -31,9 +32,10 @@ def instances_writing(block: Block, indices: Sequence[Expr], region: Region) -> 
 def instances_reading(
     block: Block, indices: Sequence[Expr], region: Region, shape: Sequence[Expr]
 ) -> list[tuple[Expr, Expr]] | None:
-    """Per iterator a range: the instances whose subscripts lie in the region are exactly those within it.
+    """For each iterator a range, such that exactly the instances in these ranges have subscripts in the region.
 
-    None where the ranges of single iterators cannot say that. A range may leave the iterator's extent, or be cut to it.
+    None if ranges of single iterators cannot describe these instances. A range may exceed the iterator's extent, or be cut
+    to it.
     """
     context = Context(extent_ranges(For(it.name, it.extent, ()) for it in block.iters))
     limits: dict[str, tuple[Expr, Expr]] = {}
@@ -47,7 +49,7 @@ def instances_reading(
 
 
 def _limit(subscript: Expr, box: tuple[Expr, Expr], context: Context) -> tuple[str, tuple[Expr, Expr]] | None:
-    """The iterator and its range when the subscript is `v + c` or `v / c`."""
+    """The iterator and its range, if the subscript is `v + c` or `v / c`; else None."""
     form = linear(subscript, context)
     if len(form.terms) != 1:
         return None
@@ -64,7 +66,7 @@ def _limit(subscript: Expr, box: tuple[Expr, Expr], context: Context) -> tuple[s
 
 
 def _tells_apart(block: Block, indices: Sequence[Expr]) -> str | None:
-    """A spatial iterator with values that the subscripts do not tell apart; None when there is none."""
+    """A spatial iterator whose value the subscripts do not determine; None if there is none."""
     context = Context(extent_ranges(For(it.name, it.extent, ()) for it in block.iters))
     used: list[Digit] = []
     direct: set[str] = set()

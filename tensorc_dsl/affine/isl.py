@@ -1,4 +1,4 @@
-"""islpy, loaded when something is first asked of it: most checks of a file are decided without, and begin sooner."""
+"""islpy, imported at its first use: most checks of a file do not need it, and start sooner without."""
 
 from __future__ import annotations
 

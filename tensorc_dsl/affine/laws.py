@@ -1,8 +1,8 @@
-"""Whether what combines two values is associative, commutative and left alone by its identity: proved, refuted, or neither.
+"""Decides whether a reducer is associative, commutative and has a neutral identity: proved, refuted, or neither.
 
-Floats are taken as real numbers and NaN: rounding is not what a law is about, branches, bounds and constants are. Integers
-wrap around. A refutation is an example. A proof is one of three: all values of a small type were tried; both sides have one
-normal form (`laws_normal`); they are affine in pieces and integer sets tell that they nowhere differ (`laws_pieces`).
+Floats are real numbers and NaN: the laws ignore rounding, but not branches, bounds and constants. Integers wrap around. A
+refutation is an example. There are three kinds of proofs: all values of a small type were tried; both sides have the same
+normal form (`laws_normal`); they are piecewise affine, and integer sets show that they are equal (`laws_pieces`).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _NAMES = ("a", "b", "c")
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """What `a` and `b`, two loads of scalars with these names, become, and what a reduction starts from."""
+    """The combination of `a` and `b`, two loads of scalars with these names, and the initial value of a reduction."""
 
     value: Expr
     identity: Const
 
     def of(self, a: Expr, b: Expr) -> Expr:
-        """What two values become."""
+        """The combination of two expressions."""
 
         def operand(e: Expr) -> Expr:
             return {"a": a, "b": b}[e.buffer] if isinstance(e, Load) else e
@@ -51,7 +51,7 @@ class Holds:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Values for which the two sides of the law are `left` and `right`."""
+    """Values for which the two sides of the law differ: `left` and `right`."""
 
     law: Law
     at: tuple[Any, ...]
@@ -61,7 +61,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Nothing is known, but for what `nan` shows: that of a NaN the law does not hold."""
+    """The law is neither proved nor refuted. `nan` may hold an example for which it fails with NaN."""
 
     law: Law
     nan: Broken | None = None
@@ -71,14 +71,14 @@ Verdict = Holds | Broken | Open
 
 
 def operand(name: str, like: Const) -> Load:
-    """An operand of a combination of values of the type that `like` has."""
+    """An operand of a combination, of the type of `like`."""
     return Load(name, (), like.dtype)
 
 
 @lru_cache(maxsize=1024)
 def verdicts(c: Combination) -> tuple[Verdict, ...]:
-    """What is known of each law."""
-    from tensorc_dsl.affine import laws_samples as samples  # with NumPy, which files without a reducer do not wait for
+    """The verdict on each law."""
+    from tensorc_dsl.affine import laws_samples as samples  # imports NumPy, which only files with a reducer need
 
     if samples.is_whole(c.identity.dtype):
         return _by_all_values(c)
@@ -86,7 +86,7 @@ def verdicts(c: Combination) -> tuple[Verdict, ...]:
 
 
 def sides(law: Law, c: Combination) -> tuple[Expr, Expr, tuple[str, ...]]:
-    """The two expressions that a law says are equal, and their operands."""
+    """The two sides of a law, and their operands."""
     x, y, z = (operand(n, c.identity) for n in _NAMES)
     match law:
         case "commutative":
@@ -129,7 +129,7 @@ def _verdict(law: Law, c: Combination) -> Verdict:
 
 
 def _same(a: Expr, b: Expr, given: Mapping[str, Special]) -> bool:
-    """Whether two expressions have one normal form."""
+    """Whether two expressions have the same normal form."""
     try:
         return normal(a, given) == normal(b, given)
     except Unknown:
@@ -137,7 +137,7 @@ def _same(a: Expr, b: Expr, given: Mapping[str, Special]) -> bool:
 
 
 def _same_where_nan(a: Expr, b: Expr, operands: Sequence[str], some: tuple[str, ...], t: DType) -> bool:
-    """Whether two expressions are equal where `some` of their operands are NaN and the others are numbers."""
+    """Whether two expressions are equal if `some` of their operands are NaN and the others are numbers."""
     if _same(a, b, dict.fromkeys(some, NAN)):
         return True
     try:
@@ -182,7 +182,7 @@ def _by_all_values(c: Combination) -> tuple[Verdict, ...]:
 
 
 def reducer_laws(program: Program) -> tuple[tuple[str, Verdict], ...]:
-    """What is known of the laws of the program's declared reducers, with their names, where that is no proof."""
+    """The laws of the program's declared reducers that are not proved, with the reducers' names."""
     found: dict[tuple[str, Verdict], None] = {}
     for _, s in walk(program.body):
         if isinstance(s, Block) and isinstance(update := update_of(s), DeclaredFold):
@@ -193,7 +193,7 @@ def reducer_laws(program: Program) -> tuple[tuple[str, Verdict], ...]:
 
 
 def _combination(b: Block) -> Combination | None:
-    """What the block of a declared reducer combines by; None where it does not show that."""
+    """The combination of a block with a declared reducer; None if its stores do not show it."""
     try:
         (part,) = parts_of(b)
     except NotApart:

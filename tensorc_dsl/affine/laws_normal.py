@@ -1,7 +1,7 @@
-"""The normal form of an expression, for proofs that two are equal: polynomials over what is opaque.
+"""The normal form of an expression, for proofs that two expressions are equal: polynomials over opaque atoms.
 
-Floats are taken as real numbers, so rounding and overflow do not count; integers wrap around. Infinities and NaN are values
-of their own, so that a proof can ask what becomes of them.
+Floats are real numbers, so rounding and overflow do not count; integers wrap around. Infinities and NaN are values of
+their own, so that a proof can compute with them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tensorc_dsl.ir.expr import (
 
 
 def normal(e: Expr, given: Mapping[str, Special]) -> Normal | Condition:
-    """The normal form of an expression over operands, of which some may be `given`. Raises Unknown."""
+    """The normal form of an expression over operands, of which some have the `given` values. Raises Unknown."""
     return _Form(given).of(e)
 
 
@@ -121,7 +121,7 @@ def _compare(op: str, p: Normal | Condition, q: Normal | Condition) -> Condition
 
 
 def _place(p: Normal, other: Normal) -> Fraction | float | None:
-    """Where a value stands to another one: any number is to an infinity as 0 is."""
+    """The position of a value relative to another one; relative to an infinity, any number is at 0."""
     if isinstance(p, Special):
         return inf if p is Special.INF else -inf
     c = value_of(p)

@@ -1,7 +1,7 @@
-"""Pieces: two expressions that are affine in each of finitely many cases, compared exactly with integer sets.
+"""Compares two piecewise affine expressions exactly, with integer sets.
 
-Floats are taken as real numbers: an operand is `x / d` for integers `x` and `d >= 1`, which makes every question about
-rational numbers one about integers. Integers wrap around. Where a value is NaN it is not defined.
+A float is a real number: an operand is `x / d` for integers `x` and `d >= 1`, which turns every question about
+rational numbers into one about integers. Integers wrap around. A value that is NaN is undefined there.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from tensorc_dsl.ir.reductions import highest, lowest
 
 
 class NotPieces(Exception):
-    """The expressions are not affine in pieces, or take too many operations."""
+    """The expressions are not piecewise affine, or take too many operations."""
 
 
 def difference(
     a: Expr, b: Expr, operands: Sequence[str], t: DType, undefined: Sequence[str] = ()
 ) -> tuple[Fraction, ...] | None:
-    """Values of the operands, which are of type `t`, for which the two differ; None when there are none.
+    """Values of the operands, which have type `t`, for which the two expressions differ; None if they are equal.
 
-    The `undefined` operands are NaN. Raises NotPieces where that cannot be told.
+    The `undefined` operands are NaN. Raises NotPieces if the question cannot be decided.
     """
     if t == BOOL:
         raise NotPieces
@@ -144,14 +144,14 @@ class _Pieces:
                 assert_never(op)
 
     def number(self, e: Expr) -> Any:
-        """A factor or a divisor, which is no operand and not 0."""
+        """A factor or a divisor: a nonzero number."""
         if not isinstance(e, Const) or not e.value or not isfinite(e.value):
             raise NotPieces
         value = Fraction(e.value)
         return self.isl.Val(f"{value.numerator}/{value.denominator}")
 
     def near(self, x: Any, t: DType) -> Any:
-        """Wrapped around, of a value that is at most one turn outside its type."""
+        """A value wrapped around, if it is at most one turn outside of its type."""
         if not t.is_integer:
             return x
         turn, low, high = 2**t.bits, int(lowest(t)), int(highest(t))
@@ -166,7 +166,7 @@ class _Pieces:
         return out
 
     def wrapped(self, x: Any, t: DType) -> Any:
-        """Wrapped around, of any value."""
+        """A value wrapped around."""
         if not t.is_integer:
             return x
         low, turn = self.constant(Fraction(lowest(t)), t), self.isl.Val(str(2**t.bits))
@@ -184,7 +184,7 @@ class _Pieces:
                 return x.intersect(y) if op == "and" else x.union(y)
             case Compare(op=op, lhs=a, rhs=b) if dtype_of(a) not in (BOOL, INDEX):
                 x, y = self.value(a), self.value(b)
-                if op == "!=":  # holds for a NaN, too
+                if op == "!=":  # true for a NaN, too
                     return self.all.subtract(x.eq_set(y))
                 asked = {"<": x.lt_set, "<=": x.le_set, ">": x.gt_set, ">=": x.ge_set, "==": x.eq_set}
                 return asked[op](y)

@@ -1,7 +1,7 @@
-"""Laws tried on samples: the constants of an expression and what lies near them, simple numbers, the ends of the type.
+"""Tries laws on samples: the constants of an expression and their neighbours, simple numbers, the ends of the type.
 
-What is found is an example that stands: of floats it is reckoned with exactly, where the expression lets itself, so that
-rounding is never taken for a broken law. Of bool and of the types of 8 bits all values are tried, which is a proof.
+An example that is found is valid: for floats it is recomputed exactly if the expression is algebraic, so that
+rounding is never taken for a broken law. For bool and types of 8 bits all values are tried, which is a proof.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from tensorc_dsl.reference.values import Values
 _SIMPLE: tuple[float, ...] = (1.0, 2.0, 3.0, 0.5, 0.0, -1.0, -2.0, 0.75, -3.5)
 _WHOLE: tuple[int, ...] = (1, 2, 3, 0, -1, -2, 5, 11, -7)
 _MOST = 40
-"""Samples: three operands of so many values each are tried in some 10 ms."""
+"""The number of sample values: all triples of so many values are tried in some 10 ms."""
 _EXACT = 200
-"""Candidates that are reckoned with exactly."""
+"""The number of candidates that are recomputed exactly."""
 
 Number = Fraction | float
 
@@ -53,7 +53,7 @@ def is_whole(t: DType) -> bool:
 
 
 def example(a: Expr, b: Expr, operands: Sequence[str], t: DType) -> tuple[Any, ...] | None:
-    """Numbers of type `t` for which the two differ, the simplest first."""
+    """Numbers of type `t` for which the two expressions differ, the simplest first; None if none is found."""
     rows = list(product(_samples((a, b), t), repeat=len(operands)))
     columns = {n: np.array([row[k] for row in rows], wide_dtype(t)) for k, n in enumerate(operands)}
     x, y = (_values(e, columns, len(rows)) for e in (a, b))
@@ -72,7 +72,7 @@ def example(a: Expr, b: Expr, operands: Sequence[str], t: DType) -> tuple[Any, .
 
 
 def undefined_example(a: Expr, b: Expr, operands: Sequence[str]) -> tuple[float, ...] | None:
-    """Simple numbers for which the first of two floats is NaN and the second is a number."""
+    """Simple numbers for which the first of two floats is NaN and the second is a number; None if none is found."""
     rows = list(product(_SIMPLE, repeat=len(operands)))
     x, y = (_values(e, _columns(rows, operands), len(rows)) for e in (a, b))
     differ = np.flatnonzero(np.isnan(x) & np.isfinite(y))
@@ -80,7 +80,7 @@ def undefined_example(a: Expr, b: Expr, operands: Sequence[str]) -> tuple[float,
 
 
 def nan_example(a: Expr, b: Expr, operands: Sequence[str]) -> tuple[float, ...] | None:
-    """Values, one or more of them NaN, for which one of two floats is NaN and the other is not, or is another number."""
+    """Values, at least one of them NaN, for which two floats differ: one is NaN and the other not, or both are numbers."""
     rows = [r for r in product((nan, *_SIMPLE[:6]), repeat=len(operands)) if any(map(isnan, r))]
     x, y = (_values(e, _columns(rows, operands), len(rows)) for e in (a, b))
     with np.errstate(all="ignore"):
@@ -94,7 +94,7 @@ def _columns(rows: Sequence[tuple[float, ...]], operands: Sequence[str]) -> dict
 
 
 def value(e: Expr, given: Mapping[str, Any], t: DType) -> Any:
-    """What an expression is for given operands, in a wide type."""
+    """The value of an expression for given operands, in a wide type."""
     return _values(e, {n: np.array([v], wide_dtype(t)) for n, v in given.items()}, 1)[0].item()
 
 
@@ -118,7 +118,7 @@ def _samples(parts: Sequence[Expr], t: DType) -> list[Any]:
 
 
 def _constants(parts: Sequence[Expr]) -> list[float]:
-    """The numbers in expressions, the largest first, for those are seldom met by chance."""
+    """The numbers in expressions, the largest first, since random values rarely reach those."""
     found: set[float] = set()
     todo = list(parts)
     while todo:
@@ -130,7 +130,7 @@ def _constants(parts: Sequence[Expr]) -> list[float]:
 
 
 def _values(e: Expr, columns: Mapping[str, Array], count: int) -> Array:
-    """What an expression is for each row of its operands."""
+    """The value of an expression for each row of its operands."""
 
     def row(x: Expr) -> Expr:
         return Load(x.buffer, (Var("n"),), x.dtype) if isinstance(x, Load) else x
@@ -144,7 +144,7 @@ def _values(e: Expr, columns: Mapping[str, Array], count: int) -> Array:
 
 
 def table(f: Expr, operands: Sequence[str], t: DType) -> Array:
-    """What `f` makes of each two values of a type of at most 8 bits; values are counted from the lowest."""
+    """The table of `f` over all pairs of values of a type of at most 8 bits; values are counted from the lowest."""
     low, count = (0, 2) if t == BOOL else (int(lowest(t)), 2**t.bits)
     left, right = np.meshgrid(np.arange(count) + low, np.arange(count) + low, indexing="ij")
     columns = {n: x.reshape(-1).astype(wide_dtype(t)) for n, x in zip(operands, (left, right), strict=True)}
@@ -153,13 +153,13 @@ def table(f: Expr, operands: Sequence[str], t: DType) -> Array:
 
 
 def first(apart: Array) -> tuple[int, ...] | None:
-    """The first place where a table says so."""
+    """The index of the first true element of a table; None if there is none."""
     at = np.argwhere(apart)
     return tuple(map(int, at[0])) if at.size else None
 
 
 def unassociative(made: Array) -> tuple[int, ...] | None:
-    """Three values that make different things in the two groupings."""
+    """Three values for which the two groupings differ; None if there are none."""
     for a, row in enumerate(made):
         if (at := first(made[row] != row[made])) is not None:
             return a, *at
@@ -175,7 +175,7 @@ _CALLS: dict[str, Callable[[Fraction], Fraction]] = {
 
 
 def _is_algebraic(e: Expr) -> bool:
-    """Whether an expression of rational numbers is one, so that it can be reckoned with exactly."""
+    """Whether an expression of rational numbers has rational values, so that it can be computed exactly."""
     if isinstance(e, Call) and e.function not in _CALLS:
         return False
     if isinstance(e, Cast) and not (e.dtype.is_float and dtype_of(e.operand).is_float):
@@ -184,7 +184,7 @@ def _is_algebraic(e: Expr) -> bool:
 
 
 def differs(a: Expr, b: Expr, given: Mapping[str, Fraction]) -> bool:
-    """Whether two algebraic expressions of floats are different numbers."""
+    """Whether two algebraic expressions of floats have different values."""
     try:
         x, y = (_exact(e, given) for e in (a, b))
     except OverflowError:

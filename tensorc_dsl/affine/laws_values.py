@@ -1,7 +1,7 @@
-"""The values of a normal form and their arithmetic: polynomials over what is opaque, infinities and NaN.
+"""The values of a normal form and their arithmetic: polynomials over opaque atoms, infinities and NaN.
 
-Opaque are operands, `min` and `max` of a set of values, conditional values and calls; each is known by the values that it is
-made of. A step that could lose a NaN or an infinity, such as `log(x) - log(x)`, is not taken: `Unknown` is raised.
+Atoms are operands, `min` and `max` of a set of values, conditional values and calls; an atom is identified by the values that
+it consists of. A simplification that could lose a NaN or an infinity, such as `log(x) - log(x)`, raises `Unknown`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import BinaryOp
 
 TERMS = 400
-"""A polynomial of more terms is not reckoned with."""
+"""The largest number of terms of a polynomial."""
 
 
 class Unknown(Exception):
-    """The normal form does not tell."""
+    """The normal form does not decide the question."""
 
 
 class Special(Enum):
-    """What a float can be besides a number."""
+    """Floats that are not numbers: infinities and NaN."""
 
     INF = "inf"
     LOW = "-inf"
@@ -33,14 +33,14 @@ class Special(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Polynomial:
-    """A sum of terms, each a product of powers and its factor, which is not 0."""
+    """A sum of terms, each a product of powers with a nonzero factor."""
 
     terms: frozenset[tuple[Monomial, Fraction]]
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A condition that is not decided: its kind and what it compares or joins."""
+    """An undecided condition: its kind and its operands."""
 
     kind: str
     parts: tuple[Part, ...]
@@ -48,15 +48,15 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """What is opaque: its kind and what it is made of. One that is `partial` may be NaN or infinite for some numbers."""
+    """An opaque value: its kind and its parts. A `partial` one may be NaN or infinite for some numbers."""
 
     kind: str
     parts: tuple[Part, ...] = ()
     partial: bool = False
     least: int = -1
-    """1: always above 0; 0: never below; -1: unknown."""
+    """1: always above 0; 0: never below 0; -1: unknown."""
     values: frozenset[Normal] = frozenset()
-    """Of `min` and `max`, the set of values."""
+    """The set of values of a `min` or `max`."""
 
 
 Monomial = frozenset[tuple[Atom, int]]
@@ -72,7 +72,7 @@ _LEAST = {"exp": 1, "sigmoid": 1, "rsqrt": 1, "sqrt": 0, "abs": 0}
 
 
 def number(value: float | Fraction) -> Normal:
-    """A number, an infinity or NaN."""
+    """The normal form of a number, an infinity or NaN."""
     if isinstance(value, float) and (isnan(value) or abs(value) == inf):
         return NAN if isnan(value) else Special.INF if value > 0 else Special.LOW
     return Polynomial(frozenset(((_ONE, Fraction(value)),))) if value else _ZERO
@@ -86,21 +86,21 @@ _AT: dict[tuple[str, Normal], Normal] = {
         ("cos", 0, 1), ("abs", -inf, inf), ("abs", inf, inf),
     )
 }  # fmt: skip
-"""Calls of numbers whose values are exact."""
+"""Calls of constants whose values are exact."""
 
 
 # --- what a normal form shows ----------------------------------------------------------------------------------------
 
 
 def value_of(p: Normal) -> Fraction | None:
-    """The number that a polynomial is, if it is one."""
+    """The value of a constant polynomial; None for others."""
     if isinstance(p, Special) or len(p.terms) > 1:
         return None
     return next((c if m == _ONE else None for m, c in p.terms), Fraction(0))
 
 
 def _single(p: Normal) -> Atom | None:
-    """The atom that a normal form is, if it is one."""
+    """The atom that a normal form consists of; None for others."""
     if isinstance(p, Polynomial) and len(p.terms) == 1:
         for m, c in p.terms:
             for a, k in m if len(m) == 1 else ():
@@ -109,7 +109,7 @@ def _single(p: Normal) -> Atom | None:
 
 
 def is_partial(*parts: Part) -> bool:
-    """Whether some of the values may be NaN or infinite where all operands are numbers."""
+    """Whether some of the values may be NaN or infinite though all operands are numbers."""
     return any(
         isinstance(p, Special) or (isinstance(p, Polynomial) and any(a.partial for m, _ in p.terms for a, _ in m))
         for p in parts
@@ -117,7 +117,7 @@ def is_partial(*parts: Part) -> bool:
 
 
 def least_sign(p: Normal) -> int:
-    """1 for a float that shows itself to be above 0, 0 for one that is not below, else -1."""
+    """1 for a float that is recognised as positive, 0 for one that is recognised as nonnegative, else -1."""
     if isinstance(p, Special):
         return -1
     signs = [_sign(m) if c > 0 else -1 for m, c in p.terms]
@@ -132,19 +132,19 @@ def _sign(m: Monomial) -> int:
 
 
 def atom(a: Atom) -> Polynomial:
-    """What is opaque, as a value."""
+    """The polynomial that consists of one atom."""
     return Polynomial(frozenset(((frozenset(((a, 1),)), Fraction(1)),)))
 
 
 def opaque(kind: str, parts: tuple[Part, ...], partial: bool = False, least: int = -1) -> Normal:
-    """An opaque value of that kind. Raises Unknown for one made of infinities or NaN."""
+    """An opaque value of that kind. Raises Unknown if one of its parts is an infinity or NaN."""
     if any(isinstance(p, Special) for p in parts):
         raise Unknown
     return atom(Atom(kind, parts, partial or is_partial(*parts), least))
 
 
 def wrapped(p: Normal, t: DType) -> Normal:
-    """Factors modulo the width of an integer type, as numbers of the type."""
+    """The polynomial with its factors reduced modulo the width of an integer type."""
     if not t.is_integer or isinstance(p, Special):
         return p
     turn, low = 2**t.bits, 0 if t.kind == "uint" else -(2 ** (t.bits - 1))
@@ -220,7 +220,7 @@ def _special_product(x: Normal, y: Normal) -> Normal:
 
 
 def _product(m: Monomial, n: Monomial) -> tuple[Monomial, Polynomial | None]:
-    """The product of two monomials, and what the square of a root in it comes to."""
+    """The product of two monomials, and the polynomial that the square of a root in it is equal to, if there is one."""
     powers: dict[Atom, int] = {}
     for a, k in (*m, *n):
         powers[a] = powers.get(a, 0) + k
@@ -246,7 +246,7 @@ def _inverse(q: Normal) -> Normal:
 
 
 def _extreme(op: str, p: Normal, q: Normal, t: DType) -> Normal:
-    """The least or greatest of a set of values, at most one of them a number."""
+    """The least or greatest of a set of values, at most one of which is a number."""
     if NAN in (p, q):
         return NAN
     values: set[Normal] = set()

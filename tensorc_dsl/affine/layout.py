@@ -1,4 +1,4 @@
-"""Layouts: injective maps from the indices of a buffer to those of another, and back."""
+"""Layouts: injective maps from the indices of a buffer to other indices, and their inverses."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from tensorc_dsl.ir.expr import (
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a digit of an old index stands in the new ones: `xor((results[result] / weight) % size, mask)`."""
+    """The place of a digit of an old index in the new ones: `xor((results[result] / weight) % size, mask)`."""
 
     result: int
     weight: int
     size: int
     digit: Digit
     mask: Expr
-    """Over the old indices, 0 where nothing is mixed in."""
+    """An expression over the old indices; 0 without an `xor`."""
     top: bool
-    """It is the last one of its result, so that nothing stands above it to be taken off by `%`."""
+    """Whether it is the highest digit of its result, so that `%` need not remove higher ones."""
 
 
 def is_injective(params: Sequence[str], results: Sequence[Expr], extents: Sequence[int]) -> bool:
-    """Whether two indices within the extents never have the same results. False when that cannot be decided."""
+    """Whether different indices within the extents have different results. False if that cannot be decided."""
     if _places(params, results, extents, exact=False) is not None:
         return True
     within = [
@@ -60,9 +60,9 @@ def is_injective(params: Sequence[str], results: Sequence[Expr], extents: Sequen
 def inverse(
     params: Sequence[str], results: Sequence[Expr], extents: Sequence[int], new: Sequence[Expr]
 ) -> tuple[Expr, ...] | None:
-    """The old indices as expressions over the new ones; None when the map is not made of digits.
+    """The old indices as expressions over the new ones; None if the map does not consist of digits.
 
-    For new indices that no old index has (padding), some old index comes out at or above its extent.
+    For new indices without an old index (padding), some old index is at or above its extent.
     """
     places = _places(params, results, extents, exact=True)
     if places is None:
@@ -83,12 +83,12 @@ def inverse(
 
 
 def _masks(places: Sequence[_Place], param: str) -> frozenset[str]:
-    """The indices that must be known to take `param` from its places."""
+    """The indices that must be known to compute `param` from its places."""
     return frozenset[str]().union(*(free_vars(x.mask) for x in places if x.digit.var == param))
 
 
 def _places(params: Sequence[str], results: Sequence[Expr], extents: Sequence[int], exact: bool) -> list[_Place] | None:
-    """Where each digit goes, when every result is a mixed radix number of digits that give all indices back.
+    """The place of each digit, if every result is a mixed radix number of digits that determine all indices; else none.
 
     With `exact`, each weight is the product of the sizes below it, so that no value of a result is skipped.
     """
@@ -120,7 +120,7 @@ def _places(params: Sequence[str], results: Sequence[Expr], extents: Sequence[in
 
 
 def _mixed(e: Binary, plain: Sequence[Digit], context: Context) -> tuple[Digit, Expr] | None:
-    """The operand of an `xor` that is a digit and stands nowhere alone, and the other one."""
+    """The operand of an `xor` that is a digit and does not occur alone, and the other operand."""
     for x, mask in ((e.lhs, e.rhs), (e.rhs, e.lhs)):
         d = digit(x.name if isinstance(x, Var) else x, context, rounded=True)
         if d is not None and not any(

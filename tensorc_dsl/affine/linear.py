@@ -1,7 +1,7 @@
-"""From index expressions to linear forms, and what intervals decide about conditions over them.
+"""Converts index expressions to linear forms, and decides conditions over them with intervals.
 
 An atom is a variable (held as its name) or an expression that is not linear in its parts. Floor division and modulo by a
-positive constant c rest on three facts, n being c*q + r:
+positive constant c use these identities, with n = c*q + r:
 
     n / c = q + r / c          n % c = r % c
     (g*h + l) / (g*c) = h / c  and  (g*h + l) % (g*c) = g*(h % c) + l        when 0 <= l < g
@@ -14,7 +14,7 @@ from __future__ import annotations
 from math import gcd
 
 from tensorc_dsl.affine.data import datum_range, is_datum
-from tensorc_dsl.affine.form import OPEN, Atom, Context, Interval, Linear, decide, order_key, to_expr
+from tensorc_dsl.affine.form import FAR, OPEN, Atom, Context, Interval, Linear, decide, order_key, to_expr
 from tensorc_dsl.affine.nonlinear import extreme, product, quotient_range
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
@@ -29,6 +29,7 @@ from tensorc_dsl.ir.expr import (
     Select,
     Var,
     children,
+    constant,
     dtype_of,
     index,
     rebuild,
@@ -75,7 +76,7 @@ def linear(e: Expr, context: Context) -> Linear:
 
 
 def _xor(a: Linear, b: Linear, context: Context) -> Linear:
-    """Bits that no bit of the other operand meets stand outside; what is left is an atom of two numbers of k bits."""
+    """The form of `a xor b`. Bits without a counterpart in the other are added; the rest is an atom."""
     if not a.terms and not b.terms:
         return Linear({}, a.constant ^ b.constant)
     ends = [(high, x) for x in (a, b) for low, high in (context.range_of(x),) if low is not None and low >= 0]
@@ -102,14 +103,14 @@ def _xor(a: Linear, b: Linear, context: Context) -> Linear:
 
 
 def _shows(e: Expr, size: int) -> bool:
-    """Whether it is read off the text, without the ranges of variables, that an expression is from 0 up to `size - 1`."""
+    """Whether the text of an expression alone shows that it is from 0 to `size - 1`, without ranges of variables."""
     context = Context({})
     low, high = context.range_of(linear(e, context))
     return low is not None and low >= 0 and high is not None and high < size
 
 
 def _twos(n: Linear) -> int:
-    """The largest power of 2 that divides a form other than 0."""
+    """The largest power of 2 that divides a nonzero form."""
     common = gcd(n.content(), n.constant)
     return common & -common
 
@@ -126,7 +127,7 @@ def _choice(cond: Expr, a: Linear, b: Linear, context: Context) -> Linear:
 
 
 def _low_part(n: Linear, g: int, context: Context) -> tuple[dict[Atom, int], dict[Atom, int], int] | None:
-    """`(high, low, k)` when n is g*(high + k) + a rest in [0, g): the rest is `low` plus the constant, minus g*k."""
+    """`(high, low, k)` if n = g*(high + k) + rest with the rest in [0, g): the rest is `low` plus the constant minus g*k."""
     high: dict[Atom, int] = {}
     low: dict[Atom, int] = {}
     for a, c in n.terms.items():
@@ -164,9 +165,9 @@ def divide(n: Linear, c: int, context: Context) -> Linear:
             return recombine(quotient.plus(divide(Linear(parts[0], parts[2]), c // g, context)), context)
     if len(rest) == 1:
         ((a, f),) = rest.items()
-        if f == 1 and isinstance(a, Binary) and a.op == "/" and isinstance(a.rhs, Const) and a.rhs.value > 0:
-            inner = linear(a.lhs, context).plus_constant(r.constant * int(a.rhs.value))
-            return recombine(quotient.plus(divide(inner, c * int(a.rhs.value), context)), context)
+        if f == 1 and isinstance(a, Binary) and a.op == "/" and 0 < (d := constant(a.rhs) or 0) <= FAR // c:
+            inner = linear(a.lhs, context).plus_constant(r.constant * d)
+            return recombine(quotient.plus(divide(inner, c * d, context)), context)
     interval = (None if low is None else low // c, None if high is None else high // c)
     return recombine(quotient.plus(context.atom(Binary("/", to_expr(r), index(c)), interval)), context)
 
@@ -200,7 +201,7 @@ def modulo(n: Linear, c: int, context: Context) -> Linear:
 
 
 def recombine(form: Linear, context: Context) -> Linear:
-    """`(x / c)*c + x % c` put together again, `x - (x / c)*c` taken as the remainder that it is."""
+    """The form with `(x / c)*c + x % c` joined to x, and `x - (x / c)*c` written as the remainder `x % c`."""
     quotients: list[tuple[Binary, int]] = []
     remainders: list[tuple[Binary, int]] = []
     for a, f in form.terms.items():
@@ -236,14 +237,14 @@ def difference(a: Expr, b: Expr, context: Context) -> Linear:
 
 
 def compare_range(d: Linear, equality: bool, context: Context) -> Interval:
-    """The range of a difference that is compared with 0; for an equality that divisibility refutes, one without 0."""
+    """The range of a difference that is compared with 0; without 0 for an equality that divisibility refutes."""
     if equality and d.terms and d.constant % d.content():
         return 1, None
     return context.range_of(d)
 
 
 def less(d: Linear, context: Context) -> Linear:
-    """A form that is negative exactly when `d` is, with the terms left out that cannot matter."""
+    """A form that is negative exactly when `d` is, without terms that cannot matter."""
     for g in sorted({abs(c) for c in d.terms.values()} - {1}, reverse=True):
         parts = _low_part(d, g, context)
         if parts is not None and parts[0]:
@@ -277,13 +278,13 @@ def truth(cond: Expr, context: Context) -> bool | None:
 
 
 def comparison(op: CompareOp, d: Linear, context: Context) -> Expr:
-    """`d op 0`, decided or in canonical form: no common factor, no term that cannot matter, no negative factor."""
+    """`d op 0`, decided, or in canonical form: no common factor, no term that cannot matter, no leading negative factor."""
     known = decide(op, *compare_range(d, op in ("==", "!="), context))
     if known is not None:
         return TRUE if known else FALSE
     if op in ("==", "!="):
         g = d.content()
-        if g > 1:  # compare_range has refuted the case that g does not divide the constant
+        if g > 1:  # if g does not divide the constant, compare_range has refuted the equality
             d = divide(d, g, context)
     else:  # d < 0 is d / g < 0 for any g > 0, and d > 0 is -d < 0; `<=` and `>=` are `<` and `>` of a neighbour
         strict: CompareOp = op
@@ -299,7 +300,7 @@ def comparison(op: CompareOp, d: Linear, context: Context) -> Expr:
         left, right, op = Linear(right.terms, 0), Linear({}, -right.constant), _SWAPPED[op]
     elif right.terms and right.constant < 0:
         left, right = Linear(left.terms, -right.constant), Linear(right.terms, 0)
-    if op == ">" and not right.terms:  # `i > 1` is written `i >= 2`: the number is then the first value that passes
+    if op == ">" and not right.terms:  # `i > 1` becomes `i >= 2`: the number is the first value that satisfies it
         op, right = ">=", Linear({}, right.constant + 1)
     return Compare(op, to_expr(left), to_expr(right))
 

@@ -1,9 +1,9 @@
-"""Which iterators of a block can play which axes of an instruction: all ways, as AMOS enumerates them.
+"""Enumerates the mappings of a block's iterators to the axes of an instruction, as AMOS does (Zheng et al., ISCA 2022).
 
-An iterator can play an axis of its own kind when the block uses it exactly where the instruction uses the axis: in those
-operands, and in no others. Several that can play one axis may play it together, counted as one index (as the rows of
-im2col are), so each set of them is a way; those that play nothing stay loops around the instruction. Sizes do not matter
-here: a tile that is not whole is padded.
+An iterator can play an axis of its own kind if the block uses it exactly in those operands in which the instruction uses
+the axis. Several iterators that can play one axis may play it together, counted as one index (such as the rows of
+im2col), so each set of them is a mapping; iterators without a role stay loops around the instruction. Sizes do not matter
+here, since incomplete tiles are padded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tensorc_dsl.ir.program import Block, Intrinsic, TileAxis
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """For each axis of more than one value, in the instruction's order, the iterators that play it, in the block's."""
+    """For each axis with more than one value, in the instruction's order, its iterators, in the block's order."""
 
     axes: tuple[tuple[TileAxis, tuple[str, ...]], ...]
 
@@ -29,10 +29,10 @@ class Roles:
 
 
 def mappings(b: Block, intrinsic: Intrinsic) -> Iterator[Roles]:
-    """All mappings of a block onto an instruction, each once; those that leave the fewest loops outside come first.
+    """All mappings of a block onto an instruction, each once; those with the fewest loops outside come first.
 
-    A block that initialises what it accumulates into counts as what it does after `decompose_reduction`. An iterator of
-    one value plays an axis only where no other can: with the others it would make no difference.
+    A block with an `init` is treated as after `decompose_reduction`. An iterator of extent 1 plays an axis only if no other
+    iterator can, since together with others it makes no difference.
     """
     seen: set[tuple[tuple[str, ...], ...]] = set()
     axes = [a for a in intrinsic.axes if a.extent != 1]
@@ -44,11 +44,11 @@ def mappings(b: Block, intrinsic: Intrinsic) -> Iterator[Roles]:
 
 
 Pairs = Sequence[tuple[Load, Load]]
-"""Each operand of an instruction, as it subscripts it, with what the block has in its place."""
+"""For each operand of an instruction: its access in the instruction, and the corresponding access in the block."""
 
 
 def _operands(b: Block, intrinsic: Intrinsic) -> Iterator[Pairs]:
-    """The ways in which what the block stores has the form of what the instruction stores."""
+    """The ways in which the block's store has the form of the instruction's store."""
     if len(b.body) != 1:
         return
     place, stored = stored_place(b.body[0]), stored_place(intrinsic.store)
@@ -61,7 +61,7 @@ def _operands(b: Block, intrinsic: Intrinsic) -> Iterator[Pairs]:
 
 
 def _players(b: Block, axis: TileAxis, pairs: Pairs) -> list[tuple[str, ...]]:
-    """The sets of iterators that can play an axis, the largest first; none of them runs under a condition."""
+    """The sets of iterators that can play an axis, the largest first; none of the iterators occurs in a condition."""
     cut = {v for c in b.where for v in free_vars(c)}
     signature = [any(axis.name in free_vars(i) for i in wanted.indices) for wanted, _ in pairs]
     able = [

@@ -1,4 +1,4 @@
-"""Products, extremes and quotients of linear forms that are no linear forms themselves: as atoms, with their ranges."""
+"""Products, extremes and quotients of linear forms that are not linear themselves, as atoms with their ranges."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _product_range(x: Interval, y: Interval) -> Interval:
 
 
 def extreme(op: Literal["min", "max"], a: Linear, b: Linear, context: Context) -> Linear:
-    """The form of `min(a, b)` or `max(a, b)`; one of the two where it is known to be that."""
+    """The form of `min(a, b)` or `max(a, b)`; that of one operand if it is known to be the result."""
     low, high = context.range_of(a.minus(b))
     if high is not None and high <= 0:
         return a if op == "min" else b
@@ -69,14 +69,14 @@ def extreme(op: Literal["min", "max"], a: Linear, b: Linear, context: Context) -
 
 
 def quotient_range(op: str, n: Linear, c: Linear, context: Context) -> Interval:
-    """Of a quotient or remainder by something that is not a positive number but may be known to be positive."""
+    """The range of a quotient or remainder by an expression that is not a number, but may be known to be positive."""
     low, high = context.range_of(c)
     if low is None or low <= 0:
         return OPEN
     if op == "%":
         return 0, None if high is None else high - 1
     below, above = context.range_of(n)
-    # A larger divisor brings the quotient closer to 0 (or -1), a smaller one further from it.
+    # A larger divisor brings the quotient closer to 0 (or -1), a smaller one moves it away.
     least = None if below is None else below // low if below < 0 else 0 if high is None else below // high
     most = None if above is None else above // low if above >= 0 else -1 if high is None else above // high
     return least, most

@@ -1,7 +1,7 @@
-"""Reductions taken apart: what a step contributes, what leaves a result alone, and how two results become one.
+"""Takes reductions apart: the contribution of one step, the values that leave a result alone, the combination of two results.
 
-A block may hold several updates that do not touch each other. One of a declared reducer does not say which part of it is
-the value of a step; that part is found as what, put for `b`, leaves a function of `a` and `b` alone.
+A block may hold several updates that do not read each other's results. The store of a declared reducer does not name the
+contribution of a step. It is the subexpression whose replacement by `b` leaves a function of `a` and `b` alone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ WITH_REDUCER = "write the reduction with a reducer: `sum[k] …`, `reduce mine[k
 
 
 class NotApart(Exception):
-    """The block cannot be taken apart; the message says why, as what it is that `block` does, and `repair` what helps."""
+    """The block cannot be taken apart. The message is a phrase with `block` as its subject, and `repair` a repair."""
 
     def __init__(self, reason: str, repair: str) -> None:
         super().__init__(reason)
@@ -55,17 +55,17 @@ class NotApart(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One update of a block. Its `values` go to `places`, one each; `start` are values that change no result."""
+    """One update of a block. It writes one of `values` to each of `places`; `start` has values that change no result."""
 
     kind: Fold | ArgFold | DeclaredFold
     places: tuple[Place, ...]
     values: tuple[Expr, ...]
     start: tuple[Const, ...]
     step: Expr | None = None
-    """Of a declared reducer, what its store makes."""
+    """For a declared reducer, the value of its store."""
 
     def stores(self, places: Sequence[Place], values: Sequence[Expr]) -> tuple[Store, ...]:
-        """The update of other places by other values."""
+        """The stores that combine other values into other places."""
         match self.kind:
             case Fold(op=op):
                 ((name, at),), (value,) = places, values
@@ -83,7 +83,7 @@ class Part:
                 assert_never(self.kind)
 
     def keeps_start(self) -> bool:
-        """Whether starting values combine to starting values, so that there may be parts without a step."""
+        """Whether initial values combine to initial values, so that parts without a step are allowed."""
         if not isinstance(self.kind, DeclaredFold):
             return True
         assert self.step is not None
@@ -93,10 +93,10 @@ class Part:
 
 
 def constant_value(e: Expr) -> int | float | bool | None:
-    """The value of an expression that mentions nothing; None for others."""
+    """The value of an expression without variables and loads; None for others."""
     if loads(e) or free_vars(e):
         return None
-    import numpy as np  # what only checks a file does not wait for it
+    import numpy as np  # a late import: checking a file does not need it
 
     from tensorc_dsl.reference.boxes import Box
     from tensorc_dsl.reference.values import Values
@@ -106,7 +106,7 @@ def constant_value(e: Expr) -> int | float | bool | None:
 
 
 def parts_of(b: Block) -> tuple[Part, ...]:
-    """The updates of a block, which are all that it does after its `init`. Raises NotApart."""
+    """The updates of a block; without its `init`, the block does nothing else. Raises NotApart."""
     update = update_of(b)
     if isinstance(update, ArgFold):
         index, best = b.body
@@ -150,8 +150,8 @@ def _declared(update: DeclaredFold, b: Block) -> Part:
 
 
 def _value(update: DeclaredFold, step: Expr, old: Load) -> Expr:
-    """What a step contributes. Where several parts of it could be that, the one in which the step is symmetric: a
-    reducer commutes, so its operands can trade places.
+    """The contribution of a step. If several subexpressions qualify, it is the one in which the step is symmetric, since
+    a reducer commutes.
     """
     found = [e for e in dict.fromkeys(_inside(step)) if e != old and _is_all_else(e, step, old)]
     if not found:
@@ -168,33 +168,33 @@ def _value(update: DeclaredFold, step: Expr, old: Load) -> Expr:
 
 
 def _inside(e: Expr) -> tuple[Expr, ...]:
-    """`e` and what it is computed from, without subscripts."""
+    """`e` and its subexpressions, without subscripts."""
     return (e,) if isinstance(e, Load) else (e, *(x for c in children(e) for x in _inside(c)))
 
 
 def _is_all_else(e: Expr, step: Expr, old: Load) -> bool:
-    """Whether `step` is a function of the old value and of `e`."""
+    """Whether `step` is a function of the old value and of `e` alone."""
     if isinstance(e, Const) or dtype_of(e) != dtype_of(old) or old in loads(e):
         return False
     return all(isinstance(x, Const) or x in (old, e) for x in _leaves(step, (old, e)))
 
 
 def _leaves(e: Expr, whole: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """What `e` is made of: loads, names, numbers, and the expressions of `whole`."""
+    """The leaves of `e`: loads, names, numbers, and the expressions of `whole`."""
     if e in whole or isinstance(e, Load) or not children(e):
         return (e,)
     return tuple(x for c in children(e) for x in _leaves(c, whole))
 
 
 def _replaced(e: Expr, values: dict[Expr, Expr]) -> Expr:
-    """`e` with parts replaced, all at once; what is put in is not looked at again."""
+    """`e` with subexpressions replaced, all at once; replacements are not searched again."""
     if e in values:
         return values[e]
     return rebuild(e, tuple(_replaced(c, values) for c in children(e)))
 
 
 def _ordered(e: Expr) -> Expr:
-    """`e` with the operands of commutative operations in one order."""
+    """`e` with the operands of commutative operations in a canonical order."""
 
     def order(x: Expr) -> Expr:
         match x:

@@ -1,9 +1,9 @@
-"""What a software pipeline may do to the order of a loop's statements.
+"""Checks the reordering of statements by a software pipeline (Lam, "Software Pipelining", PLDI 1988).
 
-In a pipeline, round `t` of a loop runs statement `s` for iteration `t - stage(s)`, and the statements of a round in the order
-that their `order` says (Lam, "Software Pipelining", PLDI 1988). So two instances, of statement `p` in iteration `i` and of
-`q` in iteration `j`, keep their order iff `(i + stage(p), order(p)) < (j + stage(q), order(q))`. A buffer that is private
-to an iteration gets as many versions as iterations are under way, so only what happens within one iteration counts.
+In a pipeline, round `t` of a loop runs statement `s` for iteration `t - stage(s)`, and the statements of a round in the
+order given by `order`. So two instances, of statement `p` in iteration `i` and of `q` in iteration `j`, keep their order iff
+`(i + stage(p), order(p)) < (j + stage(q), order(q))`. A buffer that is private to an iteration gets as many versions as there
+are iterations in flight, so only dependences within one iteration count for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tensorc_dsl.ir.program import Block, Program, find_loop, walk
 
 
 def overtakes(program: Program, var: str, stages: Sequence[int], order: Sequence[int]) -> Dependence | None:
-    """A dependence that the pipeline of loop `var` does not keep, if there is one; one entry per statement of its body."""
+    """A dependence that the pipeline of loop `var` violates, or None; `stages` and `order` have one entry per statement."""
     outer, loop = find_loop(program, var)
     place = {b.name: n for n, s in enumerate(loop.body) for _, b in walk((s,)) if isinstance(b, Block)}
     depth = len(outer)
@@ -28,7 +28,7 @@ def overtakes(program: Program, var: str, stages: Sequence[int], order: Sequence
             p, q = place[a.block.name], place[b.block.name]
             if p == q:  # the instances of one statement keep their order
                 break
-            # `b` comes `d` iterations after `a`; it overtakes where (d + stage(b), order(b)) < (stage(a), order(a)).
+            # `b` comes `d` iterations after `a`; it overtakes if (d + stage(b), order(b)) < (stage(a), order(a)).
             least = 0 if a.seq < b.seq else 1
             most = stages[p] - stages[q] - (0 if order[q] < order[p] else 1)
             if private:

@@ -1,8 +1,8 @@
 """Buffers with a copy per iteration of a loop.
 
-A buffer of a scope other than "global" lives in the innermost loop that contains all blocks that touch it (`home`), and
-is new in each iteration of that loop. That only separates the iterations if none reads what an earlier one wrote, so it
-counts only where every read is proven to come after a write of the same element in the same iteration.
+A buffer of a scope other than "global" belongs to the innermost loop that contains all blocks that access it (`home`), and
+is new in each iteration of that loop. This separates the iterations only if none reads an element that an earlier one wrote.
+So every read must be proved to come after a write of the same element in the same iteration.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tensorc_dsl.ir.program import For, IterKind, Program, fresh
 
 
 def is_private(program: Program, buffer: str, var: str) -> bool:
-    """Whether each iteration of the loop `var` has its own copy of the buffer, and reads only what it wrote there."""
+    """Whether each iteration of the loop `var` has its own copy of the buffer, and reads only elements that it wrote."""
     around = home(program, program.buffer(buffer))
     if around is None or all(loop.var != var for loop in around):
         return False
@@ -30,9 +30,9 @@ def is_private(program: Program, buffer: str, var: str) -> bool:
 
 
 def follow_writes(program: Program, buffer: str, block: str) -> bool:
-    """Whether each read of the buffer by a block comes after a write of the element, or nothing writes the buffer.
+    """Whether each read of the buffer by a block comes after a write of the element, or no block writes the buffer.
 
-    For a buffer with a copy per iteration the write is one in the same iteration.
+    For a buffer with a copy per iteration the write must be in the same iteration.
     """
     found = accesses((), program.body, frozenset((buffer,)))
     writes = [x for x in found if x.is_write]
@@ -58,10 +58,10 @@ def _all_follow(reads: Sequence[Access], writes: Sequence[Access], equal: int) -
 
 
 def _starts_itself(r: Access, writes: Sequence[Access], equal: int) -> bool:
-    """Theorem: the running value of a reduction has been initialised, if every iteration runs (no guards, extents that
-    are positive numbers) and the reduction iterators are sums of positive multiples of loops within the home that the
-    element does not depend on. For then the iteration with those loops at 0 is the same one or an earlier one of the
-    same home iteration, and runs `init` for that element.
+    """Theorem: the running value of a reduction has been initialised if every iteration runs (no guards, positive constant
+    extents), and the reduction iterators are sums of positive multiples of loops within the home on which the element does
+    not depend. For then the iteration with those loops at 0 is the same or an earlier one of the same home iteration, and
+    runs `init` for that element.
     """
     if (
         r.update is None
@@ -82,11 +82,11 @@ def _starts_itself(r: Access, writes: Sequence[Access], equal: int) -> bool:
 
 
 def _fills(w: Access, r: Access) -> bool:
-    """Theorem: an earlier write fills a box around what is read, in one iteration of the loops around both.
+    """Theorem: an earlier write fills a box that contains the read, in one iteration of the loops around both.
 
-    Without guards, and with extents that are positive numbers, every iteration of the write's own loops runs. If each of
-    them counts in one subscript, and the factors of a subscript's loops, smallest first, leave no gap (each is at most 1
-    more than what the smaller ones reach), then the subscripts take all values of a box independently.
+    Without guards, and with positive constant extents, every iteration of the write's own loops runs. If each of
+    them occurs in one subscript, and the factors of a subscript's loops, smallest first, leave no gap (each is at most 1
+    more than the largest sum of the smaller terms), then the subscripts take all values of a box independently.
     """
     if w.seq >= r.seq or w.guard:
         return False
@@ -115,8 +115,8 @@ def _fills(w: Access, r: Access) -> bool:
 
 
 def _covered(r: Access, writes: Sequence[Access], equal: int) -> bool:
-    """Exactly: each instance of the read, whatever it may name, has an earlier instance of a write to its element, in one
-    home iteration.
+    """Exactly: each instance of the read, for any value of its data, has an earlier instance of a write to its element, in
+    one home iteration.
     """
     used = {x.var for x in r.loops} | {x.var for w in writes for x in w.loops}
     read = freed(r.indices)

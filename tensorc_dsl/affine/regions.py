@@ -1,10 +1,10 @@
-"""Which box of a buffer a set of accesses touches while some loops run and others stand still.
+"""Computes the box of a buffer that a set of accesses touches while some loops run and others are fixed.
 
-The *inner* variables run over their ranges; every other variable (*outer*) stands still and stays a symbol in the
-answer. Per subscript the values form `low + [0, width]`: `low` is a linear form over outer variables, `width` a number.
-Sums add both; floor division and modulo by a constant c use what is known of `low` modulo c. An inner variable that
-occurs in two terms (or a modulo that wraps) makes the interval larger than the set of values: it still holds them all.
-Data stand still nowhere: a term that they decide has all of its values.
+The *inner* variables run over their ranges; every other variable (*outer*) is fixed and stays a symbol in the
+answer. For each subscript the values form `low + [0, width]`: `low` is a linear form over outer variables, `width` a number.
+Sums add both; floor division and modulo by a constant c use the known residue of `low` modulo c. An inner variable that
+occurs in two terms (or a modulo that wraps) makes the interval larger than the set of values, which it still contains.
+A datum is never fixed: a term that depends on data takes all of its values.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from tensorc_dsl.ir.expr import ZERO, Binary, Const, Expr, Select, constant, fre
 from tensorc_dsl.ir.program import For
 
 Access = tuple[tuple[Expr, ...], Ranges]
-"""The subscripts of one access over loop variables, and the ranges of the inner ones (inclusive intervals)."""
+"""The subscripts of one access over loop variables, and the ranges of the inner variables (inclusive intervals)."""
 
 Region = tuple[tuple[Expr, Expr], ...]
-"""Per dimension the lower bound over outer variables, and the extent."""
+"""For each dimension the lower bound over outer variables, and the extent."""
 
 
 def inner_ranges(loops: Iterable[For], outside: Collection[str]) -> dict[str, Interval]:
     """The ranges of the loops that are not `outside`, for `required_region`.
 
-    A loop over an open extent has no end: a box that is large enough for its largest size is none for the others.
+    A loop over an open extent gets no upper end: a box for its largest size would be wrong for other sizes.
     """
     ranges = extent_ranges(loops)
     for x in loops:
@@ -42,11 +42,11 @@ def inner_ranges(loops: Iterable[For], outside: Collection[str]) -> dict[str, In
 
 
 def required_region(accesses: Sequence[Access], outer: Ranges, shape: tuple[Expr, ...]) -> Region:
-    """Per dimension `[lower, lower + extent)`: a box that holds all elements of the buffer that the accesses touch.
+    """A box that contains all elements of the buffer that the accesses touch: `[lower, lower + extent)` per dimension.
 
-    A variable has one range wherever it occurs, as a loop has. `lower` mentions outer variables only. `extent` is one
+    A variable has the same range wherever it occurs, as a loop has. `lower` contains outer variables only. `extent` is one
     number for all values of the outer variables: for a single access whose subscript is a sum of multiples of distinct
-    variables it is exact, otherwise large enough. Where it would reach the size of the buffer, or no number is known,
+    variables it is exact, otherwise large enough. If it would reach the size of the buffer, or no number is known,
     the answer is the whole dimension, `(0, shape[d])`. The box is not cut at the edges of the buffer: a lower bound may
     be negative, and a box may end beyond the last element.
     """
@@ -59,7 +59,7 @@ def required_region(accesses: Sequence[Access], outer: Ranges, shape: tuple[Expr
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """`low + [0, width]`."""
+    """The interval `low + [0, width]`."""
 
     low: Linear
     width: int
@@ -73,14 +73,14 @@ def _dimension(accesses: Sequence[Access], d: int, size: Expr, context: Context)
         if joined is None:
             return ZERO, size
     n = constant(size)
-    named = n is None and depends_on_data(indices[d] for indices, _ in accesses)  # their type is wider than any table
+    named = n is None and depends_on_data(indices[d] for indices, _ in accesses)  # the type's range exceeds any table
     if joined is None or named or (n is not None and joined.width + 1 >= n):
         return ZERO, size
     return to_expr(joined.low), index(joined.width + 1)
 
 
 def _union(a: _Span, b: _Span, context: Context) -> _Span | None:
-    """The smallest known interval that holds both."""
+    """A small interval that contains both."""
     least, most = context.range_of(b.low.minus(a.low))
     if least is None or most is None:
         return None
@@ -89,7 +89,7 @@ def _union(a: _Span, b: _Span, context: Context) -> _Span | None:
     if most <= 0:
         return _Span(b.low, max(b.width, a.width - least))
     low = context.atom(Binary("min", to_expr(a.low), to_expr(b.low)), (None, None))
-    # From the smaller of the two starts, each end is at most its own width and the largest gap away.
+    # From the smaller start, each end is at most its own width plus the largest gap away.
     return _Span(low, max(a.width - least, b.width + most))
 
 
@@ -136,7 +136,7 @@ def _interval(atom: Atom, context: Context) -> _Span | None:
 
 
 def _largest_residue(low: Linear, c: int) -> int:
-    """The largest value that `low % c` can have, from the factors of its terms alone."""
+    """The largest value of `low % c` according to the factors of its terms."""
     g = gcd(c, *low.terms.values())
     return c - g + low.constant % g
 

@@ -1,9 +1,9 @@
-"""Whether an access can leave its buffer: proved, or refuted with the values at which it happens.
+"""Decides whether an access can leave its buffer: proved, or refuted with index values for which it does.
 
-The integer set library decides affine accesses exactly: the indices in their ranges, under the conditions around the
-access, with one subscript below 0 or past the end, is a set; the access is safe when it is empty, and its smallest point
-is a counterexample. Open dimensions are indices that range over their sizes, data numbers that range over their types.
-What is not affine is left to intervals.
+The integer set library decides affine accesses exactly. The set contains the indices in their ranges, under the conditions
+around the access, for which one subscript is below 0 or beyond the end. The access is safe if this set is empty, and the
+smallest point is a counterexample. Open dimensions range over their sizes, data over the values of their types.
+Accesses that are not affine are decided by intervals.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.affine.data import datum_range, freed
+from tensorc_dsl.affine.data import Freed, datum_range, freed
 from tensorc_dsl.affine.form import Interval, Ranges
+from tensorc_dsl.affine.quotients import Divided, divided, smallest
 from tensorc_dsl.affine.sets import affine_only, condition_text, dim_conditions, set_name
-from tensorc_dsl.affine.simplify import bounds, conjuncts, linear_form, simplify
+from tensorc_dsl.affine.simplify import bounds, conjuncts, simplify
 from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
@@ -25,21 +26,19 @@ from tensorc_dsl.ir.expr import (
     Expr,
     Logic,
     Var,
-    add,
     constant,
     dims_in,
+    fold,
     free_vars,
     index,
-    mul,
     sub,
-    substitute,
     transform,
 )
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.print import format_expr
 
 MAX_OPERATIONS = 2_000_000
-"""About a second of isl's time; a question that takes longer counts as unproven."""
+"""About a second of isl's time. A question that takes longer counts as unproven."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +53,16 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Unproven:
-    """Subscript number `position` is within `interval` as far as is known, which is not enough."""
+    """Subscript number `position` is within `interval` as far as is known, which exceeds the extent."""
 
     position: int
     interval: Interval
 
 
 def ranges_of(extents: Mapping[str, Expr]) -> dict[str, Interval]:
-    """The range of each index, 0 .. extent-1.
+    """The range of each index: 0 to extent - 1.
 
-    An index whose extent is 0 has no values; it gets the range of one that has a single value, which is as true of none.
+    An index of extent 0 has no values; it gets the range of a single value, for which every claim about it is still true.
     """
     out: dict[str, Interval] = {}
     for name, extent in extents.items():
@@ -74,7 +73,7 @@ def ranges_of(extents: Mapping[str, Expr]) -> dict[str, Interval]:
 
 @by_identity(4096)
 def _most(extent: Expr) -> int | None:
-    """The largest value of an extent. A compute asks it of the same few extents, access by access."""
+    """The largest value of an extent. It is cached, since the accesses of a compute have few different extents."""
     n = constant(extent)
     return bounds(extent, {})[1] if n is None else n
 
@@ -86,10 +85,31 @@ def check_access(
     shape: Iterable[Expr],
     open_dims: tuple[Dim, ...] = (),
 ) -> Outside | Unproven | None:
-    """None when no index values within `extents` that satisfy `conditions` put a subscript outside `shape`."""
-    subscripts, conditions = tuple(subscripts), tuple(conditions)
+    """None if no index values within `extents` that satisfy `conditions` put a subscript outside of `shape`."""
+    subscripts, conditions, shape = tuple(subscripts), tuple(conditions), tuple(shape)
     data = freed((*subscripts, *conditions))
-    subscripts, conditions = data.exprs[: len(subscripts)], data.exprs[len(subscripts) :]
+    found = None
+    # Integer sets divide by numbers exactly, unless a product with an open size is behind it.
+    for numbers in (False, True):
+        parts = divided(data.exprs, extents, numbers=numbers)
+        if numbers and not parts.extents:
+            break
+        found = _check({**extents, **parts.extents}, parts, data, len(subscripts), shape, open_dims)
+        if not isinstance(found, Unproven):
+            break
+    return found
+
+
+def _check(
+    extents: Mapping[str, Expr],
+    parts: Divided,
+    data: Freed,
+    count: int,
+    shape: tuple[Expr, ...],
+    open_dims: tuple[Dim, ...],
+) -> Outside | Unproven | None:
+    """As `check_access`, of expressions without data and divisions by open sizes: `count` subscripts, then conditions."""
+    subscripts, conditions = parts.exprs[:count], parts.exprs[count:]
     ranges = ranges_of(extents)
     if data.data:
         ranges = {**ranges, **{n: datum_range(d) for n, d in data.data.items()}}
@@ -109,7 +129,7 @@ def check_access(
             continue
         outside = Logic("or", Compare("<", subscript, ZERO), Compare(">=", subscript, extent))
         found, point = _smallest_point(extents, (*data.ranges, *guards, outside), open_dims, tuple(data.data))
-        if found is None:
+        if found is None or (found and parts.extents):  # a part of some index may not have the value of the point
             return Unproven(position, (low, high))
         if found:
             used = free_vars(subscript) | free_vars(extent)
@@ -120,9 +140,9 @@ def check_access(
 
 
 def without_open_quotients(e: Expr, extents: Mapping[str, Expr]) -> Expr:
-    """`e` with `x / c` as 0 and `x % c` as x where c is open and x is known to be from 0 to c - 1.
+    """`e` with `x / c` replaced by 0 and `x % c` by x if c is open and x is known to be from 0 to c - 1.
 
-    A convolution asks for `co / (CO / groups)`: with one group, that is the group 0 of every channel, whatever `CO` is.
+    A convolution contains `co / (CO / groups)`: with one group this is group 0 for every channel, whatever `CO` is.
     """
     ranges = ranges_of(extents)
 
@@ -137,9 +157,9 @@ def without_open_quotients(e: Expr, extents: Mapping[str, Expr]) -> Expr:
 
 
 def below(e: Expr, limit: int, open_dims: tuple[Dim, ...]) -> tuple[tuple[str, int], ...] | None:
-    """Sizes of open dimensions for which an expression over them is smaller than `limit`; None when there are none.
+    """Sizes of open dimensions for which an expression over them is smaller than `limit`; None if there are none.
 
-    Without sizes when there may be some, but none are known.
+    The answer is empty if there may be such sizes but none are known.
     """
     low = bounds(e, {})[0]
     if low is not None and low >= limit:
@@ -152,7 +172,7 @@ def below(e: Expr, limit: int, open_dims: tuple[Dim, ...]) -> tuple[tuple[str, i
 
 
 def _facts(guards: Iterable[Expr], ranges: Ranges) -> frozenset[Expr]:
-    """What the guards say is not negative, in the form that `simplify` gives."""
+    """The expressions that the guards say are not negative, as simplified by `simplify`."""
     out: list[Expr] = []
     for g in guards:
         match g:
@@ -166,40 +186,40 @@ def _facts(guards: Iterable[Expr], ranges: Ranges) -> frozenset[Expr]:
 
 
 def _not_negative(e: Expr, extents: Mapping[str, Expr], facts: frozenset[Expr], ranges: Ranges) -> bool:
-    """Whether an expression is not negative because a guard says so, or because it is not where it is smallest.
+    """Whether an expression is not negative because a guard says so, or because its smallest value is not.
 
-    Most questions about open sizes end here, in a tenth of the time that the exact answer takes.
+    This decides most questions about open sizes, in a tenth of the time of the exact answer.
     """
     if facts and simplify(e, ranges) in facts:
         return True
-    terms, rest = linear_form(e, ranges)
-    smallest: Expr = index(rest)
-    for atom, factor in terms.items():
-        if isinstance(atom, Var) and atom.name in extents:
-            if factor < 0:  # smallest where the index is largest
-                smallest = add(smallest, mul(index(factor), sub(extents[atom.name], ONE)))
-        elif free_vars(atom) & extents.keys():
-            return False
-        else:
-            smallest = add(smallest, mul(index(factor), atom))
-    low = bounds(smallest, ranges)[0]
+    least = smallest(e, extents, ranges)
+    low = None if least is None else bounds(least, ranges)[0]
     return low is not None and low >= 0
 
 
 def _value(e: Expr, point: Mapping[str, int]) -> int:
-    value = constant(simplify(substitute(e, {k: index(v) for k, v in point.items()}), {}))
-    assert value is not None  # every variable has a value, and the point came from an affine form
+    """The number that an affine expression is at a point; of any size, so that `simplify` would not tell."""
+
+    def folded(n: Expr) -> Expr:
+        if isinstance(n, (Var, Dim)):
+            return index(point[n.name])
+        if isinstance(n, Binary) and (a := constant(n.lhs)) is not None and (b := constant(n.rhs)) is not None:
+            made = fold(n.op, a, b)
+            return n if made is None else index(made)
+        return n
+
+    value = constant(transform(e, folded))
+    assert value is not None  # every variable has a value, and the point satisfies an affine form
     return value
 
 
 def _smallest_point(
     extents: Mapping[str, Expr], conditions: tuple[Expr, ...], open_dims: tuple[Dim, ...], numbers: tuple[str, ...] = ()
 ) -> tuple[bool | None, dict[str, int]]:
-    """Whether a point in the ranges satisfies the conditions, and the smallest; None when isl cannot say. The conditions
-    limit `numbers` from both sides.
+    """Whether a point in the ranges satisfies the conditions, and the smallest such point; None if isl cannot decide.
 
-    The last condition has to be affine. Others that are not are dropped: what holds without them holds with them, but a
-    point found without them proves nothing.
+    The conditions limit `numbers` from both sides. The last condition has to be affine. Other conditions that are not are
+    dropped: a proof without them also holds with them, but a point found without them proves nothing.
     """
     ranges = (
         *dim_conditions(open_dims),
@@ -222,6 +242,6 @@ def _smallest_point(
             return None, {}
         point = found.lexmin().sample_point()
         coordinates = [int(str(point.get_coordinate_val(isl.dim_type.set, k))) for k in range(len(names))]
-    except isl.Error:  # more operations than allowed
+    except isl.Error:  # the limit of operations
         return None, {}
     return True, dict(zip(names, coordinates, strict=True))

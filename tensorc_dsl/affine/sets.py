@@ -1,10 +1,10 @@
-"""Exact answers about index arithmetic: conversion of expressions to integer sets and maps, and questions about them.
+"""Converts expressions to integer sets and maps, and answers questions about them exactly.
 
-An expression is *affine* here when it is built from variables, integer constants, `+ - min max`, products with a
-constant and floor division and modulo by a positive constant; a condition when it compares such expressions and joins
-comparisons with `and`, `or`, `not`; `xor` is affine where one operand shows that it has few bits, as `i % 8` does and
-`simplify` makes it do. Whatever else occurs raises `NotAffine`; callers then refuse, or reckon with all
-that could happen. Names that are not loop variables or iterators in scope become parameters of the set, open dimensions
+An expression is *affine* here if it consists of variables, integer constants, `+ - min max`, products with a
+constant, and floor division and modulo by a positive constant. A condition is affine if it compares such expressions and
+joins comparisons with `and`, `or`, `not`. `xor` is affine if the text of one operand shows that it has few bits, as `i % 8`
+does and `simplify` makes it do. Everything else raises `NotAffine`; callers then refuse, or assume all
+possible values. Names that are not loop variables or iterators in scope become parameters of the set, open dimensions
 with their ranges.
 """
 
@@ -65,11 +65,11 @@ _KEYWORDS = frozenset(
 )
 
 _MAX_BITS = 12
-"""Of the smaller operand of an `xor`: each bit costs isl two divisions."""
+"""The largest number of bits of the smaller operand of an `xor`: each bit costs isl two divisions."""
 
 
 class NotAffine(Exception):
-    """The expression has no exact counterpart as an integer set; `expr` is the part that has none."""
+    """The expression has no exact counterpart as an integer set; `expr` is the subexpression at fault."""
 
     def __init__(self, expr: Expr) -> None:
         super().__init__(f"not affine: {expr}")
@@ -77,7 +77,7 @@ class NotAffine(Exception):
 
 
 def set_name(name: str) -> str:
-    """The name of a variable inside a set: its own, unless isl reads that as a word of its notation."""
+    """The name of a variable inside a set: its own, unless isl reads it as a keyword."""
     return f"{name}'" if name in _KEYWORDS else name
 
 
@@ -94,7 +94,7 @@ def affine_text(e: Expr) -> str:
             factor = constant(a) if constant(b) is None else constant(b)
             if factor is None:
                 raise NotAffine(e)
-            return f"({factor}*{affine_text(b if constant(b) is None else a)})"  # isl wants the number first
+            return f"({factor}*{affine_text(b if constant(b) is None else a)})"  # isl requires the number first
         case Binary(op="/" | "%" as op, lhs=a, rhs=b):
             divisor = constant(b)
             if divisor is None or divisor <= 0:
@@ -111,7 +111,7 @@ def affine_text(e: Expr) -> str:
 
 
 def _xor_text(e: Expr, a: Expr, b: Expr) -> str:
-    """Bit by bit as far as the smaller operand reaches; above it the other one stands as it is."""
+    """The `xor` bit by bit up to the size of the smaller operand; higher bits of the other operand are unchanged."""
     for small, other in ((a, b), (b, a)):
         low, high = bounds(small, {})
         if low is not None and low >= 0 and high is not None and high < 1 << _MAX_BITS:
@@ -138,7 +138,7 @@ def condition_text(c: Expr) -> str:
 
 
 def affine_only(conditions: Iterable[Expr]) -> tuple[Expr, ...]:
-    """Those of the conditions that are affine: together they hold wherever all of them do."""
+    """The affine ones of the conditions. Their conjunction holds wherever all of the conditions do."""
     out: list[Expr] = []
     for c in conditions:
         try:
@@ -150,7 +150,7 @@ def affine_only(conditions: Iterable[Expr]) -> tuple[Expr, ...]:
 
 
 def loop_conditions(loops: Sequence[For]) -> tuple[Expr, ...]:
-    """Conditions that say that each variable is within its loop."""
+    """Conditions that keep each variable within its loop."""
     out: list[Expr] = []
     for loop in loops:
         out += [Compare("<=", ZERO, Var(loop.var)), Compare("<", Var(loop.var), loop.extent)]
@@ -158,7 +158,7 @@ def loop_conditions(loops: Sequence[For]) -> tuple[Expr, ...]:
 
 
 def dim_conditions(dims: Iterable[Dim]) -> tuple[Expr, ...]:
-    """Conditions that say that each open dimension is within its range."""
+    """Conditions that keep each open dimension within its range."""
     out: list[Expr] = []
     for d in dims:
         out.append(Compare("<=", index(d.low), d))
@@ -172,7 +172,7 @@ def _tuple(names: Iterable[str]) -> str:
 
 
 def _header(bound: Sequence[str], used: Sequence[Expr]) -> tuple[str, tuple[Expr, ...]]:
-    """The text that declares the parameters, and what is known of them."""
+    """The text that declares the parameters, and the known facts about them."""
     free = frozenset[str]().union(*map(free_vars, used)) - set(bound)
     if not free:
         return "", ()
@@ -181,14 +181,14 @@ def _header(bound: Sequence[str], used: Sequence[Expr]) -> tuple[str, tuple[Expr
 
 
 def points(variables: Sequence[str], conditions: Sequence[Expr]) -> isl.Set:
-    """`{ [variables] : all conditions }`."""
+    """The set `{ [variables] : all conditions }`."""
     head, known = _header(variables, conditions)
     text = " and ".join(map(condition_text, (*conditions, *known)))
     return isl.Set(f"{head}{{ {_tuple(variables)}{' : ' if text else ''}{text} }}")
 
 
 def mapping(variables: Sequence[str], results: Sequence[Expr], conditions: Sequence[Expr] = ()) -> isl.Map:
-    """`{ [variables] -> [results] : all conditions }`."""
+    """The map `{ [variables] -> [results] : all conditions }`."""
     head, known = _header(variables, (*results, *conditions))
     text = " and ".join(map(condition_text, (*conditions, *known)))
     image = ", ".join(map(affine_text, results))
@@ -201,39 +201,39 @@ def domain(loops: Sequence[For], where: Sequence[Expr] = ()) -> isl.Set:
 
 
 def instance_map(loops: Sequence[For], block: Block) -> isl.Map:
-    """From the iterations in which the block runs to the values of its iterators: `{ [i, j] -> [vi, vj] : … }`."""
+    """The map from iterations in which the block runs to values of its iterators: `{ [i, j] -> [vi, vj] : … }`."""
     conditions = (*loop_conditions(loops), *block.where)
     return mapping([loop.var for loop in loops], [it.binding for it in block.iters], conditions)
 
 
 def access_map(block: Block, indices: Sequence[Expr]) -> isl.Map:
-    """From the values of a block's iterators to the element that `indices` name: `{ [vi, vk] -> [vi, vk] }`."""
+    """The map from values of a block's iterators to the element at `indices`: `{ [vi, vk] -> [vi, vk] }`."""
     return mapping([it.name for it in block.iters], indices)
 
 
 def bindings(block: Block) -> dict[str, Expr]:
-    """Each iterator's value over the loop variables."""
+    """The binding of each iterator, over the loop variables."""
     return {it.name: it.binding for it in block.iters}
 
 
 def loop_access_map(loops: Sequence[For], block: Block, indices: Sequence[Expr]) -> isl.Map:
-    """From the iterations in which the block runs to the element that `indices` name."""
+    """The map from iterations in which the block runs to the element at `indices`."""
     values = bindings(block)
     conditions = (*loop_conditions(loops), *block.where)
     return mapping([loop.var for loop in loops], [substitute(i, values) for i in indices], conditions)
 
 
 def feasible(extents: Mapping[str, Expr], conditions: Sequence[Expr]) -> bool:
-    """Whether the conditions hold together for some integers, `0 <= v < extents[v]` for the variables in `extents`.
+    """Whether some integers satisfy all conditions, with `0 <= v < extents[v]` for the variables in `extents`.
 
-    Other names stand for any integers, open dimensions for those of their ranges. NotAffine when a condition or an extent
-    that matters is not affine.
+    Other names stand for any integers, open dimensions for the sizes in their ranges. Raises NotAffine if a condition or an
+    extent that matters is not affine.
     """
     ranges = extent_ranges(tuple(For(v, e, ()) for v, e in extents.items()))
     if any(high is not None and high < 0 for _, high in ranges.values()):
         return False
     kept = simplify_where(conditions, ranges)
-    # A variable with a constant extent that no condition reaches has a value of its own accord.
+    # A variable with a constant extent that no condition contains always has a value.
     needed = frozenset[str]().union(*map(free_vars, kept))
     pending = {v for v, e in extents.items() if v in needed or constant(e) is None}
     bounded: set[str] = set()
@@ -253,7 +253,7 @@ def _feasible(limits: tuple[tuple[str, Expr], ...], conditions: tuple[Expr, ...]
     if not every:
         return True
     names = sorted(frozenset[str]().union(*map(free_vars, every)))
-    plain: dict[str, Expr] = {n: Var(f"x{k}") for k, n in enumerate(names)}  # callers make names that isl cannot read
+    plain: dict[str, Expr] = {n: Var(f"x{k}") for k, n in enumerate(names)}  # callers' names may be unreadable for isl
     return not points([f"x{k}" for k in range(len(names))], [substitute(c, plain) for c in every]).is_empty()
 
 
@@ -263,8 +263,8 @@ def covers(
     given: Sequence[tuple[Sequence[For], Sequence[Expr]]],
     numbers: Sequence[str] = (),
 ) -> bool:
-    """Whether each point of `loops`, and all values of `numbers`, at which `needed` holds have, in some entry of `given`,
-    values for that entry's own loops at which its conditions hold. NotAffine when anything is not affine.
+    """Whether each point of `loops`, with all values of `numbers`, at which `needed` holds is covered by an entry of `given`:
+    some values of that entry's own loops satisfy its conditions. Raises NotAffine if anything is not affine.
     """
     names = [*(loop.var for loop in loops), *numbers]
     rest = points(names, (*loop_conditions(loops), *needed))

@@ -1,11 +1,11 @@
-"""Simplification of index expressions under ranges of their variables: the small, fast half of `affine`.
+"""Simplifies index expressions under ranges of their variables: the small, fast half of `affine`.
 
-An expression becomes a *linear form*: a constant plus integer multiples of atoms, where an atom is a variable or a term
-that is not linear (`x / 4`, `x % 4`, `min(x, y)`, a product of variables). Interval arithmetic over the form decides what
-can be decided. Everything here holds for every value of the variables within their ranges; what cannot be decided stays
-as it is written. For exact answers over whole domains ask `affine.sets`; this one answers in microseconds.
+An expression becomes a *linear form*: a constant plus integer multiples of atoms. An atom is a variable or a term
+that is not linear (`x / 4`, `x % 4`, `min(x, y)`, a product of variables). Interval arithmetic over the form decides
+conditions. Every result holds for all values of the variables within their ranges; undecided conditions stay as they are
+written. `affine.sets` answers exactly over whole domains; this module answers in microseconds.
 
-Ranges are inclusive intervals `(low, high)`; None is an open end, a variable without a range is open at both ends.
+Ranges are inclusive intervals `(low, high)`; None is an open end, and a variable without a range is open at both ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def extent_ranges(loops: Iterable[For]) -> dict[str, tuple[int | None, int | None]]:
-    """Each loop variable's range: 0 .. extent-1, open above when the extent is not a number."""
+    """The range of each loop variable: 0 to extent - 1, open above if the extent is not a number."""
     out: dict[str, tuple[int | None, int | None]] = {}
     for loop in loops:
         extent = constant(loop.extent)
@@ -48,21 +48,21 @@ def extent_ranges(loops: Iterable[For]) -> dict[str, tuple[int | None, int | Non
 
 
 def simplify(e: Expr, ranges: Ranges) -> Expr:
-    """An expression of equal value, in canonical form: two index expressions with the same linear form come out equal.
+    """An equal expression in canonical form: index expressions with the same linear form become the same expression.
 
-    Index arithmetic and comparisons of index expressions are simplified wherever they stand in `e`; arithmetic on
-    element values is left as it is. Conditions that `ranges` decide become `true` or `false`.
+    Index arithmetic and comparisons of index expressions are simplified wherever they occur in `e`; arithmetic on
+    element values is not. Conditions that `ranges` decide become `true` or `false`.
     """
     return simplified(e, Context(ranges))
 
 
 def prove(cond: Expr, ranges: Ranges) -> bool | None:
-    """True when the condition always holds, False when it never does, None when neither is known."""
+    """True if the condition always holds, False if it never does, None if neither is known."""
     return truth(cond, Context(ranges))
 
 
 def bounds(e: Expr, ranges: Ranges) -> tuple[int | None, int | None]:
-    """An interval that holds every value of an index expression; None where it is open."""
+    """An interval that contains every value of an index expression; None is an open end."""
     context = Context(ranges)
     return context.range_of(linear(e, context))
 
@@ -74,7 +74,7 @@ def linear_form(e: Expr, ranges: Ranges) -> tuple[dict[Expr, int], int]:
 
 
 def conjuncts(cond: Expr) -> tuple[Expr, ...]:
-    """The conditions that `cond` joins by `and`; none when it is `true`."""
+    """The conditions that `cond` joins by `and`; none if it is `true`."""
     match cond:
         case Const(value=True):
             return ()
@@ -85,7 +85,7 @@ def conjuncts(cond: Expr) -> tuple[Expr, ...]:
 
 
 def simplify_where(where: Iterable[Expr], ranges: Ranges) -> tuple[Expr, ...]:
-    """Conditions simplified and split at `and`, without those that always hold and without repeats, in order."""
+    """Conditions simplified and split at `and`, in order, without duplicates and without those that always hold."""
     out: dict[Expr, None] = {}
     for cond in where:
         out.update(dict.fromkeys(conjuncts(simplify(cond, ranges))))
@@ -106,7 +106,7 @@ def essential(where: Iterable[Expr], ranges: Ranges) -> tuple[Expr, ...]:
 
 
 def _implies(a: Linear | None, b: Linear | None, context: Context) -> bool:
-    """Whether `b < 0` follows from `a < 0` as far as intervals tell."""
+    """Whether `a < 0` implies `b < 0`, as far as intervals can show."""
     if a is None or b is None:
         return False
     most = context.range_of(b.minus(a))[1]
@@ -114,7 +114,7 @@ def _implies(a: Linear | None, b: Linear | None, context: Context) -> bool:
 
 
 def _negative_form(cond: Expr, context: Context) -> Linear | None:
-    """A form that is negative exactly where the condition holds, quotients that stand alone multiplied out.
+    """A form that is negative exactly if the condition holds; a quotient that stands alone is multiplied out.
 
     d < x / c is c*d + c - 1 < x, and d + x / c < 0 is c*d + x < 0.
     """
@@ -138,6 +138,6 @@ def _negative_form(cond: Expr, context: Context) -> Linear | None:
 
 
 def is_multiple(e: Expr, n: int, ranges: Ranges) -> bool:
-    """Whether `n` is proven to divide every value of an index expression."""
+    """Whether `n` is proved to divide every value of an index expression."""
     form = linear(e, Context(ranges))
     return form.constant % n == 0 and all(c % n == 0 for c in form.terms.values())

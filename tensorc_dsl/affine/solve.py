@@ -1,4 +1,4 @@
-"""From the subscripts of an access back to the iterators in them."""
+"""Solves the subscripts of an access for the iterators in them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tensorc_dsl.ir.program import Block, For
 
 
 def solve(block: Block, subscripts: Sequence[Expr], at: Sequence[Expr]) -> dict[str, Expr] | None:
-    """For each iterator of a block its value in an instance whose subscripts are `at`, if there is such an instance.
+    """The value of each iterator of a block in an instance whose subscripts are `at`, if there is such an instance.
 
-    None where the subscripts do not tell all iterators, or in no form that is known here.
+    None if the subscripts do not determine all iterators, or have a form that is not supported.
     """
     context = Context(extent_ranges(For(it.name, it.extent, ()) for it in block.iters))
     forms = [linear(s, context) for s in subscripts]

@@ -1,4 +1,4 @@
-"""The sizes of open dimensions, solved from the shapes of arrays: as steps, which run time takes and code is made of."""
+"""Solves the shapes of arrays for the sizes of open dimensions, as steps that run-time code and generated code take."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tensorc_dsl.affine.simplify import bounds, linear_form
 from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, add, dims_in, index, mul, sub
 
 Extents = tuple[Expr, ...]
-"""The shape of an array, over open dimensions."""
+"""The shape of an array, as expressions over open dimensions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`dim` is (the extent of an array's axis − `rest`) / `factor`, if it is anything: both are over sizes found before.
+    """`dim` is (the extent of an array's axis − `rest`) / `factor`, if that is defined; both are over sizes found before.
 
-    That every extent is what the sizes then make of it is still to be checked.
+    After all steps, every extent has to be compared with its value for the sizes that were found.
     """
 
     dim: Dim
@@ -27,15 +27,15 @@ class Step:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the factor is 0 for no sizes."""
+        """Whether the factor is nonzero for all sizes."""
         low, high = bounds(self.factor, {})
         return (low is not None and low > 0) or (high is not None and high < 0)
 
 
 def solve_sizes(shapes: Sequence[Extents], given: Iterable[Dim] = ()) -> tuple[Step, ...]:
-    """A step for each open dimension that the shapes tell, beside those that are given, in an order that can be taken.
+    """A step for each open dimension that the shapes determine, besides those that are given, in an executable order.
 
-    A step that is not sure is taken only where no other one tells a size.
+    A step that is not sure is used only if no other one determines the size.
     """
     known = set(given)
     steps: list[Step] = []
@@ -50,14 +50,14 @@ def solve_sizes(shapes: Sequence[Extents], given: Iterable[Dim] = ()) -> tuple[S
 
 
 def told_by(shapes: Sequence[Extents]) -> frozenset[Dim]:
-    """The open dimensions that the shapes tell, whatever their sizes are."""
+    """The open dimensions that the shapes determine, for all sizes."""
     steps = solve_sizes(shapes)
     sure = next((n for n, s in enumerate(steps) if not s.is_sure), len(steps))
     return frozenset(s.dim for s in steps[:sure])
 
 
 def _solved(array: int, axis: int, e: Expr, known: set[Dim]) -> Step | None:
-    """The one unknown of an extent, where the extent is linear in it."""
+    """The step for the only unknown of an extent; None if the extent is not linear in it or has other unknowns."""
     unknown = dims_in(e) - known
     if len(unknown) != 1:
         return None
@@ -67,7 +67,7 @@ def _solved(array: int, axis: int, e: Expr, known: set[Dim]) -> Step | None:
 
 
 def _linear_in(dim: Dim, e: Expr) -> tuple[Expr, Expr] | None:
-    """A factor and a rest, both without `dim`, such that the expression is `factor * dim + rest`; None where it is not."""
+    """A factor and a rest without `dim` such that the expression is `factor * dim + rest`; None if there are none."""
     if e == dim:
         return index(1), ZERO
     terms, constant = linear_form(e, {})
@@ -94,7 +94,7 @@ def _atom_in(dim: Dim, atom: Expr) -> tuple[Expr, Expr] | None:
 
 
 def _plus(x: Expr, y: Expr, times: int) -> Expr:
-    """`x + times * y`, in the spelling that has no negative factor."""
+    """`x + times * y`, written without a negative factor."""
     if y == ZERO:
         return x
     return add(x, mul(y, index(times))) if times > 0 else sub(x, mul(y, index(-times)))

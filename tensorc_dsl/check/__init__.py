@@ -1,4 +1,4 @@
-"""What is wrong with a file: names, kinds, uses.
+"""Checks a file: names, kinds, uses.
 
 Nothing here expands a schedule.
 """

@@ -1,4 +1,4 @@
-"""The statements of modules and schedules: what they bind, in which scope, and whether it is used."""
+"""Checks the statements of modules and schedules: the names that they bind, their scopes, and unused names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def given() -> dict[str, Binding]:
 
 
 def _after(branches: list[dict[str, Binding]]) -> dict[str, Binding]:
-    """What is bound behind the branches: what all of them bind, and, not to be used, what some of them do."""
+    """The bindings after some branches: the names that all of them bind, and, as unusable, those that some of them bind."""
     out: dict[str, Binding] = {}
     for name in dict.fromkeys(name for b in branches for name in b):
         twins = tuple(b[name] for b in branches if name in b)
@@ -32,7 +32,7 @@ def _after(branches: list[dict[str, Binding]]) -> dict[str, Binding]:
 
 
 class BodyChecker(Expressions):
-    """Checks one body; `modules` are those that it can call. `found` grows; warnings come with `finish`."""
+    """Checks one body; `modules` are those that it can call. Findings are added to `found`; `finish` adds warnings."""
 
     def __init__(self, modules: Mapping[str, t.ModuleDef], listener: Listener = NOBODY) -> None:
         super().__init__(modules, listener)
@@ -40,11 +40,11 @@ class BodyChecker(Expressions):
         self._yields: list[list[Kind]] = []
 
     def finish(self) -> list[Diagnostic]:
-        """All findings, with a warning for each name that nothing used."""
+        """All findings, with a warning for each unused name."""
         return self.found + [b.unused for b in self._made if b.unused is not None]
 
     def run(self, body: tuple[t.Stmt, ...], scope: Scope) -> dict[str, Binding]:
-        """Check the statements in order; the names that they bind."""
+        """Check the statements in order. Returns the names that they bind."""
         inner, new = dict(scope), dict[str, Binding]()
         for s in body:
             made = self._stmt(s, inner)
@@ -53,12 +53,12 @@ class BodyChecker(Expressions):
         return new
 
     def watch(self, binding: Binding, unused: Diagnostic) -> None:
-        """Warn of the name unless it is used."""
+        """Warn of the name unless it is used later."""
         binding.unused = warning(unused)
         self._made.append(binding)
 
     def shadows(self, name: str, span: Span, scope: Scope) -> None:
-        """Warn of a name that hides one of the scope."""
+        """Warn if the name hides one of the scope."""
         if name in scope and not name.startswith("_") and not scope[name].partly:
             other = scope[name].span
             notes = (problems.where("the other one", other),) if other is not None else ()
@@ -111,12 +111,12 @@ class BodyChecker(Expressions):
                 assert_never(s)
 
     def _name_itself(self, name: t.Word | None) -> None:
-        """The name of a choice or of a branch of it: it stands for nothing but itself."""
+        """Report the name of a choice, or of a branch, to the listener; it stands for itself."""
         if name is not None:
             self.listener.named(name.span, name, (name.span,))
 
     def _listed(self, kind: Kind, at: t.Pattern | t.Expr, what: str) -> Kind:
-        """The kind of the elements of what must be a list."""
+        """The kind of the elements of a value that must be a list."""
         if kind == Base.RANGE:
             self.found.append(problems.NO_RANGE_LIST(at.span, what=what))
         elif not fits(kind, (LIST,)):
@@ -124,7 +124,7 @@ class BodyChecker(Expressions):
         return element(kind) if isinstance(kind, ListOf) else ANY
 
     def _bind(self, pattern: t.Pattern, kind: Kind, scope: Scope) -> dict[str, Binding]:
-        """Names for a value or for its parts."""
+        """The bindings of a pattern for a value or its parts."""
         if isinstance(pattern, t.NamePattern):
             if pattern.name == "_":
                 return {}
@@ -162,7 +162,7 @@ class BodyChecker(Expressions):
             return {}
         self.shadows(s.name.name, s.name.span, scope)
         self.listener.named(s.name.span, s.name.name, (s.name.span,))
-        # A pinned draw does not make the search larger: a trace keeps those that nothing reads.
+        # A pinned draw does not enlarge the search: a trace keeps draws that nothing reads.
         if not s.name.name.startswith("_") and s.pin is None:
             self.watch(binding, problems.UNUSED_DRAW(s.name.span, name=s.name.name))
         return {s.name.name: binding}

@@ -1,4 +1,4 @@
-"""Do the arguments of a call fit the signature? One rule for primitives, modules, draws, functions, methods, queries."""
+"""Checks arguments against signatures, with one rule for primitives, modules, draws, functions, methods and queries."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tensorc_dsl.syntax import tree
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What is known of a call's arguments, in their order; keywords as they are written."""
+    """The kinds of a call's arguments, in order; keyword arguments by their names."""
 
     args: list[Kind]
     kwargs: list[Kind]
 
 
 def problems(call: tree.CallExpr, name: str, s: Signature, kinds: Arguments, given: int = 0) -> Iterator[Diagnostic]:
-    """What is wrong with the arguments; `given` of the first parameters have a value before the call's own."""
+    """The findings about the arguments; the first `given` parameters have values that are not in the call."""
     own = s.positional[given:]
     for a, kind, parameter in zip(call.args, kinds.args, own, strict=False):
         yield from _kind(a, kind, parameter, name, s)
@@ -53,7 +53,7 @@ def problems(call: tree.CallExpr, name: str, s: Signature, kinds: Arguments, giv
 def _kind(
     at: tree.Expr, kind: Kind, p: Parameter, name: str, s: Signature, spread: bool = False
 ) -> Iterator[Diagnostic]:
-    """The argument, where it is of a kind that the parameter does not take; `spread` opens lists."""
+    """The finding for an argument of a kind that the parameter does not accept; `spread` accepts lists of the kind."""
     inner = kind
     while spread and isinstance(inner, ListOf) and not fits(inner, p.wanted):
         inner = inner.element

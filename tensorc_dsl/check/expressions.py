@@ -1,6 +1,6 @@
-"""Expressions of the schedule layer: is every name bound, every call possible, every kind right?
+"""Checks expressions of the schedule layer: names, calls, kinds.
 
-Kinds are inferred as far as they are known; what is not known is never an error.
+Kinds are inferred as far as possible; an unknown kind is never an error.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from tensorc_dsl.syntax import tree as t
 
 @dataclass(slots=True)
 class Binding:
-    """A name in a body, and the warning to give unless it is used."""
+    """A name in a body, with the warning that is given if it stays unused."""
 
     kind: Kind = ANY
     unused: Diagnostic | None = None
     span: Span | None = None
-    """Where it is bound; None for what every body has."""
+    """The place where it is bound; None for names that every body has."""
     twins: tuple[Binding, ...] = ()
-    """The same name in the branches that bind it."""
+    """The bindings of the same name in each branch that binds it."""
     partly: bool = False
-    """Not every way to here binds it."""
+    """Whether only some of the branches before bind it."""
 
     @property
     def places(self) -> tuple[Span, ...]:
-        """Where it is bound: several where branches bind it."""
+        """The places where it is bound; several if branches bind it."""
         if self.twins:
             return tuple(dict.fromkeys(place for twin in self.twins for place in twin.places))
         return () if self.span is None else (self.span,)
@@ -71,7 +71,7 @@ _NUMBER = (INT, FLOAT)
 
 
 class Expressions(ABC):
-    """Checks expressions; `modules` are those that can be called. `found` grows, and the listener hears what names mean."""
+    """Checks expressions; `modules` can be called. Findings are added to `found`, and the listener is told of names."""
 
     def __init__(self, modules: Mapping[str, t.ModuleDef], listener: Listener = NOBODY) -> None:
         self.modules = modules
@@ -80,10 +80,10 @@ class Expressions(ABC):
 
     @abstractmethod
     def for_list(self, e: t.ForList, scope: Scope) -> Kind:
-        """Check a loop; the kind of the list that it makes."""
+        """Check a `for`. Returns the kind of its list."""
 
     def expr(self, e: t.Expr, scope: Scope) -> Kind:
-        """Check an expression; its kind."""
+        """Check an expression. Returns its kind."""
         match e:
             case t.Number(value=value):
                 return INT if isinstance(value, int) else FLOAT
@@ -143,13 +143,13 @@ class Expressions(ABC):
                 assert_never(e)
 
     def condition(self, e: t.Expr, scope: Scope) -> None:
-        """Check an expression that decides something."""
+        """Check an expression that must be a condition."""
         kind = self.expr(e, scope)
         if not fits(kind, (BOOL,)):
             self.found.append(problems.NO_CONDITION(e.span, found=show(kind)))
 
     def number(self, e: t.Expr, scope: Scope) -> None:
-        """Check an expression that is a weight."""
+        """Check an expression that must be a number, such as a weight."""
         kind = self.expr(e, scope)
         if not fits(kind, _NUMBER):
             self.found.append(problems.NO_WEIGHT(e.span, found=show(kind)))
@@ -244,7 +244,7 @@ class Expressions(ABC):
     # --- calls -------------------------------------------------------------------------------------------------------
 
     def arguments(self, call: t.CallExpr, scope: Scope) -> calls.Arguments:
-        """Check the arguments by themselves; their kinds."""
+        """Check the arguments by themselves. Returns their kinds."""
         return calls.Arguments([self.expr(a, scope) for a in call.args], [self.expr(a, scope) for _, a in call.kwargs])
 
     def _call(self, call: t.CallExpr, scope: Scope) -> Kind:
@@ -277,7 +277,7 @@ class Expressions(ABC):
         known = v.methods_of(kind)
         name = function.name
         if name in known:
-            # Of an unknown kind, the call must fit one of those that have the method.
+            # If the kind is unknown, the call must fit one of the kinds that have the method.
             self.listener.called(call, name.span, name, known[name][0])
             attempts = [list(calls.problems(call, name, s, kinds)) for s in known[name]]
             self.found.extend(min(attempts, key=len))

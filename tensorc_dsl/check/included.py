@@ -1,4 +1,4 @@
-"""Spaces in spaces: a rule that names a space stands for the rules of that space, in their order."""
+"""Spaces in spaces: replaces a rule that names a space by the rules of that space, in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 
 MOST_RULES = 256
-"""Rules of a space: each is tried on every block, and each space that names it holds it again."""
+"""The largest number of rules of a space: each is tried on every block, and is copied into each space that names this one."""
 
 
 def rule_name(rule: t.Expr) -> str:
@@ -22,10 +22,10 @@ def rule_name(rule: t.Expr) -> str:
 
 
 class Inclusion:
-    """The spaces of a file with the rules of those they name in their places.
+    """The spaces of a file, with the rules of the spaces that they name put in place.
 
-    `spaces` and `modules` are what the file can name; a module goes before a space of its name. Spaces of other files
-    have been through this themselves. `kind` is the kind of target behind the name of one, None where there is none.
+    `spaces` and `modules` are those that the file can name; a module takes precedence over a space of its name. Spaces of
+    other files are complete already. `kind` is the kind of target that a target's name stands for; None for unknown names.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Inclusion:
         self.found: list[Diagnostic] = []
 
     def whole(self, own: Mapping[str, t.SpaceDef]) -> dict[str, t.SpaceDef]:
-        """The file's own spaces with the rules of others; what is wrong is left out and told in `found`."""
+        """The file's own spaces with the rules of others. Wrong rules are left out and reported in `found`."""
         graph = {name: [n for n in self._named(s) if n in own] for name, s in own.items()}
         whole = dict(self._spaces)
         for name in self._order(graph):
@@ -51,7 +51,7 @@ class Inclusion:
                 yield name
 
     def _order(self, graph: dict[str, list[str]]) -> list[str]:
-        """Each after those it names; circles are told, and cut."""
+        """The spaces, each after those that it names. Cycles are reported and cut."""
         while True:
             try:
                 return [*TopologicalSorter(graph).static_order()]
@@ -78,7 +78,7 @@ class Inclusion:
             kind = self._kind(inner.target)
             if None not in (own, kind) and kind != own:
                 self.found.append(problems.OTHER_KIND(rule.span, name=name, kind=kind, space=s.name, own=own))
-            # A rule is known by its place, through however many spaces it came.
+            # A rule is identified by its place in the text, through however many spaces it came.
             elif any(r.span in rules for r in inner.rules):
                 self.found.append(problems.RULES_TWICE(rule.span, name=name))
             else:

@@ -1,9 +1,9 @@
-"""Items one by one: modules, spaces, schedules, tasks, programs, computes, in the scope of their file."""
+"""Checks items one by one in the scope of their file: modules, spaces, schedules, tasks, programs, computes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.expressions import Binding
@@ -25,7 +25,7 @@ from tensorc_dsl.syntax import tree as t
 
 @dataclass(slots=True)
 class Names:
-    """The items of a file by name, its own and those it uses."""
+    """The items of a file by name: its own and those that it uses."""
 
     computes: dict[str, t.ComputeDef] = field(default_factory=dict[str, t.ComputeDef])
     modules: dict[str, t.ModuleDef] = field(default_factory=dict[str, t.ModuleDef])
@@ -39,12 +39,12 @@ class Names:
     library: Library = field(default_factory=Library)
     """The computes and reducers of all files."""
     broken: set[str] = field(default_factory=set[str])
-    """Computes with findings, on which tasks are not tried."""
+    """Computes with findings; their tasks are not checked."""
 
 
 def check_items(items: Iterable[t.Item], names: Names) -> list[Diagnostic]:
-    """Everything that is wrong with the items of a file that has these names."""
-    # Computes first: what is wrong with one is not said again of its tasks.
+    """All findings about the items of a file with these names."""
+    # Computes first: an error in a compute is not reported again for its tasks.
     ordered = sorted(items, key=lambda i: not isinstance(i, t.ComputeDef))
     instructions = instruction_names(names.intrinsics)
     return [d for item in ordered for d in _check(item, names, instructions)]
@@ -89,7 +89,7 @@ def _problems(work: Callable[[], object]) -> list[Diagnostic]:
 
 
 def intrinsics_of(definitions: Mapping[str, t.IntrinsicDef]) -> tuple[Intrinsic, ...]:
-    """The instructions that items spell; those with findings are left out."""
+    """The instructions that items define; items with findings are left out."""
     return tuple(
         intrinsic_from_tree(d) for d in definitions.values() if not _problems(lambda d=d: intrinsic_from_tree(d))
     )
@@ -99,7 +99,7 @@ def intrinsics_of(definitions: Mapping[str, t.IntrinsicDef]) -> tuple[Intrinsic,
 
 
 def _blocks_of(name: str, names: Names) -> list[str]:
-    """The names that the blocks of a compute have or may have."""
+    """The possible names of a compute's blocks."""
     compute = names.computes.get(name)
     if compute is None or recursion(compute, names.library) is not None:
         return []
@@ -110,7 +110,7 @@ def _blocks_of(name: str, names: Names) -> list[str]:
 
 
 def task_bindings(task: t.TaskDef) -> dict[str, Bound]:
-    """What a task binds: sizes and attributes to numbers, open sizes to ranges, types to their names. Raises TschedError."""
+    """The bindings of a task: numbers for sizes and attributes, ranges for open sizes, names of types. Raises TschedError."""
     out: dict[str, Bound] = {}
     found: list[Diagnostic] = []
     seen: set[str] = set()
@@ -145,7 +145,7 @@ def task_bindings(task: t.TaskDef) -> dict[str, Bound]:
 
 
 def _timed_together(ranges: list[tuple[t.Word, t.RangeExpr]]) -> Iterator[Diagnostic]:
-    """Sizes that are timed together, first with first, are as many each."""
+    """The findings for dimensions with different numbers of sizes after `at`, since these are timed together."""
     given = [(name, value) for name, value in ranges if value.at]
     for name, value in given[1:]:
         first, sizes = given[0]
@@ -178,7 +178,7 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
     if not wrong and compute.name not in names.broken:
         for d in compute_layer.check_bound(compute, bindings, names.library):
             note = problems.where(f"for task `{task.name}`", task.name.span)
-            yield Diagnostic(d.code, d.message, d.span, d.label, (*d.notes, note))
+            yield replace(d, notes=(*d.notes, note))
 
 
 def _choice(task: t.TaskDef, name: t.Word, names: Names) -> Iterator[Diagnostic]:

@@ -1,6 +1,6 @@
-"""Kinds: what the checker knows of a value before anything is expanded.
+"""Kinds: the types that the checker infers for values before expansion.
 
-`ANY` is what it does not know; it fits everywhere, so a file is only wrong where it is wrong whatever is unknown.
+`ANY` is an unknown kind. It fits everywhere, so a finding is right whatever the unknown kinds are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tensorc_dsl.trace.declare import Choices, Interval, Items
 
 
 class Base(Enum):
-    """A kind of value that has no parts; the text is what messages call one."""
+    """A kind of value without parts. The text is its name in messages."""
 
     ANY = "anything"
     BLOCK = "a block"
@@ -38,7 +38,7 @@ class Base(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list; its elements are `ANY` where they are of different kinds, or none are known."""
+    """A list. The kind of its elements is `ANY` if they have different kinds or it is unknown."""
 
     element: Kind
 
@@ -61,7 +61,7 @@ PARAM_TYPES: dict[str, Kind] = {
     "Block": BLOCK, "Loop": LOOP, "Buffer": BUFFER, "Program": PROGRAM, "Target": TARGET, "int": INT, "float": FLOAT,
     "bool": BOOL, "str": STR, "list": LIST,
 }  # fmt: skip
-"""What a parameter of a module may be said to be."""
+"""The types that a parameter of a module can be declared with."""
 
 _OF_TYPES: dict[object, tuple[Kind, ...]] = {
     LoopRef: (LOOP,), BlockRef: (BLOCK,), BufferRef: (BUFFER,), Program: (PROGRAM,), Target: (TARGET,), int: (INT,),
@@ -71,10 +71,10 @@ _OF_TYPES: dict[object, tuple[Kind, ...]] = {
 
 
 def kinds_of(annotation: object) -> tuple[Kind, ...]:
-    """The kinds that a Python type stands for, as a parameter of a primitive, a draw or a query has it."""
+    """The kinds for a Python type in the annotation of a primitive's, draw's or query's parameter."""
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
         parts = typing.get_args(annotation)
-        # Where a step takes a block or nothing, nothing is the program as a whole.
+        # If a step takes a block or None, None means the whole program.
         root = (PROGRAM,) if BlockRef in parts and type(None) in parts else ()
         return (*(k for part in parts for k in kinds_of(part)), *root)
     if typing.get_origin(annotation) is tuple:
@@ -83,13 +83,13 @@ def kinds_of(annotation: object) -> tuple[Kind, ...]:
 
 
 def kind_of(annotation: object) -> Kind:
-    """The kind of a result of that type; `ANY` where it can be of several."""
+    """The kind of a result of that type; `ANY` if it may have several kinds."""
     found = kinds_of(annotation) if annotation is not type(None) else (NOTHING,)
     return found[0] if len(found) == 1 else ANY
 
 
 def fits(kind: Kind, wanted: tuple[Kind, ...]) -> bool:
-    """Whether a value of the kind may be one of the kinds wanted. An int is a float; a block stands for its buffer."""
+    """Whether a value of the kind is accepted for a wanted kind. An int is a float; a block stands for its buffer."""
     return any(_fits(kind, w) for w in wanted)
 
 
@@ -106,7 +106,7 @@ def _fits(kind: Kind, wanted: Kind) -> bool:
 
 
 def join(a: Kind, b: Kind) -> Kind:
-    """What is known of a value that is of one of the two kinds."""
+    """The kind of a value that has one of two kinds."""
     if a == b:
         return a
     if isinstance(a, ListOf) and isinstance(b, ListOf):
@@ -115,7 +115,7 @@ def join(a: Kind, b: Kind) -> Kind:
 
 
 def join_all(kinds: typing.Iterable[Kind]) -> Kind:
-    """As `join`, of any number; of none, `ANY`."""
+    """The kind of a value that has one of several kinds; `ANY` for none."""
     out: Kind | None = None
     for k in kinds:
         out = k if out is None else join(out, k)
@@ -123,7 +123,7 @@ def join_all(kinds: typing.Iterable[Kind]) -> Kind:
 
 
 def element(kind: Kind) -> Kind:
-    """What the elements of a list are, the keys of a map, and the letters of a string."""
+    """The kind of the elements of a list, the keys of a map, or the characters of a string."""
     match kind:
         case ListOf(element=inner) | MapOf(key=inner):
             return inner
@@ -138,7 +138,7 @@ _PLURAL: dict[Kind, str] = {
 
 
 def show(kind: Kind) -> str:
-    """What messages call it: "a list of loops"."""
+    """The kind's name in messages: "a list of loops"."""
     match kind:
         case Base():
             return kind.value
@@ -155,7 +155,7 @@ def show(kind: Kind) -> str:
 
 
 def show_all(wanted: tuple[Kind, ...]) -> str:
-    """What messages call one of several kinds: "a loop or a string"."""
+    """The name of several kinds in messages: "a loop or a string"."""
     silent = (OPEN, NOTHING, ListOf(OPEN), ListOf(NOTHING))
     names = list(dict.fromkeys(show(k) for k in wanted if k not in silent))
     return " or ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)

@@ -1,4 +1,4 @@
-"""Who is told what the names of a body mean, while it is checked."""
+"""The interface of objects that are told the meanings of names while a body is checked."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from tensorc_dsl.syntax import tree as t
 
 
 class Listener:
-    """Does nothing with what it is told; `positions` has one that keeps it."""
+    """A listener that ignores everything; `positions` has one that records it."""
 
     def named(self, at: Span, name: str, places: tuple[Span, ...]) -> None:
-        """A name stands for what is bound at the places; there are none for what the body is given."""
+        """The name at `at` is bound at `places`; they are empty for names that every body has."""
 
     def asked(self, at: Span, name: str, doc: str) -> None:
-        """A query without parentheses."""
+        """The name at `at` is a query without parentheses."""
 
     def called(self, call: t.CallExpr, at: Span, name: str, to: Signature | t.ModuleDef) -> None:
-        """What the name at `at` calls."""
+        """The name at `at` is called, with the signature or module that it stands for."""
 
 
 NOBODY = Listener()

@@ -1,4 +1,4 @@
-"""What a name means: something that is written somewhere, a word of the language, or files."""
+"""The meaning of a name: a definition in a file, a word of the language, or files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tensorc_dsl.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The places of the name where it is defined: one, or one in each branch that binds it."""
+    """The places where the name is defined: one, or one in each branch that binds it."""
 
     spans: tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A word of the language: its kind ("primitive", "draw", "query", …), its name, and the words about it, if any.
+    """A word of the language: its kind ("primitive", "draw", "query", …), its name, and its description, if any.
 
-    A parameter has the name of what it belongs to before its own: `split.partial`.
+    The name of a parameter begins with the name of its owner: `split.partial`.
     """
 
     kind: str
@@ -30,7 +30,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What the path of a `use` leads to."""
+    """The files that the path of a `use` stands for."""
 
     sources: tuple[Source, ...]
 
@@ -40,7 +40,7 @@ Definition = Written | Entry | Files
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A name in a file, and what it means there."""
+    """A name in a file, with its meaning."""
 
     span: Span
     definition: Definition
@@ -55,12 +55,12 @@ def written(name: t.Word | t.Name) -> Written:
 
 
 def entry(kind: str, name: str, known: Container[str]) -> Entry | None:
-    """The word of that kind, if there is one."""
+    """The entry for a word of that kind; None if there is no such word."""
     return Entry(kind, str(name), "") if name in known else None
 
 
 def by_place(found: Iterable[Reference]) -> tuple[Reference, ...]:
-    """In the order of the text, each place once: the first that was said of it."""
+    """The references in text order, one for each place: the first that was reported."""
     once: dict[tuple[int, int], Reference] = {}
     for r in found:
         once.setdefault((r.span.start, r.span.end), r)

@@ -1,4 +1,4 @@
-"""Which name stands at a position of a file, and where that is defined: for editors, which jump there and rename it."""
+"""Finds the name at a position of a file and its definition, for editors."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tensorc_dsl.syntax import tree as t
 
 
 def name_at(checked: CheckedFile, offset: int) -> Reference | None:
-    """The name at a position of the file, with what it means; None between names, and for one that means nothing."""
+    """The name at an offset of the file, with its meaning; None between names, and for a name without a meaning."""
     items = (i for i in checked.file.items if i.span.start <= offset < i.span.end)
     return next((r for r in _found(checked, items) if r.span.start <= offset < r.span.end), None)
 
 
 def references(checked: CheckedFile) -> tuple[Reference, ...]:
-    """Every name of the file that means something, in the order of the text; what defines a name is one of them."""
+    """Every name of the file that has a meaning, in text order, definitions included."""
     return by_place(_found(checked, checked.file.items))
 
 
@@ -45,7 +45,7 @@ def _found(checked: CheckedFile, items: Iterable[t.Item]) -> list[Reference]:
 
 
 class _Heard(Listener):
-    """Keeps what the checker says of a body; `given` are the names that the body has from outside."""
+    """Records what the checker reports about a body; `given` are names that the body has from outside."""
 
     def __init__(self, found: list[Reference], given: Known) -> None:
         self._found = found
@@ -147,7 +147,7 @@ class _Finder:
             if isinstance(rule, t.Name) and name not in c.modules:
                 self.refer(rule, self._item(c.spaces.get(name)))
         for _ in check_space(s, c.modules, c.spaces, instruction_names(c.intrinsics), self._heard({})):
-            pass  # the findings are the checker's to tell
+            pass  # findings are reported by the checker
 
     def _schedule(self, s: t.ScheduleDef) -> None:
         c = self.checked
@@ -156,7 +156,7 @@ class _Finder:
         if compute is None:
             return
         tensors = computes_names(compute)
-        # A block that a reduction or a call inside of a stage becomes is written nowhere; its compute is.
+        # The block of a nested reduction or call is not written in the text; its compute is.
         blocks = [] if recursion(compute, c.library) is not None else block_names(compute, c.library)
         given = {name: tensors.get(name, written(compute.name)) for name in blocks} | tensors
         check_schedule(s, c.computes, c.modules, blocks, instruction_names(c.intrinsics), self._heard(given))

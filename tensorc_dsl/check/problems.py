@@ -11,13 +11,13 @@ from tensorc_dsl.syntax.names import did_you_mean
 
 
 def near(name: str, candidates: Iterable[str]) -> tuple[Note, ...]:
-    """A "did you mean" line, or the few names that there are."""
+    """A "did you mean" line, or the list of names if they are few."""
     text = did_you_mean(name, candidates)
     return (help_note(text),) if text else ()
 
 
 def where(what: str, span: Span) -> Note:
-    """A line that points to another place: `= note: what: file:line:column`."""
+    """A note that refers to another place: `= note: what: file:line:column`."""
     line, column = span.source.line_column(span.start)
     return Note("note", f"{what}: {span.source.name}:{line}:{column}")
 

@@ -1,4 +1,4 @@
-"""Files: a source and all that it uses become one checked file, or findings."""
+"""Loads files: a source and all files that it uses become one checked file, or findings."""
 
 from __future__ import annotations
 
@@ -38,11 +38,10 @@ Parse = Callable[[Source], Parsed]
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """A file with its own and its used items by name, and what was found.
+    """A file with its own and its used items by name, and its findings.
 
-    `modules` and `targets` hold besides what the file can name those that used items need, by their full names, and
-    `intrinsics` all of all files: an instruction has one name everywhere, so that a trace can say it.
-    """
+    `modules` and `targets` also hold those that used items need, under their full names. `intrinsics` has the instructions of
+    all files, since an instruction has the same name everywhere and a trace can contain it."""
 
     file: t.File
     computes: dict[str, t.ComputeDef]
@@ -68,10 +67,10 @@ class CheckedFile:
 
 
 def load_file(source: Source, resolve: Resolve = standard, parsed: Parse = parse_items) -> CheckedFile:
-    """The checked file, with every finding in it and in what it uses; never raises TschedError.
+    """The checked file, with every finding in it and in the files that it uses. Never raises TschedError.
 
-    A text that does not parse has the items that do: they have names, and nothing is said of what is in them, since what
-    they miss may stand in the others. `parsed` may keep what it makes of a text for the next time.
+    Of a text that does not parse, the items that do have names, but are not checked, since they may need the other
+    items. `parsed` may cache the syntax trees of texts.
     """
     compare_anew()
     loader = _Loader(resolve, parsed)
@@ -98,7 +97,7 @@ def load_file(source: Source, resolve: Resolve = standard, parsed: Parse = parse
 
 
 def load_source(source: Source, resolve: Resolve = standard) -> CheckedFile:
-    """The checked file. Raises TschedError with all errors (warnings among them) when there is one."""
+    """The checked file. Raises TschedError with all errors and warnings if there is an error."""
     checked = load_file(source, resolve)
     if checked.errors:
         raise TschedError(*checked.diagnostics)
@@ -106,7 +105,7 @@ def load_source(source: Source, resolve: Resolve = standard) -> CheckedFile:
 
 
 def _position(d: Diagnostic, order: dict[str, int]) -> tuple[int, int]:
-    """Findings of one file stand together, in the order of its text."""
+    """The sort key of a finding: findings of one file stand together, in text order."""
     if d.span is None:
         return (len(order) + 1, 0)
     return order.setdefault(d.span.source.name, len(order)), d.span.start
@@ -118,21 +117,21 @@ def _two_sources(place: Span, one: t.NamedItem, other: t.NamedItem, name: str) -
 
 
 def _misses(d: Diagnostic) -> str | None:
-    """The name that a finding says there is nothing for."""
+    """The name that a finding calls unknown; None for other findings."""
     unknown = (problems.UNKNOWN_NAME, problems.UNKNOWN_CALL, problems.UNKNOWN_COMPUTE)
     return d.span.text if d.span is not None and d.code in {p.code for p in unknown} else None
 
 
 def _full_name(prefix: str, name: str, taken: Container[str]) -> str:
-    """`prefix.name`, numbered where another file of that folder has one of that name."""
+    """`prefix.name`, with a number if another file of that folder has an item of that full name."""
     full = f"{prefix}.{name}"
     return next(n for n in chain([full], (f"{full}#{k}" for k in count(2))) if n not in taken)
 
 
 @dataclass(slots=True)
 class _Unit:
-    """One file. `names` is what it can name; `own` are its own items by table and name; `found` includes what is wrong
-    in files it uses.
+    """One file. `names` are those that it can use; `own` has its own items by table and name; `found` includes findings in
+    the files that it uses.
     """
 
     file: t.File
@@ -141,14 +140,14 @@ class _Unit:
     found: list[Diagnostic] = field(default_factory=list[Diagnostic])
     uses: dict[tuple[str, ...], tuple[Source, ...]] = field(default_factory=dict[tuple[str, ...], tuple[Source, ...]])
     missing: set[str] = field(default_factory=set[str])
-    """Names that uses ask for of files that are not found, or do not have them as far as they parse."""
+    """Names that its uses ask for, of files that are not found or whose parsed items lack them."""
     broken: bool = False
-    """Not all of it parses."""
+    """Whether some of its items do not parse."""
     torn: bool = False
-    """A `use` asks for all of a file that is broken: any name may be in what does not parse."""
+    """Whether a `use` imports everything from a broken file, so that any name may be in its broken items."""
 
     def forgives(self, name: str | None) -> bool:
-        """Whether nothing is said of a missing name, since what lacks it is told of already."""
+        """Whether a missing name is not reported, because the error that it follows from already is."""
         return name is not None and (self.torn or name in self.missing)
 
 
@@ -163,7 +162,7 @@ class _Loader:
         self._units: dict[str, _Unit] = {}
 
     def unit(self, source: Source, prefix: str, users: tuple[str, ...]) -> _Unit:
-        """The file with its uses resolved and its items checked; those of a used file get full names."""
+        """The file with its uses resolved and its items checked. The items of a used file get full names."""
         if source.name in self._units:
             return self._units[source.name]
         parsed = self.parsed(source)
@@ -181,7 +180,7 @@ class _Loader:
             if isinstance(item, t.UseDecl):
                 self._use(item, unit, (*users, source.name))
         if not broken:
-            # What a `use` that failed should have brought is not missed a second time.
+            # Names that a failed `use` should have imported are not reported a second time.
             unit.found += [d for d in check_items(file.items, unit.names) if not unit.forgives(_misses(d))]
             unit.found += recursion(own_modules)
         self._include(unit)
@@ -193,7 +192,7 @@ class _Loader:
     def _own(self, item: t.NamedItem, unit: _Unit) -> None:
         table, kind = _KINDS[type(item)]
         names = getattr(unit.names, table)
-        # A task chooses among schedules and spaces by one name.
+        # A task names a schedule or a space in the same way.
         rivals = {"spaces": unit.names.schedules, "schedules": unit.names.spaces}.get(table, {})
         first = names.get(item.name) or rivals.get(item.name)
         if first is not None:
@@ -204,7 +203,7 @@ class _Loader:
         unit.own[table, item.name] = item
 
     def _include(self, unit: _Unit) -> None:
-        """Put the rules of the spaces that the unit's spaces name in their places."""
+        """Replace the names of spaces in the unit's spaces by their rules."""
 
         def kind(target: str) -> str | None:
             item = unit.names.targets.get(target) or self.used_targets.get(target)
@@ -217,14 +216,14 @@ class _Loader:
         unit.found += inclusion.found
 
     def _qualify(self, unit: _Unit, prefix: str) -> None:
-        """Give the unit's modules their full names, in themselves and in what calls them."""
+        """Give the unit's modules their full names, in their definitions and in all calls."""
         full = {name: m.name for name, m in unit.names.modules.items()}
         full |= {name: _full_name(prefix, name, self.used_modules) for table, name in unit.own if table == "modules"}
         for key, item in unit.own.items():
             if isinstance(item, t.ModuleDef | t.SpaceDef | t.ScheduleDef):
                 unit.own[key] = item = with_full_names(item, full)
             if isinstance(item, t.SpaceDef) and item.target in unit.names.targets:
-                # The machine that a used space is for need not be one that the user can name.
+                # The user need not be able to name the target of a used space.
                 target = _full_name(prefix, item.target, self.used_targets)
                 self.used_targets[target] = unit.names.targets[item.target]
                 unit.own[key] = replace(item, target=t.Word(target, item.target.span))

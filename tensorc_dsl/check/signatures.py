@@ -1,4 +1,4 @@
-"""Signatures: what can be called, with which kinds of arguments, and what comes of it."""
+"""Signatures: the parameters of callables with their kinds, and the kinds of their results."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tensorc_dsl.trace.declare import Choices, Items
 
 
 class Rule(Enum):
-    """Results that depend on the arguments."""
+    """Results whose kind depends on the arguments."""
 
     FIRST = auto()
-    """Of the kind of the first argument."""
+    """The kind of the first argument."""
     ELEMENT = auto()
-    """Of the kind of the first argument's elements."""
+    """The kind of the first argument's elements."""
     NUMBER = auto()
-    """An int when all arguments (or the elements of the only one) are ints, otherwise a number."""
+    """An int if all arguments (or the elements of the only one) are ints, otherwise a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class Parameter:
     wanted: tuple[Kind, ...] = (ANY,)
     required: bool = True
     named: bool = False
-    """It is given by keyword only."""
+    """Whether it is given by keyword only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """`rest` takes any number of arguments after `params`; lists among those stand for their elements."""
+    """The parameters of a callable. `rest` takes any number of arguments after `params`; lists there stand for elements."""
 
     params: tuple[Parameter, ...] = ()
     rest: Parameter | None = None
@@ -46,7 +46,7 @@ class Signature:
         return tuple(p for p in self.params if not p.named)
 
     def result_for(self, args: list[Kind]) -> Kind:
-        """The kind of the result for positional arguments of these kinds."""
+        """The kind of the result for positional arguments of the given kinds."""
         first = args[0] if args else ANY
         match self.result:
             case Rule.FIRST:
@@ -61,7 +61,7 @@ class Signature:
 
 
 def of_function(signature: inspect.Signature, result: object, doc: str = "") -> Signature:
-    """The signature that a declared primitive, draw or query has; `result` is the Python type of what it gives."""
+    """The signature of a declared primitive, draw or query; `result` is the Python type of its result."""
     params: list[Parameter] = []
     rest: Parameter | None = None
     for p in signature.parameters.values():
@@ -70,19 +70,19 @@ def of_function(signature: inspect.Signature, result: object, doc: str = "") -> 
             rest = Parameter(p.name, mine.wanted, False)
         else:
             params.append(mine)
-    # A drawn category is one of the values, a permutation a list like the one it orders.
+    # A drawn category is one of the values, a permutation is a list of the same kind as the original.
     gives = Rule.ELEMENT if result is Choices else Rule.FIRST if result is Items else kind_of(result)
     return Signature(tuple(params), rest, True, gives, doc)
 
 
 def of_module(m: t.ModuleDef) -> Signature:
-    """The signature of a module: parameters without a type take anything."""
+    """The signature of a module; parameters without a type accept any kind."""
     params = tuple(Parameter(p.name, (PARAM_TYPES.get(p.type or "", ANY),), p.default is None) for p in m.params)
     return Signature(params, doc=m.doc)
 
 
 def usage(name: str, s: Signature) -> str:
-    """How it is called: `split(loop, factors, partial=…)`."""
+    """The call's form as text: `split(loop, factors, partial=…)`."""
     parts: list[str] = []
     for p in s.positional:
         parts.append(p.name if p.required else f"{p.name}=…" if s.keywords else f"[{p.name}]")

@@ -1,4 +1,4 @@
-"""Modules, spaces and schedules: their parameters, rules and bodies, in the scope of their file."""
+"""Checks modules, spaces and schedules in the scope of their file: parameters, rules, bodies."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.walk import walk
 
 _SUBJECTS = ("Block", "Program")
-"""A rule is tried on each block, or on the program: that is its module's first argument."""
+"""The types of the first parameter of a rule: it is tried on each block, or on the program."""
 
 
 def instruction_names(intrinsics: Iterable[str]) -> dict[str, Binding]:
-    """The names of a file's instructions in its bodies: such a name is a string."""
+    """The names of a file's instructions in its bodies, each of which is a string."""
     return {name: Binding(STR) for name in intrinsics}
 
 
@@ -32,7 +32,7 @@ def check_module(
     instructions: dict[str, Binding],
     listener: Listener = NOBODY,
 ) -> list[Diagnostic]:
-    """What is wrong with a module."""
+    """The findings about a module."""
     checker = BodyChecker(modules, listener)
     place = m.name.span
     for what, taken in (("a primitive", v.STEPS), ("a function", v.FUNCTIONS), ("a distribution", v.DISTRIBUTIONS)):
@@ -69,7 +69,7 @@ def check_space(
     instructions: dict[str, Binding],
     listener: Listener = NOBODY,
 ) -> Iterator[Diagnostic]:
-    """What is wrong with the rules of a space. Those that name spaces are for `Inclusion` to judge."""
+    """The findings about the rules of a space. `Inclusion` checks the rules that name spaces."""
     checker = BodyChecker(modules, listener)
     for rule in s.rules:
         call = rule if isinstance(rule, t.CallExpr) else t.CallExpr(rule, (), (), rule.span)
@@ -97,7 +97,7 @@ def check_schedule(
     instructions: dict[str, Binding],
     listener: Listener = NOBODY,
 ) -> list[Diagnostic]:
-    """What is wrong with a schedule for a compute that has these blocks."""
+    """The findings about a schedule for a compute with the given blocks."""
     compute = computes.get(s.compute)
     if compute is None:
         place = s.compute.span
@@ -115,11 +115,11 @@ def _called(node: t.ModuleDef) -> list[str]:
 
 
 def recursion(modules: Mapping[str, t.ModuleDef]) -> Iterator[Diagnostic]:
-    """Modules that reach themselves, each chain once."""
+    """The findings for modules that call themselves, one for each cycle."""
     done: set[str] = set()
     reported: set[str] = set()
     for first in modules:
-        # Depth first, with a stack of its own: a file may have a longer chain of modules than Python recurses.
+        # Depth first, with an explicit stack: a chain of modules may be longer than Python's recursion limit.
         path: list[str] = []
         waiting: list[tuple[str, Iterator[str]]] = []
 

@@ -1,4 +1,4 @@
-"""`target` items: machines described in a file, as the `Target` values that spaces, code generators and records use."""
+"""Turns `target` items into `Target` values, which spaces, code generators and records use."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tensorc_dsl.ir.target import Target, is_kind, kinds, own_kinds
 from tensorc_dsl.syntax import tree as t
 
 FACTS = tuple(f.name for f in fields(Target) if f.name != "kind")
-"""What a target item may say; what it does not say is that of a plain machine, wherever the file is read."""
+"""The facts that a target item may state; other facts are those of a plain machine, wherever the file is read."""
 
 _OF_GPUS = ("shared_memory", "threads", "registers")
-"""Facts that are 0 where there is no GPU."""
+"""Facts of GPUs, which are 0 for other machines."""
 
 _MOST = 1 << 48
 
 
 def target_of(item: t.TargetDef) -> Target:
-    """The machine that an item describes. Raises TschedError with all that is wrong with it."""
+    """The target that an item describes. Raises TschedError with all findings."""
     found: list[Diagnostic] = []
     if not is_kind(item.kind):
         found.append(problems.UNKNOWN_TARGET(item.kind.span, notes=near(item.kind, kinds()), name=item.kind))
@@ -42,7 +42,7 @@ def target_of(item: t.TargetDef) -> Target:
 
 
 def _fact(name: str, value: t.Expr) -> int | str | Diagnostic:
-    """The value of a fact, or what is wrong with it."""
+    """The value of a fact, or the finding about it."""
     match name, value:
         case "cpu", t.String(value=text):
             return text
@@ -69,9 +69,9 @@ def _fact(name: str, value: t.Expr) -> int | str | Diagnostic:
 
 
 def check_target(item: t.TargetDef) -> tuple[Diagnostic, ...]:
-    """What is wrong with a target item."""
+    """The findings about a target item."""
     found: list[Diagnostic] = []
-    # The kinds of other packages are free: what a file means must not depend on what is installed.
+    # Kinds of other packages are allowed: the meaning of a file must not depend on what is installed.
     if item.name in (*own_kinds(), "native"):
         found.append(problems.TAKEN_TARGET(item.name.span, name=item.name))
     try:
@@ -82,7 +82,7 @@ def check_target(item: t.TargetDef) -> tuple[Diagnostic, ...]:
 
 
 def check_target_name(space: t.SpaceDef, targets: Iterable[str]) -> tuple[Diagnostic, ...]:
-    """A space is for a kind of target, or for one that the file describes."""
+    """The finding for a space whose target is neither a kind of target nor one that the file describes."""
     described = tuple(targets)
     if space.target in described or is_kind(space.target):
         return ()

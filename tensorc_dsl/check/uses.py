@@ -1,7 +1,7 @@
-"""What a `use` brings: items of other files, their own calls rewritten so that no name of the user's can capture them.
+"""Imports the items of used files, with their calls rewritten so that names of the user's file cannot capture them.
 
-A module of a used file has a full name (`std.cpu.register_tile`), by which the items of that file call it; nothing that a
-user can write is spelled like that.
+A module of a used file has a full name (`std.cpu.register_tile`), by which the items of that file call it. No name that a
+user can write has that form.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the path of a `use` means: one file, or all of a folder; none when there is no such thing.
+    """The files that the path of a `use` stands for: one, or all of a folder; none if there is no such path.
 
-    `name` is that by which everyone knows the modules in them, wherever they were used from.
+    `name` is the prefix of the full names of their modules, whichever file uses them.
     """
 
     name: str
@@ -33,22 +33,22 @@ class Found:
 
 
 Resolve = Callable[[tuple[str, ...], Source], Found]
-"""From the path of a `use`, and the file it stands in, to files. TschedError, without a span, says why there are none."""
+"""From the path of a `use`, and the file that it stands in, to files. Raises TschedError, without a span, if it fails."""
 
 
 def standard(path: tuple[str, ...], _user: Source) -> Found:
-    """The files of the standard library; it has none for paths that do not begin with `std`.
+    """The files of the standard library behind a path; none if the path does not begin with `std`.
 
-    Raises TschedError (E0232) for what it lacks.
+    Raises TschedError (E0232) if the library does not have the path.
     """
     files = standard_files(path) if path[0] == "std" else ()
     return Found(".".join(path), _read(files))
 
 
 def standard_files(path: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
-    """The files of the standard library behind a path, with the names that messages show for them.
+    """The files of the standard library behind a path, each with its name in messages.
 
-    Raises TschedError (E0232) for what it lacks.
+    Raises TschedError (E0232) if the library does not have the path.
     """
     files = stdlib_files(path[1:])
     if not files:
@@ -59,12 +59,12 @@ def standard_files(path: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
 
 @lru_cache(64)
 def _read(files: tuple[tuple[str, Path], ...]) -> tuple[Source, ...]:
-    # The library does not change while we run, and a file may ask for it in every line.
+    # Cached: the library does not change during a run, and a file may use it in every line.
     return tuple(Source.read(file, name) for name, file in files)
 
 
 def with_full_names(item: T, names: Mapping[str, str]) -> T:
-    """The item with every call of a module, and every rule of a space, by its full name."""
+    """The item with full names in every call of a module and every rule of a space."""
 
     def named(e: t.Expr) -> t.Expr:
         return replace(e, id=names.get(e.id, e.id)) if isinstance(e, t.Name) else e

@@ -1,6 +1,6 @@
-"""What the names in computes, reducers, instructions and programs mean: tensors, sizes, indices, functions, types.
+"""Finds the meanings of names in computes, reducers, instructions and programs: tensors, sizes, indices, functions, types.
 
-The scopes are those that `elaborate` and `ir.parse` read with; nothing here judges.
+The scopes are those of `elaborate` and `ir.parse`; this module reports no findings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ATTRIBUTE_TYPES = ("int", "float", "dtype")
 
 
 def computes_names(c: t.ComputeDef) -> Known:
-    """The names that hold in a whole compute: sizes, attributes, tensors, stages."""
+    """The names that are known in a whole compute: sizes, attributes, tensors, stages."""
     known: Known = {s.name: written(s.name) for s in c.stages if s.is_let}
     known |= {p.name: written(p.name) for p in (*c.inputs, *c.outputs)}
     known |= {a.name: written(a.name) for a in c.attributes} | {name: written(name) for name, _ in c.where}
@@ -33,7 +33,7 @@ def computes_names(c: t.ComputeDef) -> Known:
 
 
 class Values:
-    """Adds to `found` what names mean; `seen` are the computes and reducers that the file can name."""
+    """Adds the meanings of names to `found`; `seen` are the computes and reducers that the file can name."""
 
     def __init__(self, found: list[Reference], seen: Definitions) -> None:
         self.found = found
@@ -44,7 +44,7 @@ class Values:
             self.found.append(Reference(name.span, to))
 
     def define(self, names: Iterable[t.Word]) -> Known:
-        """The names, each defined where it stands."""
+        """The names, each defined at its own place."""
         known: Known = {}
         for name in names:
             self.refer(name, written(name))
@@ -133,7 +133,7 @@ class Values:
     # --- expressions -------------------------------------------------------------------------------------------------
 
     def expr(self, e: t.Expr, known: Mapping[str, Definition]) -> None:
-        """All names of an expression."""
+        """Add the meanings of all names in an expression."""
         match e:
             case t.Name(id=name):
                 self.refer(e, known.get(name) or entry("type", name, DTYPES))
@@ -174,7 +174,7 @@ class Values:
             params = computes_names(called)
             self.refer(function, written(called.name))
         else:
-            # A type converts, and it may be an attribute.
+            # A type converts; it may be an attribute.
             language = entry("function", name, FUNCTIONS) or entry("type", name, CASTS)
             self.refer(function, language or known.get(name))
         for a in args:

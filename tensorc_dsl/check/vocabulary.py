@@ -1,8 +1,8 @@
-"""What a schedule may call and ask: functions, methods, queries, draws, primitives, with what the checker knows of each.
+"""The vocabulary of schedules: functions, methods, queries, draws and primitives, with their signatures.
 
-Primitives, draws and queries are not written down here: their signatures are their own declarations. Functions and methods
-of strings and lists are declared here; `interp.builtins` gives them their meaning, and `tests/check/test_vocabulary.py`
-fails when the two disagree. The reference pages are made from these tables.
+The signatures of primitives, draws and queries are derived from their declarations. Functions, and methods of strings and
+lists, are declared here; `interp.builtins` implements them, and `tests/check/test_vocabulary.py`
+fails if the two differ. The reference pages are made from these tables.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ METHODS: dict[Kind, dict[str, Signature]] = {
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """What can be asked without parentheses: the kind of the answer, and a line about it."""
+    """A query without parentheses: the kind of its answer, and a line that describes it."""
 
     kind: Kind
     doc: str
@@ -148,7 +148,7 @@ DISTRIBUTIONS: dict[str, Signature] = {d.name: of_function(d.signature, d.result
 
 
 def methods_of(kind: Kind) -> dict[str, list[Signature]]:
-    """The methods that a value of the kind has, by name; of an unknown one, those of every kind."""
+    """The methods of values of the kind, by name; for an unknown kind, the methods of all kinds."""
     out: dict[str, list[Signature]] = {}
     for subject, table in METHODS.items():
         if kind == ANY or subject == kind or (isinstance(kind, ListOf) and subject == LIST):

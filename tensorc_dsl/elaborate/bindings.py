@@ -1,7 +1,7 @@
-"""From bindings to an environment: what the dimensions and attributes of a compute stand for.
+"""Binds the dimensions and attributes of a compute: bindings become an environment.
 
 Dimensions are the names in the shapes of the tensors that are neither attributes nor defined by `where`. They are bound to
-numbers, or to ranges, which leaves them open; everything here treats them as expressions.
+numbers, or to ranges, which leaves them open; both are expressions here.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from tensorc_dsl.affine.reach import too_far
 from tensorc_dsl.affine.safety import below
 from tensorc_dsl.affine.simplify import bounds, simplify
 from tensorc_dsl.diagnostic import Diagnostic
@@ -21,6 +22,7 @@ from tensorc_dsl.elaborate.problems import (
     NOT_A_KIND,
     NOT_AN_INDEX,
     TAKEN,
+    TOO_FAR,
     TOO_LARGE,
     UNKNOWN_BINDING,
     UNKNOWN_NAME,
@@ -37,9 +39,9 @@ LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class OpenRange:
-    """The sizes that a dimension may have when a kernel is called, both included, and those it is timed at, if it matters.
+    """The range of sizes of an open dimension, both ends included, and the sizes at which it is timed.
 
-    ValueError unless 1 <= low <= high, with all of `at` between them.
+    Raises ValueError unless 1 <= low <= high and all of `at` are in the range.
     """
 
     low: int
@@ -55,21 +57,21 @@ class OpenRange:
 
 
 Bound = int | float | str | OpenRange
-"""What a task gives a dimension or an attribute: a size or a number, the name of a type, or the sizes it may have."""
+"""The value of a dimension or an attribute in a task: a number, the name of a type, or the range of an open size."""
 
 
 @dataclass(slots=True)
 class Environment:
-    """Names that hold one value in the whole compute."""
+    """The names that have one value in the whole compute."""
 
     sizes: dict[str, ir.Expr] = field(default_factory=dict[str, ir.Expr])
     """Dimensions, `where` names and int attributes: constants, or expressions over open dimensions."""
     floats: dict[str, float] = field(default_factory=dict[str, float])
     dtypes: dict[str, DType] = field(default_factory=dict[str, DType])
     open: tuple[ir.Dim, ...] = ()
-    """The dimensions that are no numbers."""
+    """The open dimensions."""
     unbound: bool = False
-    """Nobody has bound the compute yet: what only sizes can tell is not asked."""
+    """Whether the compute is checked without bindings: then questions that need sizes are not asked."""
 
     def names(self) -> list[str]:
         return [*self.sizes, *self.floats, *self.dtypes]
@@ -83,7 +85,7 @@ class Environment:
 
 
 def names_in(e: tree.Expr) -> Iterator[tree.Name]:
-    """The names of an index expression in text order."""
+    """The names in an index expression, in text order."""
     match e:
         case tree.Name():
             yield e
@@ -100,7 +102,7 @@ def names_in(e: tree.Expr) -> Iterator[tree.Name]:
 
 
 def dimensions(defn: tree.ComputeDef) -> dict[str, tree.Name]:
-    """The names that a task binds, with the place of their first use."""
+    """The names that a task binds, each at its first use."""
     known = {a.name for a in defn.attributes} | {name for name, _ in defn.where}
     out: dict[str, tree.Name] = {}
     for p in (*defn.inputs, *defn.outputs):
@@ -117,7 +119,7 @@ def index_expr(
     what: str = "size",
     known: Callable[[tree.Expr], ir.Expr | None] = lambda _: None,
 ) -> ir.Expr:
-    """An extent or a subscript, constants folded; `known` says what some parts of it are. Raises Invalid."""
+    """An extent or a subscript as IR, with constants folded; `known` converts some subexpressions. Raises Invalid."""
 
     def go(e: tree.Expr) -> ir.Expr:
         if (made := known(e)) is not None:
@@ -162,20 +164,22 @@ def index_expr(
 
 
 def _least(e: ir.Expr) -> int | None:
-    """The smallest value of an expression, as far as the sizes of open dimensions are known."""
+    """The smallest value of an expression, as far as the ranges of open dimensions determine it."""
     if (n := ir.constant(e)) is not None or any(d.high is None for d in ir.dims_in(e)):
         return n
     return bounds(e, {})[0]
 
 
 def extent(e: tree.Expr, env: Environment, what: str) -> ir.Expr:
-    """A size: an index expression over the environment that is not negative and fits 64 bits. Raises Invalid."""
+    """A size: an index expression over the environment, nonnegative and within 64 bits. Raises Invalid otherwise."""
     value = index_expr(e, env.sizes)
     n = ir.constant(value)
+    if n is None and not env.unbound and too_far(value, {}) is not None:
+        raise Invalid(TOO_FAR(e.span, text=e.span.text, repair="let the open dimensions end at smaller sizes"))
     if n is None:
         value = simplify(value, {})
     if n is None and not env.unbound:
-        n = bounds(value, {})[1]  # of open dimensions the largest counts
+        n = bounds(value, {})[1]  # of an open dimension, the largest size counts
         at = below(value, 0, env.open)
         if at is not None:
             sizes = ", ".join(f"{name} = {v}" for name, v in at)
@@ -190,10 +194,10 @@ def extent(e: tree.Expr, env: Environment, what: str) -> ir.Expr:
 def bind(
     defn: tree.ComputeDef, bindings: Mapping[str, Bound], *, open_dims: bool
 ) -> tuple[Environment, list[Diagnostic]]:
-    """The environment, and what is wrong with the bindings.
+    """The environment, and the findings about the bindings.
 
-    With `open_dims` dimensions and int attributes without a value become variables, and dtype attributes f32: this is how
-    a compute is checked before anyone binds it.
+    With `open_dims`, dimensions and int attributes without a value become variables, and dtype attributes f32: this is how
+    a compute is checked before it is bound.
     """
     env = Environment(unbound=open_dims)
     found: list[Diagnostic] = []
@@ -255,7 +259,7 @@ def _dimension(name: str, value: Bound, use: tree.Name) -> ir.Expr:
 
 
 def attribute_kind(a: tree.Param) -> str:
-    """The kind of value an attribute takes, "int", "float" or "dtype": as written, else as its default is."""
+    """The kind of value that an attribute takes, "int", "float" or "dtype": the declared one, else that of its default."""
     is_float = isinstance(a.default, tree.Number) and isinstance(a.default.value, float)
     return a.type or ("float" if is_float else "int")
 
@@ -263,7 +267,7 @@ def attribute_kind(a: tree.Param) -> str:
 def attribute(
     a: tree.Param, value: Bound | None, env: Environment, defn: tree.ComputeDef, open_dims: bool, opened: list[ir.Dim]
 ) -> None:
-    """Add what an attribute stands for to `env`; one without a value to `opened` if it may. Raises Invalid."""
+    """Add the value of an attribute to `env`; if it has none and may be open, add a variable to `opened`. Raises Invalid."""
     if a.name in env:
         raise Invalid(TAKEN(a.span, name=a.name, what="a dimension or an attribute"))
     kind = attribute_kind(a)

@@ -1,4 +1,4 @@
-"""Calls of computes: what the names of the called one stand for, found from the arguments' shapes and types."""
+"""Calls of computes: finds the dimensions and attributes of the called compute from the arguments' shapes and types."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from tensorc_dsl.syntax.walk import is_node, node_fields
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A tensor that a call is given, and where."""
+    """A tensor argument of a call, and its place in the text."""
 
     buffer: Buffer
     span: Span
 
 
-# --- what the names of the called compute stand for --------------------------------------------------------------------
+# --- the environment of the called compute -----------------------------------------------------------------------------
 
 
 def call_environment(
     callee: tree.ComputeDef, args: Sequence[Argument], call: tree.CallExpr, outer: Environment
 ) -> Environment:
-    """The environment of `callee` in this call. Raises Invalid where the arguments do not fit it.
+    """The environment of `callee` in this call. Raises Invalid if the arguments do not fit it.
 
-    A dimension is what stands for it in the shape of an argument, or what the call gives by its name; an attribute for a
-    type is that of the tensor that it types, unless the call gives it.
+    A dimension has the corresponding extent of an argument, or the value that the call gives by name. A dtype attribute has
+    the element type of the tensor that uses it, unless the call gives it.
     """
     given = _given(callee, call)
     _check_arguments(callee, args, call)
@@ -146,7 +146,7 @@ def param_type(p: tree.TensorParam, env: Environment) -> DType:
 
 
 def equal(a: ir.Expr, b: ir.Expr) -> bool:
-    """Whether two sizes are the same, whatever the open dimensions are."""
+    """Whether two sizes are equal for all sizes of the open dimensions."""
     return a == b or simplify(ir.sub(a, b), {}) == ir.ZERO
 
 
@@ -154,7 +154,7 @@ def equal(a: ir.Expr, b: ir.Expr) -> bool:
 
 
 def rewrite(node: Any, f: Callable[[Any], Any]) -> Any:
-    """The tree with every node for which `f` gives another one replaced by that; outermost first."""
+    """The tree with every node replaced for which `f` returns another one, outermost first."""
     new = f(node)
     if new is not None:
         return new
@@ -176,7 +176,7 @@ def _rewritten(value: Any, f: Callable[[Any], Any]) -> Any:
 
 
 def renamed(stage: tree.Stage, taken: frozenset[str]) -> tree.Stage:
-    """The stage with other names for those of its indices that are in `taken`: the open dimensions of whoever calls it."""
+    """The stage with new names for its indices that are in `taken`, the open dimensions of the caller."""
     own = [s for e in inside(stage.value) if isinstance(e, tree.Reduce) for s in e.indices]
     clash = taken & {s.name for s in (*stage.indices, *own)}
     if not clash:
@@ -196,11 +196,11 @@ def renamed(stage: tree.Stage, taken: frozenset[str]) -> tree.Stage:
     return rewrite(stage, name)
 
 
-# --- who calls whom ------------------------------------------------------------------------------------------------------
+# --- the call graph ------------------------------------------------------------------------------------------------------
 
 
 def called(defn: tree.ComputeDef, library: Library) -> Iterator[tuple[tree.ComputeDef, Span]]:
-    """The computes that a compute calls, with the places."""
+    """The computes that a compute calls, with the places of the calls."""
     computes = library.seen_by(defn).computes
     for s in defn.stages:
         for e in inside(s.value):
@@ -209,7 +209,7 @@ def called(defn: tree.ComputeDef, library: Library) -> Iterator[tuple[tree.Compu
 
 
 def stage_call(s: tree.Stage, computes: Collection[str]) -> tree.CallExpr | None:
-    """The call of one of the computes that a stage without subscripts is, if it is one."""
+    """The call of one of the computes that is the whole value of a stage without subscripts; None for other stages."""
     match s:
         case tree.Stage(indices=(), annotations=(), value=tree.CallExpr(function=tree.Name(id=name)) as e):
             return e if name in computes else None
@@ -218,7 +218,7 @@ def stage_call(s: tree.Stage, computes: Collection[str]) -> tree.CallExpr | None
 
 
 def recursion(defn: tree.ComputeDef, library: Library) -> Diagnostic | None:
-    """A finding when a compute, or one that it calls, calls itself."""
+    """The finding for a compute that calls itself, directly or through others; None if it does not."""
     done: list[tree.ComputeDef] = []
 
     def visit(c: tree.ComputeDef, chain: tuple[tree.ComputeDef, ...]) -> Diagnostic | None:
@@ -237,8 +237,8 @@ def recursion(defn: tree.ComputeDef, library: Library) -> Diagnostic | None:
 
 
 def block_names(defn: tree.ComputeDef, library: Library, prefix: str = "") -> list[str]:
-    """The names that the blocks of a compute have or may have: its stages, reductions inside expressions, and those of
-    what it calls. The compute must not reach itself.
+    """The possible names of a compute's blocks: its stages, reductions inside expressions, and the blocks of the computes
+    that it calls. The compute must not reach itself.
     """
     computes = library.seen_by(defn).computes
     outputs = {p.name for p in defn.outputs}

@@ -1,6 +1,6 @@
 """The compute layer: a `compute` and its bindings become a program, or a list of findings.
 
-Stages become blocks (`compute_nests`), reductions inside expressions and calls of computes stages of their own.
+Stages become blocks (`elaborate.nests`); reductions inside expressions and calls of computes become stages of their own.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 
 MOST_STAGES = 1024
-"""Calls may not make more stages than this: a few lines could ask for any number."""
+"""The largest number of stages: calls could multiply them, so a few lines could ask for any number."""
 
 MOST_LOOPS = 64
-"""Loops of one stage: as many as a schedule may have around a block."""
+"""The largest number of loops of one stage, which is also the largest number of loops around a block in a schedule."""
 
 
 def elaborate(
@@ -55,7 +55,7 @@ def elaborate(
     """The unscheduled program of a compute whose dimensions are all bound; `name` replaces the compute's own.
 
     `bindings` gives dimensions and int attributes as integers, float attributes as numbers, dtype attributes as type names;
-    a dimension that is given as a range stays open. `library` has what the compute calls. Raises TschedError with every
+    a dimension that is given as a range stays open. `library` has the computes that it calls. Raises TschedError with every
     finding.
     """
     elaboration = _elaborated(defn, bindings, library)
@@ -65,7 +65,7 @@ def elaborate(
 
 
 def check_bound(defn: tree.ComputeDef, bindings: Mapping[str, Bound], library: Library) -> list[Diagnostic]:
-    """What is wrong with a compute under these bindings: what `elaborate` raises."""
+    """The findings that `elaborate` would raise for a compute under these bindings."""
     try:
         return _elaborated(defn, bindings, library).found
     except TschedError as e:
@@ -85,11 +85,11 @@ def _elaborated(defn: tree.ComputeDef, bindings: Mapping[str, Bound], library: L
 
 
 def check(defn: tree.ComputeDef, library: Library | None = None) -> list[Diagnostic]:
-    """What is wrong with a compute before anyone binds it.
+    """The findings about a compute before it is bound.
 
-    Attributes have their defaults, dimensions are open; what is wrong for some sizes is a finding. Questions that only
-    bound sizes can answer (an access that is not affine in open dimensions) wait for `elaborate`, and so does what is
-    wrong inside a called compute because of how it is called.
+    Attributes have their defaults, dimensions are open; an error for some sizes is a finding. Questions that only
+    bound sizes can answer (an access that is not affine in open dimensions) wait for `elaborate`. So do errors inside a
+    called compute that depend on the call.
     """
     env, found = bind(defn, {}, open_dims=True)
     if found:
@@ -104,7 +104,7 @@ def check(defn: tree.ComputeDef, library: Library | None = None) -> list[Diagnos
 
 @dataclass(slots=True)
 class _Parts:
-    """What a program is made of so far. Names here are those of the program."""
+    """The parts of the program so far. Names here are those of the program."""
 
     buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     lets: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
@@ -118,10 +118,9 @@ class _Parts:
 
 
 class _Elaboration:
-    """One pass over a compute: collects findings, and the stages that have none.
+    """One pass over a compute, which collects findings and the stages without any.
 
-    For a called compute `given` are the buffers that its parameters stand for, and its stages have names that begin with
-    `prefix`.
+    For a called compute, `given` are the buffers of its parameters, and the names of its stages begin with `prefix`.
     """
 
     def __init__(
@@ -142,11 +141,11 @@ class _Elaboration:
         self.found: list[Diagnostic] = []
         self.params: dict[str, Buffer] = dict(given or {})
         self.known: dict[str, Buffer] = {}
-        """The tensors that stages may read by now, by their names in this compute."""
+        """The tensors that the next stage may read, by their names in this compute."""
         self.calls: list[tuple[tree.CallExpr, str]] = []
-        """Calls inside expressions, with the names under which `known` has their values."""
+        """Calls inside expressions, with the names of their values in `known`."""
         self.broken: set[str] = set()
-        """Stages and tensors with findings: what reads them is not looked at, so that one mistake is one finding."""
+        """Stages and tensors with findings. Stages that read them are skipped, so that one mistake is one finding."""
 
     def run(self) -> None:
         outputs = {p.name for p in self.defn.outputs}
@@ -190,7 +189,7 @@ class _Elaboration:
     # --- stages ------------------------------------------------------------------------------------------------------
 
     def _output(self, s: tree.Stage) -> Buffer | None:
-        """The output that a stage computes; None for an intermediate. Raises Invalid when the stage has no such name."""
+        """The output that a stage computes; None for an intermediate. Raises Invalid if there is no output of that name."""
         if s.is_let:
             if s.name in self.params or s.name in self.known or s.name in self.env:
                 raise Invalid(problems.TAKEN(s.span, name=s.name, what="a tensor, a dimension or an attribute"))
@@ -202,11 +201,11 @@ class _Elaboration:
         if s.name in self.known:
             raise Invalid(problems.TAKEN(s.span, name=s.name, what="computed by an earlier stage"))
         if s.name not in self.params:
-            raise Invalid  # its declaration is reported
+            raise Invalid  # the finding about its declaration is enough
         return self.params[s.name]
 
     def _name(self, s: tree.Stage, output: Buffer | None) -> str:
-        """What the stage is called in the program."""
+        """The name of the stage in the program."""
         if output is not None:
             return output.name
         return fresh(self.prefix + s.name, self.parts.used) if self.prefix else s.name
@@ -251,12 +250,12 @@ class _Elaboration:
     # --- calls -------------------------------------------------------------------------------------------------------
 
     def _call_stage(self, s: tree.Stage, call: tree.CallExpr) -> None:
-        """A stage that is all of what another compute makes."""
+        """Add the stages of a call that is the whole value of a stage."""
         output = self._output(s)
         self.known[s.name] = self._call(call, lambda: self._name(s, output), output)
 
     def _without_calls(self, value: tree.Expr) -> tree.Expr:
-        """The expression with the tensors that its calls make in their places; those become stages before it."""
+        """The expression with each call replaced by its tensor; the called stages are added before it."""
         found: list[Diagnostic] = []
 
         def call(node: object) -> tree.IndexExpr | tree.Name | None:
@@ -288,24 +287,24 @@ class _Elaboration:
         return new
 
     def _makes_value(self, e: tree.CallExpr) -> bool:
-        """Whether it calls a compute whose output has no dimensions."""
+        """Whether the expression calls a compute whose output has no dimensions."""
         callee = self.defined.computes.get(e.function.id) if isinstance(e.function, tree.Name) else None
         return callee is not None and len(callee.outputs) == 1 and not callee.outputs[0].type.shape
 
     def _call_value(self, e: tree.CallExpr) -> str:
-        """The name under which `known` has what a call makes; equal calls make one tensor."""
+        """The name of a call's result in `known`; equal calls share one tensor."""
         for other, name in self.calls:
             if other == e:
                 return name
-        assert isinstance(e.function, tree.Name)  # who asks has looked
+        assert isinstance(e.function, tree.Name)  # checked by the callers
         base, name = f"{self.prefix}{e.function.id}", e.span.text
         self.known[name] = self._call(e, lambda: fresh(base, self.parts.used), None)
         self.calls.append((e, name))
         return name
 
     def _call(self, e: tree.CallExpr, name: Callable[[], str], output: Buffer | None) -> Buffer:
-        """Add the stages of what a call makes; the buffer that holds it, `output` where that is given."""
-        assert isinstance(e.function, tree.Name)  # the parser, or who asks, has looked
+        """Add the stages of a call. Returns the buffer of the result, which is `output` if that is given."""
+        assert isinstance(e.function, tree.Name)  # checked by the parser or the callers
         if e.function.id not in self.defined.computes:
             notes = suggestion(e.function.id, self.defined.computes)
             raise Invalid(problems.UNKNOWN_NAME(e.span, what="compute", name=e.function.id, notes=notes))
@@ -324,7 +323,7 @@ class _Elaboration:
                 raise Invalid(problems.RESULT(e.span, wanted=wanted, compute=callee.name, found=found))
         target = output or self.parts.let(_buffer(name(), dtype, shape, e.span))
         if self.env.unbound:
-            return target  # its own check has looked inside
+            return target  # the called compute's own check reports its findings
         given: dict[str, Buffer] = {p.name: a.buffer for p, a in zip(callee.inputs, args, strict=True)}
         made.params, made.prefix = {**given, result.name: target}, f"{target.name}_"
         made.run()
@@ -371,7 +370,7 @@ def _annotations(s: tree.Stage) -> tuple[Annotation, ...]:
 def _buffer(name: str, dtype: DType, shape: tuple[ir.Expr, ...], at: Span) -> Buffer:
     size = dtype.bytes
     for e in shape:
-        size *= bounds(e, {})[1] or 1  # of what is open, the largest; without a limit it is not known yet
+        size *= bounds(e, {})[1] or 1  # for open dimensions the largest size; 1 if there is no limit
     if size > LARGEST:
         raise Invalid(problems.TOO_LARGE(at, what=f"the size of `{name}` in bytes", value=size))
     return Buffer(str(name), dtype, shape)

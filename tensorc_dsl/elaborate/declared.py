@@ -1,7 +1,7 @@
 """Reducers that a file declares: `reducer name(a, b) = combine identity e`.
 
-A reduction may run in any order, so a reducer is associative, commutative and left alone by its identity. Where that is
-broken it is an error, and where it is neither proved nor assumed as well, of the types that values have (`compute_laws`).
+A reduction may run in any order, so a reducer must be associative and commutative, with a neutral identity. A law that is
+broken, or neither proved nor assumed, is an error; it is checked for each type of use (`elaborate.laws`).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Declared:
 
     @property
     def combination(self) -> Combination:
-        """The reducer without its names."""
+        """The combination without the reducer's names."""
         a, b = (ir.Load(n, (), self.identity.dtype) for n in ("a", "b"))
         return Combination(self.combine(a, b), self.identity)
 
     def combine(self, a: ir.Expr, b: ir.Expr) -> ir.Expr:
-        """What `a`, made so far, and the next value `b` become."""
+        """The combination of the accumulated value `a` and the next value `b`."""
         values = dict(zip(self.operands, (a, b), strict=True))
 
         def operand(e: ir.Expr) -> ir.Expr:
@@ -48,7 +48,7 @@ class Declared:
 
 
 def declared(defn: tree.ReducerDef, dtype: DType, at: tree.Expr) -> Declared:
-    """The reducer for the values of `dtype` at its use. Raises Invalid unless it takes them and has the laws of one."""
+    """The reducer for values of `dtype` at its use. Raises Invalid unless it accepts the type and its laws hold."""
     if found := check_reducer(defn):
         raise Invalid(*found)
     made, found = None, list[Diagnostic]()
@@ -85,7 +85,7 @@ def reducer_of(defn: tree.ReducerDef, dtype: DType) -> Declared:
 
 
 def check_reducer(defn: tree.ReducerDef) -> list[Diagnostic]:
-    """What is wrong with a reducer for values of every type: its expressions, or its laws."""
+    """The findings that a reducer has for values of every type: in its expressions, or about its laws."""
     if found := unknown_laws(defn):
         return found
     wrong: list[Diagnostic] = []

@@ -1,6 +1,4 @@
-"""The laws of reducers that a file declares: one that is broken is a finding, and so is one that is neither proved nor
-assumed.
-"""
+"""Findings about the laws of declared reducers: laws that are broken, and laws that are neither proved nor assumed."""
 
 from __future__ import annotations
 
@@ -17,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def unknown_laws(defn: tree.ReducerDef) -> list[Diagnostic]:
-    """What is assumed and is no law."""
+    """The findings for assumed names that are no laws."""
     return [
         UNKNOWN_LAW(law.span, name=law.id, notes=suggestion(law.id, LAWS)) for law in defn.assumes if law.id not in LAWS
     ]
 
 
 def law_findings(defn: tree.ReducerDef, reducer: Declared) -> list[Diagnostic]:
-    """What is wrong with the laws of a reducer for values of one type: those that are broken, else those not proved."""
+    """The findings about the laws of a reducer for values of one type: the broken laws, else the unproved ones."""
     found = verdicts(reducer.combination)
     broken = [v for v in found if isinstance(v, Broken)]
     if broken:
@@ -72,12 +70,12 @@ def _unproved(defn: tree.ReducerDef, found: tuple[Verdict, ...], open_laws: list
 
 
 def _as_said(defn: tree.ReducerDef, law: Law) -> str:
-    """A law as what a reducer is."""
+    """A law as an adjective of the reducer, for messages."""
     return f"left alone by its identity {defn.identity.span.text}" if law == "identity" else law
 
 
 def _example(defn: tree.ReducerDef, v: Broken) -> str:
-    """Both sides of a law for some values."""
+    """Both sides of a law for an example, as text."""
     f, e = defn.name, defn.identity.span.text
     match v.law:
         case "commutative":

@@ -1,4 +1,4 @@
-"""What a compute can name besides its tensors: the computes and reducers of its file, and of those that file uses."""
+"""The computes and reducers that a compute can name: those of its file, and those that the file uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorc_dsl.syntax import tree
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """The computes and reducers that the items of one file can name, its own and those it uses."""
+    """The computes and reducers that the items of one file can name."""
 
     computes: Mapping[str, tree.ComputeDef] = field(default_factory=dict[str, tree.ComputeDef])
     reducers: Mapping[str, tree.ReducerDef] = field(default_factory=dict[str, tree.ReducerDef])
@@ -21,9 +21,9 @@ _NONE = Definitions()
 
 @dataclass(slots=True)
 class Library:
-    """The definitions of every file, by the name of its source: a compute sees those of the file that it stands in.
+    """The definitions of every file, by the name of its source. A compute sees the definitions of its own file.
 
-    So what a used compute calls is what its own file means by that name, whatever the user calls so.
+    So the calls of a used compute mean the names of its own file, whatever the user's file calls so.
     """
 
     files: dict[str, Definitions] = field(default_factory=dict[str, Definitions])

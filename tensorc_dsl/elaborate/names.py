@@ -1,4 +1,4 @@
-"""Which names an expression of a stage may use: asked first, so that a misspelt name is not reported as what follows."""
+"""Checks the names in an expression of a stage first, so that a misspelt name is not reported as a consequence of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FUNCTIONS: dict[str, int] = {**MATH_FUNCTIONS, "min": 2, "max": 2, "select": 3, 
 def parts(e: tree.Expr) -> tuple[tree.Expr, ...]:
     """The expressions directly inside an expression of the compute layer, those in subscripts included."""
     match e:
-        case tree.Name() | tree.Number():  # the most of them
+        case tree.Name() | tree.Number():  # the most frequent nodes
             return ()
         case tree.IndexExpr(base=base, indices=indices):
             return (base, *indices)
@@ -61,7 +61,7 @@ def inside(e: tree.Expr) -> Iterator[tree.Expr]:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the stage `stage` can name: the `tensors` above it, not those `later`, and what its file defines."""
+    """The names that the stage `stage` can use: the `tensors` above it, not those `later`, and the file's definitions."""
 
     stage: str
     tensors: Collection[str]
@@ -71,7 +71,7 @@ class Scope:
 
 
 def check_names(value: tree.Expr, scope: Scope) -> None:
-    """Raise Invalid with every subscripted name that is no tensor, call of what is no function, and misplaced scan."""
+    """Raise Invalid for all subscripted names that are no tensors, calls of unknown functions, and misplaced scans."""
     found: list[Diagnostic] = []
 
     def go(e: tree.Expr, part: Literal["", "init", "step"]) -> None:
@@ -89,7 +89,7 @@ def check_names(value: tree.Expr, scope: Scope) -> None:
 
 
 def _wrong(x: tree.Expr, scope: Scope, part: Literal["", "init", "step"], whole: bool) -> Iterator[Diagnostic]:
-    """What is wrong with `x` itself; `part` is that of a scan in which it stands."""
+    """The findings about `x` itself; `part` is the part of a scan in which it stands."""
     match x:
         case tree.Name() | tree.Number():
             pass

@@ -1,8 +1,7 @@
-"""From stages to loops: each stage is one perfect nest of serial loops over one block.
+"""Turns stages into loops: each stage is one perfect nest of serial loops over one block.
 
-The block is named as the stage, a loop as its index (made unique in the program), an iterator `v<index>`. The loop of a
-scan stands outermost, so that all of a step is computed before the next one begins.
-"""
+The block has the name of the stage, a loop that of its index (made unique in the program), an iterator `v<index>`. The loop
+of a scan is outermost, so that a step is complete before the next one begins."""
 
 from __future__ import annotations
 
@@ -19,10 +18,10 @@ from tensorc_dsl.ir.reductions import REDUCER
 def nest(c: Computed, used: set[str], best: Mapping[str, Buffer]) -> Stmt:
     """The loops and the block of a stage; the names of its loops are added to `used`.
 
-    `best` has the buffer in which a stage that picks positions keeps its best values.
+    `best` has the buffer of the best values of each stage that computes positions.
     """
     if c.reducer is not None and any(ir.constant(size) == 0 for size in c.reduce.values()):
-        # A block without instances never runs its `init`: what is left of an empty reduction is its identity.
+        # A block without instances never runs its `init`, so an empty reduction becomes the store of its identity.
         c = Computed(c.name, c.spatial, {}, None, _nothing(c), (), annotations=c.annotations)
     order = sorted(c.spatial, key=lambda n: n != c.scan)
     loops = {n: fresh(str(n), used) for n in (*order, *c.reduce)}
@@ -58,7 +57,7 @@ def _stores(
     names: Mapping[str, str],
     best: Mapping[str, Buffer],
 ) -> tuple[tuple[Store, ...], tuple[Store, ...], tuple[Annotation, ...]]:
-    """The stores of a block, those of its `init`, and the annotation that names its reducer."""
+    """The stores of a block, the stores of its `init`, and the annotation with its reducer's name."""
     old = ir.Load(c.name, target, c.dtype)
     match c.reducer:
         case None:

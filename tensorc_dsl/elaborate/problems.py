@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Invalid(Exception):
-    """Ends the work on one stage or one binding, with what is wrong; without anything when the cause is reported already."""
+    """Ends the work on one stage or binding with its findings; without any if the cause is already reported."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         super().__init__(*diagnostics)
@@ -20,7 +20,7 @@ class Invalid(Exception):
 
 
 def each(*works: Callable[[], T]) -> tuple[T, ...]:
-    """What the works make. Raises Invalid with the findings of all of them when one fails."""
+    """The results of all works. Raises Invalid with the findings of all of them if one fails."""
     done: list[T] = []
     found: list[Diagnostic] = []
     failed = False
@@ -36,7 +36,7 @@ def each(*works: Callable[[], T]) -> tuple[T, ...]:
 
 
 def suggestion(name: str, candidates: Iterable[str]) -> tuple[Note, ...]:
-    """A "did you mean" line when some candidate is close to `name`, else the list of all that there are."""
+    """A "did you mean" line if some candidate is similar to `name`, else the list of all candidates."""
     close, known = nearest(name, candidates)
     if close:
         return (help_note(f"did you mean `{close}`?"),)
@@ -72,6 +72,8 @@ def NEGATIVE_SIZE(*, what: str, sizes: str) -> None: ...
 def EMPTY_REDUCTION(*, index: str, extent: str, sizes: str) -> None: ...
 @problem("E0404", "{what} is {value}: more than a 64-bit machine can index", "= {value}")
 def TOO_LARGE(*, what: str, value: float | int) -> None: ...
+@problem("E0404", "`{text}` may be more than 64 bits leave room for", "too large for some values", help="{repair}")
+def TOO_FAR(*, text: str, repair: str) -> None: ...
 @problem("E0405", "there is no {what} `{name}` here")
 def UNKNOWN_NAME(*, what: str, name: str) -> None: ...
 @problem(
@@ -154,8 +156,6 @@ def NO_TYPE(*, value: str) -> None: ...
     help="only a scan does, at earlier values of its index: `{name}[t, …] = scan[t] init … step {name}[t - 1, …]`",
 )
 def SELF_READ(*, name: str) -> None: ...
-@problem("E0415", "{what} is not supported yet", help="{repair}")
-def UNSUPPORTED(*, what: str, repair: str) -> None: ...
 @problem("E0416", "there is no function `{name}`")
 def UNKNOWN_FUNCTION(*, name: str) -> None: ...
 @problem("E0416", "`{name}` takes {wanted}, but was given {count}")

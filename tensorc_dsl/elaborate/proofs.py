@@ -1,4 +1,4 @@
-"""What has to hold of a stage for all sizes: its loads stay inside their arrays, and its reductions have steps."""
+"""Proves for all sizes that the loads of a stage stay inside their arrays, and that its reductions are not empty."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tensorc_dsl.source import Span
 
 
 def require_steps(c: Computed, env: Environment, at: Span) -> None:
-    """Raises Invalid for a reduction that has no steps for some sizes: its `init` would not run for them."""
+    """Raises Invalid for a reduction that is empty for some sizes, since its `init` would not run for them."""
     for name, size in c.reduce.items():
         if env.unbound or ir.constant(size) is not None:
             continue
@@ -38,7 +38,7 @@ def _check_load(g: GuardedLoad, c: Computed, shape: tuple[ir.Expr, ...], env: En
     extents = {**c.spatial, **c.reduce}
     conditions = g.conditions
     name = g.load.buffer
-    if env.unbound and depends_on_data(g.load.indices):  # that there is an element to clamp to, sizes tell
+    if env.unbound and depends_on_data(g.load.indices):  # whether the clamp has an element depends on sizes
         conditions = (*conditions, *(ir.Compare(">", n, ir.ZERO) for n in shape))
     match check_access(extents, conditions, g.load.indices, shape, env.open):
         case None:

@@ -1,4 +1,4 @@
-"""The ranges of indices: written, taken from the output's shape, or inferred from use as a subscript."""
+"""The ranges of indices: written in the text, taken from the output's shape, or inferred from uses as subscripts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tensorc_dsl.syntax import tree
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """An index that stands by itself as a subscript. `guarded`: in a branch of a conditional."""
+    """A use of an index as a whole subscript. `guarded`: inside a branch of a conditional."""
 
     extent: Expr
     span: Span
@@ -44,9 +44,9 @@ def infer_ranges(
 ) -> Ranges:
     """The range of every index of the stage, those of its reductions included. Raises Invalid.
 
-    A written range holds. An index of an output ranges over the output's dimension. Otherwise all uses as a subscript by
-    itself must agree; those in the branches of a conditional count only where there is no other evidence, since what they
-    read depends on the condition.
+    A written range holds. An index of an output has the range of the output's dimension. Otherwise all uses as a whole
+    subscript must agree. Uses inside the branches of a conditional count only if there are no others, since the condition
+    restricts their values.
     """
     uses: dict[int, list[Use]] = {}
     specs: list[tree.IndexSpec] = []

@@ -1,4 +1,4 @@
-"""The built-in reducers: how they combine, and where they start. What a file declares is in `compute_declared`."""
+"""The built-in reducers: their operations and identities. `elaborate.declared` has those that a file declares."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tensorc_dsl.syntax import tree
 
 @dataclass(frozen=True, slots=True)
 class Reducer:
-    """`accumulator op value`, starting from the identity of `op`."""
+    """The reducer `accumulator op value`, with the identity of `op`."""
 
     name: str
     op: FoldOp
@@ -30,16 +30,16 @@ class Reducer:
         return combine(self.op, a, b)
 
     def identity(self, dtype: DType) -> Const:
-        """What a reduction starts from."""
+        """The initial value of a reduction."""
         return identity(self.op, dtype)
 
     @property
     def on_bool(self) -> bool:
-        """Whether it combines conditions, not numbers."""
+        """Whether it combines conditions instead of numbers."""
         return self.op in ("and", "or")
 
     def check(self, e: tree.Reduce, dtype: DType) -> None:
-        """Raise Invalid unless this reducer works on that type."""
+        """Raise Invalid unless this reducer accepts the type."""
         if (dtype == BOOL) == self.on_bool:
             return
         wanted = "conditions" if self.on_bool else "numbers"
@@ -63,9 +63,9 @@ REDUCERS: dict[str, Reducer] = {
 
 @dataclass(frozen=True, slots=True)
 class ArgReducer:
-    """`argmin` or `argmax`: the position of the best value, of several reduced indices counted row by row.
+    """`argmin` or `argmax`: the position of the best value; for several reduced indices it is counted row by row.
 
-    The lowest position among equals; that of the first NaN where there is one, as in NumPy.
+    Among equal values the lowest position wins, and the first NaN if there is one, as in NumPy.
     """
 
     kind: ArgKind
@@ -74,7 +74,7 @@ class ArgReducer:
     def stores(
         self, index: str, best: str, at: tuple[Expr, ...], value: Expr, where: Expr, dtype: DType
     ) -> tuple[tuple[Store, ...], tuple[Store, ...]]:
-        """The stores of a step, and those that the reduction starts with."""
+        """The stores of a step, and the initial stores of the reduction."""
         steps = arg_stores(self.kind, index, best, at, value, Cast(where, self.position))
         return steps, arg_start(self.kind, index, best, at, dtype, self.position)
 
@@ -83,20 +83,20 @@ ARG_REDUCERS: tuple[ArgKind, ...] = ("argmin", "argmax")
 
 
 def arg_reducer(e: tree.Reduce, kind: ArgKind, want: DType | None, over: Mapping[str, Expr]) -> ArgReducer:
-    """The reducer of `e`; its positions have the integer type that is wanted, else i64. Raises Invalid."""
+    """The reducer of `e`. Its positions have the integer type `want` if given, else i64. Raises Invalid."""
     t = want if want is not None and want.is_integer and want != INDEX else I64
     for name, extent in over.items():
         if constant(extent) == 0:
             raise Invalid(NOTHING_TO_PICK(e.span, reducer=kind, index=name))
     count = bounds(flat(over, {n: n for n in over})[1], {})[1]
-    # The highest number of the type is taken: a reduction starts from it.
+    # The highest number of the type is the initial position, so it cannot be a position.
     if count is not None and count > highest(t):
         raise Invalid(NARROW_POSITION(e.span, last=count - 1, dtype=t, count=count))
     return ArgReducer(kind, t)
 
 
 def flat(over: Mapping[str, Expr], names: Mapping[str, str]) -> tuple[Expr, Expr]:
-    """Which place, counted row by row, the indices are at under their `names`, and how many places there are."""
+    """The position of the indices under their `names`, counted row by row, and the number of positions."""
     at: Expr = ZERO
     count: Expr = Const(1, INDEX)
     for n, extent in over.items():

@@ -1,6 +1,6 @@
-"""From a stage to what its block computes: the value, what it is reduced over and by what, or the steps of a scan.
+"""Turns a stage into the content of its block: the value, the reduced indices and the reducer, or the steps of a scan.
 
-A reduction inside an expression becomes a stage of its own before the one that it stands in.
+A reduction inside an expression becomes a stage of its own before the stage that contains it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tensorc_dsl.syntax import tree
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A stage as IR: `name[indices] = value`, or reduced over `reduce` by `reducer`. Variables are the index names.
+    """A stage as IR: `name[indices] = value`, or reduced over `reduce` by `reducer`. Index names are the variables.
 
-    A scan runs along `scan`, which is one of `spatial`.
+    A scan runs along `scan`, which is one of the `spatial` indices.
     """
 
     name: str
@@ -39,17 +39,17 @@ class Computed:
     loads: tuple[GuardedLoad, ...]
     scan: str | None = None
     annotations: tuple[Annotation, ...] = ()
-    """Notes for schedules, on the block."""
+    """The stage's annotations, for its block."""
 
     @property
     def dtype(self) -> DType:
-        """What its buffer holds."""
+        """The element type of its buffer."""
         return self.reducer.position if isinstance(self.reducer, ArgReducer) else ir.dtype_of(self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """The scan in whose step an expression stands, and where it reads its own values."""
+    """The scan whose step is built, and the places at which it reads its own values."""
 
     stage: str
     buffer: str
@@ -59,7 +59,7 @@ class _Own:
 
 
 class StageBuilder(ValueBuilder):
-    """Builds one stage, and before it those that its nested reductions become (`lifted`)."""
+    """Builds one stage, and before it the stages of its nested reductions (`lifted`)."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class StageBuilder(ValueBuilder):
         """The scan whose step is being built."""
 
     def stage(self, stage: tree.Stage, name: str, want: DType | None) -> Computed:
-        """The stage, called `name` in the program, whose value has type `want` where that is given. Raises Invalid."""
+        """The stage, called `name` in the program. Its value has type `want` if that is given. Raises Invalid."""
         spatial: Extents = {spec.name: self.ranges.of(spec) for spec in stage.indices}
         self.scope = dict(spatial)
         if isinstance(stage.value, tree.Scan):
@@ -95,7 +95,7 @@ class StageBuilder(ValueBuilder):
     # --- reductions --------------------------------------------------------------------------------------------------
 
     def _computed(self, name: str, spatial: Extents, value: tree.Expr, want: DType | None) -> Computed:
-        """A stage whose spatial indices are in scope; `want` is what literals become."""
+        """A stage whose spatial indices are in scope; `want` is the type of literals."""
         reduce, body = Extents(), value
         if isinstance(value, tree.Reduce):
             reduce |= {spec.name: self.ranges.of(spec) for spec in value.indices}
@@ -113,10 +113,10 @@ class StageBuilder(ValueBuilder):
     def _reducer(
         self, e: tree.Reduce, dtype: DType, want: DType | None, over: Extents
     ) -> Reducer | ArgReducer | Declared:
-        """What combines values of `dtype`. Raises Invalid where it does not take them."""
+        """The reducer for values of `dtype`. Raises Invalid if it does not accept them."""
         match str(e.reducer):
             case "argmin" | "argmax" as kind:
-                REDUCERS["max"].check(e, dtype)  # whatever has a greatest value
+                REDUCERS["max"].check(e, dtype)  # any type that has a greatest value
                 return arg_reducer(e, kind, want, over)
             case name if name in REDUCERS:
                 REDUCERS[name].check(e, dtype)
@@ -125,17 +125,17 @@ class StageBuilder(ValueBuilder):
                 return declared(self.defined.reducers[name], dtype, e)
 
     def reduction(self, e: tree.Reduce, want: DType | None) -> ir.Expr:
-        """A reduction inside an expression becomes a stage over the indices it depends on, without the guards here."""
+        """A load of a new stage for a reduction inside an expression, over the indices it depends on, without the guards."""
         saved = (self.scope, self.loads, self.conditions)
         self.loads, self.conditions = [], ()
         inner = self._computed(fresh(f"{self.prefix}{e.reducer}_{e.indices[0].name}", self.used), {}, e, want)
         self.scope, self.loads, self.conditions = saved
         if self.own is not None and any(x.buffer == self.own.buffer for x in ir.loads(inner.value)):
             raise Invalid(problems.SCAN_REDUCE(e.span, stage=self.own.stage))
-        # An index of one value may be a number in the value, and a name where what is read is checked.
+        # An index with a single value may be a number in the value, and a name in the accesses that are checked.
         parts = [inner.value, *(e for a in inner.loads for e in (a.load, *a.conditions))]
         depends = frozenset[str]().union(*map(ir.free_vars, parts))
-        # An index without values is none that the value shows, but nothing is to be reduced then.
+        # An index without values does not occur in the value, but then there is nothing to reduce.
         spatial = {n: extent for n, extent in self.scope.items() if n in depends or ir.constant(extent) == 0}
         self.lifted.append(replace(inner, spatial=spatial))
         load = ir.Load(inner.name, tuple(ir.Var(str(n)) for n in spatial), inner.dtype)
@@ -145,7 +145,7 @@ class StageBuilder(ValueBuilder):
     # --- scans -------------------------------------------------------------------------------------------------------
 
     def _scan(self, stage: tree.Stage, name: str, e: tree.Scan, spatial: Extents, want: DType | None) -> Computed:
-        """A scan as one value: `init` at the first step, `step` at each later one."""
+        """A scan as a single value: `init` at the first step, `step` at each later one."""
         index = e.index.name
         if index not in spatial:
             note = suggestion(index, spatial)
@@ -174,8 +174,8 @@ class StageBuilder(ValueBuilder):
         (init, first), (value, rest) = each(lambda: part(e.init, "init"), step)
         if not own.reads:
             raise Invalid(problems.SCAN_STEP(e.step.span, stage=stage.name))
-        # What looks further back than the first step leaves the stage there, like any other access, unless a condition
-        # keeps it from being read.
+        # An access that looks back beyond the first step leaves the stage there, like any other access, unless a condition
+        # guards it.
         begins = simplify(ir.Compare("<", ir.Var(str(index)), ir.ONE), ranges_of(spatial))
         loads = [replace(a, conditions=(*a.conditions, begins)) for a in first]
         loads += [replace(a, conditions=(*a.conditions, negate(begins))) for a in rest]
@@ -185,7 +185,7 @@ class StageBuilder(ValueBuilder):
         return Computed(name, spatial, {}, None, ir.Select(begins, init, value), tuple(loads), index)
 
     def load(self, e: tree.IndexExpr) -> ir.Load:
-        """An element of a tensor; one of the scan's own is of an earlier step. Raises Invalid."""
+        """A load of a tensor's element; a scan may load its own elements of earlier steps. Raises Invalid."""
         made = super().load(e)
         if self.own is not None and made.buffer == self.own.buffer:
             self._check_earlier(made, e, self.own)
@@ -193,11 +193,11 @@ class StageBuilder(ValueBuilder):
         return made
 
     def _check_earlier(self, made: ir.Load, e: tree.IndexExpr, own: _Own) -> None:
-        """Raise Invalid unless the scan looks back by a number of steps above 0."""
+        """Raise Invalid unless the scan looks back by a positive number of steps."""
         back = simplify(ir.sub(ir.Var(str(own.index)), made.indices[own.position]), ranges_of(self.scope))
         lag = ir.constant(back)
         if lag is None and ir.dims_in(back) and self.env.unbound:
-            raise Invalid  # an attribute that only a task gives
+            raise Invalid  # the distance is an attribute without a value
         if lag is None or lag < 1:
             at = e.indices[own.position].span
             found = f"`{at.text}`"

@@ -1,7 +1,7 @@
-"""From expressions of the compute layer to typed IR: names resolved, types checked.
+"""Turns expressions of the compute layer into typed IR: resolves names, checks types.
 
-No conversion is silent. Literals take the type of what they meet; an index, a dimension or an int attribute is a value only
-through a cast.
+No conversion is silent. A literal takes the type of its context. An index, a dimension or an int attribute becomes a value
+only through a cast.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
+from tensorc_dsl.affine.data import outermost
+from tensorc_dsl.affine.reach import too_far
 from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
 from tensorc_dsl.affine.simplify import negate, simplify
 from tensorc_dsl.elaborate import problems
@@ -31,7 +33,7 @@ Extents = dict[str, ir.Expr]
 
 @dataclass(frozen=True, slots=True)
 class GuardedLoad:
-    """A load with what holds where it stands, for the proof that it stays inside."""
+    """A load with the conditions around it, for the proof that it stays in bounds."""
 
     load: ir.Load
     conditions: tuple[ir.Expr, ...]
@@ -39,7 +41,7 @@ class GuardedLoad:
 
 
 class ValueBuilder:
-    """Builds the expressions of one stage. What is wrong in parts that do not depend on each other is reported together."""
+    """Builds the expressions of one stage. Findings in parts that do not depend on each other are reported together."""
 
     def __init__(self, env: Environment, buffers: Mapping[str, Buffer]) -> None:
         self.env = env
@@ -49,13 +51,13 @@ class ValueBuilder:
         self.conditions: tuple[ir.Expr, ...] = ()
 
     def reduction(self, e: tree.Reduce, want: DType | None) -> ir.Expr:
-        """A reduction inside an expression. Raises Invalid where there can be none."""
+        """The value of a reduction inside an expression. Raises Invalid if none is allowed there."""
         raise Invalid(problems.NOT_IN_COMPUTE(e.span, what="a reduction"))
 
     # --- types -------------------------------------------------------------------------------------------------------
 
     def infer(self, e: tree.Expr) -> DType | None:
-        """The type of `e` as far as names tell; None for what literals alone make up."""
+        """The type of `e` as far as names determine it; None for literals and expressions of literals only."""
         match e:
             case tree.Name(id=name):
                 if name in self.env.floats or name == "inf":
@@ -86,7 +88,7 @@ class ValueBuilder:
         return self.env.dtypes.get(name) or DTYPES.get(name)
 
     def _decimal(self, e: tree.Expr) -> bool:
-        """Whether a literal in `e`, or a name of one, is no integer."""
+        """Whether a literal in `e`, or a name for one, is not an integer."""
         return any(
             isinstance(x.value, float) if isinstance(x, tree.Number) else x.id in self.env.floats or x.id == "inf"
             for x in inside(e)
@@ -94,7 +96,7 @@ class ValueBuilder:
         )
 
     def same_type(self, found: DType, want: DType, at: tree.Expr, what: str) -> None:
-        """Raise Invalid unless what stands at `at` has the type that is wanted."""
+        """Raise Invalid unless the expression at `at` has the wanted type."""
         if found == want:
             return
         text = at.span.text
@@ -119,7 +121,7 @@ class ValueBuilder:
     # --- values ------------------------------------------------------------------------------------------------------
 
     def build(self, e: tree.Expr, want: DType | None) -> ir.Expr:
-        """`e` as IR; `want` gives literals a type. The result may be of another type than `want`: who asks, checks."""
+        """`e` as IR; `want` gives literals a type. The result may have another type than `want`: the caller checks that."""
         match e:
             case tree.Number(value=value):
                 return self._literal(value, want, e)
@@ -187,12 +189,12 @@ class ValueBuilder:
         return t
 
     def _pair(self, a: tree.Expr, b: tree.Expr, want: DType | None, op: str, at: tree.Expr) -> tuple[ir.Expr, ir.Expr]:
-        """Both operands, of one type."""
+        """Both operands as IR. Raises Invalid if their types differ."""
         t = self.infer(a) or self.infer(b) or want
         x, y = each(lambda: self.build(a, t), lambda: self.build(b, t))
         s, t = ir.dtype_of(x), ir.dtype_of(y)
         if s != t:
-            # Towards the type that holds more: an index or the narrower operand is the one to convert.
+            # The message suggests converting the index or the narrower operand to the other type.
             first = s == INDEX or (t != INDEX and (s.is_float, s.bits) < (t.is_float, t.bits))
             cast = f"{t}({a.span.text}) {op} {b.span.text}" if first else f"{a.span.text} {op} {s}({b.span.text})"
             raise Invalid(problems.MIXED_TYPES(at.span, op=op, lhs=s, rhs=t, cast=cast))
@@ -203,16 +205,13 @@ class ValueBuilder:
         t = self._arithmetic(x, e.op, e)
         if e.op in "/%" and not t.is_float and isinstance(y, ir.Const) and y.value == 0:
             raise Invalid(problems.DIVISION_BY_ZERO(e.rhs.span, value=0))
-        if e.op == "%" and t.is_float:
-            help_text = f"{e.lhs.span.text} - floor({e.lhs.span.text} / {e.rhs.span.text}) * {e.rhs.span.text}"
-            raise Invalid(problems.UNSUPPORTED(e.span, what="`%` on floats", repair=f"write `{help_text}`"))
         if t == INDEX:
             return self._index(e)
         return ir.Binary(e.op, x, y)
 
     def _index(self, e: tree.Expr, extent: ir.Expr | None = None, clamped: bool = False) -> ir.Expr:
-        """A subscript of a dimension of some extent, or an index expression that a comparison or a cast takes: simplified
-        under the ranges in scope. Where it is `clamped`, it may be made of integers that are read.
+        """A subscript of a dimension with an extent, or the index operand of a comparison or cast: simplified
+        under the ranges in scope. If it is `clamped`, it may contain integers that are read.
         """
         if isinstance(e, tree.Name) and e.id in self.scope:
             return ir.Var(str(e.id))
@@ -233,14 +232,27 @@ class ValueBuilder:
                     return None
 
         made = index_expr(e, names, "index or dimension", known)
-        # An index of extent 1 always is 0, but a plain `n` says more to the primitives than `0` does.
+        self._stays(made, e)
+        # An index of extent 1 is always 0, but primitives can use a plain `n` better than `0`.
         if not isinstance(made, ir.Var):
             made = simplify(without_open_quotients(made, self.scope), ranges_of(self.scope))
         _small(made, e)
         return made
 
+    def _stays(self, made: ir.Expr, at: tree.Expr) -> None:
+        """Raise Invalid where index arithmetic may leave 64 bits. Nobody knows before sizes are bound."""
+        if self.env.unbound or (far := too_far(made, ranges_of(self.scope))) is None:
+            return
+        data, dims = outermost((far,)), ir.dims_in(far)
+        repair = "use smaller numbers"
+        if data:
+            repair = f"keep what is read between two indices before: `clamp({format_expr(data[0].operand)}, …, …)`"
+        elif dims:
+            repair = "let the open dimensions end at smaller sizes"
+        raise Invalid(problems.TOO_FAR(at.span, text=at.span.text, repair=repair))
+
     def _clamp(self, e: tree.CallExpr) -> ir.Expr:
-        """`clamp(x, low, high)`: an index, or an integer that is read, kept between two indices."""
+        """`clamp(x, low, high)`: an index, or an integer that is read, limited to two indices."""
         if e.kwargs or len(e.args) != FUNCTIONS["clamp"]:
             count = len(e.args) + len(e.kwargs)
             raise Invalid(problems.ARITY(e.span, name="clamp", wanted="3 values", count=count))
@@ -248,12 +260,12 @@ class ValueBuilder:
         return _kept(made)
 
     def _of_data(self, e: tree.Expr) -> bool:
-        """Whether `e` is made of what is read, and of no index or size."""
+        """Whether `e` consists of values that are read, without indices and sizes."""
         types = {self.infer(x) for x in _operands(e)} - {None}
         return bool(types) and INDEX not in types
 
     def _datum(self, e: tree.Expr) -> ir.Expr:
-        """An integer that is read, as an index."""
+        """An integer that is read, converted to an index."""
         made = self.build(e, self.infer(e))
         found = ir.dtype_of(made)
         if not found.is_integer:
@@ -268,8 +280,9 @@ class ValueBuilder:
             if ir.dtype_of(x) == BOOL and op not in ("==", "!="):
                 raise Invalid(problems.BOOL_ARITHMETIC(e.span, op=op))
             parts.append(ir.Compare(op, x, y))
+            self._stays(parts[-1], e)
         out = ir.conjunction(tuple(parts))
-        assert out is not None  # the parser gives at least two operands
+        assert out is not None  # the parser returns at least two operands
         return out
 
     def _condition(self, e: tree.Expr) -> ir.Expr:
@@ -293,7 +306,7 @@ class ValueBuilder:
         except Invalid:
             each(condition, lambda: branch(e.then), lambda: branch(e.other))
             raise
-        # Both branches are typed even when the condition is decided; only the one that runs has to stay in bounds.
+        # Both branches are typed even if the condition is decided; only the branch taken has to stay in bounds.
         parts = each(lambda: branch(e.then, cond), lambda: branch(e.other, negate(cond)))
         self.loads, self.conditions = before, outer
         (then, in_then), (other, in_other) = parts
@@ -306,8 +319,8 @@ class ValueBuilder:
         return ir.Select(cond, then, other)
 
     def load(self, e: tree.IndexExpr) -> ir.Load:
-        """An element of a tensor. Raises Invalid."""
-        assert isinstance(e.base, tree.Name)  # check_names was asked first
+        """A load of a tensor's element. Raises Invalid."""
+        assert isinstance(e.base, tree.Name)  # check_names has run before
         name = e.base.id
         buffer = self.buffers[name]
         if len(buffer.shape) != len(e.indices):
@@ -319,7 +332,7 @@ class ValueBuilder:
         return load
 
     def _call(self, e: tree.CallExpr, want: DType | None) -> ir.Expr:
-        assert isinstance(e.function, tree.Name)  # check_names was asked first
+        assert isinstance(e.function, tree.Name)  # check_names has run before
         name, count = e.function.id, len(e.args)
         cast = self._dtype(name)
         wanted = 1 if cast is not None else FUNCTIONS[name]
@@ -344,7 +357,7 @@ class ValueBuilder:
         return ir.Call(name, args)
 
     def _clamped_value(self, e: tree.CallExpr, want: DType | None) -> ir.Expr:
-        """A float that is kept between two others."""
+        """A float that is limited to two others."""
         made = each(*(lambda a=a: self.build(a, want) for a in e.args))
         for x, a in zip(made, e.args, strict=True):
             self.same_type(ir.dtype_of(x), ir.dtype_of(made[0]), a, "a bound of `clamp`")
@@ -363,13 +376,13 @@ class ValueBuilder:
 
 
 def _kept(clamp: tuple[ir.Expr, ...]) -> ir.Expr:
-    """The first of three values, kept between the others."""
+    """The first of three values, limited to the other two."""
     value, low, high = clamp
     return ir.Binary("min", ir.Binary("max", value, low), high)
 
 
 def _operands(e: tree.Expr) -> Iterator[tree.Expr]:
-    """What the arithmetic of `e` is over."""
+    """The operands of the arithmetic in `e`."""
     match e:
         case tree.BinaryExpr(lhs=a, rhs=b):
             yield from (*_operands(a), *_operands(b))

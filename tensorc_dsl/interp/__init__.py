@@ -1,4 +1,4 @@
-"""A space or a schedule is expanded into traces.
+"""Expands a space or a schedule into traces.
 
 Nothing here lowers, measures or searches.
 """

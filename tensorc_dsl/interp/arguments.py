@@ -1,4 +1,4 @@
-"""From the language's values to the parameters of a primitive, a draw, a query or a module, by its declared signature."""
+"""Binds values of the language to the parameters of primitives, draws, queries and modules, by their signatures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tensorc_dsl.trace.declare import Choices, Interval, Items
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Arguments for the function, and as they were written (with the provenance of drawn values) for the trace."""
+    """Arguments for the function, and the same with the formulas of drawn values for the trace."""
 
     args: tuple[object, ...]
     kwargs: dict[str, object]
@@ -34,7 +34,7 @@ class Bound:
 
 
 def _members(annotation: object) -> tuple[object, ...]:
-    """The alternatives of a union, aliases opened."""
+    """The alternatives of a union type, with aliases resolved."""
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
         return tuple(m for part in typing.get_args(annotation) for m in _members(part))
     return (annotation,)
@@ -49,7 +49,7 @@ _NAMES: dict[object, str] = {
 
 
 def describe(annotation: object) -> str:
-    """What messages call the type of a parameter."""
+    """The name of a parameter's type in messages."""
     names: list[str] = []
     for m in _members(annotation):
         if typing.get_origin(m) is tuple:
@@ -63,7 +63,7 @@ _NO = object()
 
 
 def convert(value: Value, annotation: object, program: Program) -> object:
-    """The value as a parameter of that type wants it; `unfit` of the result tells where it does not fit."""
+    """The value converted for a parameter of that type; a result for which `unfit` holds means that it does not fit."""
     members = _members(annotation)
     value = bare(value)
     match value:
@@ -77,7 +77,7 @@ def convert(value: Value, annotation: object, program: Program) -> object:
         case ProgramRef() if ProgramRef in members:
             return value
         case ProgramRef():
-            # Where a step takes a block or nothing, nothing is the program as a whole.
+            # If a step takes a block or None, None means the whole program.
             return None if BlockRef in members and type(None) in members else _NO
         case OpenFactor() | None:
             return None if type(None) in members else _NO
@@ -130,24 +130,24 @@ def unfit(converted: object) -> bool:
 
 
 def _splat(value: Value) -> list[Value]:
-    """A list among the arguments of a variadic parameter stands for its elements."""
+    """The elements of a list that is an argument of a variadic parameter; other values by themselves."""
     inner = elements(value)
     return [value] if inner is None else [x for v in inner for x in _splat(v)]
 
 
 def _flat(value: Value) -> list[Value]:
-    """As `_splat`, but what is drawn as a whole stays whole: a trace names it."""
+    """As `_splat`, but a list that was drawn as a whole stays whole, since a trace refers to it by name."""
     return [x for v in value for x in _flat(v)] if isinstance(value, tuple) else [value]
 
 
 def usage(name: str, signature: inspect.Signature) -> str:
-    """How it is called: `split(loop, factors, partial)`."""
+    """The call's form as text: `split(loop, factors, partial)`."""
     text = ", ".join(f"…{p.name}" if p.kind is p.VAR_POSITIONAL else p.name for p in signature.parameters.values())
     return f"{name}({text})"
 
 
 def argument_spans(signature: inspect.Signature, call: tree.CallExpr) -> dict[str, Span]:
-    """Where the argument of each parameter is written, of those that take one."""
+    """The place of the argument of each parameter that has one."""
     fixed = [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     spans = {name: a.span for name, a in zip(fixed, call.args, strict=False)}
     return spans | {name: a.span for name, a in call.kwargs}
@@ -168,10 +168,7 @@ def bind(
     call: tree.CallExpr,
     declared: Misfit,
 ) -> Bound:
-    """Match the arguments with the signature, or raise `declared`.
-
-    A TschedError names the parameter that has another kind.
-    """
+    """The arguments for a signature. Raises `declared` if they do not match; a TschedError for a value of a wrong kind."""
     parameters = list(signature.parameters.values())
     fixed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     own, rest = args[: len(fixed)], args[len(fixed) :]
@@ -208,7 +205,7 @@ def bind(
         value = bound.arguments[p.name]
         if p.kind is p.VAR_POSITIONAL:
             out_args.extend(fitting(p, v) for v in value)
-        elif p.kind is p.KEYWORD_ONLY or left_out:  # behind a parameter that has its default, places would shift
+        elif p.kind is p.KEYWORD_ONLY or left_out:  # after a parameter without an argument, positions would shift
             out_kwargs[p.name] = fitting(p, value)
         else:
             out_args.append(fitting(p, value))

@@ -1,4 +1,4 @@
-"""Operators of the schedule layer. What they make of a drawn value is drawn, so that the trace keeps the formula."""
+"""Operators of the schedule layer. The result of an operation on a drawn value keeps the formula, for the trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorc_dsl.trace.distribution import literal
 
 
 def _compute(op: str, a: int | float, b: int | float) -> int | float:
-    """`/` and `%` floor on integers. Raises ArithmeticError."""
+    """The result on plain numbers; `/` and `%` round down on integers. Raises ArithmeticError."""
     match op:
         case "+":
             return a + b
@@ -34,7 +34,7 @@ def _compute(op: str, a: int | float, b: int | float) -> int | float:
 
 
 def binary(op: str, lhs: Value, rhs: Value, span: Span) -> Value:
-    """`lhs op rhs`, also `min`, `max` and, of ints, `xor`. Raises TschedError."""
+    """`lhs op rhs`, also for `min`, `max` and, on ints, `xor`. Raises TschedError."""
     a, b = bare(lhs), bare(rhs)
     if op == "+" and isinstance(a, tuple) and isinstance(b, tuple):
         return a + b
@@ -75,7 +75,7 @@ def _combine(op: str, lhs: Value, rhs: Value, value: int | float | str, span: Sp
 
 
 def compare(op: str, lhs: Value, rhs: Value, span: Span) -> bool:
-    """`lhs op rhs` of a comparison; only numbers and strings have an order. Raises TschedError."""
+    """The truth of a comparison; only numbers and strings are ordered. Raises TschedError."""
     a, b = plain(lhs), plain(rhs)
     if op in ("==", "!="):
         return _equal(a, b) == (op == "==")
@@ -89,7 +89,7 @@ def compare(op: str, lhs: Value, rhs: Value, span: Span) -> bool:
 
 
 def _equal(a: Value, b: Value) -> bool:
-    """Equal values of one kind; true is not 1."""
+    """Whether the values are equal and of one kind; true is not 1."""
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 

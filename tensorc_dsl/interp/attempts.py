@@ -1,4 +1,4 @@
-"""What became of each rule during an expansion: applied, with its draws, or left alone, and for which reason."""
+"""The outcome of each rule in an expansion: applied, with its draws, or left alone, with the reason."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tensorc_dsl.trace.draw import Draw
 
 @dataclass(slots=True)
 class Attempt:
-    """A module that was asked. `depth` counts the modules around it; `reasons` are empty where it was applied.
+    """A module that was tried. `depth` counts the modules around it; `reasons` is empty if it was applied.
 
-    `refusal` is why a step of it, or of one that it called, could not be done: then nothing of it was.
+    `refusal` is the reason if one of its steps, or of a module that it called, was refused; then the rule was left out.
 
-    `module` is its name or, of one that a space or schedule calls itself, the call as it is written there.
-    `draws` are its own, not those of modules that it called.
+    `module` is its name or, if a space or schedule calls it directly, the call as it is written there.
+    `draws` are its own draws, without those of modules that it called.
     """
 
     module: str
@@ -33,9 +33,9 @@ class Attempt:
 
 
 def reasons(condition: tree.Expr, ask: Callable[[tree.Expr], Value]) -> tuple[str, ...]:
-    """Why a condition is false: its parts that are, with the values that they were asked of.
+    """The reasons why a condition is false: its false parts, with the values that they refer to.
 
-    Of `and` only the first false part counts, since those behind it were never asked; of `or` all do.
+    For `and` only the first false part counts, since later parts are not evaluated; for `or` all do.
     """
     return tuple(_false(condition, ask))
 
@@ -61,7 +61,7 @@ def _is_plain(e: tree.Expr) -> bool:
 
 
 def shown(value: Value) -> str:
-    """A value for people: references by their names."""
+    """A value as text for people, with references by their names."""
     match plain(value):
         case BlockRef(name=name) | LoopRef(name=name) | BufferRef(name=name):
             return name

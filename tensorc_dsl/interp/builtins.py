@@ -1,4 +1,4 @@
-"""Functions and methods of the schedule layer: pure, of values. `check.vocabulary` says how they are called."""
+"""Functions and methods of the schedule layer, which are pure. `check.vocabulary` has their signatures."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _loop_kind = QUERIES[LoopRef]["kind"].function
 
 
 class _Unfit(Exception):
-    """The arguments are none that the function takes."""
+    """The function does not accept the arguments."""
 
 
 def elements(value: Value) -> tuple[Value, ...] | None:
-    """The elements of a list, each of them still saying which draws it came from; None when it is no list."""
+    """The elements of a list, each with the draws that it depends on; None for other values."""
     inner = bare(value)
     if not isinstance(inner, tuple):
         return None
@@ -55,9 +55,9 @@ def _number(value: Value) -> Value:
 
 
 class Builtins:
-    """The functions, for one expansion: what they make counts against its budget.
+    """The functions for one expansion; their results count against its budget.
 
-    `rounds` are what the `for`s around have yielded, the innermost one last.
+    `rounds` has the values that the enclosing `for`s have yielded so far, the innermost one last.
     """
 
     def __init__(self, budget: Budget, rounds: Sequence[Sequence[Value]]) -> None:
@@ -83,7 +83,7 @@ class Builtins:
         }
 
     def call(self, name: str, args: list[Value], program: Program, at: tree.CallExpr) -> Value:
-        """The function's value. TschedError where it does not take the arguments."""
+        """The function's value. Raises TschedError if it does not accept the arguments."""
         for a in args:
             self._budget.use(a, at.span)
         try:
@@ -180,7 +180,7 @@ class Builtins:
         return value
 
     def _interleave(self, args: list[Value], program: Program, _at: tree.CallExpr) -> Value:
-        """Level n of every tile of a kind at the n-th letter of the kind."""
+        """Level n of every tile of a kind, in the place of the n-th letter for that kind."""
         self._only(args, 2, 3)
         structure, tiles = bare(args[0]), [_list(t) for t in _list(args[1])]
         if not isinstance(structure, str):
@@ -200,7 +200,7 @@ class Builtins:
 
     @staticmethod
     def _tile_kind(tile: tuple[Value, ...], program: Program) -> str:
-        """The kind of the loops of a tile: those of one split have one kind."""
+        """The kind of the loops of a tile; the loops of one split have the same kind."""
         loop = bare(tile[0]) if tile else None
         if not isinstance(loop, LoopRef):
             raise _Unfit
@@ -279,7 +279,7 @@ LIST_METHODS: Mapping[str, Callable[[tuple[Value, ...], list[Value], Mapping[str
 def method(
     base: Value, name: str, args: list[Value], kwargs: Mapping[str, Value], at: tree.CallExpr, budget: Budget
 ) -> Value:
-    """The value of a method of a string or a list. TschedError where it has none that takes this."""
+    """The value of a method of a string or a list. Raises TschedError if there is no such method for the arguments."""
     for v in (base, *args, *kwargs.values()):
         budget.use(v, at.span)
     value = bare(base)

@@ -1,4 +1,4 @@
-"""Calls and queries during an expansion: primitives, modules, functions, methods, attributes."""
+"""Calls and queries in an expansion: primitives, modules, functions, methods, attributes."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ PARAM_TYPES: Mapping[str, object] = {
     "Block": BlockRef, "Loop": LoopRef, "Buffer": BufferRef, "Program": ProgramRef, "Target": Target, "int": int,
     "float": float, "bool": bool, "str": str, "list": list,
 }  # fmt: skip
-"""What the types of a module's parameters mean."""
+"""The Python types for the types of a module's parameters."""
 
 
 class Calls(ABC):
-    """What an expansion may call. `program` is the program as it stands; it changes only by primitives."""
+    """The calls of an expansion. `program` is the current program; only primitives change it."""
 
     def __init__(self, program: Program, target: Target, modules: Mapping[str, tree.ModuleDef]) -> None:
         self.program = program
@@ -54,12 +54,12 @@ class Calls(ABC):
         self._builtins = Builtins(self.budget, self._yields)
         self._stack: list[str] = []
         self._steps: list[int] = []
-        """How many steps each module on the stack has taken itself."""
+        """The number of steps of each module on the stack, without those of modules that it called."""
         self.attempts: list[Attempt] = []
-        """Each module that was asked, in order, with its reasons if `explaining`."""
+        """Each module that was tried, in order, with its reasons if `explaining`."""
         self.explaining = False
         self.asked: list[Attempt] = []
-        """Those of the modules on the stack."""
+        """The attempts of the modules on the stack."""
 
     @abstractmethod
     def run(self, body: tuple[tree.Stmt, ...], env: Env) -> None: ...
@@ -72,7 +72,7 @@ class Calls(ABC):
         return {"target": self.target, "root": ProgramRef(), **{i.name: str(i.name) for i in self.program.intrinsics}}
 
     def placed(self, refusal: ScheduleRefusal, span: Span, step: Step | None = None) -> ScheduleRefusal:
-        """The refusal, which learns where it was written and what led to it."""
+        """The refusal with its place in the text and the steps before it filled in."""
         if refusal.span is None:
             refusal.span = span if step is None else step.culprit(refusal)
             refusal.steps = tuple(self.recorder.lines)
@@ -80,14 +80,14 @@ class Calls(ABC):
         return refusal
 
     def _origin(self, names: frozenset[str]) -> str:
-        """`step 4 of std.cpu.tiling, where `factors` drew [4, 8]`: what of it there is to say."""
+        """The position of the step, as text: `step 4 of std.cpu.tiling, where `factors` drew [4, 8]`."""
         drawn = [f"`{d.name}` drew {shown(d.decision)}" for d in self.recorder.draws if d.name in names]
         here = [f"step {self._steps[-1] + 1} of {self._stack[-1]}"] if self._stack else []
         return ", ".join([*here, f"{'where ' * bool(here)}{' and '.join(drawn)}"] if drawn else here)
 
     @contextmanager
     def at(self, span: Span, step: Step | None = None) -> Generator[None]:
-        """A refusal or a finding from inside learns where it was written."""
+        """Context manager: a refusal or finding raised inside gets the place `at`."""
         try:
             yield
         except ScheduleRefusal as refusal:
@@ -113,7 +113,7 @@ class Calls(ABC):
         return ProgramRef() if isinstance(result, Program) else result
 
     def attribute(self, base: Value, at: tree.Attribute) -> Value:
-        """`base.name`: a query on the program as it stands. A refusal when the block or loop is no longer there."""
+        """`base.name`: a query on the current program. Raises ScheduleRefusal if the block or loop no longer exists."""
         value = bare(base)
         query = self._query(value, at.name)
         if query is None or query.is_method:
@@ -121,7 +121,7 @@ class Calls(ABC):
         try:
             return self._answer(query, value, (), {})
         except (ScheduleRefusal, TschedError) as e:
-            with self.at(at.span):  # entered where it is needed only: most questions are answered
+            with self.at(at.span):  # entered only here, since most queries succeed
                 raise e
 
     def _method(self, function: tree.Attribute, call: tree.CallExpr, env: Env) -> Value:
@@ -148,7 +148,7 @@ class Calls(ABC):
         return args, kwargs
 
     def call(self, call: tree.CallExpr, env: Env) -> Value:
-        """The value of a call, after what it does to the program."""
+        """The value of a call, after its effect on the program."""
         if isinstance(call.function, tree.Attribute):
             return self._method(call.function, call, env)
         if not isinstance(call.function, tree.Name):
@@ -186,7 +186,7 @@ class Calls(ABC):
         return self.recorder.call_code(name, bound.code_args, bound.code_kwargs, self.program, call.span)
 
     def offer(self, kind: DrawKind, call: tree.CallExpr, env: Env) -> tuple[Offer, str]:
-        """What may be drawn, and the call as the trace says it."""
+        """The offer of a draw, and its call as the trace has it."""
         args, kwargs = self._arguments(call, env)
         with self.at(call.span, Step(call, kind.signature, args, kwargs)):
             bound = bind(kind.name, kind.signature, args, kwargs, self.program, call, problems.DRAW_ARGUMENTS)
@@ -196,7 +196,7 @@ class Calls(ABC):
     # --- modules -----------------------------------------------------------------------------------------------------
 
     def module(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> None:
-        """Apply a module; one whose `when` is false changes nothing."""
+        """Apply a module; if its `when` is false, nothing changes."""
         if module.name in self._stack:
             chain = " > ".join((*self._stack, module.name))
             raise fail(problems.RECURSION, call.span, name=module.name, chain=chain)
@@ -216,12 +216,12 @@ class Calls(ABC):
         self._steps.pop()
 
     def leave_modules(self) -> None:
-        """No module is under way, after an error that ended those that were."""
+        """Clear the stack of modules, after an error that ended them."""
         for under_way in (self.asked, self._stack, self._steps, self._yields):
             under_way.clear()
 
     def _scope(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> Env:
-        """The names of a module's body: its parameters, each of its declared type."""
+        """The names in a module's body: its parameters, each of its declared type."""
         parameters = module.params
         usage = f"module {module.name}({', '.join(p.name for p in parameters)})"
         args = [*subject, *(evaluate(a, env, self) for a in call.args)]
@@ -248,7 +248,7 @@ class Calls(ABC):
         return scope
 
     def _typed(self, module: tree.ModuleDef, p: tree.Param, value: Value, span: Span) -> Value:
-        """The value as the parameter's type wants it; a block stands for the buffer that it writes."""
+        """The value converted to the parameter's type; a block stands for the buffer that it writes."""
         wanted = PARAM_TYPES.get(p.type or "")
         if wanted is None:
             return value
@@ -267,7 +267,7 @@ class Calls(ABC):
 
 
 def _plain_names(answer: Value) -> Value:
-    """The answer with names as mere strings: those of a program may still know where a text has them."""
+    """The answer of a query with names as plain strings, without places in a text."""
     match answer:
         case str():
             return str(answer)

@@ -1,4 +1,4 @@
-"""Expressions of the schedule layer: values in, values out. Only calls of primitives and modules change anything."""
+"""Evaluates expressions of the schedule layer. Only calls of primitives and modules have effects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Env = dict[str, Value]
 
 
 class Machine(Protocol):
-    """What evaluation needs of the interpreter."""
+    """The interface of the interpreter that evaluation needs."""
 
     @property
     def budget(self) -> Budget: ...
@@ -42,7 +42,7 @@ class Machine(Protocol):
 
 
 def evaluate(e: tree.Expr, env: Env, machine: Machine) -> Value:
-    """The value of an expression. Raises TschedError, or ScheduleRefusal from what it calls."""
+    """The value of an expression. Raises TschedError, or ScheduleRefusal from a call."""
     budget = machine.budget
     budget.enter(e.span)
     value = _RULES[type(e)](e, env, machine)
@@ -166,12 +166,12 @@ _RULES: Mapping[type, Callable[[Any, Env, Machine], Value]] = {
     tree.Reduce: _in_computes_only,
     tree.Scan: _in_computes_only,
 }
-"""How each kind of expression is evaluated, found by its type: this is what an expansion does most."""
+"""The evaluation function of each kind of expression. Dispatch by type is fast; expansion spends most of its time here."""
 assert set(_RULES) == set(get_args(tree.Expr))
 
 
 def truth(value: Value, at: tree.Expr) -> bool:
-    """The bool that a condition is worth. Raises TschedError where it is none."""
+    """The value of a condition as a bool. Raises TschedError for other values."""
     v = bare(value)
     if isinstance(v, bool):
         return v
@@ -191,7 +191,7 @@ def element(base: Value, indices: list[Value], at: tree.IndexExpr) -> Value:
 
 
 def part(base: Value, low: int | None, high: int | None, at: tree.SliceExpr) -> Value:
-    """`base[low:high]` of a list or a string, as in Python: positions beyond the ends are the ends."""
+    """`base[low:high]` of a list or a string, as in Python: positions beyond an end mean that end."""
     items = bare(base)
     if not isinstance(items, tuple | str):
         raise fail(NO_INDEX, at.span, kind=kind_of(items))
@@ -224,7 +224,7 @@ def _interval(low: Value, high: Value, at: tree.RangeExpr) -> Value:
 
 
 def _entry(e: tree.Expr, env: Env, machine: Machine) -> Value:
-    """One side of a map's entry: nothing that has parts."""
+    """The key or weight of a map's entry; it must not be a list or another structure."""
     value = evaluate(e, env, machine)
     if not isinstance(bare(value), int | float | str):
         raise fail(MAP_ENTRY, e.span, found=kind_of(value))
@@ -237,7 +237,7 @@ _INDEX: Mapping[str, Callable[[ir.Expr, ir.Expr], ir.Expr]] = {
 
 
 def _lambda(e: tree.Lambda, env: Env) -> Value:
-    """An index map; where it mentions draws, its code keeps them by name."""
+    """An index map; if it depends on draws, its code refers to them by name."""
     drawn = frozenset[str]()
 
     def go(x: tree.Expr) -> tuple[ir.Expr, str]:

@@ -1,7 +1,7 @@
-"""Expansion: a schedule or a space runs over a program and leaves a trace.
+"""Expansion: runs a schedule or a space on a program and records a trace.
 
-Expansion is a function of (program, target, decisions): the same decisions give the same trace, byte for byte. It always
-ends: lists are finite, loops run over lists, a module cannot reach itself, and `limits` bounds the rest.
+Expansion is a function of (program, target, decisions): equal decisions give equal traces, byte for byte. It always
+ends: lists are finite, loops run over lists, a module cannot reach itself, and `limits` bounds everything else.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from tensorc_dsl.trace.model import Decider, Site, Undecided, shown
 from tensorc_dsl.trace.trace import Refused, Trace
 
 _OF_DECISIONS = (problems.ILLEGAL, problems.NOT_WITHIN)
-"""Refusals of what was drawn, not of a step: outside of its draw's support, or not `within` what a rule accepts."""
+"""Refusals of a decision, not of a step: outside of its draw's support, or not `within` the limits of a rule."""
 
 
 class Expansion(Calls):
-    """One run. `program` is the program as it stands; it changes only by primitives."""
+    """One run. `program` is the current program; only primitives change it."""
 
     def __init__(
         self, program: Program, target: Target, modules: Mapping[str, tree.ModuleDef], decide: Decider
@@ -59,7 +59,7 @@ class Expansion(Calls):
         return self._trace(definition.name, definition.compute, definition.span)
 
     def space(self, definition: tree.SpaceDef, compute: str) -> Trace:
-        """Apply each rule in order, to each block it takes (consumers first) or once to the program."""
+        """Apply each rule in order, to each block (consumers first) or once to the program."""
         for rule in definition.rules:
             call = rule if isinstance(rule, tree.CallExpr) else tree.CallExpr(rule, (), (), rule.span)
             name = call.function.id if isinstance(call.function, tree.Name) else ""
@@ -78,15 +78,15 @@ class Expansion(Calls):
         return self._trace(definition.name, compute, definition.span)
 
     def _rule(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> None:
-        """Apply a rule of a space. Where a step of it is refused, the program is what it was, and the next rule has its turn:
-        so there always is a schedule. A refusal of what was decided is one of the whole trace: another draw may do.
+        """Apply a rule of a space. If one of its steps is refused, the program is restored and the next rule is tried, so
+        there always is a schedule. A refused decision refuses the whole trace instead: another draw may be accepted.
         """
         program, mark, depth, asked = self.program, self.recorder.mark(), self.budget.depth, len(self.attempts)
         try:
             self.module(module, call, subject, env)
         except ScheduleRefusal as refusal:
             if refusal.refusal in _OF_DECISIONS or len(self.attempts) == asked:
-                raise  # the latter: what the space itself gives the rule
+                raise  # a refused decision, or a refusal in the arguments that the space gives the rule
             self.program = program
             self.recorder.back_to(mark)
             self.budget.back_to(depth)
@@ -107,7 +107,7 @@ class Expansion(Calls):
     # --- statements --------------------------------------------------------------------------------------------------
 
     def run(self, body: tuple[tree.Stmt, ...], env: Env) -> None:
-        """Run statements in order; what they name is in `env` afterwards."""
+        """Run statements in order; the names that they bind are in `env` afterwards."""
         for s in body:
             self.budget.enter(s.span)
             match s:
@@ -145,7 +145,7 @@ class Expansion(Calls):
                 env |= {item.name: part for item, part in zip(items, parts, strict=True) if item.name != "_"}
 
     def for_list(self, loop: tree.ForList, env: Env) -> Value:
-        """The list of what each round yields."""
+        """The list of the values that the rounds yield."""
         listed = evaluate(loop.source, env, self)
         source = elements(listed)
         if source is None:
@@ -239,7 +239,7 @@ class Expansion(Calls):
             self.run(s.body, env)
 
     def _branch(self, name: str, branch: Branch, at: tree.Either | tree.Maybe) -> int:
-        """Which branch is drawn."""
+        """The number of the branch that is drawn."""
         decision = bare(self._decide(name, Offer(branch), None, branch_code(branch), at))
         assert isinstance(decision, int | str)
         chosen = branch.position(decision)

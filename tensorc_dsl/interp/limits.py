@@ -1,6 +1,6 @@
-"""Bounds that make expansion total: a file from a stranger can be checked, expanded and sampled safely.
+"""Bounds that make expansion terminate quickly, so that a foreign file can be checked, expanded and sampled safely.
 
-The numbers are far above what schedules of large networks need and low enough that the worst file is refused within
+The numbers are far above the needs of schedules of large networks, and low enough that the worst file is refused within
 about a second.
 """
 
@@ -11,37 +11,37 @@ from tensorc_dsl.interp.values import Value, extent_of
 from tensorc_dsl.source import Span
 
 MAX_STEPS = 300_000
-"""Statements, expressions and list elements that one expansion may go through."""
+"""The number of statements, expressions and list elements that one expansion may process."""
 
 MAX_LIST = 50_000
-"""Values in a list, those of the lists in it included."""
+"""The number of values in a list, including those of nested lists."""
 
 MAX_LEVELS = 8
-"""Lists in lists."""
+"""The nesting depth of lists."""
 
 MAX_STRING = 10_000
 MAX_FORMULA = 1_000
-"""Characters of a string, and of the formula over draws that a trace keeps for a value."""
+"""The number of characters of a string, and of the formula over draws that a trace keeps for a value."""
 
 MAX_DEPTH = 120
-"""How deep calls, blocks and expressions may be nested in each other, so that the interpreter may recurse."""
+"""The nesting depth of calls, blocks and expressions, so that the recursive interpreter does not overflow."""
 
 MAX_LINES = 5_000
-"""Lines of a trace: draws, and steps that change the program."""
+"""The number of lines of a trace: draws, and steps that change the program."""
 
 MAX_LOOPS = 64
-"""Loops around a block."""
+"""The number of loops around a block."""
 
 
 class Budget:
-    """Counts what an expansion uses up; each method raises TschedError where a bound is passed."""
+    """Counts the resources that an expansion uses; each method raises TschedError if a bound is exceeded."""
 
     def __init__(self) -> None:
         self._steps = 0
         self._depth = 0
 
     def enter(self, span: Span) -> None:
-        """One step, one level deeper. Not left again when an error ends the expansion."""
+        """Count one step and one level of depth. The level is not left if an error ends the expansion."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise fail(TOO_DEEP, span, most=MAX_DEPTH)
@@ -52,11 +52,11 @@ class Budget:
 
     @property
     def depth(self) -> int:
-        """How deep it is by now."""
+        """The current depth."""
         return self._depth
 
     def back_to(self, depth: int) -> None:
-        """Leave all that was entered since, after an error that ends a part of the expansion."""
+        """Return to an earlier depth, after an error that ends a part of the expansion."""
         self._depth = depth
 
     def charge(self, steps: int, span: Span) -> None:
@@ -65,7 +65,7 @@ class Budget:
             raise fail(TOO_MANY_STEPS, span, most=MAX_STEPS)
 
     def use(self, value: Value, span: Span) -> None:
-        """Pay for going through a value, lists in it included, or for having made it."""
+        """Count a value that is processed or made, with the values of nested lists."""
         if isinstance(value, str):
             if len(value) > MAX_STRING:
                 raise fail(TOO_LONG, span, what="a string", count=len(value), parts="characters", most=MAX_STRING)

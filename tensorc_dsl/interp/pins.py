@@ -1,4 +1,4 @@
-"""Decisions that are written outside of a file: `ks=[64, 16]` means what `:= [64, 16]` does, `ks=_` what no pin does."""
+"""Decisions from outside of a file: `ks=[64, 16]` has the meaning of the pin `:= [64, 16]`, `ks=_` removes a pin."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tensorc_dsl.syntax.walk import walk
 from tensorc_dsl.trace.distribution import Decision
 
 OPEN = "_"
-"""What is written for a value where a draw is to be open."""
+"""The word that opens a draw."""
 
 
 def opened(schedule: tree.ScheduleDef, names: Collection[str]) -> tree.ScheduleDef:
-    """The schedule without the pins of the draws of these names; it may have no such draws.
+    """The schedule without the pins of the draws of these names; names without a draw are ignored.
 
-    Raises TschedError (E0559) for one that no step depends on: in a frozen schedule a choice between branches is one.
+    Raises TschedError (E0559) for a draw that no step depends on, such as a choice of a branch in a frozen schedule.
     """
     nodes = [*walk(schedule)]
     used = {n.id for n in nodes if isinstance(n, tree.Name)}
@@ -38,7 +38,7 @@ def opened(schedule: tree.ScheduleDef, names: Collection[str]) -> tree.ScheduleD
 
 
 def read_decision(text: str) -> Decision:
-    """The decision that a text stands for: a number, `true`, `"text"`, a list of ints, or the name of a loop.
+    """The decision that a text spells: a number, `true`, `"text"`, a list of ints, or the name of a loop.
 
     Raises TschedError (E0557) for anything else.
     """

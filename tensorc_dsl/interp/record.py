@@ -1,4 +1,4 @@
-"""What an expansion writes down: the trace's lines, and what its text calls each loop, block and draw.
+"""Records an expansion: the lines of the trace, and the names of loops, blocks and draws in its text.
 
 A trace names loops and blocks as the program does, so text and program can be read side by side. A loop that no line has
 named yet is introduced by a query (`let [_, j] = C.loops`) before the line that needs it.
@@ -22,7 +22,7 @@ from tensorc_dsl.trace.draw import Branch, Draw
 from tensorc_dsl.trace.model import shown
 
 GIVEN = ("root", "target")
-"""Names that every schedule has; no loop or block is called by one of them."""
+"""Names that every schedule has; no loop or block gets one of them."""
 
 
 def map_code(m: IndexMap) -> str:
@@ -31,7 +31,7 @@ def map_code(m: IndexMap) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How many lines there are, what has a name, and which names are taken."""
+    """A state of the recorder: the number of lines, the named things, and the names that are taken."""
 
     lines: int
     bound: dict[Ref, str]
@@ -40,7 +40,7 @@ class Mark:
 
 @dataclass(slots=True)
 class Recorder:
-    """The growing trace. `bound` maps what was named to its name in the text."""
+    """The growing trace. `bound` maps loops, blocks and buffers to their names in the text."""
 
     lines: list[str] = field(default_factory=list[str])
     draws: list[Draw] = field(default_factory=list[Draw])
@@ -50,16 +50,16 @@ class Recorder:
     _numbers: dict[str, int] = field(default_factory=dict[str, int])
 
     def mark(self) -> Mark:
-        """Where the text stands, for `back_to`."""
+        """The current state, for `back_to`."""
         return Mark(len(self.lines), dict(self.bound), set(self._taken))
 
     def back_to(self, mark: Mark) -> None:
-        """The text is what it was at the mark. The draws since then stay decided, and their names taken."""
+        """Restore the text of the mark. Later draws stay decided, and their names taken."""
         del self.lines[mark.lines :]
         self.bound, self._taken = mark.bound, mark.taken
 
     def start(self, program: Program) -> None:
-        """The compute's buffers and blocks are in scope by their own names."""
+        """Bring the compute's buffers and blocks into scope under their own names."""
         named: list[tuple[str, Ref]] = [("a buffer", BufferRef(b.name)) for b in (*program.params, *program.buffers)]
         named += [("a block", BlockRef(s.name)) for _, s in walk(program.body) if isinstance(s, Block)]
         for what, ref in named:
@@ -68,7 +68,7 @@ class Recorder:
             self._bind(ref)
 
     def _bind(self, ref: Ref) -> str:
-        """A name for `ref`: its own, unless a draw or the language took that one."""
+        """A name for `ref`: its own, unless a draw or a word of the language has that name."""
         free = ref.name not in self._drawn and ref.name not in GIVEN
         self.bound[ref] = ref.name if free else fresh(ref.name, self._taken | self._drawn)
         self._taken.add(self.bound[ref])
@@ -80,7 +80,7 @@ class Recorder:
         self.lines.append(text)
 
     def draw_name(self, base: str, program: Program) -> str:
-        """A name for a draw that nothing in the trace or the program has."""
+        """A name for a draw that does not occur in the trace or the program."""
         used = used_names(program)
         name, n = base, self._numbers.get(base, 0)
         while name in self._taken or name in used or name in self._drawn:
@@ -101,7 +101,7 @@ class Recorder:
         return self.bound[ref]
 
     def _block(self, ref: BlockRef, program: Program, span: Span) -> str:
-        """A block's name; one that no step returned, as the tail of a cut loop, is introduced by a query."""
+        """A block's name; a block that no step returned, such as the tail of a cut loop, is introduced by a query."""
         if ref not in self.bound:
             known = [x for x in find_block(program, ref.name)[0] if LoopRef(x.var) in self.bound]
             inside = find_loop(program, known[-1].var)[1].body if known else program.body
@@ -112,7 +112,7 @@ class Recorder:
         return self.bound[ref]
 
     def _buffer(self, ref: BufferRef, program: Program, span: Span) -> str:
-        """A buffer's name; one that a step made is named by a block that writes it."""
+        """A buffer's name; a buffer that a step made is referred to by a block that writes it."""
         if ref in self.bound:
             return self.bound[ref]
         writers = (
@@ -121,7 +121,7 @@ class Recorder:
         return self._block(BlockRef(next(writers).name), program, span)
 
     def code(self, value: Value, program: Program, span: Span) -> str:
-        """The value as straight-line code; may first add the query that names a loop."""
+        """The value as straight-line code. May first add a query that names a loop."""
         match value:
             case Drawn(code=code):
                 return code
@@ -158,19 +158,19 @@ class Recorder:
         return f"{name}({', '.join(parts)})"
 
     def step(self, text: str, results: Result, span: Span) -> None:
-        """Write down a step, with names for what it made."""
+        """Record a step, with names for its results."""
         match results:
             case None:
                 self._line(text, span)
             case tuple():
                 self._line(f"let [{', '.join(self._bind(r) for r in results)}] = {text}", span)
             case _ if results in self.bound:
-                self._line(text, span)  # the step changed what it was given and made nothing new
+                self._line(text, span)  # the step returned only what it was given
             case _:
                 self._line(f"let {self._bind(results)} = {text}", span)
 
     def draw(self, draw: Draw, text: str, value: Scalar | tuple[Value, ...], program: Program, span: Span) -> Drawn:
-        """Write down a draw from the call `text` and return its value, which remembers where it came from."""
+        """Record a draw from the call `text`, and return its value with its provenance."""
         pin = self.code(value, program, span) if isinstance(value, LoopRef) else shown(draw.decision)
         self._line(f"let {draw.name} ~ {text} := {pin}", span)
         self.draws.append(draw)
@@ -179,7 +179,7 @@ class Recorder:
 
 
 def branch_code(branch: Branch) -> str:
-    """The draw of a branch as a call: an `either` leaves nothing else behind."""
+    """The call that stands for the draw of a branch in a trace, which has no `either`."""
     names = [literal(d) for d in branch.names or range(len(branch.weights))]
     if len(set(branch.weights)) == 1:
         return f"sample_categorical([{', '.join(names)}])"

@@ -1,4 +1,4 @@
-"""A space: one task's program, how it may be computed, and the machine. Sampling it gives traces."""
+"""A space as a model: a task's program, the rules or schedule for it, and the target. Sampling it gives traces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tensorc_dsl.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Space(Model):
-    """A probability distribution over scheduled programs. `compute` is the name of what `program` computes."""
+    """A probability distribution over scheduled programs. `compute` is the name of the program's compute."""
 
     definition: tree.SpaceDef | tree.ScheduleDef
     compute: str
@@ -28,7 +28,7 @@ class Space(Model):
         return self._expanded(Expansion(self.program, self.target, self.modules, decide))
 
     def explain(self, trace: Trace) -> tuple[Attempt, ...]:
-        """What became of each module in a trace of this space, in the order in which they were asked."""
+        """The outcome of each module in a trace of this space, in the order in which they were tried."""
         expansion = Expansion(self.program, self.target, self.modules, lambda site: trace.decisions[site.name])
         expansion.explaining = True
         self._expanded(expansion)

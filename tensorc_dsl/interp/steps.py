@@ -1,4 +1,4 @@
-"""A step as it was written: which of its arguments a refusal is about, and which draws are in them."""
+"""A step as it was written: finds the argument that a refusal is about, and the draws in the arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Step:
     kwargs: Mapping[str, Value]
 
     def culprit(self, refusal: ScheduleRefusal) -> Span:
-        """Where the argument at fault is written; the call, when the refusal is not about one of them."""
+        """The place of the argument at fault; that of the call if the refusal is not about an argument."""
         at = refusal.refusal.at
         own = argument_spans(self.signature, self.call).get(at)
         name = refusal.facts.get(at)
@@ -42,7 +42,7 @@ class Step:
                 case LoopRef() | BlockRef() | BufferRef() as ref:
                     yield ref, at.span
                 case tuple() as items:
-                    # The elements of a list are found where they are written, if they are.
+                    # Elements of a list literal have places of their own.
                     places = at.items if isinstance(at, tree.ListExpr) else (at,) * len(items)
                     written[:0] = zip(items, places, strict=True)
                 case _:

@@ -1,4 +1,4 @@
-"""From a checked file to spaces: which program a task means, and which space or schedule is over it."""
+"""Makes spaces of the tasks in a checked file: finds the program of a task, and its space or schedule."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from tensorc_dsl.syntax.names import listed
 from tensorc_dsl.syntax.parse import parse
 
 NATIVE = "native"
-"""What the machine that we are on is called where a target is asked for by name."""
+"""The name for the current machine among targets."""
 
 
 def task_space(file: CheckedFile, name: str, native: Target, chosen: str | None = None) -> Space:
-    """The space of a task: the one it names with `with`, else the file's schedule for its compute, else its space:
-    the one that is no part of another, where there are more.
+    """The space of a task: the one that it names with `with`, else the file's schedule for its compute, else its space;
+    of several spaces, the one that is not part of another.
 
-    It is for the target that is `chosen` by name, else for the one that the space is written for. Where that is a kind of
-    targets, it is `native` if that is of the kind, else the file's only target of it. Raises KeyError when the file has no
-    such task, TschedError where there is no space to choose, or several, or no such target.
+    Its target is the one `chosen` by name, else the one that the space is written for. If that is a kind of
+    targets, it is `native` if that is of the kind, else the file's only target of the kind. Raises KeyError if the file has
+    no such task, TschedError if no space, several spaces, or no target can be chosen.
     """
     task = file.tasks[name]
     program = elaborate(file.computes[task.compute], task_bindings(task), name, file.library)
@@ -47,7 +47,7 @@ def task_space(file: CheckedFile, name: str, native: Target, chosen: str | None 
 
 
 def _written(file: CheckedFile, definition: tree.SpaceDef | tree.ScheduleDef, native: Target) -> str:
-    """The name of the target that a space is written for; TschedError where it may be several, or none is known."""
+    """The name of the target that a space is written for. Raises TschedError if it may be several, or none is known."""
     if isinstance(definition, tree.ScheduleDef) or definition.target == native.kind:
         return NATIVE
     if definition.target in file.targets:
@@ -61,7 +61,7 @@ def _written(file: CheckedFile, definition: tree.SpaceDef | tree.ScheduleDef, na
 
 
 def _describe(kind: str) -> str:
-    """How to have a target of a kind: by an item, or from the standard library where that describes one."""
+    """How to get a target of a kind, as a sentence: by an item, or from the standard library if it describes one."""
     for name, path in stdlib_files(()) + tuple(f for folder in stdlib_names(()) for f in stdlib_files((folder,))):
         for item in parse(Source.read(path, name)).items:
             if isinstance(item, tree.TargetDef) and item.kind == kind:
@@ -99,7 +99,7 @@ def _definition(file: CheckedFile, task: tree.TaskDef) -> tree.SpaceDef | tree.S
 
 
 def _outermost(spaces: list[tree.SpaceDef]) -> list[tree.SpaceDef]:
-    """The spaces that are no part of another one."""
+    """The spaces that are not part of another one."""
     rules = {s.name: frozenset(r.span for r in s.rules) for s in spaces}
     holders: dict[Span, list[frozenset[Span]]] = {}
     for others in set(rules.values()):
@@ -107,7 +107,7 @@ def _outermost(spaces: list[tree.SpaceDef]) -> list[tree.SpaceDef]:
             holders.setdefault(rule, []).append(others)
 
     def inside(own: frozenset[Span]) -> bool:
-        # Who has all of its rules has the one that the fewest have.
+        # A space with all of these rules has the rule that occurs in the fewest spaces, so only these are compared.
         return bool(own) and any(own < others for others in min((holders[r] for r in own), key=len))
 
     within = {own: inside(own) for own in set(rules.values())}
@@ -115,9 +115,9 @@ def _outermost(spaces: list[tree.SpaceDef]) -> list[tree.SpaceDef]:
 
 
 def frozen_space(file: CheckedFile, space: Space) -> Space:
-    """The space of a frozen schedule: the file's one schedule, over the same program and machine.
+    """The space of a frozen schedule: the only schedule of the file, for the same program and target.
 
-    Raises TschedError when the file has no schedule for the space's compute, or several.
+    Raises TschedError if the file has no schedule for the space's compute, or several.
     """
     found = [s for s in file.schedules.values() if s.compute == space.compute]
     if len(found) == 1:

@@ -1,4 +1,4 @@
-"""What a schedule expression can be worth."""
+"""The values of schedule expressions."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ Scalar = (
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A value that depends on draws, with the straight-line code that computes it: a trace says that, not the number.
+    """A value that depends on draws, with the straight-line code that computes it. A trace has this code, not the number.
 
-    So deleting a pin from a trace reopens everything that followed from it.
+    So deleting a pin from a trace reopens everything that follows from it.
     """
 
     value: Scalar | tuple[Value, ...]
     code: str
     draws: frozenset[str]
-    """The names of those draws."""
+    """The names of the draws that the value depends on."""
     tight: bool = True
-    """The code needs no parentheses as an operand."""
+    """Whether the code needs no parentheses as an operand."""
 
 
 Value = Scalar | Drawn | tuple["Value", ...]
@@ -81,7 +81,7 @@ def plain(value: Value) -> Value:
 
 
 def extent_of(value: Value, most: int) -> tuple[int, int]:
-    """How many values a list holds in all its levels, and how many levels; counting stops beyond `most` of either."""
+    """The number of values in a list with all nested ones, and its depth; counting stops beyond `most` of either."""
     inner = bare(value)
     if not isinstance(inner, tuple):
         return 1, 0
@@ -98,18 +98,18 @@ def extent_of(value: Value, most: int) -> tuple[int, int]:
 
 
 def is_number(value: Value) -> bool:
-    """Whether it is an int or a float, and no bool."""
+    """Whether the value is an int or a float, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def as_int(value: Value) -> int | None:
-    """The int that it is, if it is one."""
+    """The value as an int; None if it is none."""
     v = bare(value)
     return v if isinstance(v, int) and not isinstance(v, bool) else None
 
 
 def kind_of(value: Value) -> str:
-    """What messages call the kind of a value."""
+    """The name of a value's kind in messages."""
     match bare(value):
         case bool():
             return "a bool"

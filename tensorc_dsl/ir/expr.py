@@ -263,6 +263,13 @@ def loads(e: Expr) -> tuple[Load, ...]:
     return tuple(x for x in _below(e) if isinstance(x, Load))
 
 
+def factors_of(e: Expr) -> list[Expr]:
+    """`a * b * c` as a list."""
+    if isinstance(e, Binary) and e.op == "*":
+        return factors_of(e.lhs) + factors_of(e.rhs)
+    return [e]
+
+
 def constant(e: Expr) -> int | None:
     """The value of a constant integer expression that needs no simplification; None for other expressions."""
     if isinstance(e, Const) and isinstance(e.value, int) and not isinstance(e.value, bool):

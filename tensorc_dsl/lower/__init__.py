@@ -1,4 +1,4 @@
-"""A scheduled program becomes flat loops, one named pass after another.
+"""Turns a scheduled program into flat loops, in named passes.
 
-Nothing here knows a code generator or a processor; what does is in a backend.
+Nothing here knows a code generator or a processor; a backend does.
 """

@@ -1,4 +1,4 @@
-"""Small questions about subscripts that are simplified already."""
+"""Strides of simplified subscripts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tensorc_dsl.ir.expr import Expr, free_vars
 
 
 def stride(e: Expr, var: str) -> int | None:
-    """By how much `e` grows per step of `var`; None when that varies."""
+    """The change of `e` per step of `var`; None if it varies."""
     form = linear(e, Context({}))
     if any(not isinstance(a, str) and var in free_vars(a) for a in form.terms):
         return None

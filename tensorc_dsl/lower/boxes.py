@@ -1,4 +1,4 @@
-"""Which part of a buffer one iteration touches: a box per access, its corner over the loops outside."""
+"""Computes the box of a buffer that one iteration accesses: a box per access, with its corner over the outer loops."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Ranges = dict[str, tuple[int | None, int | None]]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One read or write inside a loop body, with the ranges of the loops in between and the guards on the way.
+    """One read or write inside a loop body, with the ranges of the loops in between and the guards around it.
 
-    Where `exact`, the loops run through all of their ranges; where the end of one is open it may stop earlier.
+    If `exact`, the loops run through their whole ranges; a loop with an open end may stop earlier.
     """
 
     write: bool
@@ -30,7 +30,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One dimension of a box: `corner` (over outer loops) + low .. corner + high, inclusive."""
+    """One dimension of a box: from `corner` + low to `corner` + high, inclusive; `corner` is over outer loops."""
 
     corner: Linear
     low: int
@@ -38,7 +38,7 @@ class Side:
 
 
 def accesses(body: tuple[Flat, ...], buffer: str) -> list[Access]:
-    """Every access to `buffer`, in the order of one iteration: what a store reads comes before what it writes."""
+    """Every access to `buffer`, in the order of one iteration: the reads of a store come before its write."""
 
     def go(part: tuple[Flat, ...], inner: Ranges, conds: tuple[Expr, ...], exact: bool) -> Iterator[Access]:
         for s in part:
@@ -67,19 +67,19 @@ def accesses(body: tuple[Flat, ...], buffer: str) -> list[Access]:
 
 
 def most(e: Expr) -> int | None:
-    """The largest value of an extent; None where there is no limit."""
+    """The largest value of an extent; None if there is no limit."""
     n = constant(e)
     return bounds(e, {})[1] if n is None else n
 
 
 def span(end: Expr) -> tuple[int | None, int | None]:
-    """The values of a variable that counts from 0 to `end`."""
+    """The range of a variable that counts from 0 to `end`."""
     n = most(end)
     return 0, None if n is None else n - 1
 
 
 def side(e: Expr, inner: Ranges, outer: Ranges) -> Side | None:
-    """The values of a subscript over the inner loops; None when they have no bound or do not split off."""
+    """The values of a subscript over the inner loops; None if they are unbounded or cannot be separated."""
     context = Context({**outer, **inner})
     form = linear(e, context)
     own: dict[Atom, int] = {}
@@ -93,14 +93,14 @@ def side(e: Expr, inner: Ranges, outer: Ranges) -> Side | None:
 
 
 def join(a: Side, b: Side) -> Side | None:
-    """The smallest side that holds both; None when their corners differ by something that is not a number."""
+    """The smallest side that contains both; None if the difference of their corners is not a number."""
     if a.corner.terms != b.corner.terms:
         return None
     return Side(a.corner, min(a.low, b.low), max(a.high, b.high))
 
 
 def clip(s: Side, extent: Expr) -> Side:
-    """Without what lies outside the buffer; only known when the corner is a number."""
+    """The part of a side inside the buffer; it is cut only if the corner is a number."""
     n = most(extent)
     return s if s.corner.terms else Side(s.corner, max(s.low, 0), s.high if n is None else min(s.high, n - 1))
 
@@ -111,7 +111,7 @@ def corner(s: Side) -> Expr:
 
 
 def bounds_own_index(cond: Expr, indices: tuple[Expr, ...], shape: tuple[Expr, ...], ranges: Ranges) -> bool:
-    """Whether a guard only says that one of the subscripts lies inside the buffer."""
+    """Whether a guard only requires that one of the subscripts is in bounds."""
     want = simplify(cond, ranges)
     for i, n in zip(indices, shape, strict=True):
         from_below, from_above = Compare(">=", i, ZERO), Compare("<", i, n)

@@ -1,7 +1,7 @@
-"""Take fused loops apart again where only their parts are used: `f` with `f / n` and `f % n` becomes two loops.
+"""Splits fused loops again if only their parts are used: `f` with `f / n` and `f % n` becomes two loops.
 
-Subscripts then stay linear, guards on a part can be cut off, and no division runs in a loop. A vectorized loop keeps its
-innermost part as the vector when that is still wide; otherwise it stays as it is.
+Subscripts then stay linear, guards on a part can be cut off, and no loop contains a division. A vectorized loop keeps its
+innermost part as the vector if that is still wide; otherwise it stays as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NARROWEST_VECTOR = 4
 
 
 def defuse(program: Program) -> Program:
-    """The same instances in the same order, with fused loops split where their uses ask for it."""
+    """The program with the same instances in the same order, and fused loops split at the strides of their uses."""
     used = used_names(program)
     return replace(program, body=_stmts(program.body, {}, {}, used))
 
@@ -64,7 +64,7 @@ def _loop(s: For, values: dict[str, Expr], ranges: dict[str, Interval], used: se
 
 
 def _cuts(s: For) -> list[int]:
-    """The strides, ascending, at which the uses of the loop's variable cut it; none when they do not nest."""
+    """The strides, ascending, at which the uses of the loop's variable cut it; none if they are not nested."""
     found: set[int] = set()
     for b in _blocks(s.body):
         for e in (*(it.binding for it in b.iters), *b.where):
@@ -83,7 +83,7 @@ def _blocks(body: tuple[Stmt, ...]) -> list[Block]:
 
 
 def _collect(e: Expr, var: str, found: set[int]) -> int | None:
-    """The stride of `e` when it is `var` under a chain of divisions by constants, else None; fills `found`."""
+    """The stride of `e` if it is `var` under a chain of divisions by constants, else None. Adds strides to `found`."""
     if isinstance(e, Var):
         return 1 if e.name == var else None
     if isinstance(e, Binary) and e.op in ("/", "%") and (c := constant(e.rhs)) is not None and c > 0:

@@ -1,7 +1,7 @@
-"""Blocks become plain stores: iterators replaced by their bindings, `where` by guards, `init` by stores of its own.
+"""Turns blocks into plain stores: bindings replace iterators, guards replace `where`, stores of their own replace `init`.
 
 The initialiser of a reduction stands before the outermost loop that runs its reduction, in a copy of the spatial loops
-below it; where that is not known to be the same, it stays in place under "all reduction iterators are 0".
+below it. If this is not proved to be equivalent, it stays in place under "all reduction iterators are 0".
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Ranges = dict[str, tuple[int | None, int | None]]
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """Statements without blocks; `carried[v]` are the buffers whose contents outlive an iteration of loop `v`."""
+    """Statements without blocks; `carried[v]` has the buffers whose contents outlive an iteration of loop `v`."""
 
     body: tuple[Flat, ...]
     carried: dict[str, frozenset[str]]
 
 
 def erase(program: Program) -> Erased:
-    """The program as loops, guards and stores; subscripts still have one entry per dimension."""
+    """The program as loops, guards and stores; subscripts still have one expression per dimension."""
     carried: dict[str, frozenset[str]] = {}
     for _, s in walk(program.body):
         if isinstance(s, Block):
@@ -39,7 +39,7 @@ def erase(program: Program) -> Erased:
 
 
 def _stmts(body: tuple[Stmt, ...], ranges: Ranges, done: frozenset[str]) -> tuple[Flat, ...]:
-    """`done` names the blocks whose init stands further out already."""
+    """The statements without blocks; `done` names the blocks whose init already stands further out."""
     out: list[Flat] = []
     for s in body:
         if isinstance(s, Block):
@@ -57,7 +57,7 @@ def _stmts(body: tuple[Stmt, ...], ranges: Ranges, done: frozenset[str]) -> tupl
 
 
 def _kind(loop: For) -> LoopKind:
-    """How a processor runs the loop: a pipeline as it is written, and of the axes of a GPU it has none: one by one."""
+    """The kind of the loop on a CPU: pipelines and loops bound to a GPU's axes run in order."""
     return LoopKind.SERIAL if loop.kind in (LoopKind.PIPELINED, LoopKind.BOUND) else loop.kind
 
 
@@ -81,12 +81,12 @@ def _bind(s: Store, values: dict[str, Expr]) -> Store:
 
 
 def _runs(loop: For) -> bool:
-    """Whether a loop over an open extent is known to run at all: else there may be nothing to initialise."""
+    """Whether a loop over an open extent is proved to run at all; otherwise there may be nothing to initialise."""
     return not dims_in(loop.extent) or (bounds(loop.extent, {})[0] or 0) >= 1
 
 
 def _reduction_vars(b: Block, ranges: Ranges) -> frozenset[str] | None:
-    """The loops that run the reduction; None unless its iterators are all 0 exactly when these loops are all at 0."""
+    """The loops that run the reduction; None unless its iterators are all 0 exactly if these loops are all 0."""
     out: set[str] = set()
     for it in b.iters:
         if it.kind is IterKind.REDUCE:
@@ -103,7 +103,7 @@ def _separable(path: tuple[For, ...], b: Block, ranges: Ranges) -> bool:
     if reduction is None or path[0].var not in reduction or not all(_runs(x) for x in path if x.var in reduction):
         return False
     if not reduction <= {x.var for x in path}:
-        return False  # a loop further out runs it too, and comes here again
+        return False  # a loop further out runs it too, and is handled there
     for it in b.iters:
         if it.kind is not IterKind.REDUCE and free_vars(simplify(it.binding, ranges)) & reduction:
             return False

@@ -1,8 +1,8 @@
-"""Flat loops: what a scheduled program is lowered to, and what code generators read. No blocks, no init, one subscript.
+"""Flat loops: the result of lowering, and the input of code generators. They have no blocks, no init, and one subscript.
 
-Every access carries one subscript: the offset in elements from the start of a dense array. Loops run from `begin` to
+Every access has a single subscript, the offset in elements from the start of a dense array. Loops run from `begin` to
 `end` (exclusive). A name may be allocated or counted several times in different places (a loop cut into a main part and
-a tail keeps its variable), never inside itself.
+a tail keeps its variable), but never inside itself.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Space = Literal["stack", "shared", "worker"]
 
 
 class LowerError(Exception):
-    """The program cannot be lowered for this target: a failed candidate, never wrong code."""
+    """The program cannot be lowered for this target: a failed candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`for var in begin .. end`. Serial, vectorized (each store for all values at once) or unrolled."""
+    """`for var in begin .. end`: serial, vectorized (each store runs for all values at once) or unrolled."""
 
     var: str
     begin: Expr
@@ -38,7 +38,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """Loops from 0 whose iterations run in any order and at once: one task per combination, the last one fastest."""
+    """Loops from 0 whose iterations run in any order and at once: one task per combination, the last loop fastest."""
 
     vars: tuple[str, ...]
     extents: tuple[Expr, ...]
@@ -53,9 +53,9 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Alloc:
-    """`size` elements for the length of `body`; uninitialised. The size is over open dimensions, on the stack a number.
+    """`size` uninitialised elements for the duration of `body`. The size is over open dimensions; on the stack, a number.
 
-    "stack": in the frame, or in registers; "shared": on the heap, one per kernel call; "worker": on the heap, one per
+    "stack": in the stack frame, or in registers; "shared": on the heap, one per kernel call; "worker": on the heap, one per
     thread, inside a `Parallel`.
     """
 
@@ -68,7 +68,7 @@ class Alloc:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction on tiles of buffers; where the target lacks it, `body`, which computes the same."""
+    """An instruction on tiles of buffers. `body` computes the same, for targets without the instruction."""
 
     intrinsic: Intrinsic
     tiles: tuple[Tile, ...]
@@ -80,19 +80,19 @@ Flat = Loop | Parallel | If | Alloc | Instruction | Store
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """An argument: a dense row-major array. Its shape is over the open dimensions of the kernel."""
+    """An argument: a dense row-major array, with a shape over the open dimensions of the kernel."""
 
     name: str
     dtype: DType
     shape: tuple[Expr, ...]
     output: bool
     constant: bool = False
-    """An input that is the same in many calls."""
+    """Whether it is an input that is the same in many calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """`size` elements that the preparation writes and the kernel reads; the size is over open dimensions."""
+    """A buffer of `size` elements that the preparation writes and the kernel reads; the size is over open dimensions."""
 
     name: str
     dtype: DType
@@ -101,15 +101,15 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """`body` runs in each call. Where inputs are constant, `preparation` has run before: it reads no other inputs, and
-    writes nothing but `prepared`. `kept` names the constant inputs that the body reads as well, `streamed` the outputs to be
+    """`body` runs in each call. With constant inputs, `preparation` has run before: it reads no other inputs, and
+    writes only `prepared`. `kept` names the constant inputs that the body reads as well, `streamed` the outputs that are
     stored past the caches."""
 
     name: str
     params: tuple[Param, ...]
     body: tuple[Flat, ...]
     dims: tuple[Dim, ...] = ()
-    """The sizes that a call passes behind its arrays."""
+    """The sizes that a call passes after its arrays."""
     preparation: tuple[Flat, ...] = ()
     prepared: tuple[Prepared, ...] = ()
     kept: frozenset[str] = frozenset()
@@ -117,7 +117,7 @@ class Kernel:
 
 
 def body_of(s: Flat) -> tuple[Flat, ...]:
-    """The statements inside; none in a store."""
+    """The statements inside a statement; none for a store."""
     return () if isinstance(s, Store) else s.body
 
 
@@ -127,8 +127,8 @@ def stores(body: tuple[Flat, ...]) -> Iterator[Store]:
 
 
 def inside(body: tuple[Flat, ...]) -> Iterator[Flat]:
-    """Every statement, in text order, what is around others before them."""
-    # A stack of our own: nests are as deep as there are buffers, and each item would come up through all of it.
+    """Every statement, in text order, outer statements first."""
+    # An explicit stack: nests are as deep as there are buffers, and nested generators would be quadratic.
     stack = list(reversed(body))
     while stack:
         yield (s := stack.pop())
@@ -143,7 +143,7 @@ def buffers_of(s: Store) -> frozenset[str]:
 
 
 def store_loads(s: Store) -> tuple[Load, ...]:
-    """What a store reads, in its subscripts and in its value."""
+    """The loads of a store, in its subscripts and in its value."""
     return (*(x for i in s.indices for x in loads(i)), *loads(s.value))
 
 
@@ -184,7 +184,7 @@ def _lines(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
 
 
 def _tile(t: Tile) -> str:
-    """`B[k * 64; 4, 1]`: where the tile begins, and the distances of the elements along its dimensions."""
+    """A tile as text, `B[k * 64; 4, 1]`: its first element, and the strides along its dimensions."""
     steps = ", ".join(format_expr(e) for step in t.steps for e in step)
     return f"{t.buffer}[{', '.join(map(format_expr, t.origin))}; {steps}]"
 

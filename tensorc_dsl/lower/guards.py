@@ -1,4 +1,4 @@
-"""Guards move outwards: a condition is tested in the outermost loop that knows its variables."""
+"""Moves guards outwards: a condition is tested in the outermost loop that has its variables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, Store
 
 
 def hoist_guards(body: tuple[Flat, ...]) -> tuple[Flat, ...]:
-    """The same stores under the same conditions, each tested as far out as its variables allow.
+    """The same stores under the same conditions, with each condition tested as far out as its variables allow.
 
     if c1 and c2(i) { s } inside `for i`  ->  if c1 { for i { if c2(i) { s } } }
     """
@@ -19,7 +19,7 @@ def hoist_guards(body: tuple[Flat, ...]) -> tuple[Flat, ...]:
         for new in _hoist(s):
             last = out[-1] if out else None
             if isinstance(new, If) and isinstance(last, If) and last.cond == new.cond:
-                out[-1] = If(new.cond, (*last.body, *new.body))  # conditions are over loop variables: still the same
+                out[-1] = If(new.cond, (*last.body, *new.body))  # no store changes a condition over loop variables
             else:
                 out.append(new)
     return tuple(out)

@@ -1,8 +1,8 @@
-"""Tensorized nests become instructions. The mark on a loop is a wish: what it says is proved again, here and at the end.
+"""Turns tensorized nests into instructions. The mark on a loop is only a request: it is proved again, first and last.
 
-Until the end the nest stays a nest, of a kind that no pass touches, so that whatever moves buffers or subscripts moves its
-subscripts too; the tiles of the instruction are read off when everything has its place. Where a pass has made something
-else of it, it runs as loops.
+Until the last pass the nest stays a nest, of a kind that no pass changes, so that passes which move buffers or subscripts
+update its subscripts too. The tiles of the instruction are computed at the end. If a pass has changed
+the nest, it runs as loops.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tensorc_dsl.lower.flat import Flat, Instruction, Loop, Parallel, body_of
 
 
 def only_proven(program: Program) -> Program:
-    """The program with every tensorized nest that does not do what its instruction does as a nest of serial loops."""
+    """The program with tensorized nests that do not compute what their instructions do replaced by serial loops."""
 
     def go(body: tuple[Stmt, ...], around: tuple[For, ...], inside: bool) -> tuple[Stmt, ...]:
         out: list[Stmt] = []
@@ -36,7 +36,7 @@ def only_proven(program: Program) -> Program:
 
 
 def instructions(program: Program) -> Mapping[str, Intrinsic]:
-    """The instructions of tensorized nests by the outermost loop that is still there when loops of one are gone."""
+    """The instructions of tensorized nests, by the outermost loop of the nest that has more than one iteration."""
     out: dict[str, Intrinsic] = {}
     for _, s in walk(program.body):
         if isinstance(s, For) and (named := intrinsic_of(program, s)) is not None:
@@ -49,7 +49,7 @@ def instructions(program: Program) -> Mapping[str, Intrinsic]:
 def bind_instructions(
     body: tuple[Flat, ...], named: Mapping[str, Intrinsic], ranges: Ranges | None = None
 ) -> tuple[Flat, ...]:
-    """Every tensorized nest as an instruction, or as serial loops; subscripts have one entry by now."""
+    """Every tensorized nest as an instruction, or as serial loops; accesses have one subscript here."""
     out: list[Flat] = []
     known: Ranges = ranges or {}
     for s in body:

@@ -1,6 +1,6 @@
-"""Lowering: a scheduled program becomes a flat kernel, one named pass after another.
+"""Lowers a scheduled program to a flat kernel, in named passes.
 
-`COMMON` are the passes that every target needs; a backend adds its own behind them.
+`COMMON` has the passes that every target needs; a backend appends its own.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from tensorc_dsl.lower.passes import Pass, Unit, format_unit
 from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place, shape_of
 
 MOST_BUFFERS = 256
-"""Each may stand in the next one's life, so that flat loops are nested as deep; and each is held against all others."""
+"""The largest number of buffers: flat loops may be nested as deep as there are buffers, and pairs of buffers are compared."""
 
 
 def lower(program: Program, passes: Sequence[Pass]) -> Kernel:
-    """The kernel that runs every block instance of `program`, in an order its loops allow.
+    """The kernel that runs every block instance of `program`, in an order that its loops allow.
 
-    Serial loops keep their order; parallel and vectorized loops promise that order does not matter. Nests that follow from
-    constant inputs alone run once, before. Open dimensions stay open: the kernel is one for all their sizes. LowerError
-    when the shapes of its arguments would not tell a size, or there are too many buffers.
+    Serial loops keep their order; the order of parallel and vectorized loops does not matter. Nests that depend on
+    constant inputs alone run once, before. Open dimensions stay open: one kernel serves all their sizes. Raises LowerError
+    if the shapes of its arguments do not determine a size, or there are too many buffers.
     """
     if untold := set(program.dims) - told_by([p.shape for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
@@ -51,7 +51,7 @@ def lower(program: Program, passes: Sequence[Pass]) -> Kernel:
 
 
 def lower_until(program: Program, passes: Sequence[Pass], last: str) -> str:
-    """The program after the pass `last`, as text, for people: what runs in each call, and what is prepared before."""
+    """The program after the pass `last`, as text: the part that runs in each call, and the part that is prepared before."""
     names = [p.name for p in passes]
     found = preparation(program)
     body, before = (_run(u, passes[: names.index(last) + 1]) for u in _units(program, found.nests, found.prepared))
@@ -62,13 +62,13 @@ def lower_until(program: Program, passes: Sequence[Pass], last: str) -> str:
 def _units(
     program: Program, prepared_nests: Sequence[int] | frozenset[int], prepared: tuple[Buffer, ...]
 ) -> tuple[Unit, Unit]:
-    """What runs in each call, and what is prepared before."""
+    """The unit that runs in each call, and the unit that is prepared before."""
     calls = [n for n in range(len(program.body)) if n not in prepared_nests]
     return _unit(program, calls, prepared), _unit(program, sorted(prepared_nests), prepared)
 
 
 def _unit(whole: Program, nests: list[int], prepared: tuple[Buffer, ...]) -> Unit:
-    """Some of the nests of a program; what is prepared they read and write like an argument."""
+    """Some of the nests of a program. They access prepared buffers like arguments."""
     scratch = tuple(b for b in whole.buffers if b not in prepared)
     program = replace(whole, body=tuple(whole.body[n] for n in nests), buffers=scratch)
     return Unit(whole, replace(program, params=(*whole.params, *prepared)))
@@ -87,7 +87,7 @@ def _drop_implied(u: Unit) -> Unit:
 
 
 def _essential(body: tuple[Stmt, ...], ranges: dict[str, Interval]) -> tuple[Stmt, ...]:
-    """Guards without those that others imply: a split of an open loop into three levels guards two of them."""
+    """The statements without guards that others imply: a split of an open loop into three levels guards two of them."""
     out: list[Stmt] = []
     for s in body:
         if isinstance(s, For):
@@ -111,7 +111,7 @@ def _partition_open(u: Unit) -> Unit:
 
 
 def collapse_parallel(body: tuple[Flat, ...], *, inside: bool) -> tuple[Flat, ...]:
-    """Parallel loops as `Parallel`, perfectly nested ones as one; inside another they are serial."""
+    """The body with parallel loops as `Parallel`, perfectly nested ones as one; inside another one they become serial."""
     out: list[Flat] = []
     for s in body:
         if isinstance(s, Store):

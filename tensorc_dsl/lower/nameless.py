@@ -1,4 +1,4 @@
-"""Flat loops without their names: what tells kernels apart is what they do."""
+"""Removes names from flat loops, so that kernels are compared by what they do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Names = Mapping[str, Var]
 
 
 def nameless(k: Kernel) -> Kernel:
-    """The kernel with each loop called by its depth: equal for kernels that differ in the names of loops only."""
+    """The kernel with each loop named by its depth: equal for kernels that differ only in the names of loops."""
     return replace(k, preparation=_body(k.preparation, {}), body=_body(k.body, {}))
 
 
@@ -46,7 +46,7 @@ def _flat(s: Flat, names: Names) -> Flat:
 
 
 def _with(names: Names, *variables: str) -> Names:
-    # No name that a program can spell begins with a digit.
+    # A name in a program cannot begin with a digit.
     return {**names, **{v: Var(f"{len(names) + n}th") for n, v in enumerate(variables)}}
 
 

@@ -1,7 +1,7 @@
-"""Loops over open extents are cut where their guards change, as `partition` does it for numbers.
+"""Cuts loops over open extents at the iterations where their guards change, as `partition` does for numbers.
 
-A guard over a loop variable `v` reads `f*v + rest + r < 0`, with `r` in an interval from the loops inside and `rest` known
-where the loop begins. It holds throughout below `ceil(-(rest + high) / f)` and nowhere from `ceil(-(rest + low) / f)` on.
+A guard over a loop variable `v` is `f*v + rest + r < 0`, with `r` in an interval from the inner loops and `rest` known
+where the loop begins. It holds always below `ceil(-(rest + high) / f)` and never from `ceil(-(rest + low) / f)` on.
 So the full tiles of a loop over `M` run unguarded, and its last tile, of which there is at most one, is a branch of its
 own in which `v` is an expression over `M`.
 """
@@ -37,19 +37,19 @@ from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Instruction, Loop, Parallel, body_of
 
 SHORT_NEST = 2048
-"""A nest that runs its stores at most so often may be unrolled as a whole, so it keeps its guards."""
+"""The number of runs of its stores up to which a nest keeps its guards, since it may be unrolled as a whole."""
 
 COPIES = 8
-"""How many copies of a statement all cuts together may make; further guards stay guards."""
+"""The number of copies of a statement that all cuts together may make; further guards stay guards."""
 
 _STRICT: dict[CompareOp, tuple[int, bool]] = {"<": (0, True), "<=": (-1, True), ">=": (0, False), ">": (-1, False)}
-"""`x op 0` as `x + d < 0` or `x + d >= 0`: the number d, and whether it is the former."""
+"""`x op 0` as `x + d < 0` or `x + d >= 0`: the number d, and whether it is the first form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Guards over a loop variable that change together. They hold throughout for values below `sure` and nowhere from
-    `maybe` on; or, unless `first`, throughout from `sure` on and nowhere below `maybe`. `single`: at most one value lies
+    """Guards over a loop variable that change together. They hold always for values below `sure` and never from
+    `maybe` on; or, unless `first`, always from `sure` on and never below `maybe`. `single`: at most one value lies
     between the two."""
 
     conds: frozenset[Expr]
@@ -60,7 +60,7 @@ class Cut:
 
 
 def partition_open(body: tuple[Flat, ...], ranges: Ranges | None = None, copies: int = 1) -> tuple[Flat, ...]:
-    """The same stores in the same order; loops are cut where a guard over open dimensions changes its mind."""
+    """The same stores in the same order, with loops cut where a guard over open dimensions changes."""
     known: Ranges = ranges or {}
     out: list[Flat] = []
     for s in body:
@@ -92,14 +92,14 @@ def _loop(s: Loop, ranges: Ranges, copies: int, tried: frozenset[Expr] = frozens
 
 
 def _worth_cutting(s: Loop) -> bool:
-    """Short nests keep their guards: cut, they would have no fixed number of iterations and could not be unrolled, as
-    those that walk registers will be."""
+    """Whether a loop should be cut. Short nests keep their guards: after a cut they would have no constant number of
+    iterations and could not be unrolled, and nests that access registers must be."""
     n = _iterations(s)
     return n is None or (s.kind is LoopKind.SERIAL and n > SHORT_NEST)
 
 
 def _iterations(s: Flat) -> int | None:
-    """How often the most frequent store inside runs; None when that is open."""
+    """The number of runs of the most frequent store inside; None if that is open."""
     inside = [_iterations(x) for x in body_of(s)]
     if None in inside:
         return None
@@ -111,7 +111,7 @@ def _iterations(s: Flat) -> int | None:
 
 
 def _parallel(s: Parallel, ranges: Ranges, copies: int) -> Parallel:
-    """A parallel loop stays one loop; the pieces become branches inside it, so that threads start and join once."""
+    """A parallel loop stays one loop, and its pieces become branches inside it, so that threads start and join once."""
     inside: Ranges = {**ranges, **{v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}}
     return replace(s, body=_branches(list(zip(s.vars, s.extents, strict=True)), s.body, inside, copies))
 
@@ -141,7 +141,7 @@ def _branches(
 
 
 Piece = tuple[Expr, Expr, tuple[Flat, ...], bool]
-"""Where a piece of a loop begins and ends, its body, and whether it is at most one iteration."""
+"""The begin and the end of a piece of a loop, its body, and whether it has at most one iteration."""
 
 
 def _pieces(cut: Cut, begin: Expr, end: Expr, body: tuple[Flat, ...], ranges: Ranges) -> Iterator[Piece]:
@@ -158,7 +158,7 @@ def _pieces(cut: Cut, begin: Expr, end: Expr, body: tuple[Flat, ...], ranges: Ra
 
 
 def _between(e: Expr, low: Expr, high: Expr, ranges: Ranges) -> Expr:
-    """`e`, or the end of `low .. high` that it lies beyond."""
+    """`e`, limited to the range from `low` to `high`."""
     if _possible(Compare("<", e, low), ranges):
         e = simplify(Binary("max", e, low), ranges)
     return simplify(Binary("min", e, high), ranges) if _possible(Compare(">", e, high), ranges) else e
@@ -181,7 +181,7 @@ def _possible(cond: Expr, ranges: Ranges) -> bool:
 
 
 def _assume(body: tuple[Flat, ...], known: frozenset[Expr], holds: bool) -> tuple[Flat, ...]:
-    """The body where some guards are known to hold, or not to."""
+    """The body with guards that are known to hold, or not to, replaced."""
     out: list[Flat] = []
     for s in body:
         if isinstance(s, Store):
@@ -221,7 +221,7 @@ def _interval(s: Loop) -> tuple[int | None, int | None]:
 
 
 def _find(var: str, body: tuple[Flat, ...], ranges: Ranges, tried: frozenset[Expr]) -> Cut | None:
-    """The first guard in the body, not `tried`, that open dimensions and the variable decide; with those like it."""
+    """The first guard in the body, not in `tried`, that depends on open dimensions and the variable; with similar ones."""
     seen: dict[Expr, Ranges] = {}
     for cond, inner in _guards(body, {}):
         if cond not in tried and var in free_vars(cond) and dims_in(cond):
@@ -247,7 +247,7 @@ def _cut(cond: Expr, var: str, inner: Ranges, ranges: Ranges) -> Cut | None:
     shift, first = _STRICT[cond.op]
     factor = form.terms.get(var, 0)
     if factor < 0:
-        # -(x + d) > 0 is x + d < 0 with the sign turned: `<` becomes `>` and so on.
+        # -(x + d) > 0 is x + d < 0 with the sign reversed: `<` becomes `>` and so on.
         shift, first = (-1, False) if (shift, first) == (0, True) else (0, False) if first else (-shift - 1, True)
         form, factor = form.times(-1), -factor
     own = {a: c for a, c in form.terms.items() if a != var and _names(a) & inner.keys()}

@@ -1,7 +1,7 @@
-"""Loops are cut where their guards change: full tiles run unguarded, what never runs disappears.
+"""Cuts loops at the iterations where their guards change: full tiles run unguarded, statements that never run are removed.
 
 Afterwards every subscript and condition is simplified under the ranges of the loops around it, loops of one iteration are
-gone, and a serial or vectorized loop is a sequence of pieces in each of which a guard is constant if it can be.
+removed, and a serial or vectorized loop is a sequence of pieces, in each of which guards are constant if possible.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Instruction, Loop, Parallel
 
 PIECES = 12
-"""How many copies of a statement all cuts together may make; further guards stay guards."""
+"""The number of copies of a statement that all cuts together may make; further guards stay guards."""
 
 
 def partition(body: tuple[Flat, ...], ranges: Ranges | None = None, copies: int = 1) -> tuple[Flat, ...]:
@@ -52,14 +52,14 @@ def simplify_store(s: Store, ranges: Ranges) -> Store:
 
 
 def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
-    # The bounds of a piece that `partition_open` has made may name loops of one iteration, which are gone.
+    # The bounds of a piece from `partition_open` may contain loops of one iteration, which have been removed.
     s = replace(s, begin=simplify(s.begin, ranges), end=simplify(s.end, ranges))
     begin, end = constant(s.begin), constant(s.end)
     if begin is None or end is None:
         inner = partition(s.body, {**ranges, s.var: (begin or 0, span(s.end)[1])}, copies)
         return (replace(s, body=inner),) if inner else ()
     edges = [begin, *cut_points(s.var, begin, end, s.body, ranges), end]
-    if s.kind is not LoopKind.UNROLLED:  # an unrolled loop is written out in full whether it is cut or not
+    if s.kind is not LoopKind.UNROLLED:  # an unrolled loop is written out in full in any case
         edges = [*edges[:-1][: max(1, PIECES // copies)], end]
         copies *= len(edges) - 1
     out: list[Flat] = []
@@ -75,7 +75,7 @@ def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
 
 
 def _parallel(s: Parallel, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
-    """A parallel loop stays one loop; the pieces become branches inside it, so that threads start and join once."""
+    """A parallel loop stays one loop, and its pieces become branches inside it, so that threads start and join once."""
     sizes = [constant(e) for e in s.extents]
     known: Ranges = {**ranges, **{v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}}
     inner = _branches(list(zip(s.vars, sizes, strict=True)), s.body, known, copies)
@@ -110,7 +110,7 @@ def _between(var: str, low: int, high: int) -> Expr:
 
 
 def _narrowed(cond: Expr, ranges: Ranges) -> Ranges:
-    """Ranges that hold where `cond` does, for variables that it compares with numbers."""
+    """The ranges under the condition `cond`, for variables that it compares with numbers."""
     out = dict(ranges)
     for c in conjuncts(cond):
         if not isinstance(c, Compare) or dtype_of(c.lhs) != INDEX:
@@ -121,7 +121,7 @@ def _narrowed(cond: Expr, ranges: Ranges) -> Ranges:
         ((atom, factor),) = form.terms.items()
         if not isinstance(atom, str) or factor not in (1, -1):
             continue
-        limit = -form.constant * factor  # c is `atom op limit`, the comparison turned round when factor is -1
+        limit = -form.constant * factor  # c is `atom op limit`, with the comparison reversed if factor is -1
         op = c.op if factor == 1 else {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(c.op, c.op)
         low, high = out.get(atom, (None, None))
         if op in ("<", "<=", "=="):
@@ -135,7 +135,7 @@ def _narrowed(cond: Expr, ranges: Ranges) -> Ranges:
 
 
 def cut_points(var: str, begin: int, end: int, body: tuple[Flat, ...], ranges: Ranges) -> list[int]:
-    """Where in begin+1 .. end-1 some guard of the body starts or stops to hold throughout, ascending."""
+    """The values in begin+1 .. end-1 at which some guard of the body starts or stops to hold always, ascending."""
     found: set[int] = set()
     for cond, inner in _conditions(body, {**ranges, var: (begin, end - 1)}):
         if var not in free_vars(cond):
@@ -153,8 +153,8 @@ def _cuts(c: Compare, var: str, ranges: Ranges) -> Iterator[int]:
     if factor is None or any(not isinstance(a, str) and (var in free_vars(a) or dims_in(a)) for a in form.terms):
         return  # guards over open dimensions are cut by `partition_open`
     low, high = context.range_of_terms({a: f for a, f in form.terms.items() if a != var}, form.constant)
-    # The condition is factor*var + r op 0 with r in [low, high]. Where factor*var passes -r, it changes its mind; with
-    # `<` and `>=` that is at factor*var >= -r, with `<=` and `>` one later.
+    # The condition is factor*var + r op 0 with r in [low, high]. It changes where factor*var passes -r: for
+    # `<` and `>=` at factor*var >= -r, for `<=` and `>` one later.
     strict = c.op in ("<=", ">")
     for r in (low, high):
         if r is None:

@@ -1,4 +1,4 @@
-"""Passes: what lowering is made of. Each has a name, takes a unit of work and returns the next one."""
+"""The passes of lowering. Each has a name and maps a unit of work to the next one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tensorc_dsl.lower.flat import Flat, format_body
 class Unit:
     """Some nests of a program, on their way to flat loops.
 
-    `whole` is the scheduled program, and `program` these nests of it, with what other nests prepare among its parameters.
-    From the pass `erase` on, `flat` holds the loops; until then it is None. `carried` is as `lower.erase.Erased` has it.
+    `whole` is the scheduled program, and `program` these nests of it, with buffers that other nests prepare among its
+    parameters. From the pass `erase` on, `flat` has the loops; before, it is None. `carried` is that of `lower.erase.Erased`.
     """
 
     whole: Program
@@ -25,7 +25,7 @@ class Unit:
 
     @property
     def loops(self) -> tuple[Flat, ...]:
-        """The flat loops. A pass over them stands behind `erase`."""
+        """The flat loops. Only for passes behind `erase`."""
         assert self.flat is not None
         return self.flat
 
@@ -38,5 +38,5 @@ class Pass:
 
 
 def format_unit(unit: Unit) -> str:
-    """The unit as text, for people: a program until blocks are erased, loops from then on."""
+    """The unit as text: a program until blocks are erased, loops from then on."""
     return format_program(unit.program) if unit.flat is None else format_body(unit.flat)

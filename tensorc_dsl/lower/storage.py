@@ -1,5 +1,5 @@
-"""Where intermediate buffers live: allocated in the innermost loop that holds all their uses, as large as one iteration
-needs, with subscripts counted from the corner of that part and flattened in row-major order."""
+"""Allocates intermediate buffers: each in the innermost loop that contains all its uses, with the size that one iteration
+needs, and with subscripts relative to the corner of that box, flattened in row-major order."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tensorc_dsl.lower.boxes import Ranges, Side, accesses, bounds_own_index, cl
 from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Space, Store, buffers_of, store_loads, stores
 
 STACK_BYTES = 16 * 1024
-"""Larger buffers go to the heap: worker threads have small stacks, and frames must not touch new pages in a loop."""
+"""Larger buffers are on the heap: worker threads have small stacks, and frames must not touch new pages in a loop."""
 
 Subscripts = Callable[[str, tuple[Expr, ...]], Expr]
-"""From the name of a buffer and its subscripts to one."""
+"""From the name of a buffer and its subscripts to a single subscript."""
 
 
 def shape_of(b: Buffer) -> tuple[Expr, ...]:
@@ -28,8 +28,8 @@ def shape_of(b: Buffer) -> tuple[Expr, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """The buffer that is being placed. `home` and `carried` name loops: those whose iterations each have a buffer of their
-    own whatever they do (see `homes`), and those that hand its contents on."""
+    """The buffer that is being allocated. `home` and `carried` name loops: those each of whose iterations has a buffer of its
+    own by its scope (see `homes`), and those that keep its contents from one iteration to the next."""
 
     buffer: Buffer
     shape: tuple[Expr, ...]
@@ -39,7 +39,7 @@ class _Subject:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """The loops around a place: the ranges of all, the vectorized ones with their lanes, whether one is parallel."""
+    """The loops around a place: their ranges, the vectorized ones with their lanes, and whether one is parallel."""
 
     ranges: Ranges
     lanes: tuple[tuple[str, int], ...] = ()
@@ -47,9 +47,10 @@ class _Around:
 
 
 def homes(program: Program) -> dict[str, frozenset[str]]:
-    """For each buffer that is not global the loops around all blocks that touch it.
+    """For each buffer that is not global, the loops around all blocks that access it.
 
-    By its scope it is private to an iteration of the innermost of them; parallel loops may have been accepted because of
+    By its scope it is private to an iteration of the innermost of these loops; accepting a parallel loop may rely on
+    that.
     that.
     """
     out: dict[str, frozenset[str]] = {}
@@ -74,7 +75,7 @@ def place(
     home: dict[str, frozenset[str]],
     carried: dict[str, frozenset[str]],
 ) -> tuple[Flat, ...]:
-    """Put an `Alloc` around the uses of each buffer; afterwards all accesses to them carry one subscript."""
+    """The body with an `Alloc` around the uses of each buffer, and one subscript in all accesses to them."""
     for b in buffers:
         if any(_touches(s, b.name) for s in body):
             loops = frozenset(v for v, names in carried.items() if b.name in names)
@@ -83,13 +84,13 @@ def place(
 
 
 def flatten_params(body: tuple[Flat, ...], params: tuple[Buffer, ...]) -> tuple[Flat, ...]:
-    """Row-major subscripts for the arguments, and for what is prepared."""
+    """The body with row-major subscripts for the arguments and for prepared buffers."""
     strides = {b.name: _strides(shape_of(b), _pitches(b)) for b in params}
     return _rewrite(body, strides.keys(), lambda name, indices: _offset(indices, strides[name]))
 
 
 def element_count(b: Buffer) -> Expr:
-    """How many elements a whole buffer spans, those included that only keep others apart."""
+    """The number of elements that a whole buffer spans, including the space between rows."""
     shape = shape_of(b)
     return simplify(mul(shape[0], _strides(shape, _pitches(b))[0]), {}) if shape else ONE
 
@@ -102,9 +103,9 @@ def _offset(indices: tuple[Expr, ...], strides: tuple[Expr, ...]) -> Expr:
 
 
 def _strides(shape: tuple[Expr, ...], pitches: Mapping[int, tuple[int, int]]) -> tuple[Expr, ...]:
-    """How far apart neighbours along each dimension lie, at least as far as the dimensions within need.
+    """The distance of neighbours along each dimension, at least as large as the inner dimensions need.
 
-    A pitch (factor, offset) of a dimension asks for the least such distance that is a multiple of factor plus offset.
+    With a pitch (factor, offset) for a dimension it is the least such distance that is a multiple of factor plus offset.
     """
     out: list[Expr] = []
     inner: Expr = ONE
@@ -120,7 +121,7 @@ def _strides(shape: tuple[Expr, ...], pitches: Mapping[int, tuple[int, int]]) ->
 
 
 def _pitches(b: Buffer) -> dict[int, tuple[int, int]]:
-    """The dimensions of a buffer whose neighbours lie as an annotation says, with its factor and offset."""
+    """The dimensions of a buffer with pitches from annotations, with their factors and offsets."""
     given = dict(b.annotations)
     out: dict[int, tuple[int, int]] = {}
     for d in range(len(b.shape)):
@@ -159,10 +160,10 @@ def _enter(loop: Loop, subject: _Subject, around: _Around) -> _Around | None:
 
 
 def _private(body: tuple[Flat, ...], subject: _Subject, outer: Ranges) -> bool:
-    """Whether each iteration writes every element of the buffer that it reads before it reads it.
+    """Whether each iteration writes every element of the buffer before it reads it.
 
-    It does when the first access is a write whose box holds the boxes of all reads. A guard of that write may only keep
-    it inside the buffer, or be over loops further out, where it is the same for the whole iteration.
+    This holds if the first access is a write whose box contains the boxes of all reads. A guard of that write may only keep
+    it in bounds, or be over outer loops, so that it is the same for the whole iteration.
     """
     shape = subject.shape
     found = accesses(body, subject.buffer.name)
@@ -189,7 +190,7 @@ def _private(body: tuple[Flat, ...], subject: _Subject, outer: Ranges) -> bool:
 
 
 def _allocate(part: tuple[Flat, ...], subject: _Subject, around: _Around) -> Alloc:
-    """The buffer around `part`, no larger than the box that `part` touches."""
+    """The allocation around `part`, no larger than the box that `part` accesses."""
     b, shape = subject.buffer, subject.shape
     found = accesses(part, b.name)
     sides: list[Side | None] = []
@@ -204,7 +205,7 @@ def _allocate(part: tuple[Flat, ...], subject: _Subject, around: _Around) -> All
         sides.append(None if box is None or (limit is not None and box.high - box.low + 1 >= limit) else box)
     sizes = tuple(n if s is None else index(s.high - s.low + 1) for s, n in zip(sides, shape, strict=True))
     corners = tuple(ZERO if s is None else corner(s) for s in sides)
-    # One copy per lane of a vectorized loop around: lane by lane, so that a vector of them is contiguous.
+    # A vectorized loop around needs one copy per lane, interleaved, so that a vector of them is contiguous.
     sizes = _on_stack((*sizes, *(index(n) for _, n in around.lanes)), b.dtype.bytes)
     lane_vars: tuple[Expr, ...] = tuple(Var(v) for v, _ in around.lanes)
     strides = _strides(sizes, {} if lane_vars else _pitches(b))
@@ -221,7 +222,7 @@ def _allocate(part: tuple[Flat, ...], subject: _Subject, around: _Around) -> All
 
 
 def _on_stack(sizes: tuple[Expr, ...], element: int) -> tuple[Expr, ...]:
-    """The sizes at their largest where even that fits the stack, so that none is open; else as they are."""
+    """The sizes at their largest if even these fit the stack, so that none is open; else as they are."""
     largest = [most(n) for n in sizes]
     if None in largest or prod(n for n in largest if n is not None) * element > STACK_BYTES:
         return sizes
@@ -241,7 +242,7 @@ def _rewrite(body: tuple[Flat, ...], names: Collection[str], subscript: Subscrip
     def stmt(s: Flat) -> Flat:
         if not isinstance(s, Store):
             body = tuple(map(stmt, s.body))
-            # What stays is the same object: the next buffer's turn knows it.
+            # Unchanged statements stay the same objects, so that the next buffer's pass can skip them.
             return s if all(map(is_, body, s.body)) else replace(s, body=body)
         if buffers_of(s).isdisjoint(names):
             return s

@@ -6,6 +6,7 @@ Whichever is longer bounds it. Williams, Waterman and Patterson, Roofline (2009)
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from tensorc_dsl import units
@@ -107,7 +108,7 @@ def roof_of(program: Program, target: Target, threads: int, patience: float = PA
     kinds = [work(p) for p in bound]
     moved = [bytes_needed(p) for p in bound]
     total = sum(w * k.total() for w, k in zip(found.weights, kinds, strict=True))
-    dominant = max(kinds[-1], key=lambda k: kinds[-1][k], default=None)
+    dominant = _most(kinds[-1])
     largest = LARGEST * target.l3
     moving = sum(
         w * size / max(backend.bandwidth(target, threads, min(size, largest)) for _ in range(LOOKS))
@@ -118,6 +119,15 @@ def roof_of(program: Program, target: Target, threads: int, patience: float = PA
     size = sum(w * n for w, n in zip(found.weights, moved, strict=True))
     is_float = dominant is not None and dominant.values.is_float
     return Roof(round(total), round(size), is_float, title, rate, moving)
+
+
+def kind_of(program: Program) -> Work | None:
+    """What most operations of an unscheduled program are, at the last of its sizes; the peak is that of these."""
+    return _most(work(bind(program, sizing(program).timed[-1])))
+
+
+def _most(kinds: Counter[Work]) -> Work | None:
+    return max(kinds, key=lambda k: kinds[k], default=None)
 
 
 def _peak(

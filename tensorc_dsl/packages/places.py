@@ -9,11 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, cast
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.diagnostic import TschedError, problem
 
 SUFFIX = ".tsched"
 VARIABLE = "TSCHED_PATH"
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@problem(
+    "E0232",
+    "`{link}` is a link that leads out of {place}",
+    help="copy what it leads to, or give the folder that is in with `-I`",
+)
+def LEADS_OUT(*, link: str, place: object) -> None: ...
+@problem("E0909", "{file}: {message}", help="{repair}")
+def SETTINGS(*, file: str, message: str, repair: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +68,7 @@ class Place:
 
     def _require_inside(self, path: Path) -> None:
         if not self._holds(path):
-            raise TschedError(
-                Diagnostic(
-                    "E0232", f"`{shown(path)}` is a link that leads out of {self}", None,
-                    notes=(help_note("copy what it leads to, or give the folder that is in with `-I`"),),
-                )
-            )  # fmt: skip
+            raise TschedError(LEADS_OUT(None, link=shown(path), place=self))
 
     def names(self, path: tuple[str, ...]) -> list[str]:
         """What a `use` could name in place of the last part of its path."""
@@ -143,4 +148,4 @@ def _table(file: Path) -> dict[str, Any] | None:
 
 
 def _settings(file: Path, message: str, repair: str) -> TschedError:
-    return TschedError(Diagnostic("E0909", f"{shown(file)}: {message}", None, notes=(help_note(repair),)))
+    return TschedError(SETTINGS(None, file=shown(file), message=message, repair=repair))

@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from tensorc_dsl.ir.dtypes import INDEX, DType
-from tensorc_dsl.ir.expr import Binary, Call, Cast, Expr, Load, Select, children, constant, dtype_of, loads
+from tensorc_dsl.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    children,
+    constant,
+    dtype_of,
+    factors_of,
+    loads,
+)
 from tensorc_dsl.ir.program import Block, Program, Store, blocks
 from tensorc_dsl.ir.reductions import Fold, fold_of
-from tensorc_dsl.reference.evaluate import factors_of, shape_of
+from tensorc_dsl.reference.evaluate import shape_of
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A type of operations: on `values`; in sums of products of converted factors, `factors` is their original type."""
+    """A type of operations, as far as instructions do them at different rates.
+
+    The operations are on `values` of a type. If all operands are converted from narrower types, which instructions may take
+    directly, `factors` is the widest of these: in sums of products of floats, and for all operations on integers. `sums` are
+    integers of which fewer than half of the operations multiply.
+    """
 
     values: DType
     factors: DType | None = None
+    sums: bool = False
 
 
 def flops(program: Program) -> int:
@@ -50,28 +70,50 @@ def _instances(b: Block) -> int:
 
 def _of_store(s: Store) -> Counter[Work]:
     found = _operations(s.value)
-    factors = _converted(s)
-    return found if factors is None else Counter({Work(dtype_of(s.value), factors): found.total()})
+    out: Counter[Work] = Counter()
+    for t in {t for t, _ in found}:
+        products, total = found[t, True], found[t, True] + found[t, False]
+        factors = _converted(s, t)
+        out[Work(t, factors, t.is_integer and factors is None and 2 * products < total)] += total
+    return out
 
 
-def _converted(s: Store) -> DType | None:
-    """The type of the two factors of a sum of products, if both are converted to the type of the sum; else None."""
+def _converted(s: Store, t: DType) -> DType | None:
+    """The widest type that all operands of the operations in `t` are converted from; None if one is not converted."""
     fold = fold_of(s)
-    match factors_of(fold.value) if isinstance(fold, Fold) and fold.op == "+" else []:
-        case [Cast(operand=Load() as a, dtype=t), Cast(operand=Load() as b, dtype=u)] if t == u == dtype_of(s.value):
-            return min((dtype_of(a), dtype_of(b)), key=lambda d: -d.bits)
-        case _:
-            return None
+    value = fold.value if isinstance(fold, Fold) else s.value
+    if t.is_float and not (isinstance(fold, Fold) and fold.op == "+" and _are_converted(factors_of(value), t)):
+        return None
+    types = _read(value)
+    narrow = types and all(u.kind != "bool" and u.is_float == t.is_float and u.bits < t.bits for u in types)
+    return max(types, key=lambda u: (u.bits, u.name)) if narrow else None
 
 
-def _operations(e: Expr) -> Counter[Work]:
+def _are_converted(factors: Sequence[Expr], t: DType) -> bool:
+    return len(factors) == 2 and all(
+        isinstance(f, Cast) and isinstance(f.operand, Load) and f.dtype == t for f in factors
+    )
+
+
+def _read(e: Expr) -> set[DType]:
+    """The types of the elements that are computed with; positions are none."""
+    return {dtype_of(e)} if isinstance(e, Load) else {t for c in children(e) for t in _read(c)}
+
+
+def _operations(e: Expr) -> Counter[tuple[DType, bool]]:
+    """By the type, and whether values are multiplied with each other."""
     if isinstance(e, Load):
         return Counter()
     parts = [_operations(c) for c in children(e)]
     if isinstance(e, Select):
         return parts[0] + max(parts[1:], key=lambda c: c.total())
     own = isinstance(e, Call) or (isinstance(e, Binary) and dtype_of(e) != INDEX)
-    return sum(parts, Counter({Work(dtype_of(e)): 1} if own else {}))
+    return sum(parts, Counter({(dtype_of(e), _multiplies(e)): 1} if own else {}))
+
+
+def _multiplies(e: Expr) -> bool:
+    """A product with a number may be shifts and sums."""
+    return isinstance(e, Binary) and e.op == "*" and not any(isinstance(c, Const) for c in (e.lhs, e.rhs))
 
 
 def bytes_moved(program: Program) -> int:

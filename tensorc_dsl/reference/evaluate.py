@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, wide_dtype, widen, wrap
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import Binary, BinaryOp, Expr, Load, LogicOp, Var, constant, free_vars, loads
+from tensorc_dsl.ir.expr import BinaryOp, Expr, Load, LogicOp, Var, constant, factors_of, free_vars, loads
 from tensorc_dsl.ir.program import Block, Buffer, IterKind, Program, Store, walk
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, Update, is_whole_update, update_of
 from tensorc_dsl.reference.boxes import Box, linear_parts
@@ -95,13 +95,6 @@ def _combined(op: BinaryOp | LogicOp, a: Array, b: Array, t: DType) -> Array:
             return a | b
         case _:
             return arithmetic(op, a, b, t)
-
-
-def factors_of(e: Expr) -> list[Expr]:
-    """The factors of `a * b * c` as a list."""
-    if isinstance(e, Binary) and e.op == "*":
-        return factors_of(e.lhs) + factors_of(e.rhs)
-    return [e]
 
 
 class Evaluation(Values):

@@ -252,6 +252,10 @@ def _carried(op: str, x: Array, dx: Array, y: Array, dy: Array, value: Array) ->
             return (dx + np.abs(value) * dy) / np.maximum(np.abs(y) - dy, np.abs(y) * 0.5)
         case "min" | "max":
             return np.maximum(dx, dy)
+        case "%":  # it goes on with its operands, up to where their quotient passes a whole number
+            turns = np.abs(np.floor(x / y))
+            wide = (dx + np.abs(x / y) * dy) / np.maximum(np.abs(y) - dy, np.abs(y) * 0.5)
+            return dx + turns * dy + np.where(_steps(np.floor, x / y, wide) > 0, np.abs(y) + dy, 0.0)
         case _:
             return dx + dy + np.abs(value)
 

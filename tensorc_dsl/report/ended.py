@@ -113,7 +113,10 @@ class Ended:
             )
         share = self.yardsticks.roof.share(r.best_seconds)
         if share is not None and share > PLAUSIBLE:
-            yield "the machine was busy: what it can do, and NumPy's time, are worse here than they should be"
+            yield (
+                "this is more than the machine was seen to do: it was busy then, and NumPy's time may be too long, or the "
+                "kernel leaves out operations without effect, such as products with a border of zeros"
+            )
 
     def header(self) -> str:
         """Two lines of comment that say where the best schedule comes from. There is one."""

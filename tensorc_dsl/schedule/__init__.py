@@ -1,4 +1,4 @@
-"""Steps that change a program and keep its results: primitives, queries, refusals.
+"""Steps that change a program and keep its result: primitives, queries, refusals.
 
 A step is proved or refused; nothing here draws or searches.
 """

@@ -1,4 +1,4 @@
-"""What steps that take a reduction apart share: which loops count it, and that it begins where they begin."""
+"""Conditions for steps that take a reduction apart: the loops that count it, and where it begins."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def NOT_AT_ZERO(*focus: str, block: str, iterator: str, binding: str) -> None: .
 
 
 def spatial(b: Block) -> tuple[Iter, ...]:
-    """The iterators that count elements."""
+    """The spatial iterators of the block."""
     return tuple(it for it in b.iters if it.kind is IterKind.SPATIAL)
 
 
 def reduction_loops(program: Program, b: Block, around: tuple[For, ...]) -> frozenset[str]:
-    """The loops that count the reduction: all its iterators are 0 exactly when these are, and no other iterator uses
+    """The loops that count the reduction: all its iterators are 0 exactly if these loops are, and no other iterator uses
     them. So the instances that initialise are those of the other loops.
     """
     reductions = [it for it in b.iters if it.kind is not IterKind.SPATIAL]
@@ -51,7 +51,7 @@ def reduction_loops(program: Program, b: Block, around: tuple[For, ...]) -> froz
     for v in sorted(counting):
         try:
             stray = feasible(extents, [*at_zero, Compare(">=", Var(v), ONE)])
-        except NotAffine:  # such as a loop times the extent of another one, which depends on a size
+        except NotAffine:  # such as a loop times an open extent
             stray = not any(_at_least_one(it.binding, v, ranges) for it in reductions)
         if stray:
             raise _not_at_zero(program, b, next(it for it in reductions if v in free_vars(it.binding)))
@@ -59,7 +59,7 @@ def reduction_loops(program: Program, b: Block, around: tuple[For, ...]) -> froz
 
 
 def _at_least_one(e: Expr, loop: str, ranges: Ranges) -> bool:
-    """Whether an expression is 1 or more wherever the loop is, as far as intervals tell."""
+    """Whether an expression is 1 or more wherever the loop is, as far as intervals can show."""
     low, high = ranges[loop]
     further = {**ranges, loop: (low, None if high is None else high - 1)}
     return prove(Compare(">=", substitute(e, {loop: add(Var(loop), ONE)}), ONE), further) is True

@@ -1,8 +1,8 @@
-"""Copies of buffers: which part, made or written back where, and who then uses the copy.
+"""Copies of buffers: the copied box, the place of the copy, and the blocks that use it.
 
-A *site* is a run of statements in the body of one loop (or of the program). A copy made before it holds what those
-statements read, since none of them writes the buffer; a copy written back after it holds what they wrote, since all of
-them use the copy instead.
+A *site* is a run of statements in the body of one loop (or of the program). A copy made before it holds the elements that
+the statements read, since none of them writes the buffer. A copy written back after it holds the elements that they wrote,
+since all of them use the copy instead.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def NOT_WHOLE(*focus: str, block: str, buffer: str) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Statements `first` to `last`, by name, in the body of the innermost of `loops`; of the program where there are none."""
+    """Statements `first` to `last`, by name, in the body of the innermost of `loops`; of the program if `loops` is empty."""
 
     loops: tuple[For, ...]
     first: str
@@ -54,7 +54,7 @@ def body_at(program: Program, loops: Sequence[For]) -> tuple[Stmt, ...]:
 
 
 def blocks_in(program: Program, site: Site) -> tuple[str, ...]:
-    """The blocks in or below the statements of a site, in text order."""
+    """The blocks in the statements of a site, in text order."""
     return tuple(s.name for stmt in _run(program, site) for _, s in walk((stmt,)) if isinstance(s, Block))
 
 
@@ -65,21 +65,21 @@ def _run(program: Program, site: Site) -> tuple[Stmt, ...]:
 
 
 def site_of(program: Program, block: str, depth: int) -> Site:
-    """The statement that is or holds a block in the body of the loop at that depth (from 1; 0 is the program)."""
+    """The site of the statement around a block, in the body of the loop at that depth (from 1; 0 is the program)."""
     around, b = find_block(program, block)
     name = stmt_name(around[depth]) if depth < len(around) else b.name
     return Site(around[:depth], name, name)
 
 
 def widest_site(program: Program, block: str, buffer: str) -> Site:
-    """The outermost statement around a block in which no other block writes the buffer."""
+    """The site of the outermost statement around a block in which no other block writes the buffer."""
     around, _ = find_block(program, block)
     others = [x for x, s in walk(program.body) if isinstance(s, Block) and s.name != block and buffer in own_buffers(s)]
     return site_of(program, block, max((len(shared_loops(around, x)) for x in others), default=0))
 
 
 def spanning_site(program: Program, loops: tuple[For, ...], buffer: str) -> Site:
-    """From the first to the last statement in the body of the innermost of `loops` that writes the buffer."""
+    """The site from the first to the last statement in the body of the innermost of `loops` that writes the buffer."""
     found = [
         stmt_name(s)
         for s in body_at(program, loops)
@@ -89,12 +89,12 @@ def spanning_site(program: Program, loops: tuple[For, ...], buffer: str) -> Site
 
 
 def region_at(program: Program, around: tuple[For, ...], buffer: Buffer, blocks: Collection[str]) -> Region:
-    """A box that holds all elements of a buffer that some blocks touch in one iteration of the loops `around`."""
+    """A box that contains all elements of a buffer that some blocks access in one iteration of the loops `around`."""
     outside = {x.var for x in around}
     found: list[Access] = []
     for loops, b in walk(program.body):
         if isinstance(b, Block) and b.name in blocks:
-            # Below no loop iterators count, whose ranges are those of the loops without what guards leave out.
+            # Without loops around, the ranges of iterators apply, which are those of the loops without guarded values.
             inner = inner_ranges(loops if around else [For(it.name, it.extent, ()) for it in b.iters], outside)
             values = bindings(b) if around else {}
             for s in (*b.init, *b.body):
@@ -105,7 +105,7 @@ def region_at(program: Program, around: tuple[For, ...], buffer: Buffer, blocks:
 
 
 def box_copy(name: str, target: str, source: Buffer, region: Region, around: Sequence[For], used: set[str]) -> Stmt:
-    """A nest over a block `name`, to stand inside `around`, that copies a box of `source` to the same place of `target`."""
+    """A nest over a block `name`, inside `around`, that copies a box of `source` to the same place of `target`."""
     iters = tuple(Iter(f"v{n}", IterKind.SPATIAL, extent, ZERO) for n, extent in enumerate(source.shape))
     at = tuple(Var(it.name) for it in iters)
     block = Block(name, iters, (Store(target, at, Load(source.name, at, source.dtype)),))
@@ -113,7 +113,7 @@ def box_copy(name: str, target: str, source: Buffer, region: Region, around: Seq
 
 
 def insert(program: Program, site: Site, before: tuple[Stmt, ...] = (), after: tuple[Stmt, ...] = ()) -> Program:
-    """The program with statements just before and after a site."""
+    """The program with statements added just before and after a site."""
     for name, new in ((site.first, "before"), (site.last, "after")):
         here = next(s for _, s in walk(program.body) if stmt_name(s) == name)
         program = replace_at(program, name, (*before, here) if new == "before" else (here, *after))
@@ -121,7 +121,7 @@ def insert(program: Program, site: Site, before: tuple[Stmt, ...] = (), after: t
 
 
 def redirected(program: Program, site: Site, buffer: str, to: str) -> Program:
-    """The program with all blocks of a site using the buffer `to` where they used another."""
+    """The program in which all blocks of a site use the buffer `to` in place of `buffer`."""
 
     def moved(indices: tuple[Expr, ...]) -> tuple[str, tuple[Expr, ...]]:
         return to, indices
@@ -134,14 +134,14 @@ def redirected(program: Program, site: Site, buffer: str, to: str) -> Program:
 
 
 def require_defined(result: Program, program: Program, buffer: str, copy: str) -> None:
-    """Refuse a block `copy` of the result that may read what no block of the program has written before."""
+    """Refuse if the block `copy` of the result may read elements that no block of the program has written before."""
     if not follow_writes(result, buffer, copy):
         writer = next(b.name for _, b in walk(program.body) if isinstance(b, Block) and buffer in own_buffers(b))
         raise NOT_FILLED(program, writer, buffer=buffer)
 
 
 def require_order(result: Program, program: Program, site: Site) -> None:
-    """Refuse a site inside a vectorized loop, and one that makes iterations that run at once depend on each other."""
+    """Refuse a site inside a vectorized loop, and one that makes iterations of parallel loops depend on each other."""
     if site.loops:
         require_no_vector(program, site.loops, site.loops[-1].var)
     for x in site.loops:

@@ -1,4 +1,4 @@
-"""Cutting the range of a loop: sibling loops run its parts one after another, each over a copy of the statements below."""
+"""Cuts the range of a loop into sibling loops that run one after another, each over a copy of the statements below."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tensorc_dsl.schedule.rewrite import replace_variables
 class Part:
     """The iterations `begin .. begin + extent - 1` of a loop, to run in a loop `name`.
 
-    What is copied for it is called as before with `suffix` appended; with None it is no copy, but the statements themselves.
+    Names in its copy get `suffix` appended; with None it has the original statements instead of a copy.
     """
 
     name: str
@@ -29,9 +29,9 @@ class Part:
 def cut(
     program: Program, around: tuple[For, ...], loop: For, parts: Sequence[Part], used: set[str]
 ) -> tuple[tuple[For, ...], tuple[Buffer, ...]]:
-    """A loop for each part, and the buffers that a copy has for its own: those of which each iteration has its own.
+    """A loop for each part, and the new buffers of the copies, which replace buffers that are private to an iteration.
 
-    Loops and blocks of a copy get names that are not in `used`, and are added to it.
+    Loops and blocks of a copy get names that are not in `used`, and these are added to it.
     """
     own = [b for b in program.buffers if any(x.var == loop.var for x in home(program, b) or ())]
     loops: list[For] = []
@@ -52,7 +52,7 @@ def cut(
 def _copied(
     stmts: tuple[Stmt, ...], suffix: str, buffers: Mapping[str, str], used: set[str], values: dict[str, Expr]
 ) -> tuple[Stmt, ...]:
-    """The statements with new names for loops, blocks and `buffers`; `values` learns what the old loops are called now."""
+    """The statements with new names for loops, blocks and `buffers`; new loop variables are added to `values`."""
     out: list[Stmt] = []
     for s in stmts:
         if isinstance(s, For):
@@ -60,7 +60,7 @@ def _copied(
             values[s.var] = Var(name)
             out.append(replace(s, var=name, body=_copied(s.body, suffix, buffers, used, values)))
         else:
-            # A block that is called as the buffer it writes goes on like that.
+            # A block with the name of the buffer that it writes gets the buffer's new name.
             b = replace(s, name=buffers.get(s.name) or fresh(s.name + suffix, used))
             for old, new in buffers.items():
                 b = map_accesses(b, old, lambda indices, new=new: (new, indices))
@@ -69,7 +69,7 @@ def _copied(
 
 
 def _without_dead_init(stmts: tuple[Stmt, ...], around: tuple[For, ...]) -> tuple[Stmt, ...]:
-    """The statements, those blocks without `init` that never run the first step of their reduction."""
+    """The statements, without the `init` of blocks that never run the first step of their reduction."""
     out: list[Stmt] = []
     for s in stmts:
         if isinstance(s, For):

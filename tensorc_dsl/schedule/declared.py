@@ -1,8 +1,8 @@
-"""What steps declared of a loop holds after every later step, or that step is refused.
+"""Keeps the declarations of earlier steps about loops true: a later step that breaks one is refused.
 
-A pipeline is proved for the statements that its loop has then. A later step may add one, take one away or change what it
-reads; so the proof is made again whenever the loop is not what it was. The same goes for the roles of its statements, and
-for tensorized nests (`units`). A loop bound to an axis goes with all others of its kernel, so each step is asked for the
+A pipeline is proved for the current statements of its loop. A later step may add or remove one, or change its accesses, so
+the proof is repeated whenever the loop has changed. The same holds for the roles of its statements, and
+for tensorized nests (`units`). A loop bound to an axis must agree with all others of its kernel, so each step checks the
 whole program.
 """
 
@@ -41,14 +41,14 @@ def SHARED(*focus: str, step: str, buffer: str, loop: str, axis: str) -> None: .
 
 
 STALE = (NOT_KEPT, MISBOUND, SHARED, MEET, APART, FRAGMENT)
-"""What any step can be refused with that breaks what an earlier one declared."""
+"""The refusals of a step that breaks a declaration of an earlier one; any step can raise them."""
 
 
 def refuse_stale(step: str, before: Program, after: Program) -> None:
-    """Refuse a step after which a loop could not be bound any more as it is, its pipeline is not legal, or a tensorized
-    nest is no instruction, or iterations that run at once would meet.
+    """Refuse a step after which a bound loop is not valid, a pipeline is not legal, a tensorized nest is not its
+    instruction, or iterations that run at once share an element.
 
-    Nor may a shared buffer be filled by each thread for itself: there is one for all threads of a block.
+    It also refuses a shared buffer that each thread would fill for itself: one copy serves all threads of a block.
     """
     refuse_apart(step, before, after)
     refuse_races(step, before, after)
@@ -66,7 +66,7 @@ def refuse_stale(step: str, before: Program, after: Program) -> None:
     if not pipelines:
         return
     known = {s.var: s for _, s in walk(before.body) if isinstance(s, For)}
-    moved = private_loops(before) != private_loops(after)  # what was each iteration's own may be one for all
+    moved = private_loops(before) != private_loops(after)  # a private buffer may have become shared
     for loop in pipelines:
         if known.get(loop.var) == loop and not moved:
             continue
@@ -88,7 +88,7 @@ def refuse_stale(step: str, before: Program, after: Program) -> None:
 
 
 def private_between(program: Program, loop: For, roles: Sequence[str]) -> tuple[str, str, str] | None:
-    """A buffer that each thread has for itself, a role that writes it, and another role that touches it; or None."""
+    """A buffer that is private to a thread, a role that writes it, and another role that accesses it; None if none is."""
     for buffer in program.buffers:
         if buffer.scope != "local":
             continue

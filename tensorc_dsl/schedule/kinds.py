@@ -1,4 +1,4 @@
-"""What `parallel`, `vectorize` and `bind` share: the proof that iterations can run at once."""
+"""The proof that iterations can run at once, for `parallel`, `vectorize` and `bind`."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _RULES: dict[tuple[LoopKind, LoopKind], str] = {
     (LoopKind.BOUND, LoopKind.VECTORIZED): "holds no bound loop",
     (LoopKind.BOUND, LoopKind.UNROLLED): "holds no bound loop",
 }
-"""(inside, around) that no backend can mean, with the rule for the loop around."""
+"""Pairs of kinds (inside, around) that no backend supports, with the rule of the loop around."""
 
 
 def refuse_clash(program: Program, around: tuple[For, ...], loop: For, kind: LoopKind) -> None:
-    """Refuse a kind that has no meaning among the kinds of the loops around and below."""
+    """Refuse a kind that cannot be combined with the kinds of the loops around and below."""
     for other in around:
         if rule := _RULES.get((kind, other.kind)):
             facts = {"where": "inside", "other": other.var, "other_kind": other.kind, "rule": rule}
@@ -57,7 +57,7 @@ def refuse_clash(program: Program, around: tuple[For, ...], loop: For, kind: Loo
 
 
 def refuse_race(program: Program, loop: For) -> None:
-    """Refuse a loop between whose iterations there is any dependence, one within a reduction included."""
+    """Refuse a loop whose iterations depend on each other, even within a reduction."""
     dependence = carried(program, loop.var)
     if dependence is not None:
         repair = (
@@ -78,7 +78,7 @@ def refuse_race(program: Program, loop: For) -> None:
 def at_once(
     program: Program, around: tuple[For, ...], loop: For, kind: LoopKind, axis: Axis | None = None
 ) -> Rewrite[LoopRef]:
-    """The program with the loop of that kind, after the proofs that this changes nothing it computes."""
+    """The program with the loop of that kind, after proofs that the result does not change. Raises ScheduleRefusal."""
     refuse_clash(program, around, loop, kind)
     single = without_single(loop, around)
     if single is loop:

@@ -1,9 +1,9 @@
-"""Who writes and reads a buffer, and when a block may run at another place.
+"""Finds writers and readers of buffers, and decides whether a block may run at another place.
 
-A block may move to a place when each buffer it reads has, there, the contents that it had where the block stood. That is
-so when every other writer stands above both places and either shares no loop with the new one (then it has run to its
-end), or the block runs only instances there that it already ran in the same iteration of the shared loops; and when none of
-the loops that the block leaves, and a writer stays in, writes an element again in a later iteration.
+A block may move to a place if each buffer that it reads has the same contents there as at the old place. This holds if two
+conditions do. First, every other writer stands above both places, and either shares no loop with the new one (so it has run
+to its end), or the block runs only instances there that it ran before in the same iteration of the shared loops. Second, no
+writer stays in a loop that the block leaves and writes an element again in a later iteration of it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def VECTOR(*focus: str, loop: str, vector: str) -> None: ...
 
 
 def beyond(program: Program, nest: Nest, loop: str) -> Exception:
-    """The refusal of a block that is not known to run now with all values that its iterators would have below a loop."""
+    """The refusal of a block that is not proved to run for all values that its iterators would have below a loop."""
     block = nest[1]
     unknown = not_affine(*nest)
     if unknown is None:
@@ -76,7 +76,7 @@ def beyond(program: Program, nest: Nest, loop: str) -> Exception:
 
 
 def positions(program: Program) -> dict[str, int]:
-    """The place of each loop and block in text order."""
+    """The position of each loop and block in text order."""
     return {stmt_name(s): n for n, (_, s) in enumerate(walk(program.body))}
 
 
@@ -90,7 +90,7 @@ def writers(program: Program, buffer: str) -> tuple[Nest, ...]:
 
 
 def read_indices(block: Block, buffer: str) -> tuple[tuple[Expr, ...], ...]:
-    """The subscripts, over the block's iterators, with which it reads a buffer; repeats dropped."""
+    """The subscripts, over the block's iterators, at which it reads a buffer, without duplicates."""
     stores = (*block.init, *block.body)
     found = (x for s in stores for e in (s.value, *s.indices) for x in loads(e))
     return tuple(dict.fromkeys(x.indices for x in found if x.buffer == buffer))
@@ -111,12 +111,12 @@ def own_buffers(block: Block) -> frozenset[str]:
 
 
 def top_statement(around: Sequence[For], block: Block) -> Stmt:
-    """The statement of the program's body that is, or holds, the block."""
+    """The statement of the program's body that is or contains the block."""
     return around[0] if around else block
 
 
 def the_buffer(program: Program, ref: BufferRef) -> Buffer:
-    """The buffer; a refusal when it is not there (any more)."""
+    """The buffer of that name. Raises ScheduleRefusal if there is none (any more)."""
     try:
         return program.buffer(ref.name)
     except KeyError:
@@ -129,13 +129,13 @@ def is_param(program: Program, buffer: str) -> bool:
 
 
 def own_buffer(block: Block) -> str | None:
-    """The one buffer that all stores of a block write, or None when there are several."""
+    """The buffer that all stores of a block write; None if there are several."""
     names = own_buffers(block)
     return next(iter(names)) if len(names) == 1 else None
 
 
 def shared_loops(a: Sequence[For], b: Sequence[For]) -> tuple[str, ...]:
-    """The loops around both, outermost first."""
+    """The loops around both blocks, outermost first."""
     out: list[str] = []
     for x, y in zip(a, b, strict=False):
         if x.var != y.var:
@@ -145,7 +145,7 @@ def shared_loops(a: Sequence[For], b: Sequence[For]) -> tuple[str, ...]:
 
 
 def fills(around: Sequence[For], block: Block, buffer: Buffer) -> bool:
-    """Whether the block is known to write every element of a buffer: its subscripts are iterators over the whole shape."""
+    """Whether the block is proved to write every element of a buffer: its subscripts are iterators over the whole shape."""
     extents = {it.name: it.extent for it in block.iters}
     for s in block.body:
         names = [i.name for i in s.indices if isinstance(i, Var)]
@@ -155,7 +155,7 @@ def fills(around: Sequence[For], block: Block, buffer: Buffer) -> bool:
 
 
 def is_carried(block: Block, loops: Sequence[str]) -> bool:
-    """Whether a reduction or scan of the block runs over one of these loops, so that one iteration gives parts only."""
+    """Whether a reduction or scan of the block runs over one of these loops, so that one iteration gives partial results."""
     return any(it.kind is not IterKind.SPATIAL and not free_vars(it.binding).isdisjoint(loops) for it in block.iters)
 
 
@@ -168,7 +168,7 @@ def require_no_vector(program: Program, around: Sequence[For], loop: str) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a statement would stand: the loops around it, and the place in text order of the statement behind it."""
+    """A place for a statement: the loops around it, and the position in text order of the statement behind it."""
 
     loops: tuple[For, ...]
     before: int
@@ -185,16 +185,16 @@ class Unready:
     buffer: str
     writer: str
     again: str | None = None
-    """The loop in which the block would no longer stand, and in which the writer may write over what it reads."""
+    """A loop that the block would leave, and in which the writer may overwrite the elements that it reads."""
 
 
 def unready_input(
     program: Program, block: str, place: Place, within: Callable[[tuple[str, ...], str], bool]
 ) -> Unready | None:
-    """The first input of a block that may not have its contents at `place`; None when the block may run there.
+    """The first input of a block that may not have its contents at `place`; None if the block may run there.
 
-    `within(shared, buffer)` answers whether what the instances to run at the place read of `buffer` is there in the
-    same iteration of the shared loops, for instance since all of them ran in it where the block stood.
+    `within(shared, buffer)` tells whether the elements of `buffer` that the instances at the place read are written in the
+    same iteration of the shared loops, for instance since all these instances ran in it at the old place.
     """
     loops, b = find_block(program, block)
     order = positions(program)
@@ -212,7 +212,7 @@ def unready_input(
 
 
 def _overwritten(program: Program, loops: tuple[For, ...], place: Place, buffer: str) -> Unready | None:
-    """Whether what a block below `loops` reads of a buffer is overwritten before the place, in the loops that it leaves."""
+    """Whether an input of a block below `loops` is overwritten before the place, in the loops that the block leaves."""
     found: list[tuple[Nest, tuple[str, ...], tuple[str, ...]]] = []
     for around, w in writers(program, buffer):
         left = tuple(v for v in shared_loops(around, loops) if v not in place.names)
@@ -227,6 +227,6 @@ def _overwritten(program: Program, loops: tuple[For, ...], place: Place, buffer:
 
 
 def stored_at(w: Block, buffer: str) -> list[tuple[Expr, ...]]:
-    """The subscripts of a buffer with which a block stores into it, over the loops around the block."""
+    """The subscripts of a buffer at which a block stores, over the loops around the block."""
     values = bindings(w)
     return [tuple(substitute(i, values) for i in s.indices) for s in (*w.init, *w.body) if s.buffer == buffer]

@@ -1,4 +1,4 @@
-"""Rewriting programs by path and by buffer, and nests of new loops over a block."""
+"""Rewrites programs by path and by buffer, and makes nests of new loops over a block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def stmt_name(s: Stmt) -> str:
 
 
 def remove_block(program: Program, block: str) -> Program:
-    """The program without a block and the loops that held nothing else."""
+    """The program without a block and without the loops that contained nothing else."""
     return replace_at(program, block, ())
 
 
@@ -27,7 +27,7 @@ def replace_at(program: Program, name: str, new: tuple[Stmt, ...]) -> Program:
         s = body[n]
         middle = new
         if len(path) > 1:
-            assert isinstance(s, For)  # a path leads through loops
+            assert isinstance(s, For)  # a path consists of loops
             inner = go(s.body, path[1:])
             middle = (replace(s, body=inner),) if inner else ()
         return (*body[:n], *middle, *body[n + 1 :])
@@ -39,7 +39,7 @@ def replace_at(program: Program, name: str, new: tuple[Stmt, ...]) -> Program:
 
 
 def with_annotations(program: Program, loop: For, notes: Mapping[str, int | str]) -> Program:
-    """The program with more annotations on a loop; a key that is there already takes the new value."""
+    """The program with annotations added to a loop; a key that exists gets the new value."""
     items = tuple(sorted({**dict(loop.annotations), **notes}.items()))
     return replace_at(program, loop.var, (replace(loop, annotations=items),))
 
@@ -53,7 +53,7 @@ def replace_buffer(program: Program, name: str, new: tuple[Buffer, ...]) -> Prog
 def map_accesses(
     block: Block, buffer: str, access: Callable[[tuple[Expr, ...]], tuple[str, tuple[Expr, ...]]]
 ) -> Block:
-    """The block with every load and store of a buffer sent to another buffer and subscripts."""
+    """The block with every load and store of a buffer moved to another buffer and other subscripts."""
 
     def load(e: Expr) -> Expr:
         if isinstance(e, Load) and e.buffer == buffer:
@@ -75,16 +75,16 @@ def iter_ranges(block: Block) -> dict[str, tuple[int | None, int | None]]:
 
 
 def stem(iterator: str, n: int) -> str:
-    """What to call the loop of an iterator: `i` for `vi`, `ax0` where nothing better is known."""
+    """The name for the loop of an iterator: `i` for `vi`, `ax0` if there is no better one."""
     rest = iterator[1:]
     return rest if iterator.startswith("v") and rest.isidentifier() else f"ax{n}"
 
 
 def nest_over(block: Block, box: Sequence[tuple[Expr, Expr]], around: Sequence[For], used: set[str]) -> Stmt:
-    """A nest of new loops, to stand inside `around`, that runs `block` for the iterator values in a box.
+    """A nest of new loops, inside `around`, that runs `block` for the iterator values in a box.
 
-    The box gives a lower bound over `around` and an extent per iterator; values outside an iterator's own extent are
-    guarded away. An iterator with one value has no loop. The names chosen are added to `used`.
+    The box has a lower bound over `around` and an extent per iterator; a guard excludes values outside an iterator's own
+    extent. An iterator with one value has no loop. The names of the loops are added to `used`.
     """
     loops: list[For] = []
     bindings: list[Expr] = []
@@ -122,7 +122,7 @@ def nest_of(stmt: Stmt, around: Sequence[For]) -> tuple[tuple[For, ...], Block]:
 
 
 def copy_nest(name: str, target: str, source: Buffer, box: Sequence[tuple[Expr, Expr]], used: set[str]) -> Stmt:
-    """A nest over a block `name` that copies a box of `source`, element by element, to `target` from its index 0 on."""
+    """A nest over a block `name` that copies a box of `source` to `target`, starting at index 0."""
     iters = tuple(Iter(f"v{n}", IterKind.SPATIAL, extent, ZERO) for n, (_, extent) in enumerate(box))
     at = tuple(Var(it.name) for it in iters)
     value = Load(source.name, tuple(add(v, lower) for v, (lower, _) in zip(at, box, strict=True)), source.dtype)
@@ -130,14 +130,14 @@ def copy_nest(name: str, target: str, source: Buffer, box: Sequence[tuple[Expr, 
 
 
 def only_block(nest: Stmt) -> Block:
-    """The block in a nest of loops that hold nothing else."""
+    """The block in a nest of loops without other statements."""
     while not isinstance(nest, Block):
         nest = nest.body[0]
     return nest
 
 
 def guarded(nest: Stmt, guard: tuple[Expr, ...]) -> Stmt:
-    """A nest of loops around one block, which runs under more conditions."""
+    """A nest of loops around one block, with conditions added to the block."""
     if isinstance(nest, Block):
         return replace(nest, where=(*nest.where, *guard))
     return replace(nest, body=(guarded(nest.body[0], guard),))

@@ -1,4 +1,4 @@
-"""Finding what a step names, with the refusals that every step over loops shares."""
+"""Finds the loops and blocks that a step names, with the refusals that all steps over loops share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def NO_BLOCK(*focus: str, block: str, blocks: str) -> None: ...
 
 
 def the_loop(program: Program, ref: LoopRef) -> tuple[tuple[For, ...], For]:
-    """The loops around the loop, and the loop; a refusal when it is not there (any more)."""
+    """The loops around the loop, and the loop. Raises ScheduleRefusal if there is none of that name (any more)."""
     try:
         return find_loop(program, ref.name)
     except KeyError:
@@ -39,7 +39,7 @@ def the_loop(program: Program, ref: LoopRef) -> tuple[tuple[For, ...], For]:
 
 
 def the_block(program: Program, ref: BlockRef) -> tuple[tuple[For, ...], Block]:
-    """The loops around the block, and the block; a refusal when it is not there (any more)."""
+    """The loops around the block, and the block. Raises ScheduleRefusal if there is none of that name (any more)."""
     try:
         return find_block(program, ref.name)
     except KeyError:
@@ -48,19 +48,19 @@ def the_block(program: Program, ref: BlockRef) -> tuple[tuple[For, ...], Block]:
 
 
 def not_serial(program: Program, loop: For, step: str) -> ScheduleRefusal:
-    """The refusal of a step that would take a loop apart, or move it, after it was given a kind."""
+    """The refusal of a step that would take apart or move a loop that has a kind."""
     facts = {"kind": loop.kind, "repair": f"{step} `{loop.var}` first, then make a loop {loop.kind}"}
     return NOT_SERIAL(program, loop.var, step=step, loop=loop.var, **facts)
 
 
 def require_serial(program: Program, loop: For, step: str) -> None:
-    """Refuse to take apart a loop that runs in parallel, as a vector, unrolled, or as a pipeline."""
+    """Refuse a loop that is parallel, vectorized, unrolled or pipelined for a step that takes it apart."""
     if loop.kind is not LoopKind.SERIAL:
         raise not_serial(program, loop, step)
 
 
 def require_no_kind(program: Program, loop: For, step: str) -> None:
-    """Refuse to give a second kind to a loop."""
+    """Refuse a loop that already has a kind for a step that gives it one."""
     if loop.kind is not LoopKind.SERIAL:
         repair = "a loop has one kind; choose another loop"
         raise NOT_SERIAL(program, loop.var, step=step, loop=loop.var, kind=loop.kind, repair=repair)

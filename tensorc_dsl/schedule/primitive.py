@@ -1,7 +1,7 @@
-"""What a primitive is: a name, a pure function from program to program, and the refusals it declares.
+"""The declaration of a primitive: a name, a pure function from program to program, and its refusals.
 
-Everything else about a primitive (its signature in the language, its line in a trace, its reference page) is derived from
-this one declaration. A primitive is one file in `primitives/`; the package imports them all.
+The signature in the language, the line in a trace and the reference page are derived from this
+one declaration. A primitive is one file in `primitives/`; that package imports all of them.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from tensorc_dsl.schedule.refusal import Refusal
 
 @dataclass(frozen=True, slots=True)
 class LoopRef:
-    """A loop by its variable's name, unique in the program."""
+    """A loop, by the name of its variable, which is unique in the program."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class BlockRef:
-    """A block by name."""
+    """A block, by name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class BufferRef:
-    """A buffer by name. Where one is expected, a block stands for the buffer it writes."""
+    """A buffer, by name. In the language, a block is accepted for the buffer that it writes."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class IndexMap:
-    """`(i, j) -> (i / 4, j, i % 4)`: results are index expressions over the parameters."""
+    """`(i, j) -> (i / 4, j, i % 4)`: the results are index expressions over the parameters."""
 
     params: tuple[str, ...]
     results: tuple[Expr, ...]
@@ -55,7 +55,7 @@ R_co = TypeVar("R_co", bound=Result, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Rewrite(Generic[R_co]):
-    """The new program, and the loops or blocks a caller may want to name (a list where there can be several)."""
+    """The new program, and the loops or blocks that a step returns (a tuple if there can be several)."""
 
     program: Program
     results: R_co
@@ -67,9 +67,9 @@ class Primitive:
     function: Callable[..., Rewrite[Result]]
     refusals: tuple[Refusal[...], ...]
     signature: inspect.Signature
-    """Without the leading `program`; annotations are resolved types."""
+    """The parameters without the leading `program`; annotations are resolved types."""
     result: object
-    """The type of what the step gives back: what the function says it returns, `Rewrite[result]`."""
+    """The type of the step's value in the language: `Rewrite[result]` is the return type of the function."""
     doc: str
 
 
@@ -80,7 +80,7 @@ F = TypeVar("F", bound=Callable[..., Rewrite[Result]])
 
 
 def primitive(*refusals: Refusal[...]) -> Callable[[F], F]:
-    """Declare a primitive: a function of the program and what the language passes, annotated with `Rewrite[result]`."""
+    """Declare a primitive: a function of the program and the arguments in the language that returns `Rewrite[result]`."""
 
     def register(function: F) -> F:
         signature = inspect.signature(function, eval_str=True)
@@ -98,9 +98,9 @@ def primitive(*refusals: Refusal[...]) -> Callable[[F], F]:
 
 
 def apply(program: Program, name: str, *args: Any, **kwargs: Any) -> Rewrite[Result]:
-    """Run a primitive by name. KeyError when there is none; ScheduleRefusal when it does not apply.
+    """Run a primitive by name. Raises KeyError for an unknown name, ScheduleRefusal if the step does not apply.
 
-    What earlier steps declared of a loop still holds after it, or the step is refused.
+    A step that breaks a declaration of an earlier one is refused (`declared`).
     """
     rewrite = PRIMITIVES[name].function(program, *args, **kwargs)
     if rewrite.program is not program:

@@ -1,8 +1,8 @@
-"""What a query is: a question that a schedule asks of a block, a loop, a buffer, the program or the target.
+"""The declaration of a query: a question that a schedule asks about a block, a loop, a buffer, the program or the target.
 
-A query is a function with annotations and a first line of documentation; its kind in the checker, its meaning and its entry
-in the reference are derived from that. Without further parameters it is an attribute (`b.loops`), otherwise a method
-(`b.working_set(l)`). A query is never an error of the file: where there is no answer it refuses, as a step does.
+A query is a function with annotations and a one-line docstring; its kind in the checker, its meaning and its entry
+in the reference are derived from these. Without further parameters it is an attribute (`b.loops`), otherwise a method
+(`b.working_set(l)`). A query without an answer refuses, as a step does; it is no error of the file.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tensorc_dsl.ir.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """`subject` is what is asked: a type of reference, `Program` or `Target`."""
+    """A query of a `subject`: a type of reference, `Program` or `Target`."""
 
     name: str
     subject: type
     function: Callable[..., Any]
     signature: inspect.Signature
-    """Of what is given in parentheses; annotations are resolved types."""
+    """The parameters in parentheses; annotations are resolved types."""
     result: object
     doc: str
 
@@ -40,7 +40,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def query(function: F) -> F:
-    """Declare a query: a function of the program and what is asked, or of the program or the target alone."""
+    """Declare a query: a function of the program and its subject, or of the program or the target alone."""
     signature = inspect.signature(function, eval_str=True)
     params = list(signature.parameters.values())
     first = params[0].annotation

@@ -1,8 +1,8 @@
-"""Iterations that run at once stay apart when a later step moves the buffers they had for themselves.
+"""Repeats the proof that parallel iterations are independent when a later step moves buffers that were private to them.
 
-A loop is proved free of races when it is made parallel, with each iteration's private buffers left out. A later step can
-take such a buffer, or a new one for its contents, out of the loop: then all iterations meet in it. So the proof is made
-again for each loop that a buffer has left, and for each buffer that is new.
+Making a loop parallel proves that it has no races, with private buffers of its iterations left out. A later step can
+move such a buffer, or a new buffer with its contents, out of the loop: then all iterations share it. So the proof is
+repeated for each loop that a buffer has left, and for each new buffer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def MEET(*focus: str, step: str, loop: str, kind: str, dependence: object) -> No
 
 
 def refuse_races(step: str, before: Program, after: Program) -> None:
-    """Refuse a step after which a buffer that iterations running at once write is theirs together."""
+    """Refuse a step after which iterations that run at once share a buffer that they write."""
     at_once = [s for _, s in walk(after.body) if isinstance(s, For) and s.kind in AT_ONCE]
     if not at_once:
         return

@@ -1,7 +1,7 @@
-"""Refusals: why a schedule step does not apply. Declared as values beside the primitive that raises them.
+"""Refusals: reasons why a schedule step does not apply, declared as values beside the primitive that raises them.
 
-A `ScheduleRefusal` means *inapplicable*. It is neither a failed candidate nor a bug: the search swallows it, a hand-written
-schedule shows it with the program as it stood.
+A `ScheduleRefusal` means *inapplicable*. It is neither a failed candidate nor a bug: the search goes on, and a hand-written
+schedule reports it with the program as it stood.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Refusal(Generic[Facts]):
     label: str
 
     def __call__(self, program: Program, *focus: Facts.args, **facts: Facts.kwargs) -> ScheduleRefusal:
-        """The exception to raise; `focus` names the loops and blocks of `program` that the reader should look at."""
+        """The exception to raise; `focus` names the loops and blocks of `program` that the message marks."""
         named = tuple(str(name) for name in focus)
         return ScheduleRefusal(self, self.message.format(**facts), self.help.format(**facts), program, named, facts)
 
@@ -37,9 +37,9 @@ def refusal(
 ) -> Callable[[Callable[Facts, None]], Refusal[Facts]]:
     """Declare a reason above a function of what it is told with, `def NOT_SERIAL(*focus: str, loop: str) -> None: ...`.
 
-    `at` says which argument to underline: the loop, block or buffer that the fact of this name names, else the argument
-    of the parameter of this name. Without either it is the whole call. `label` stands beside the underline, where it
-    says more than the message. Facts are checked as those of `diagnostic.problem` are.
+    `at` selects the argument to underline: the loop, block or buffer that the fact of this name names, else the argument
+    of the parameter of this name. Without either, the whole call is underlined. `label` stands beside the underline, if it
+    adds to the message. Facts are checked as those of `diagnostic.problem` are.
     """
 
     def declare(_facts: Callable[Facts, None]) -> Refusal[Facts]:
@@ -68,8 +68,8 @@ class ScheduleRefusal(Exception):
         self.focus = focus
         self.facts = facts
         self.span: Span | None = None
-        """Where the argument at fault, or the step, was written, once the interpreter knows."""
+        """The place of the argument at fault, or of the step, set by the interpreter."""
         self.origin = ""
-        """Which step of which module it was, and what the draws in its arguments were: "" in a schedule without draws."""
+        """The step of a module that failed, and the draws in its arguments; empty in a schedule without draws."""
         self.steps: tuple[str, ...] = ()
-        """The lines of the trace that led to the step."""
+        """The lines of the trace before the step."""

@@ -1,4 +1,4 @@
-"""Copies of a buffer laid out by the iterators of the block that uses it."""
+"""Copies of a buffer with a layout over the iterators of the block that uses it."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def BAD_PLACES(*focus: str, layout: str, block: str, buffer: str, reason: str, r
 
 
 Places = tuple[tuple[Expr, Expr], ...]
-"""Per dimension of a copy: the subscript over the iterators of a block, and the extent."""
+"""For each dimension of a copy, the subscript over the iterators of a block, and the extent."""
 
 
 def subscripts(program: Program, block: Block, buffer: Buffer) -> tuple[Expr, ...]:
-    """The one element of a buffer that an instance of the block uses."""
+    """The subscripts of the only element of a buffer that an instance of the block accesses."""
     found = [s.indices for s in (*block.init, *block.body) if s.buffer == buffer.name]
     unique = tuple(dict.fromkeys((*found, *read_indices(block, buffer.name))))
     if len(unique) != 1 or any(loads(i) for i in unique[0]):
@@ -73,13 +73,13 @@ def subscripts(program: Program, block: Block, buffer: Buffer) -> tuple[Expr, ..
 
 
 def by_iterators(block: Block, indices: Sequence[Expr]) -> Places:
-    """A place for each combination of the iterators that the subscripts mention."""
+    """Places with one dimension for each iterator that occurs in the subscripts."""
     used = frozenset[str]().union(*map(free_vars, indices))
     return tuple((Var(it.name), it.extent) for it in block.iters if it.name in used)
 
 
 def by_map(program: Program, block: Block, buffer: Buffer, layout: IndexMap, indices: Sequence[Expr]) -> Places:
-    """The places that a map from all iterators of the block gives."""
+    """Places given by a map from all iterators of the block."""
 
     def refuse(reason: str) -> Exception:
         text = f"({', '.join(layout.params)}) -> ({', '.join(map(format_expr, layout.results))})"
@@ -96,7 +96,7 @@ def by_map(program: Program, block: Block, buffer: Buffer, layout: IndexMap, ind
     ranges = iter_ranges(block)
     out: list[tuple[Expr, Expr]] = []
     init_reads = any(x.buffer == buffer.name for s in block.init for x in loads(s.value))
-    whole = init_reads or buffer.name in own_buffers(block)  # used where no step is counted
+    whole = init_reads or buffer.name in own_buffers(block)  # accessed outside of the steps of the reduction
     counting = {p for p, it in zip(layout.params, block.iters, strict=True) if it.kind is not IterKind.SPATIAL}
     for result in layout.results:
         if whole and (steps := sorted(free_vars(result) & counting)):
@@ -114,7 +114,7 @@ def by_map(program: Program, block: Block, buffer: Buffer, layout: IndexMap, ind
 
 
 def one_to_one(block: Block, places: Sequence[Expr], indices: Sequence[Expr] = ()) -> bool:
-    """Whether no two values of the iterators that `places` and `indices` mention have the same places."""
+    """Whether different values of the iterators in `places` and `indices` always have different places."""
     used = frozenset[str]().union(*map(free_vars, (*places, *indices)))
     iters = [it for it in block.iters if it.name in used]
     if {p.name for p in places if isinstance(p, Var)} == {it.name for it in iters}:
@@ -129,7 +129,7 @@ def one_to_one(block: Block, places: Sequence[Expr], indices: Sequence[Expr] = (
 def reindexed_read(
     program: Program, block: Block, buffer: Buffer, indices: tuple[Expr, ...], places: Places, scope: str, tag: str
 ) -> Rewrite[BlockRef]:
-    """The block reads a copy, made before the outermost loop around it, in which an element has the place of its instance."""
+    """The block reads a copy, made before the outermost loop around it, in which each instance has a place of its own."""
     site = site_of(program, block.name, 0)
     for other in blocks_in(program, site):
         if other != block.name and buffer.name in own_buffers(find_block(program, other)[1]):
@@ -149,7 +149,7 @@ def reindexed_read(
 def reindexed_write(
     program: Program, block: Block, buffer: Buffer, indices: tuple[Expr, ...], places: Places, scope: str, tag: str
 ) -> Rewrite[BlockRef]:
-    """The block writes a copy in which an element has the place of its instance; it is written back after the block."""
+    """The block writes a copy in which each instance has a place of its own; it is written back after the block."""
     site = site_of(program, block.name, 0)
     _require_alone(program, site, block, buffer)
     at = tuple(p for p, _ in places)
@@ -167,7 +167,7 @@ def reindexed_write(
 
 
 def _require_alone(program: Program, site: Site, block: Block, buffer: Buffer) -> None:
-    """Refuse another block that uses the buffer below the same outermost loop, or writes it anywhere."""
+    """Refuse if another block uses the buffer below the same outermost loop, or writes it anywhere."""
     near = [n for n in blocks_in(program, site) if buffer.name in touched(find_block(program, n)[1])]
     for other in (*near, *(b.name for _, b in writers(program, buffer.name))):
         if other != block.name:
@@ -175,7 +175,7 @@ def _require_alone(program: Program, site: Site, block: Block, buffer: Buffer) -
 
 
 def _nest(program: Program, block: Block, name: str, store: Store, used: set[str]) -> Stmt:
-    """A nest over all values of the iterators that a copy mentions, where its subscripts lie in the buffers."""
+    """A nest over all values of the iterators of a copy, guarded so that the subscripts lie in the buffers."""
     mentioned = frozenset[str]().union(*(free_vars(i) for s in (store.indices, _read(store)) for i in s))
     iters = tuple(Iter(it.name, IterKind.SPATIAL, it.extent, ZERO) for it in block.iters if it.name in mentioned)
     copy = Block(name, iters, (store,))

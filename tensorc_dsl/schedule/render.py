@@ -1,4 +1,4 @@
-"""A refused schedule step as a diagnostic: the reason, the program as it stood, and the steps that led there."""
+"""Renders a refused schedule step as a diagnostic: the reason, the program as it stood, and the steps before."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 
 CONTEXT = 2
-"""Lines shown above and below a line that the reader should look at."""
+"""The number of lines shown above and below a marked line."""
 
 STEPS = 3
-"""The last steps before the refused one; the whole list is what `sample` prints."""
+"""The number of steps before the refused one that are shown; `sample` prints all of them."""
 
 
 def refusal_diagnostic(refusal: ScheduleRefusal) -> Diagnostic:
-    """The refusal with the program at that step, the loops and blocks in question marked."""
+    """The diagnostic of a refusal: the program at that step, with the loops and blocks in question marked."""
     notes = [Note("the program at this point", "\n" + _excerpt(refusal))]
     if refusal.steps or refusal.origin:
         last = refusal.steps[-STEPS:]
@@ -33,7 +33,7 @@ def _excerpt(refusal: ScheduleRefusal) -> str:
     lines = format_program(refusal.program).rstrip().split("\n")
     marks = {n: what for n, line in enumerate(lines) if (what := _introduces(line, refusal.focus))}
     near = {n + d for n in marks for d in range(-CONTEXT, CONTEXT + 1)}
-    # Without a line to look at, or in a short program, all of it is shown.
+    # A program without marked lines, or a short one, is shown completely.
     shown = [n for n in range(len(lines)) if n in near] if marks and len(lines) > 24 else list(range(len(lines)))
     width = max((len(lines[n]) for n in marks), default=0)
     out: list[str] = []
@@ -47,7 +47,7 @@ def _excerpt(refusal: ScheduleRefusal) -> str:
 
 
 def _introduces(line: str, focus: tuple[str, ...]) -> str:
-    """Which of the named things begin on this line: "this loop", "these loops", "this block", "this buffer", or nothing."""
+    """The mark for a line on which a focused thing begins: "this loop", "these loops", "this block", "this buffer"; or ""."""
     words = [re.escape(name) for name in focus]
     loops = [w for w in words if re.search(rf"\bfor\b.*\b{w} in\b", line)]
     if loops:

@@ -1,4 +1,4 @@
-"""Rewriting the statements below a loop when its variable is replaced by an expression over new loops."""
+"""Rewrites the statements below a loop when its variable is replaced by an expression over new loops."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def replace_variables(
     around: tuple[For, ...],
     guard: tuple[Expr, ...] = (),
 ) -> tuple[Stmt, ...]:
-    """`stmts`, which stand inside the loops `around`, with variables replaced and every block guarded by `guard` too.
+    """`stmts`, which stand inside the loops `around`, with variables replaced and `guard` added to every block.
 
-    Expressions that mention a replaced variable are simplified for the ranges of the loops around them.
+    Expressions with a replaced variable are simplified for the ranges of the loops around them.
     """
     return _statements(stmts, values, extent_ranges(around), guard)
 
@@ -48,9 +48,9 @@ def _statements(
 
 
 def without_single(loop: For, around: tuple[For, ...]) -> For:
-    """The loop; where it runs at most once, with 0 for its variable in everything below it.
+    """The loop; if it runs at most once, with 0 in place of its variable in all statements below it.
 
-    So no iterator of a reduction depends on a loop that does not run in order, however short it is.
+    So no reduction iterator depends on a loop that does not run in order, even if the loop has a single iteration.
     """
     extent = constant(loop.extent)
     if extent is None or extent > 1:

@@ -1,9 +1,9 @@
-"""Where a buffer can live.
+"""The scopes of buffers.
 
 "global" is memory that all iterations share. A buffer of any other scope is private to an iteration of the innermost loop
 around all its uses: "local" to a thread, "shared" and "shared.dyn" to the threads of a GPU block, and `family.part`
-("mma.a", "wmma.accumulator") to the registers of a warp as an instruction wants them. On a CPU they are all local. On a GPU
-a statement at the top of a program is a kernel, and only global memory outlives it.
+("mma.a", "wmma.accumulator") to the registers of a warp, in the layout of an instruction. On a CPU all of them are local
+memory. On a GPU a statement at the top of a program is a kernel, and only global memory outlives it.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _PART = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
 
 
 def require_scope(program: Program, scope: str) -> None:
-    """Refuse what is not the name of a scope."""
+    """Refuse a word that is not the name of a scope."""
     if scope not in _PLAIN and not _PART.fullmatch(scope):
         raise NO_SCOPE(program, scope=scope)
 
 
 def copy_name(buffer: Buffer, scope: str, used: set[str]) -> str:
-    """What to call a copy of a buffer in a scope; the choice is added to `used`."""
+    """The name for a copy of a buffer in a scope; it is added to `used`."""
     return fresh(f"{buffer.name}_{scope.replace('.', '_')}", used)
 
 
 def require_kernels_apart(program: Program) -> None:
-    """Refuse a finished program for a GPU where a buffer that is not global is used in two kernels.
+    """Refuse a finished program for a GPU in which two kernels use a buffer that is not global.
 
-    A step on the way may leave it so: a copy is made first and moved to where it is read later.
+    Intermediate programs may do so: a copy is first made and later moved to its readers.
     """
     users: dict[str, tuple[int, str]] = {}
     scopes = {b.name: b.scope for b in program.buffers if b.scope != "global"}

@@ -1,9 +1,9 @@
-"""Instructions by name, and tensorized nests, which stay whole: after every step each still does what its instruction does.
+"""Instructions by name, and the proof after every step that tensorized nests still compute what their instructions do.
 
-The loops of such a nest have a kind, so steps over loops refuse them as they refuse parallel ones. What is left are steps
-that reach inside otherwise: a block that moves in, a producer that is inlined, an operand that gets another layout. They
-are welcome as long as the proof of `tensorize` still holds. So does what instructions say of each other: where the elements
-of a fragment lie.
+The loops of such a nest have a kind, so steps over loops refuse them as they refuse parallel ones. Other steps can change
+the inside of a nest: a block moves in, a producer is inlined, an operand gets another layout. They
+are accepted while the proof of `tensorize` holds. The same applies to the agreement of instructions on the places of elements
+in a fragment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def APART(*focus: str, step: str, loop: str, intrinsic: str, why: str) -> None: 
 
 
 def the_intrinsic(program: Program, name: str, focus: str) -> Intrinsic:
-    """The instruction of that name, for a step or a question at a loop or a block; refused when there is none."""
+    """The instruction of that name, for a step or query at a loop or block. Raises ScheduleRefusal if there is none."""
     for i in program.intrinsics:
         if i.name == name:
             return i
@@ -49,7 +49,7 @@ def FRAGMENT(*focus: str, step: str, one: str, other: str, buffer: str, why: str
 
 
 Nest = tuple[tuple[For, ...], For, Intrinsic]
-"""The outermost loop of a tensorized nest, between the loops around it and the instruction that it is."""
+"""The loops around a tensorized nest, its outermost loop, and the instruction that it is."""
 
 
 def _nests(program: Program) -> dict[str, Nest]:
@@ -61,8 +61,8 @@ def _nests(program: Program) -> dict[str, Nest]:
 
 
 def refuse_apart(step: str, before: Program, after: Program) -> None:
-    """Refuse a step after which a tensorized nest is gone, or no longer does what its instruction does, or instructions
-    do not find in a fragment what others left there."""
+    """Refuse a step after which a tensorized nest is missing, or no longer computes what its instruction does, or
+    instructions disagree on the places of elements in a fragment."""
     nests, olds = _nests(after), _nests(before)
     for var, (_, old, intrinsic) in olds.items():
         around, new, own = nests.get(var, ((), old, None))
@@ -85,7 +85,7 @@ def refuse_apart(step: str, before: Program, after: Program) -> None:
 
 
 def _refuse_disagreement(step: str, olds: dict[str, Nest], after: Program, nests: dict[str, Nest]) -> None:
-    """Refuse a step after which instructions that share a fragment do not agree where its elements are."""
+    """Refuse a step after which instructions that share a fragment disagree on the places of its elements."""
     sharing = [n for n in nests.values() if n[2].layouts]
     if [_standing(n) for n in sharing] == [_standing(n) for n in olds.values() if n[2].layouts]:
         return
@@ -98,6 +98,6 @@ def _refuse_disagreement(step: str, olds: dict[str, Nest], after: Program, nests
 
 
 def _standing(nest: Nest) -> object:
-    """What the places of elements can depend on."""
+    """The parts of a nest that the places of elements depend on."""
     around, loop, _ = nest
     return tuple((x.var, x.extent) for x in around), loop

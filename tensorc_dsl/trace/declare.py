@@ -1,7 +1,7 @@
-"""What a kind of draw is: a name and a function from arguments to a distribution.
+"""The declaration of a kind of draw: a name, and a function from arguments to a distribution.
 
-Everything else about it (its signature in the language, its line in a trace, its reference entry) is derived from this
-one declaration, as it is for primitives. A kind of draw is one file in `draws/`; the package imports them all.
+The signature in the language, the line in a trace and the reference entry are derived from this
+one declaration, as for primitives. A kind of draw is one file in `draws/`; that package imports all of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list whose elements are of one kind, whichever that is."""
+    """A list whose elements have one kind, which may be any."""
 
     values: tuple[Any, ...]
 
@@ -44,7 +44,7 @@ def _same(decision: Decision) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A distribution, and the value in the language that a decision stands for."""
+    """A distribution, and the function from a decision to its value in the language."""
 
     distribution: Distribution
     value: Callable[[Decision], object] = _same
@@ -55,9 +55,9 @@ class DrawKind:
     name: str
     function: Callable[..., Offer]
     signature: inspect.Signature
-    """Without the leading `program`; annotations are resolved types."""
+    """The parameters without the leading `program`; annotations are resolved types."""
     result: object
-    """The type of the drawn value. `Choices` and `Items` stand for an element of, and a list like, the argument."""
+    """The type of the drawn value. `Choices` stands for an element of the argument, `Items` for a list like it."""
     doc: str
 
 
@@ -68,10 +68,10 @@ F = TypeVar("F", bound=Callable[..., Offer])
 
 
 def draw(result: object) -> Callable[[F], F]:
-    """Declare a kind of draw, named like the function, whose values are of type `result`.
+    """Declare a kind of draw with the name of the function, whose values are of type `result`.
 
-    The function takes the program first, then what the language passes. It raises TschedError where an argument makes no
-    sense, and ScheduleRefusal where this program leaves nothing to draw.
+    The function takes the program first, then the arguments in the language. It raises TschedError for arguments that never
+    make sense, and ScheduleRefusal if this program leaves nothing to draw.
     """
 
     def register(function: F) -> F:

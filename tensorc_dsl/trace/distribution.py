@@ -1,7 +1,7 @@
-"""What a distribution over decisions is.
+"""The interface of distributions over decisions.
 
-A distribution is a value that knows its support, so that every decision (drawn, pinned, replayed or moved) can be held
-against it, and says how a decision looks to a model (`features`) and which decisions are its neighbours (`moves`).
+A distribution is a value that knows its support, so every decision (drawn, pinned, replayed or moved) can be checked.
+It also encodes decisions for a model (`features`) and lists the neighbours of a decision (`moves`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Plain = int | float | str | bool
 
 Decision = Plain | tuple[int, ...]
-"""What was decided, as records keep it: a tile's factors, a category's value, the positions of a permutation, …"""
+"""A decision as records store it: a tile's factors, a category's value, the positions of a permutation, …"""
 
 
 class Distribution(ABC):
@@ -27,39 +27,39 @@ class Distribution(ABC):
 
     @abstractmethod
     def size(self) -> int:
-        """How many decisions there are."""
+        """The number of decisions in the support."""
 
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> Decision:
-        """A decision with its probability."""
+        """A random decision, by its probability."""
 
     @abstractmethod
     def contains(self, decision: Decision) -> bool:
-        """Whether it can be drawn; False for values of every other kind."""
+        """Whether the decision is in the support; False for values of other types."""
 
     @abstractmethod
     def log_prob(self, decision: Decision) -> float:
-        """The natural logarithm of its probability; -inf outside the support."""
+        """The natural logarithm of its probability; -inf outside of the support."""
 
     @abstractmethod
     def moves(self, decision: Decision) -> list[Decision]:
-        """Its neighbours, itself not among them; by moves alone each decision can be reached from each other one."""
+        """Its neighbours, without itself; every decision can be reached from every other one by moves."""
 
     @abstractmethod
     def features(self, decision: Decision) -> tuple[float, ...]:
-        """How it looks to a model: as many numbers for one decision as for another."""
+        """The decision as numbers for a model; the length is the same for all decisions."""
 
     @abstractmethod
     def describe(self, limit: int = 12) -> str:
-        """The legal decisions in words, at most about `limit` of them one by one."""
+        """The legal decisions in words, with at most about `limit` of them listed."""
 
     @abstractmethod
     def meaning(self) -> tuple[object, ...]:
-        """What the features stand for: draws of one name and one meaning are the same columns to a model."""
+        """The meaning of the features: draws with the same name and meaning share the columns of a model."""
 
 
 def below(count: int, rng: np.random.Generator) -> int:
-    """An int from 0 to count - 1, each equally likely, however large `count` is."""
+    """A uniform random int from 0 to count - 1, however large `count` is."""
     if count < 1 << 63:
         return int(rng.integers(count))
     bits = count.bit_length()
@@ -70,7 +70,7 @@ def below(count: int, rng: np.random.Generator) -> int:
 
 
 def pick(weights: tuple[float, ...], rng: np.random.Generator) -> int:
-    """A position, with probability proportional to its weight; never one of weight 0."""
+    """A random position, with probability proportional to its weight; never one of weight 0."""
     ticket = float(rng.random()) * sum(weights)
     for i, w in enumerate(weights):
         ticket -= w
@@ -80,17 +80,17 @@ def pick(weights: tuple[float, ...], rng: np.random.Generator) -> int:
 
 
 def shortened(values: list[str], limit: int) -> str:
-    """The values with commas between them, the last ones as an ellipsis where there are more than `limit`."""
+    """The values joined by commas, with an ellipsis in place of those beyond `limit`."""
     return ", ".join(values[:limit]) + (", …" if len(values) > limit else "")
 
 
 def is_int(value: object) -> bool:
-    """Whether it is an int and no bool."""
+    """Whether the value is an int and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def literal(value: Plain) -> str:
-    """A plain value as the language writes it."""
+    """A plain value as a literal of the language."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

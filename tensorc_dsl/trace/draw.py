@@ -1,4 +1,4 @@
-"""Draws that were made, and the distributions they were made from."""
+"""Draws that were made, with their distributions and decisions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """A draw that was made: `pinned` ones were fixed in the text or by a handler and are no choice of the search's."""
+    """A draw that was made. A `pinned` one was fixed in the text or by a handler, so a search cannot change it."""
 
     name: str
     distribution: Distribution

@@ -1,4 +1,4 @@
-"""Ordered factorizations ("tilings") of a number: how many there are, one at random, which are neighbours."""
+"""Ordered factorizations ("tilings") of a number: their count, random ones, and neighbours."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Factors = tuple[int, ...]
 
 _SMALL = 1 << 16
 _WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
-"""Enough to tell primes below 3.3e24 (Sorenson & Webster, 1509.00864)."""
+"""Sufficient to recognise primes below 3.3e24 (Sorenson and Webster, arXiv:1509.00864)."""
 
 
 @lru_cache(maxsize=4096)
 def factorize(n: int) -> tuple[tuple[int, int], ...]:
-    """The primes that divide n, ascending, each with its exponent."""
+    """The primes that divide n, in ascending order, each with its exponent."""
     found: dict[int, int] = {}
     p = 2
     while p * p <= n and p < _SMALL:
@@ -41,7 +41,7 @@ def factorize(n: int) -> tuple[tuple[int, int], ...]:
 
 
 def _is_prime(n: int) -> bool:
-    """Miller and Rabin's test; n is odd and has no divisor among the witnesses."""
+    """The Miller-Rabin test; n is odd and has no divisor among the witnesses."""
     d, s = n - 1, 0
     while d % 2 == 0:
         d, s = d // 2, s + 1
@@ -70,7 +70,7 @@ def _divisor(n: int) -> int:
 
 
 def divisors(n: int, bound: int) -> list[int]:
-    """The divisors of n up to `bound`, ascending."""
+    """The divisors of n up to `bound`, in ascending order."""
     out = [1]
     for p, e in factorize(n):
         out = [d * p**k for d in out for k in range(e + 1) if d * p**k <= bound]
@@ -79,17 +79,17 @@ def divisors(n: int, bound: int) -> list[int]:
 
 @lru_cache(maxsize=1 << 16)
 def tilings(n: int, parts: int) -> int:
-    """In how many ways `parts` ordered factors make n; without parts, one way to make 1."""
+    """The number of ways to write n as a product of `parts` ordered factors; 1 for n = 1 without parts."""
     if parts == 0:
         return int(n == 1)
     return math.prod(math.comb(e + parts - 1, parts - 1) for _, e in factorize(n))
 
 
 def random_tiling(n: int, parts: int, rng: np.random.Generator) -> Factors:
-    """`parts` ordered factors that make n, each tiling as likely as any other."""
+    """`parts` ordered factors with product n; all tilings are equally likely."""
     out = [1] * parts
     for p, e in factorize(n) if parts else ():
-        # Its exponent is shared out, each way as likely as any other: the parts that are left decide the chances.
+        # The exponent of each prime is distributed uniformly: the number of remaining parts gives the probabilities.
         for i in range(parts - 1):
             left = parts - i - 1
             ticket = below(math.comb(e + left, left), rng)
@@ -104,7 +104,7 @@ def random_tiling(n: int, parts: int, rng: np.random.Generator) -> Factors:
 
 
 def tile_moves(factors: Factors, contains: Callable[[Decision], bool]) -> list[Decision]:
-    """Every tiling of the support that differs by one prime factor moved between two levels."""
+    """Every tiling in the support that differs by one prime factor moved between two levels."""
     out: list[Decision] = []
     for source, factor in enumerate(factors):
         for p, _ in factorize(factor):
@@ -119,7 +119,7 @@ def tile_moves(factors: Factors, contains: Callable[[Decision], bool]) -> list[D
 
 
 def tile_features(factors: Factors) -> tuple[float, ...]:
-    """log2 of the product of the inner factors at each level, innermost first; all of them make the extent."""
+    """log2 of the product of the inner factors at each level, innermost first, without the product of all factors."""
     out: list[float] = []
     product = 1
     for f in reversed(factors[1:]):
@@ -129,7 +129,7 @@ def tile_features(factors: Factors) -> tuple[float, ...]:
 
 
 def is_tiling(decision: Decision, n: int, parts: int) -> bool:
-    """Whether it is a tuple of `parts` positive factors with product n."""
+    """Whether the decision is a tuple of `parts` positive factors with product n."""
     return (
         isinstance(decision, tuple)
         and len(decision) == parts

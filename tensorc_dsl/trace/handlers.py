@@ -1,4 +1,4 @@
-"""Handlers: who decides a draw. The names are those of the probabilistic-programming libraries (Pyro, NumPyro).
+"""Handlers, which decide draws. The names are those of probabilistic-programming libraries (Pyro, NumPyro).
 
     from tensorc_dsl import handlers, load
 
@@ -6,8 +6,8 @@
     fixed = handlers.condition(space, {"nr": 32})
     trace = handlers.trace(handlers.seed(fixed, 0)).get_trace()
 
-Each takes a model and gives a model, so they nest. The innermost decides first, after the pins in the text. A model whose
-draws are all decided is called without arguments for its trace; any model can be given to a search.
+Each takes a model and returns a model, so they nest. The innermost decides first, after the pins in the text. A model whose
+draws are all decided is called without arguments for its trace; any model can be passed to a search.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Seeded(Model):
 
 
 def seed(model: Model, rng_seed: int) -> Model:
-    """What nobody else decides is drawn from its distribution, with the same luck in every call."""
+    """Draws that no other handler decides are drawn from their distributions, with the same seed in every call."""
     return Seeded(model, rng_seed)
 
 
@@ -76,7 +76,7 @@ class Conditioned(Model):
 
 
 def _pinned(trace: Trace, names: Iterable[str]) -> Trace:
-    """The trace whose draws of these names are no choice of a search's."""
+    """The trace with the draws of these names marked as pinned."""
     fixed = frozenset(names)
     return replace(trace, draws=tuple(replace(d, pinned=True) if d.name in fixed else d for d in trace.draws))
 
@@ -84,15 +84,15 @@ def _pinned(trace: Trace, names: Iterable[str]) -> Trace:
 def condition(model: Model, decisions: Mapping[str, Decision]) -> Model:
     """The named draws have these decisions, as if they were pinned in the text.
 
-    One outside of its draw's support is never bent into it: the trace is refused (E0506). Draws that do not come up, for
-    instance in a branch that is not taken, need no decision. One that is pinned to something else in the text, or by an
-    inner handler, is refused too (E0560).
+    A decision outside of its draw's support is never replaced: the trace is refused (E0506). Draws that do not occur, for
+    instance in a branch that is not taken, need no decision. A decision that contradicts a pin in the text, or an inner
+    handler, is refused too (E0560).
     """
     return Conditioned(model, dict(decisions), False)
 
 
 def replay(model: Model, decisions: Trace | Mapping[str, Decision]) -> Model:
-    """Exactly the decisions of a trace; a draw that it does not have is an error (E0507) and is never drawn."""
+    """Every draw has its decision from a trace; a draw that the trace lacks is an error (E0507), and is never drawn."""
     known = decisions.decisions if isinstance(decisions, Trace) else decisions
     return Conditioned(model, dict(known), True)
 
@@ -110,13 +110,13 @@ class Blocked(Model):
 
 
 def block(model: Model, hide: Iterable[str]) -> Model:
-    """The named draws are hidden from everything outside: a search does not decide them, a seed still does."""
+    """The named draws are hidden from outer handlers: a search does not decide them, but a seed does."""
     return Blocked(model, frozenset(hide))
 
 
 @dataclass(slots=True)
 class Traced(Model):
-    """`last` is the trace of the last expansion that was not refused."""
+    """A model that keeps its last trace in `last`, unless the expansion was refused."""
 
     model: Model
     last: Trace | None = field(default=None)
@@ -126,10 +126,10 @@ class Traced(Model):
         return self.last
 
     def get_trace(self) -> Trace:
-        """Run the model and return its trace."""
+        """Expand the model and return its trace."""
         return self()
 
 
 def trace(model: Model) -> Traced:
-    """Keeps the last trace of the model."""
+    """The model, which keeps its last trace."""
     return Traced(model)

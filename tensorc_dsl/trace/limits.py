@@ -1,7 +1,7 @@
-"""Factors within limits: tiles of which the products of some factors are bounded.
+"""Factors within limits: tiles for which the products of some factors are bounded.
 
-The lists of such factors are numbered in lexicographic order, by counting how many begin alike. A number is a list, so an
-even draw of numbers is an even draw of lists, however few there are.
+The lists of such factors are numbered in lexicographic order, by counting the lists with each prefix. So a uniform random
+number gives a uniform random list, however few there are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Limit:
         return self.low <= math.prod(factors[n] for n in self.levels) <= self.high
 
     def describe(self, first: int = 0) -> str:
-        """In words; the first factor has the number `first`."""
+        """The limit in words; the first factor has the number `first`."""
         which = " * ".join(str(n + first) for n in self.levels)
         return f"number{'s' * (len(self.levels) > 1)} {which} from {self.low} to {self.high}"
 
@@ -36,9 +36,9 @@ class Limit:
 def limits_of(
     draw: str, numbers: range, levels: Sequence[Sequence[int]], within: Sequence[Interval]
 ) -> tuple[Limit, ...]:
-    """The limits that the arguments `levels` and `within` of a draw name, which calls its factors by these `numbers`.
+    """The limits in the arguments `levels` and `within` of a draw, whose factors have these `numbers`.
 
-    TschedError where they make no sense.
+    Raises TschedError if they make no sense.
     """
     wrong = next((x for x in levels if not x or len(set(x)) < len(x) or not set(x) <= set(numbers)), None)
     if wrong is not None:
@@ -54,7 +54,7 @@ def limits_of(
 
 
 Options = Callable[[int, int], Sequence[int]]
-"""The factors that may come next, ascending: of what is left, and of how many factors follow. A function of a module."""
+"""The possible next factors, ascending, given the remaining product and the number of further factors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class Family:
     limits: tuple[Limit, ...]
 
     def size(self) -> int:
-        """How many there are."""
+        """The number of lists."""
         return _size(self.options, self.count, self.most, _known(self.limits, self.most))
 
     def at(self, number: int) -> Factors:
-        """The list with that number, from 0."""
+        """The list number `number`, counted from 0."""
         out: list[int] = []
         left, limits = self.most, _known(self.limits, self.most)
         for others in reversed(range(self.count)):
@@ -88,7 +88,7 @@ class Family:
         return tuple(out)
 
     def number(self, factors: Factors) -> int:
-        """The number of a list that it has."""
+        """The number of a list in the family."""
         number, left, limits = 0, self.most, _known(self.limits, self.most)
         for others, own in zip(reversed(range(self.count)), factors, strict=True):
             for n in self.options(left, others):
@@ -101,18 +101,18 @@ class Family:
         return number
 
     def beside(self, factors: Factors) -> list[Factors]:
-        """The lists before and after one that it has: over these all are connected."""
+        """The lists before and after a list of the family, which connect all lists."""
         number = self.number(factors)
         return [self.at(n) for n in (number - 1, number + 1) if 0 <= n < self.size()]
 
 
 def _known(limits: tuple[Limit, ...], left: int) -> tuple[Limit, ...]:
-    """The limits, alike where they allow alike: no product is below 1, or above what is left."""
+    """The limits in canonical form: products from 1 to `left`, so that equivalent limits are equal."""
     return tuple(Limit(x.levels, max(1, x.low), min(left, x.high)) for x in limits)
 
 
 def _after(limits: tuple[Limit, ...], factor: int, left: int) -> tuple[Limit, ...] | None:
-    """What the limits ask of the factors behind the first one; None where they cannot be met any more."""
+    """The limits on the factors after the first one; None if they cannot be satisfied any more."""
     out: list[Limit] = []
     for x in limits:
         first = bool(x.levels) and x.levels[0] == 0

@@ -1,4 +1,4 @@
-"""Models: what can be expanded into traces once somebody decides the draws. A space is one, and so is a handled space."""
+"""Models, which are expanded into traces by deciding their draws. A space is a model, and so is a space with handlers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tensorc_dsl.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A draw that is to be decided. A `hidden` one shows itself to no handler outside of the one that hides it."""
+    """A draw that is to be decided. A `hidden` one is not visible to handlers outside of the one that hides it."""
 
     name: str
     distribution: Distribution
@@ -23,7 +23,7 @@ class Site:
 
 
 Decider = Callable[[Site], Decision | None]
-"""Called once per draw, in order; None leaves the decision to somebody else. A pin in the text goes before any decider."""
+"""Called once per draw, in order; None means no decision. Pins in the text take precedence over all deciders."""
 
 
 @problem("E0507", "the draw `{name}` has no decision", help="give it one of its values, or a seed: {legal}")
@@ -33,7 +33,7 @@ def ILLEGAL(*, name: str, value: str, legal: str) -> None: ...
 
 
 class Undecided(Exception):
-    """A draw without a decision, or with one outside of its support: bad input, told by whoever expands."""
+    """A draw has no decision, or one outside of its support: an input error, which expansion reports."""
 
     def __init__(self, site: Site, decision: Decision | None = None) -> None:
         super().__init__(site.name)
@@ -42,22 +42,22 @@ class Undecided(Exception):
 
 
 def shown(decision: Decision) -> str:
-    """A decision as the language writes it."""
+    """A decision as a literal of the language."""
     return f"[{', '.join(map(str, decision))}]" if isinstance(decision, tuple) else literal(decision)
 
 
 def nobody(site: Site) -> None:
-    """Decides nothing."""
+    """A decider without decisions."""
     del site
 
 
 def prior(rng: np.random.Generator) -> Decider:
-    """Draws everything from its own distribution, hidden draws too."""
+    """A decider that samples every draw, hidden ones too, from its own distribution."""
     return lambda site: site.distribution.sample(rng)
 
 
 def preferring(decisions: Mapping[str, Decision], otherwise: Decider) -> Decider:
-    """Uses the decisions that are in their draw's support and asks `otherwise` for the rest: what a search proposes.
+    """A decider for the proposals of a search: decisions within their draw's support are used, `otherwise` decides others.
 
     A decision outside of the support of its draw is never used (trap 19 of docs/traps.md).
     """
@@ -77,10 +77,10 @@ class Model(ABC):
 
     @abstractmethod
     def expand(self, decide: Decider) -> Trace:
-        """One trace, every draw decided by `decide`.
+        """A trace, with every draw decided by `decide`.
 
-        Raises ScheduleRefusal where a step does not apply under these decisions (or a decision does not under those
-        before it), TschedError where the text is wrong or a draw is left undecided.
+        Raises ScheduleRefusal if a step does not apply under these decisions (or a decision is outside of the support that
+        earlier ones leave), TschedError if the text is wrong or a draw is not decided.
         """
 
     def __call__(self) -> Trace:
@@ -88,9 +88,9 @@ class Model(ABC):
         return self.expand(nobody)
 
     def sample(self, rng: np.random.Generator) -> Trace:
-        """A trace with every open draw drawn from its own distribution."""
+        """A trace with every open draw sampled from its own distribution."""
         return self.expand(prior(rng))
 
     def replay(self, decisions: Mapping[str, Decision], rng: np.random.Generator) -> Trace:
-        """A trace with the given decisions; those that are missing or no longer fit are drawn from `rng`."""
+        """A trace with the given decisions; missing ones, and those outside of their supports, are sampled with `rng`."""
         return self.expand(preferring(decisions, prior(rng)))

@@ -1,4 +1,4 @@
-"""A trace: what one expansion did, as straight-line schedule code with every draw pinned, and what came out."""
+"""A trace: the record of one expansion as straight-line schedule code with every draw pinned, and its program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensorc_dsl.trace.draw import Decision, Draw
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A rule of a space one of whose steps was refused on `subject`: nothing of it was done there."""
+    """A rule of a space that was left out on `subject`, because one of its steps was refused."""
 
     rule: str
     subject: str
@@ -21,9 +21,9 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """`text` is a `schedule` item that expands to this very program, byte for byte; `program` is the scheduled program.
+    """`text` is a `schedule` item that expands to the same program, byte for byte; `program` is the scheduled program.
 
-    `draws` are all that were decided. Those of a rule that was `refused` are not in the text: nothing there depends on them.
+    `draws` has all draws that were decided. Draws of a rule in `refused` are not in the text, which does not depend on them.
     """
 
     name: str
@@ -44,5 +44,5 @@ class Trace:
 
     @property
     def open_draws(self) -> tuple[Draw, ...]:
-        """The draws that a search may decide: those that no text pins."""
+        """The draws that a search may decide, since they are not pinned."""
         return tuple(d for d in self.draws if not d.pinned)

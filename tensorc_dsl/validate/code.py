@@ -1,8 +1,8 @@
-"""A program as a list of statements with integer sets: the form in which `validate.validate` compares programs.
+"""A program as a list of statements with integer sets, the form in which `validate.validate` compares programs.
 
-A *statement* is one store of a block, an `init` store being a statement of its own. Its instances are the values of the
-loops around it at which it runs. An element of a buffer that is private to an iteration of loops is told apart by those
-loops' values, so that "the same element" always means the same memory holding the same copy. Loops are taken as their digits.
+A *statement* is one store of a block; an `init` store is a statement of its own. Its instances are the values of the
+loops around it for which it runs. An element of a buffer that is private to an iteration is identified by the values of those
+loops as well, so "the same element" always means the same memory with the same copy. Loops are replaced by their digits.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, is_fold, update_of
 from tensorc_dsl.validate.digits import Digit, digits_around, digits_of, in_digits
 
 PAIR = "together"
-"""The function that the parts of one term stand in, where a reduction takes several at a time."""
+"""The function whose arguments are the parts of one term, for reductions that combine several values at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:
-    """What makes a store an update that commutes with others of the same `kind`: it combines `term` with what is there."""
+    """A store that updates: it combines `term` with the stored value. Updates of the same `kind` commute."""
 
     kind: str
     term: Expr
@@ -54,19 +54,19 @@ class Accumulation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
-    """A store as it stands in the program, over the variables of the loops around it."""
+    """A store of the program, over the variables of the loops around it."""
 
     number: int
-    """Its place in the text."""
+    """Its position in the text."""
     block: Block
     is_init: bool
     store: Store
     path: tuple[tuple[For, int], ...]
-    """The loops around it, outermost first, and which statement of the loop's body it is in."""
+    """The loops around it, outermost first, each with the position of the statement in the loop's body."""
     digits: tuple[Digit, ...]
-    """Those of all these loops, outermost first."""
+    """The digits of all these loops, outermost first."""
     names: tuple[str, ...]
-    """The digits' names."""
+    """The names of the digits."""
     domain: isl.Set
     iters: tuple[tuple[str, IterKind, Expr], ...]
     accumulates: Accumulation | None
@@ -76,7 +76,7 @@ class Statement:
 
 
 class Code:
-    """The statements of a program and what each touches. Raises NotAffine where an extent or a guard is not affine."""
+    """The statements of a program and their accesses. Raises NotAffine if an extent or a guard is not affine."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -132,21 +132,21 @@ class Code:
                 self.writers.setdefault(s.buffer, []).append(made)
 
     def lifted(self, s: Statement, data: Sequence[Cast]) -> tuple[Statement, dict[Expr, Expr]]:
-        """The statement with an instance for each value that the data may have, and the variables that those are."""
+        """The statement with an instance for each possible value of the data, and the variables for these values."""
         names = [self._data.setdefault((s.number, d), f"datum{len(self._data)}'") for d in data]
-        key = (s.number, s.names, tuple(data))  # it may have values of other data already
+        key = (s.number, s.names, tuple(data))  # the statement may already have variables for other data
         if key not in self._lifted:
             values = points(names, [c for n, d in zip(names, data, strict=True) for c in type_conditions(n, d)])
             self._lifted[key] = replace(s, names=(*s.names, *names), domain=s.domain.flat_product(values))
         return self._lifted[key], {d: Var(n) for n, d in zip(names, data, strict=True)}
 
     def told(self, s: Statement, e: Expr) -> str:
-        """An expression of a statement as text, with data as they stand in the program."""
+        """An expression of a statement as text, with data as in the program."""
         data: dict[Expr, Expr] = {Var(n): d for (number, d), n in self._data.items() if number == s.number}
         return format_expr(with_values(e, data))
 
     def touched(self, s: Statement, buffer: str, indices: tuple[Expr, ...]) -> isl.Map:
-        """From the instances of `s` to the element that `indices` name. Raises NotAffine."""
+        """The map from the instances of `s` to the element at `indices`. Raises NotAffine."""
         key = (s.number, s.names, buffer, indices)
         if key not in self._touched:
             element = [*map(Var, self.homes[buffer]), *indices]
@@ -154,11 +154,11 @@ class Code:
         return self._touched[key]
 
     def written(self, s: Statement) -> isl.Map:
-        """From the instances of `s` to the element that each writes."""
+        """The map from the instances of `s` to the element that each writes."""
         return self.touched(s, s.store.buffer, s.store.indices)
 
     def before(self, s: Statement, t: Statement) -> isl.Map:
-        """From the instances of `s` to those of `t` that run later, were every loop to run in order."""
+        """The map from the instances of `s` to the later instances of `t`, assuming that all loops run in order."""
         key = (s.number, s.names, t.number, t.names)
         if key not in self._before:
             common = common_loops(s, t)
@@ -170,39 +170,39 @@ class Code:
         return self._before[key]
 
     def box(self, buffer: str) -> isl.Set:
-        """The elements of a buffer, as its subscripts name them."""
+        """The set of all elements of a buffer."""
         names = [f"e{k}" for k in range(len(self.shapes[buffer]))]
         return points(names, (*extent_conditions(names, self.shapes[buffer]), *dim_conditions(self.program.dims)))
 
 
 def extent_conditions(names: Sequence[str], extents: Sequence[Expr]) -> list[Expr]:
-    """That each name is within its extent."""
+    """The conditions that keep each name within its extent."""
     return [
         c for n, e in zip(names, extents, strict=True) for c in (Compare("<=", ZERO, Var(n)), Compare("<", Var(n), e))
     ]
 
 
 def common_loops(s: Statement, t: Statement) -> int:
-    """How many loops stand around both."""
+    """The number of loops around both statements."""
     return next(
         (k for k, (a, b) in enumerate(zip(s.names, t.names, strict=False)) if a != b), min(len(s.names), len(t.names))
     )
 
 
 def relation(s: Statement, t: Statement, cases: Sequence[Sequence[str]]) -> isl.Map:
-    """From instances `[a0, a1, …]` of `s` to instances `[b0, b1, …]` of `t`, where all conditions of a case hold."""
+    """The map from instances `[a0, a1, …]` of `s` to instances `[b0, b1, …]` of `t` that satisfy all conditions of a case."""
     a, b = (", ".join(f"{x}{k}" for k in range(len(z.names))) for x, z in (("a", s), ("b", t)))
     text = " or ".join(f"({' and '.join(c) or 'true'})" for c in cases) or "false"
     return isl.Map(f"{{ [{a}] -> [{b}] : {text} }}")
 
 
 def where(s: Statement, condition: Expr) -> isl.Set:
-    """The values of the loops around `s` at which the condition holds. Raises NotAffine."""
+    """The values of the loops around `s` for which the condition holds. Raises NotAffine."""
     return points(s.names, [condition])
 
 
 def label(e: Expr) -> str:
-    """What an expression does with its parts; two with one label and equal parts have equal values."""
+    """The operation of an expression, as text: equal labels with equal operands have equal values."""
     match e:
         case Const(value=value, dtype=t):
             return f"{value!r}: {t}"
@@ -225,7 +225,7 @@ def label(e: Expr) -> str:
 
 
 def _accumulation(b: Block, n: int, values: Mapping[str, Expr]) -> Accumulation | None:
-    """How store number `n` of the block accumulates, if it does; `values` are those of the block's iterators."""
+    """The accumulation of store number `n` of the block; None if it does not accumulate. `values`: iterators' bindings."""
     s = b.body[n]
     match update_of(b):
         case ArgFold(kind=kind, value=value, position=position) if n == 0:
@@ -243,7 +243,7 @@ def _accumulation(b: Block, n: int, values: Mapping[str, Expr]) -> Accumulation 
 
 
 def _shape(e: Expr, own: Mapping[str, int], parts: list[Expr]) -> str:
-    """The expression as text, with numbers for what is accumulated and for the largest parts that do not read it."""
+    """The expression as text, with numbers for the accumulated values and for the largest parts that do not read them."""
     if isinstance(e, Load) and e.buffer in own:
         return f"old{own[e.buffer]}"
     if isinstance(e, Const):

@@ -1,10 +1,10 @@
-"""Whether two programs compute the same, value by value: proof obligations, worked off one after the other.
+"""Compares two programs value by value, by working off proof obligations.
 
 An obligation says that node `a` of the original and node `b` of the scheduled program have equal values at all pairs of
-instances in a map. It is met by going down into both at once: through what only carries a value, into equal operations,
-into matched terms of reductions, to equal elements of the inputs. A pair that is being worked on counts as proved, as in
+instances in a map. It is proved by descending into both at once: through copies, into the operands of equal operations,
+into matched terms of reductions, to equal elements of the inputs. A pair in progress counts as proved, as in
 Verdoolaege, Janssens and Bruynooghe, "Equivalence checking of static affine programs using widening to handle recurrences"
-(2012): a value depends on earlier ones only, so this is an induction over time.
+(2012). This is an induction over time, since a value depends on earlier ones only.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def DIFFERENT(*, sizes: Sizes) -> None: ...
 
 
 ATTEMPTS = 3
-"""How deep attempts may lie in each other: what is tried without need takes time."""
+"""The nesting depth of attempts, which take time and may be unnecessary."""
 
 PATIENCE = 12
-"""Times that an obligation may grow before it is widened to what holds for all its pairs."""
+"""The number of times that an obligation may grow before it is widened to all of its pairs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Obligation:
-    """That `a` and `b` have equal values at `pairs`, a map from instances of `a` to those of `b`."""
+    """The claim that `a` and `b` have equal values at `pairs`, a map from instances of `a` to instances of `b`."""
 
     a: Node
     b: Node
@@ -47,7 +47,7 @@ class Obligation:
 
 
 class Comparison:
-    """Obligations between an original and a scheduled program. `prove` raises Refuted, Undecided or NotAffine."""
+    """The obligations between an original and a scheduled program. `prove` raises Refuted, Undecided or NotAffine."""
 
     def __init__(self, original: Values, scheduled: Values, depth: int = 0) -> None:
         self._depth = depth
@@ -59,7 +59,7 @@ class Comparison:
         self._lifted = Lifted(original), Lifted(scheduled)
         self._widened = False
         self._guess = ""
-        """Why an obligation that is not met refutes nothing, if it does not."""
+        """The reason why a failed obligation refutes nothing; empty if it does."""
 
     def prove(self, first: Obligation) -> None:
         todo = [first]
@@ -72,13 +72,13 @@ class Comparison:
                 raise
 
     def _step(self, o: Obligation) -> list[Obligation]:
-        """What remains to be proved for it."""
+        """The obligations from which `o` follows."""
         renew()
         pairs = self._new(o)
         if pairs is None:
             return []
         a, b = o.a, o.b
-        # Loads first, so that whole values of statements meet: those are what a recurrence comes back to.
+        # Loads first, so that values of whole statements are compared: recurrences lead back to those.
         if is_load(a) or not is_load(b) or self.scheduled.steps(b) is None:
             steps = self.original.steps(a)
             if steps is not None:
@@ -95,7 +95,7 @@ class Comparison:
         return self._operations(a, b, pairs)
 
     def _new(self, o: Obligation) -> isl.Map | None:
-        """Those of the pairs that have not been asked for before; None where there are none."""
+        """The pairs that have not been asked for before; None if there are none."""
         if o.pairs.is_empty():
             return None
         require_simple(o.pairs)
@@ -131,11 +131,11 @@ class Comparison:
         return [Obligation(At(a.statement, p), At(b.statement, q), pairs) for p, q in together]
 
     def _gathered(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:
-        """Of elements that data decide: that the data are equal, and the elements for each number that they may be."""
+        """For elements that depend on data: the data are equal, and the elements are equal for each value of the data."""
         ways: list[Shared] = []
         if isinstance(a, At) and isinstance(b, At):
             ways = shared_data(a, b, pairs, self.original, self.scheduled)
-        if not ways:  # what data decide may still be one value for all of them
+        if not ways:  # all elements that the data may select may have one value
             if all(v.is_input_read(n) for n, v in ((a, self.original), (b, self.scheduled)) if gathers(n)):
                 raise self._different(a, b, pairs)
             ways = [Shared(deciding(a), () if gathers(a) else deciding(b), guessed=True)]
@@ -147,7 +147,7 @@ class Comparison:
         return self._at_shared(a, b, pairs, ways[-1])
 
     def _proves(self, all_of: list[Obligation]) -> bool:
-        """Whether these can be met, without a word of what is in progress."""
+        """Whether all of the obligations can be proved; the state of the comparison is unchanged."""
         attempt = Comparison(self.original, self.scheduled, self._depth + 1)
         try:
             for o in all_of:
@@ -160,7 +160,7 @@ class Comparison:
         x, y = self._lifted[0].at(a, shared.ours), self._lifted[1].at(b, shared.theirs)
         rest = [Obligation(x, y, at_all_numbers(pairs, place(x), place(y)))]
         for p, q in zip(shared.ours, shared.theirs, strict=False):
-            assert isinstance(a, At)  # nothing else has data
+            assert isinstance(a, At)  # only expressions have data
             assert isinstance(b, At)
             rest.append(Obligation(At(a.statement, p.operand), At(b.statement, q.operand), pairs))
         return rest
@@ -202,7 +202,7 @@ def is_load(node: Node) -> bool:
 
 
 def is_whole(node: Node) -> bool:
-    """Whether it has a value wherever it stands: it is under no condition of a choice."""
+    """Whether the node has a value at every instance: it is under no condition of a choice."""
     return isinstance(node, Total) or node.expr is node.statement.store.value
 
 

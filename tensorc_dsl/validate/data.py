@@ -1,7 +1,7 @@
-"""Elements that data decide: which data of two values are the same, so that both can be compared for each number they may be.
+"""Pairs the data of two elements whose subscripts depend on data, so that the elements can be compared for each value.
 
-`W[min(max(index(I[n]), 0), 9)]` is the value of one of ten nodes. Once `index(I[n])` of the one program is known to be
-some `index(J[m])` of the other, both values are compared at every number x that it may be: one is then the element
+`W[min(max(index(I[n]), 0), 9)]` is the value of one of ten nodes. Once `index(I[n])` of one program is known to equal
+some `index(J[m])` of the other, both elements are compared for every value x of the datum: the first is then the element
 `W[min(max(x, 0), 9)]`.
 """
 
@@ -20,21 +20,21 @@ from tensorc_dsl.validate.values import At, Key, Node, Values, gathers, key
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Data of one value, and at the same places the data of another one that they must be equal to.
+    """Data of one value, and the data of another one in the same places that they must equal.
 
-    The longer of the two goes on with data of which the other value has nothing: it must be the same for each number.
+    If one list is longer, the other value has no counterpart: then the values must be equal for each number.
     """
 
     ours: tuple[Cast, ...]
     theirs: tuple[Cast, ...]
     guessed: bool
-    """Whether the values may be equal though those data are not, or are not the ones to take."""
+    """Whether the values may be equal though these data are not, or though these are not the right pairs."""
 
 
 def shared_data(a: At, b: At, pairs: isl.Map, original: Values, scheduled: Values) -> list[Shared]:
-    """The ways of comparing two values of which data decide one, the best first; none where they differ.
+    """The ways to compare two values that depend on data, the best first; none if they differ.
 
-    Data without a partner may decide nothing: then the value is the same one for each number that they may be.
+    Data without a counterpart may have no effect: then the value is the same for each of their numbers.
     """
     ours, theirs = deciding(a), deciding(b)
     told = _partners(a, ours, b, pairs, original, scheduled)
@@ -53,21 +53,21 @@ def shared_data(a: At, b: At, pairs: isl.Map, original: Values, scheduled: Value
     inputs = original.is_input_read(a) and scheduled.is_input_read(b)
     ours, theirs = ours or outermost((a.expr,)), theirs or outermost((b.expr,))
     types = [[dtype_of(d.operand) for d in data] for data in (ours, theirs)]
-    if types[0] == types[1]:  # at the same places: those are what a message is about
+    if types[0] == types[1]:  # the data in the same places, which a message reports
         guessed = not inputs and any(len(data_in(x.expr)) > 1 for x in (a, b))
         found.append(Shared(ours, theirs, guessed))
     return found
 
 
 def deciding(node: Node) -> tuple[Cast, ...]:
-    """The data that decide which element a node is; none where it is no such element."""
+    """The data on which the element of a node depends; none for other nodes."""
     return tuple(dict.fromkeys(outermost(children(node.expr)))) if gathers(node) else ()
 
 
 def _partners(
     a: At, wanted: tuple[Cast, ...], b: At, pairs: isl.Map, of_a: Values, of_b: Values
 ) -> dict[Cast, tuple[Cast, bool]]:
-    """Of the data of `a` that are wanted, those that equal data of `b`, with those; and whether that is sure."""
+    """The wanted data of `a` that equal data of `b`, each with its counterpart and whether the equality is certain."""
     found: dict[Cast, tuple[Cast, bool]] = {}
     for x in wanted:
         for y in data_in(b.expr):
@@ -79,7 +79,7 @@ def _partners(
 
 
 def _told_equal(a: At, b: At, pairs: isl.Map, of_a: Values, of_b: Values) -> bool | None:
-    """Whether both are the same by their signatures; False where those leave something open, None where they differ."""
+    """Whether signatures show that both are equal: True, False if they leave something open, None if they differ."""
     rest, everything = pairs, True
     for x in of_a.signature(a):
         for y in of_b.signature(b):
@@ -90,7 +90,7 @@ def _told_equal(a: At, b: At, pairs: isl.Map, of_a: Values, of_b: Values) -> boo
 
 
 class Lifted:
-    """Values of one program at each number that data may be; asked again, the same nodes."""
+    """Nodes of one program with variables for data; the same question returns the same node."""
 
     def __init__(self, values: Values) -> None:
         self._code = values.code
@@ -98,19 +98,19 @@ class Lifted:
         self._kept: list[At] = []
 
     def at(self, node: Node, data: Sequence[Cast]) -> Node:
-        """The node with a variable for each of the data."""
+        """The node with a variable in place of each of the data."""
         if isinstance(node, Total) or not data:
             return node
         k = key(node), tuple(data)
         if k not in self._nodes:
             statement, values = self._code.lifted(node.statement, data)
-            self._kept.append(node)  # keys are made of ids
+            self._kept.append(node)  # keys contain ids, so the object must stay alive
             self._nodes[k] = At(statement, with_values(node.expr, values))
         return self._nodes[k]
 
 
 def at_all_numbers(pairs: isl.Map, a: Statement, b: Statement) -> isl.Map:
-    """The pairs of instances at each number that the data may be: the same one on both sides, as far as both have data."""
+    """The pairs of instances for each value of the data, with equal values on both sides for the data that both have."""
     before, after = (pairs.dim(side) for side in (isl.dim_type.in_, isl.dim_type.out))
     shared = min(len(a.names) - before, len(b.names) - after)
     numbers = a.domain.project_out(isl.dim_type.set, before + shared, len(a.names) - before - shared)

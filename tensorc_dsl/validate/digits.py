@@ -1,11 +1,11 @@
-"""Loops as nests of their digits: `i / 8` and `i % 8` of one loop are two variables.
+"""Replaces loops by nests over their digits: `i / 8` and `i % 8` of one loop become two variables.
 
-A loop that is taken apart by divisions, as a fused one is, becomes a nest of loops over the digits. The nest runs the same
-iterations in the same order, so nothing else changes, but what was a division is a variable: integer sets answer a hundred
-times sooner. A loop of one iteration has no digit.
+A loop whose variable is divided, such as a fused one, becomes a nest of loops over the digits. The nest runs the same
+iterations in the same order, but divisions become variables: integer sets answer a hundred times faster. A loop with one
+iteration has no digit.
 
-Loops one right inside the other whose common number is divided, `(i * 128 + j) / 325` with 128 iterations of `j`, are
-counted as one loop, and that number has the digits: else 325 and 128 would take ever more divisions to reconcile.
+Nested loops whose common number is divided, `(i * 128 + j) / 325` with 128 iterations of `j`, are counted as one loop, and
+that number has the digits. Otherwise isl would need more and more divisions for multiples of both 325 and 128.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tensorc_dsl.ir.program import Block, For, LoopKind, Program, Stmt
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A loop as part of a number: it is `number / unit % (upto / unit)`."""
+    """A loop as part of a number: its variable is `number / unit % (upto / unit)`."""
 
     loop: str
     kind: LoopKind
@@ -49,7 +49,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """`(number / unit) % size`; of the highest digit nothing is taken off."""
+    """`(number / unit) % size`; the highest digit needs no remainder."""
 
     name: str
     loops: tuple[Counted, ...]
@@ -60,8 +60,8 @@ class Digit:
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """The digits of the number of some loops, highest first, and what must hold besides their extents for it to be within
-    its own."""
+    """The digits of the number of some loops, highest first, and the conditions besides their extents that keep the number
+    within its range."""
 
     loops: tuple[Counted, ...]
     digits: tuple[Digit, ...]
@@ -69,7 +69,7 @@ class Digits:
 
 
 def digits_of(program: Program) -> dict[str, Digits]:
-    """For every loop the digits of the number that it is part of."""
+    """For every loop, the digits of the number that it is part of."""
     uses: list[Expr] = []
     nests: list[list[For]] = []
     _read(program.body, [], uses, nests)
@@ -85,12 +85,12 @@ def digits_of(program: Program) -> dict[str, Digits]:
 
 
 def digits_around(loops: Iterable[For], known: Mapping[str, Digits]) -> tuple[Digits, ...]:
-    """The numbers that loops around a block count, outermost first."""
+    """The numbers that the loops around a block count, outermost first."""
     return tuple(dict.fromkeys(known[x.var] for x in loops))
 
 
 def _read(body: tuple[Stmt, ...], nest: list[For], uses: list[Expr], nests: list[list[For]]) -> None:
-    """Collect what is made of loops, and all loops as lists in which each stands alone in the one before."""
+    """Collect the expressions over loop variables, and all chains of loops that are each the only statement of the last."""
     for s in body:
         if isinstance(s, Block):
             uses += [*(it.binding for it in s.iters), *s.where]
@@ -102,7 +102,7 @@ def _read(body: tuple[Stmt, ...], nest: list[For], uses: list[Expr], nests: list
 
 
 def _together(nests: Iterable[list[For]], uses: Iterable[Expr]) -> Iterator[list[For]]:
-    """The loops that are divided together, as far as they can be counted as one."""
+    """The groups of loops that are divided together, as far as each group can be counted as one."""
     divided = [frozenset(_weights(e.lhs)[0]) for use in uses for e in _divisions(use)]
     for nest in nests:
         run: list[For] = []
@@ -128,7 +128,7 @@ def _divisions(e: Expr) -> Iterator[Binary]:
 
 
 def _cuts(uses: Iterable[Expr], known: Mapping[str, Digits]) -> dict[str, set[int]]:
-    """Where the numbers are cut by what is made of them; a number goes by its first loop."""
+    """The units at which expressions divide each number; a number is named by its first loop."""
     cuts: dict[str, set[int]] = {}
     for e in uses:
         for var, unit, upto in _parts(e, known):
@@ -166,7 +166,7 @@ def _digits(loops: Iterable[For], cuts: Iterable[int]) -> Digits:
 
 
 def in_digits(e: Expr, known: Mapping[str, Digits]) -> Expr:
-    """The expression over digits in place of loops."""
+    """The expression with digits in place of loops."""
     part = _part(e, known)
     if part is not None:
         return _part_value(part, known)
@@ -189,7 +189,7 @@ def _part_value(part: Part, known: Mapping[str, Digits]) -> Expr:
     var, unit, upto = part
     digits = known[var].digits
     ends = {d.unit for d in digits}
-    # A cut above the whole number takes nothing off, or leaves nothing.
+    # A cut above the whole number changes nothing, or gives 0.
     if all(u is None or u in ends or _above(u, digits) for u in (unit, upto)):
         return _value(digits, unit, upto)
     known_unit = unit in ends
@@ -198,7 +198,7 @@ def _part_value(part: Part, known: Mapping[str, Digits]) -> Expr:
 
 
 def _above(cut: int, digits: tuple[Digit, ...]) -> bool:
-    """Whether the number is always below that."""
+    """Whether the number is always below the cut."""
     if not digits:
         return True
     n = constant(digits[0].extent)
@@ -214,7 +214,7 @@ def _value(digits: tuple[Digit, ...], unit: int, upto: int | None) -> Expr:
 
 
 def _part(e: Expr, known: Mapping[str, Digits], modulus: int | None = None) -> Part | None:
-    """The part of a number that an expression is; with a modulus one that leaves the same remainder."""
+    """The part of a number that an expression is; None for others. With a modulus, equality modulo it suffices."""
     match e:
         case Binary(op="/", lhs=a, rhs=Const(value=int(c))) if c > 0:
             inner = _part(a, known, modulus and modulus * c)
@@ -239,7 +239,7 @@ def _part(e: Expr, known: Mapping[str, Digits], modulus: int | None = None) -> P
 
 
 def _counted(weights: Mapping[str, int], known: Mapping[str, Digits], modulus: int | None) -> Part | None:
-    """As `_part`, of a sum of loops with these factors."""
+    """As `_part`, for a sum of loops with these factors."""
     first = next(iter(weights), None)
     if first is None or first not in known:
         return None
@@ -262,7 +262,7 @@ def _is_sum(e: Expr) -> bool:
 
 
 Weights = tuple[dict[str, int], list[tuple[Expr, int]], int]
-"""A sum: the factors of loops, other terms with theirs, a constant."""
+"""A sum: the factors of loops, other terms with their factors, a constant."""
 
 
 def _weights(e: Expr) -> Weights:

@@ -1,4 +1,4 @@
-"""What a validation can end with, besides success: facts that refute it, or a reason why it decides nothing."""
+"""The unsuccessful results of a validation: facts that refute equality, or a reason why it is not decided."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tensorc_dsl.validate.digits import Counted
 
 
 class Refuted(Exception):
-    """The programs differ, or the scheduled one is wrong by itself; the diagnostic holds the facts."""
+    """The programs differ, or the scheduled one breaks a rule; the diagnostic has the facts."""
 
     def __init__(self, diagnostic: Diagnostic, sizes: Sizes | None) -> None:
         super().__init__(diagnostic.message)
         self.diagnostic = diagnostic
         self.sizes = sizes
-        """Of the open dimensions, in the example; None where no run could show more than the text does."""
+        """The open dimensions of the example; None if no run could show more than the text does."""
 
 
 class Undecided(Exception):
-    """The question is outside of what integer sets answer; the message is the reason."""
+    """Integer sets cannot decide the question. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Open dimensions with their sizes, in messages ` with M=3`."""
+    """Open dimensions with their sizes; in messages ` with M=3`."""
 
     values: tuple[tuple[str, int], ...]
 
@@ -38,7 +38,7 @@ class Sizes:
 
 
 def example(found: isl.Set, sizes: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], Sizes]:
-    """A point of a set that is not empty, cut into vectors of these sizes, and its open dimensions."""
+    """A point of a nonempty set, cut into vectors of the given lengths, and the open dimensions of the point."""
     point = found.flatten().sample_point()
     n = point.get_space().dim(isl.dim_type.set)
     values = [point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(n)]
@@ -54,7 +54,7 @@ def example(found: isl.Set, sizes: Sequence[int]) -> tuple[tuple[tuple[int, ...]
 
 
 def at(s: Statement, values: Sequence[int]) -> str:
-    """`block C at i=3, j=4`."""
+    """An instance as text: `block C at i=3, j=4`."""
     numbers: dict[tuple[Counted, ...], int] = {}
     for d, v in zip(s.digits, values, strict=False):
         numbers[d.loops] = numbers.get(d.loops, 0) + d.unit * v
@@ -69,14 +69,14 @@ def element(buffer: str, values: Sequence[int]) -> str:
 
 
 def point(values: Sequence[int]) -> isl.Set:
-    """The set of one vector."""
+    """The set with one point."""
     return isl.Set(f"{{ [{', '.join(map(str, values))}] }}")
 
 
 def element_at(
     code: Code, s: Statement, values: Sequence[int], buffer: str, indices: tuple[Expr, ...]
 ) -> tuple[int, ...]:
-    """The element that an instance touches; the loops that its buffer is private to come first."""
+    """The element that an instance accesses; the values of the loops to which its buffer is private come first."""
     image = point(values).apply(code.touched(s, buffer, indices))
     (whole,), _ = example(image, [image.dim(isl.dim_type.set)])
     return whole

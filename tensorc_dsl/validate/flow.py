@@ -1,8 +1,8 @@
-"""Where values come from: for each read, which write it sees, exactly.
+"""Array dataflow: for each read, exactly which write it sees.
 
-The last write before a read is found as Feautrier found it ("Dataflow analysis of array and scalar references", 1991):
-the latest in lexicographic order among those that touch the element earlier. Updates that commute are not followed one by
-one. What a read sees of them is a `Total`: the value that the last other write left, and the set of all updates since.
+The last write before a read is found as by Feautrier ("Dataflow analysis of array and scalar references", 1991): the
+last one in lexicographic order among those that access the element earlier. Updates that commute are not followed one by
+one. A read sees them as a `Total`: the value that the last other write left, and the set of all updates since.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tensorc_dsl.validate.plain import plain
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Total:
-    """A reduction's value. Instances are those of `at`: of the write it starts from, or of a read of an unfinished one."""
+    """The value of a reduction. Its instances are those of `at`: the write that it starts from, or a read before its end."""
 
     kind: str
     at: Statement
     start: tuple[tuple[Statement, isl.Map], ...]
-    """Per statement that it may start from: the map from an instance of the total to an instance of that."""
+    """For each statement that it may start from, the map from an instance of the total to an instance of the statement."""
     terms: tuple[tuple[Statement, isl.Map], ...]
-    """Per statement that updates it: the map from an instance of the total to the instances of that, all of them."""
+    """For each statement that updates it, the map from an instance of the total to all of its updates."""
     finished: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """One of the things that a read can see, and from which instances of the reader to which of its own."""
+    """A source that a read may see, with the map from instances of the reader to instances of the source."""
 
     source: Statement | Total
     instances: isl.Map
@@ -48,7 +48,7 @@ class Flow:
         self._totals: dict[tuple[int, str], Total] = {}
 
     def seen(self, reader: Statement, read: Load) -> tuple[Seen, ...]:
-        """What a read of a written buffer sees; where none of it applies, nothing has been written."""
+        """The sources of a read of a written buffer. For instances without a source, the element is not written."""
         key = (reader.number, reader.names, read.buffer, read.indices)
         if key not in self._seen:
             self._seen[key] = self._find(reader, read)
@@ -64,7 +64,7 @@ class Flow:
         ]
         if len(kinds) == 1:
             return tuple(x for seen in plain for x in self._since(seen, kinds[0], reader))
-        # Where the last write is an update, what is seen is the total of its kind.
+        # If the last write is an update, the read sees the total of its kind.
         out: list[Seen] = []
         for seen in plain:
             assert isinstance(seen.source, Statement)
@@ -79,7 +79,7 @@ class Flow:
         return tuple(out)
 
     def _since(self, seen: Seen, kind: str, reader: Statement) -> Iterator[Seen]:
-        """The total of a kind that a read sees, whose last other write before is `seen`."""
+        """The total of a kind that a read sees, if its last write of another kind is `seen`."""
         w, m = seen.source, seen.instances
         assert isinstance(w, Statement)
         total = self._total(w, kind)
@@ -90,7 +90,7 @@ class Flow:
         yield Seen(Total(kind, reader, ((w, m),), terms, finished=False), m.domain().identity())
 
     def _total(self, start: Statement, kind: str) -> Total:
-        """The value that a write leaves, with all updates of a kind until the next write of another one."""
+        """The value that a write leaves, with all updates of a kind until the next write of another kind."""
         key = (start.number, kind)
         if key not in self._totals:
             updates = [u for u in self.code.writers[start.store.buffer] if _kind(u) == kind]
@@ -109,7 +109,7 @@ class Flow:
     def _last(
         self, reader: Statement, element: isl.Map, writers: Sequence[Statement]
     ) -> tuple[tuple[Statement, isl.Map], ...]:
-        """The last of the writers' instances that writes the element before each instance of the reader."""
+        """For each instance of the reader, the last instance of the writers that writes the element before it."""
         found: list[tuple[Statement, isl.Map]] = []
         for w in writers:
             renew()
@@ -132,7 +132,7 @@ class Flow:
         return tuple(out)
 
     def _not_before(self, update: Statement, reader: Statement) -> isl.Map:
-        """From the instances of the reader to those of the update that are no earlier."""
+        """The map from the instances of the reader to the instances of the update that are not earlier."""
         later = self.code.before(reader, update)
         if reader is update:
             later = later.union(isl.Map.identity(later.get_space()))
@@ -140,5 +140,5 @@ class Flow:
 
 
 def _kind(source: Statement | Total) -> str | None:
-    """The kind of updates that a statement is one of."""
+    """The kind of the updates that a statement or total belongs to; None for other statements."""
     return source.accumulates.kind if isinstance(source, Statement) and source.accumulates else None

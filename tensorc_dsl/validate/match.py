@@ -1,9 +1,10 @@
-"""Terms of two reductions, matched one to one.
+"""Matches the terms of two reductions one to one.
 
-Terms are matched by their signatures: what they compute from the inputs, subscripts included. Where several terms of one
-result have one signature (a sum of ones, or of values that other reductions are part of), those with one fingerprint are
-tried, then those with equal reduction iterators of the same names. The matching need only be found, not be trusted: that
-it is one to one is checked, and what signatures leave open becomes an obligation. One that names led to refutes nothing.
+Terms are matched by their signatures: what they compute from the inputs, subscripts included. If several terms of one
+result have the same signature (a sum of ones, or of values that contain other reductions), terms with the same fingerprint
+are tried, then those with equal reduction iterators of the same names. The search need not be trusted: the matching is
+checked to be one to one, and parts that signatures leave open become obligations. A failed obligation of a guess refutes
+nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def TERMS(*, what: str, operator: str, element: str, sizes: Sizes) -> None: ...
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Match:
-    """Nodes that must be equal at `pairs` of instances; `guessed` where others might be matched instead."""
+    """Nodes that must be equal at `pairs` of instances; `guessed` if another matching might be right instead."""
 
     a: Node
     b: Node
@@ -39,14 +40,14 @@ class Match:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """The terms of one signature; points of several parts of one side never coincide."""
+    """The terms of one signature; points of different parts of one side never coincide."""
 
     term: Term
     path: isl.Map
     point: isl.Map
-    """From a point among all terms of the side to the point of the term's own path."""
+    """The map from a point among all terms of the side to the point of the term's own path."""
     signature: isl.Map
-    """From a point to the subscripts."""
+    """The map from a point to the subscripts."""
 
 
 def match(
@@ -59,13 +60,15 @@ def match(
     s: Statement,
     t: Statement,
 ) -> Iterator[Match]:
-    """What remains to be proved once all terms are matched: of nodes whose signatures do not say everything.
+    """The obligations that remain after all terms are matched, for nodes that signatures do not determine.
 
-    Raises Refuted where a term has no partner or too many, Undecided where no matching is found.
+    Raises Refuted if a term has no counterpart or too many, Undecided if no matching is found.
     """
     starts = left.starts | right.starts
     ours, theirs = (_by_signature(x.found, kind, starts, v, v.signature) for x, v in ((left, a), (right, b)))
-    if any(TAKEN in text for text in ours.keys() ^ theirs.keys()):  # a gathered element may be a choice there
+    if any(
+        TAKEN in text for text in ours.keys() ^ theirs.keys()
+    ):  # the other side may have a choice instead of a gather
         ours, theirs = (_by_signature(x.found, kind, starts, v, v.broad_signature) for x, v in ((left, a), (right, b)))
     for text in dict.fromkeys([*ours, *theirs]):
         question = _Question(kind, pairs, a, b, s, t)
@@ -94,7 +97,7 @@ def _by_signature(
             if part.is_empty():
                 continue
             unsigned = unsigned.subtract(part)
-            declared = [f"{c.value}" for c in case.constants]  # what the file calls neutral
+            declared = [f"{c.value}" for c in case.constants]  # neutral because the file says so
             if not is_neutral(kind, *case.constants) and not (len(declared) == 1 and declared[0] in starts):
                 found.setdefault(case.text, []).append(_Part(term, part, point, signature))
         if not unsigned.is_empty():
@@ -142,8 +145,8 @@ class _Question:
         equal = _union([p.signature for p in ours]).apply_range(_union([p.signature for p in theirs]).reverse())
         together = first.range_product(second).intersect_range(equal.wrap())
         self._complete(first, second, together, ours, theirs)
-        # Equal terms may be matched in any way that uses each once, or in any way at all where each may come any number of
-        # times. Where signatures leave open what is equal, equal iterators tell.
+        # Equal terms may be matched in any one-to-one way, or in any way at all if terms may be repeated. If signatures
+        # leave equality open, equal iterators decide.
         free = operator(self.kind) in IDEMPOTENT
         guessed = False
         if not (free and "…" not in text) and not _one_to_one(first, second, equal):
@@ -175,7 +178,7 @@ class _Question:
             raise self._unmatched("there is a term too many", rest, theirs, self.b)
 
     def _told(self, ours: list[_Part], theirs: list[_Part]) -> isl.Map | None:
-        """Terms with one fingerprint: points of the original to points of the scheduled program."""
+        """Terms with the same fingerprint: the map from points of the original to points of the scheduled program."""
         found: list[isl.Map] = []
         for p in ours:
             for q in theirs:
@@ -190,7 +193,7 @@ class _Question:
         return _union(found) if found else None
 
     def _named(self, ours: list[_Part], theirs: list[_Part]) -> isl.Map | None:
-        """Terms with equal reduction iterators: points of the original to points of the scheduled program."""
+        """Terms with equal reduction iterators: the map from points of the original to points of the scheduled program."""
         found: list[isl.Map] = []
         for p in ours:
             for q in theirs:
@@ -220,7 +223,7 @@ class _Question:
         return self._unmatched("a term comes more than once: one", again, theirs, self.b)
 
     def _unmatched(self, what: str, rest: isl.Map, parts: list[_Part], side: Values) -> Exception:
-        """`rest` goes from pairs of instances to points of the terms that the message is about."""
+        """The error for unmatched terms: `rest` maps pairs of instances to points of these terms."""
         n, m = len(self.s.names), len(self.t.names)
         part, own = next((p, x) for p in parts if not (x := rest.intersect_range(p.path.range())).is_empty())
         (x, _, chosen), sizes = example(own.wrap(), [n, m, own.dim(isl.dim_type.out)])
@@ -235,13 +238,13 @@ class _Question:
 
 
 def _covered(first: isl.Map, second: isl.Map, equal: isl.Map) -> bool:
-    """Whether each point of either side has a partner."""
+    """Whether each point of either side has a counterpart."""
     together = first.range_product(second).intersect_range(equal.wrap())
     return first.is_subset(together.range_factor_domain()) and second.is_subset(together.range_factor_range())
 
 
 def _one_to_one(first: isl.Map, second: isl.Map, equal: isl.Map) -> bool:
-    """Whether, per pair of instances, each point of either side has one partner at most."""
+    """Whether each point of either side has at most one counterpart, for each pair of instances."""
     for x, y, e in ((first, second, equal), (second, first, equal.reverse())):
         renew()
         if not x.range_product(y).intersect_range(e.wrap()).uncurry().is_single_valued():

@@ -1,7 +1,7 @@
-"""What a program may not do by itself, whatever it computes: leave a buffer or a domain, or race.
+"""Checks rules that a program must keep whatever it computes: no access or iterator out of bounds, no races.
 
-All loops are taken as if they ran in order when values are followed (`validate.flow`); that is right because here
-loops that do not run in order are shown to carry nothing.
+`validate.flow` follows values as if all loops ran in order. That is valid because loops that do not run in order are
+proved here to carry no dependence.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def OVERTAKEN(*, which: str, loop: str, element: str, sizes: Sizes) -> None: ...
 
 
 def verify_memory(code: Code, which: str) -> None:
-    """Raises Refuted where an access leaves its buffer, an iterator its extent, or a loop races; NotAffine."""
+    """Raises Refuted if an access leaves its buffer, an iterator its extent, or a loop races; raises NotAffine."""
     for s in code.statements:
         if not s.domain.is_empty():
             _inside(code, s, which)
@@ -84,8 +84,8 @@ def _inside(code: Code, s: Statement, which: str) -> None:
 
 
 def _accesses(code: Code, s: Statement) -> Iterator[tuple[Statement, str, tuple[Expr, ...], isl.Set, str]]:
-    """Each access with the instances at which it happens; those of a read that data decide have values of the data too.
-    What depends on data otherwise may happen always.
+    """Each access with the instances at which it happens. Reads through data have instances for all values of the data.
+    Accesses under other conditions on data are assumed to happen always.
     """
     yield s, s.store.buffer, s.store.indices, s.domain, "writes"
     for x, conditions in guarded_loads(s.store.value):
@@ -98,7 +98,7 @@ def _accesses(code: Code, s: Statement) -> Iterator[tuple[Statement, str, tuple[
 
 
 Access = tuple[Statement, isl.Map, bool]
-"""A statement, the elements of a buffer that its instances touch, and whether they are written."""
+"""A statement, the map from its instances to the elements of a buffer that they access, and whether it writes them."""
 
 
 def _races(code: Code, which: str) -> None:
@@ -106,7 +106,7 @@ def _races(code: Code, which: str) -> None:
         free = [c for c in number.loops if c.kind not in IN_ORDER]
         if not free:
             continue
-        for digit in number.digits:  # a loop's iterations differ in one of its digits
+        for digit in number.digits:  # different iterations differ in one digit
             inside = [s for s in code.statements if digit.name in s.names]
             depth = inside[0].names.index(digit.name) if inside else 0
             for a, b, buffer in _pairs(code, inside, but_private_to=digit.name):
@@ -122,10 +122,10 @@ def _races(code: Code, which: str) -> None:
 
 
 def _pairs(code: Code, inside: Sequence[Statement], but_private_to: str | None) -> Iterator[tuple[Access, Access, str]]:
-    """Accesses to one buffer, the first of which writes it."""
+    """Pairs of accesses to one buffer, of which the first writes it."""
     for buffer in dict.fromkeys(s.store.buffer for s in inside):
         if but_private_to in code.homes[buffer]:
-            continue  # each iteration has its own copy
+            continue  # each iteration has a copy of its own
         touched: list[Access] = [(s, m, writes) for s in inside for m, writes in _touched(code, s, buffer)]
         for a in touched:
             for b in touched if a[2] else ():
@@ -142,13 +142,13 @@ def _touched(code: Code, s: Statement, buffer: str) -> Iterator[tuple[isl.Map, b
 
 
 def _apart(s: Statement, t: Statement, depth: int) -> isl.Map:
-    """Instances of one iteration of the loops around, and of different iterations of the loop at that depth."""
+    """Instances in one iteration of the loops around, and in different iterations of the loop at that depth."""
     return relation(s, t, [[*(f"a{k} = b{k}" for k in range(depth)), f"a{depth} != b{depth}"]])
 
 
 def _counted_apart(s: Statement, t: Statement, number: Digits, loop: Counted) -> isl.Map:
-    """Instances of one iteration of the loops around `loop`, as far as the number counts those, and of different
-    iterations of it."""
+    """Instances in one iteration of the loops around `loop`, as far as the number counts those, and in different
+    iterations of `loop`."""
     first = s.names.index(number.digits[0].name)
     a, b = (" + ".join(f"{d.unit}{x}{first + k}" for k, d in enumerate(number.digits)) for x in "ab")
     same = [] if loop.upto is None else [f"floor(({a})/{loop.upto}) = floor(({b})/{loop.upto})"]
@@ -156,7 +156,7 @@ def _counted_apart(s: Statement, t: Statement, number: Digits, loop: Counted) ->
 
 
 def _overtaking(code: Code, which: str) -> None:
-    """Raises Refuted where the stages of a pipelined loop let the later of two accesses come first."""
+    """Raises Refuted if the stages of a pipelined loop move the later of two conflicting accesses before the earlier."""
     loops = {x.var: x for s in code.statements for x, _ in s.path if x.kind is LoopKind.PIPELINED}
     for loop in loops.values():
         stages = pipeline(loop)
@@ -174,11 +174,11 @@ def _overtaking(code: Code, which: str) -> None:
 
 
 def _rounds_swapped(s: Statement, t: Statement, loop: For, stages: tuple[int, ...], order: tuple[int, ...]) -> isl.Map:
-    """Instances of `s` and `t` in one iteration of the loops around the pipeline, of which that of `t` has an earlier
-    round, or an earlier place in the same one."""
+    """Instances of `s` and `t` in one iteration of the loops around the pipeline for which that of `t` is in an earlier
+    round, or earlier in the same round."""
     x, y = (next(n for around, n in z.path if around.var == loop.var) for z in (s, t))
     if x == y:
-        return relation(s, t, [])  # one statement of the pipeline does its iterations in order
+        return relation(s, t, [])  # one statement of the pipeline runs its iterations in order
     outside = {around.var for around, _ in s.path[: [around.var for around, _ in s.path].index(loop.var)]}
     depth = sum(d.loops[0].loop in outside for d in s.digits)
     same = [f"a{k} = b{k}" for k in range(depth)]

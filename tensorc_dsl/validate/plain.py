@@ -1,8 +1,8 @@
-"""Maps between instances as plain as they are: without the divisions that leave no trace in what they map.
+"""Removes divisions from maps between instances that do not affect what they map.
 
-A copy through a layout with `i / 2 * 2 + j` and `i % 2` takes each instance to itself, but the map that says so, made of
-the layout and its inverse, is full of divisions, and the integer set library takes exponentially longer for each. So a map
-is made plain at every step from a read to its write, and one that stays too intricate is not asked about at all.
+A copy through a layout with `i / 2 * 2 + j` and `i % 2` maps each instance to itself, but the map, composed of
+the layout and its inverse, is full of divisions, and the time of the integer set library is exponential in these. So a map
+is simplified at every step from a read to its write, and no question is asked about one that stays too intricate.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.validate.facts import Undecided
 
 INTRICATE = 48
-"""Divisions in one piece of a map; with so many, a question about it can take minutes. Maps of usual programs have less
-than 10."""
+"""The number of divisions in one piece of a map at which a question about it can take minutes. Maps of usual programs have
+fewer than 10."""
 
 HULL = 4
-"""How much more the equalities of a swizzled layout take than other questions."""
+"""The budget for the equalities of a swizzled layout, as a multiple of that of other questions."""
 
 
 def plain(m: isl.Map) -> isl.Map:
-    """An equal map, with fewer divisions where its equalities or the shape of its domain say as much without them."""
+    """An equal map, with fewer divisions if its equalities or the shape of its domain imply them."""
     if divisions(m) == 0:
         return m
     parts: list[isl.Map] = []
@@ -32,7 +32,9 @@ def plain(m: isl.Map) -> isl.Map:
         equalities = piece.affine_hull()
         for hull in map(isl.Map.from_basic_map, (equalities.remove_divs(), equalities)):
             if divisions(hull) < divisions(part) and hull.is_single_valued():
-                part = hull.intersect_domain(_plain_set(part.domain()))  # it holds `part`, and has nothing else there
+                part = hull.intersect_domain(
+                    _plain_set(part.domain())
+                )  # contains `part`, and nothing else on its domain
                 break
         parts.append(part)
     renew()
@@ -47,7 +49,7 @@ def _plain_set(s: isl.Set) -> isl.Set:
 
 
 def divisions(m: isl.Map | isl.Set) -> int:
-    """The most divisions, or other values that merely exist, in one piece."""
+    """The largest number of divisions, or other existentially quantified values, in one piece."""
     pieces = m.get_basic_maps() if isinstance(m, isl.Map) else m.get_basic_sets()
     return max((p.dim(isl.dim_type.div) for p in pieces), default=0)
 

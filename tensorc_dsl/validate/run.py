@@ -1,8 +1,8 @@
-"""Refutations that are shown: inputs on which two programs differ, found by running both one scalar at a time.
+"""Confirms refutations: finds inputs on which two programs differ, by running both one scalar at a time.
 
-What integer sets find is that two expressions differ, or that an order is not kept; whether anybody can see it is another
-question, and the way there is long. So no program is called wrong before an interpreter, which shares nothing with the
-proof, has given two results. Loops whose iterations have no order run in several.
+Integer sets find that two expressions differ, or that an order is violated. This does not show that the results differ, and
+the proof is long. So a program is called wrong only after an interpreter, which shares no code with the proof, has returned
+two different results. Loops whose iterations have no order run in several orders.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tensorc_dsl.reference.interpret import InterpretError, Order, interpret
 from tensorc_dsl.validate.facts import element
 
 STEPS = 1 << 21
-"""Instances of blocks, or elements of buffers: what takes the interpreter more than some seconds is not run."""
+"""The largest number of block instances and buffer elements that the interpreter runs, which takes some seconds."""
 
 SEEDS, ENOUGH = 32, 1 << 21
-"""Inputs that are tried for each choice of sizes, at most, and the steps after which no others are."""
+"""The number of inputs that are tried for each choice of sizes, and the number of steps after which no more are tried."""
 
 ORDERS: dict[Order, str] = {
     "forward": "", "reversed": ", where loops without an order run backwards",
@@ -39,15 +39,15 @@ ORDERS: dict[Order, str] = {
 RELATIVE = 1e-9
 
 LISTED = 16
-"""Elements of an input that a message lists."""
+"""The number of elements of an input that a message lists."""
 
 SIZES = (2, 3, 5, 8)
-"""Sizes of open dimensions that are tried besides those that the proof met."""
+"""Sizes of open dimensions that are tried besides those of the proof's example."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Inputs, in the types that buffers have in memory, and what comes of them."""
+    """Inputs, in the types that buffers have in memory, and the difference that they cause."""
 
     told: str
     sizes: Mapping[str, int]
@@ -56,15 +56,15 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class TooLong:
-    """The programs were not run: for every choice of sizes they take too many steps."""
+    """The programs were not run: they take too many steps for every choice of sizes."""
 
 
 def show(
     original: Program, scheduled: Program, names: tuple[str, str], met: Mapping[str, int]
 ) -> Shown | TooLong | None:
-    """Inputs on which the programs differ, or one of them breaks a rule; None where none of those that are tried do.
+    """Inputs on which the programs differ, or one of them breaks a rule; None if no inputs that are tried show this.
 
-    `met` are sizes of open dimensions to begin with.
+    `met` has sizes of open dimensions to begin with.
     """
     ran = False
     for sizes in _choices(original, met):
@@ -89,7 +89,7 @@ def _choices(p: Program, met: Mapping[str, int]) -> Iterator[dict[str, int]]:
 
 
 def _inputs(p: Program, seed: int) -> dict[str, Array]:
-    """Random inputs, every other time of one sign: what only the least or the greatest of some numbers shows."""
+    """Random inputs, every second time of one sign, since some differences show only for a least or greatest value."""
     found = make_inputs(p, seed // 2)
     if seed % 2 == 0:
         return found
@@ -99,7 +99,7 @@ def _inputs(p: Program, seed: int) -> dict[str, Array]:
 
 
 def _steps(p: Program) -> int:
-    """Roughly how long the interpreter has to run."""
+    """A rough number of steps of the interpreter."""
     total = sum(prod(shape_of(b)) for b in (*p.params, *p.buffers))
     for around, s in walk(p.body):
         if isinstance(s, Block):
@@ -109,7 +109,7 @@ def _steps(p: Program) -> int:
 
 
 def _difference(a: Program, b: Program, names: tuple[str, str], inputs: Mapping[str, Array]) -> str | None:
-    """What an interpreter finds that tells the programs apart, or that one of them must not do."""
+    """The difference of the programs that an interpreter finds, or the rule that one of them breaks, as text."""
     first = _outcome(a, inputs, "forward")
     if isinstance(first, str):
         return f"{names[0]}: {first}"
@@ -129,7 +129,7 @@ def _difference(a: Program, b: Program, names: tuple[str, str], inputs: Mapping[
 
 
 def _outcome(p: Program, inputs: Mapping[str, Array], order: Order) -> dict[str, Array] | str:
-    """The outputs, or what the interpreter refuses to do."""
+    """The outputs, or the interpreter's error as text."""
     try:
         return interpret(p, inputs, order)
     except InterpretError as e:
@@ -137,7 +137,7 @@ def _outcome(p: Program, inputs: Mapping[str, Array], order: Order) -> dict[str,
 
 
 def _apart(x: Array, y: Array, slack: float) -> tuple[int, ...] | None:
-    """The first element at which two results differ by more than the order of operations can make of them."""
+    """The first element at which two results differ by more than the order of operations can explain."""
     a, b = x.astype(np.float64), y.astype(np.float64)
     with np.errstate(all="ignore"):
         sizes = np.abs(np.concatenate([a.ravel(), b.ravel()]))
@@ -148,7 +148,7 @@ def _apart(x: Array, y: Array, slack: float) -> tuple[int, ...] | None:
 
 
 def _slack(p: Program) -> float:
-    """What rounding may make of a result, as a share of the largest: float64 counts little, conversions as they round."""
+    """The possible effect of rounding on a result, relative to its largest element; mostly that of conversions."""
     narrow = [x.dtype for b in blocks(p) for s in b.body for x in _casts(s.value) if x.dtype.is_float]
     return max([RELATIVE, *(64 * unit_roundoff(t) for t in narrow)])
 
@@ -161,7 +161,7 @@ def _casts(e: Expr) -> Iterator[Cast]:
 
 
 def listed(p: Program, inputs: Mapping[str, Array]) -> str:
-    """The inputs as text, long ones as their shapes."""
+    """The inputs as text; long ones as their shapes."""
     return ", ".join(f"{b.name} = {_text(widen(inputs[b.name], b.dtype))}" for b in p.inputs)
 
 

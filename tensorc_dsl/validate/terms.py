@@ -1,4 +1,4 @@
-"""Reductions as sets of terms: what a `Total` combines, with partial totals, copies and neutral starts taken apart."""
+"""Reductions as sets of terms: partial totals and copies are taken apart, neutral initial values are dropped."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from tensorc_dsl.validate.flow import Total
 from tensorc_dsl.validate.values import At, Node, Values, place
 
 IDEMPOTENT = ("min", "max", "and", "or", "argmin", "argmax")
-"""Kinds of which a term may come any number of times."""
+"""Kinds of reductions in which a term may be repeated."""
 
 
 STEPS = 64
-"""How often a value is followed from one place to another before that counts as endless."""
+"""The number of steps from one value to the next after which following a value counts as endless."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """Some terms of a total: one for each point of a path, whose value is that of `node` at `leaf` of the path."""
+    """Some terms of a total: one for each point of a path. The term's value is that of `node` at the point's `leaf`."""
 
     node: Node
     path: isl.Map
-    """From an instance of the total to points that tell its terms apart."""
+    """The map from an instance of the total to points that identify its terms."""
     leaf: isl.Map
-    """From such a point to the instance of the node."""
+    """The map from such a point to the instance of the node."""
     update: tuple[Statement, isl.Map] | None
-    """The statement that combines the term, and its instance."""
+    """The statement that combines the term, and the map to its instance."""
 
 
 @dataclass(slots=True)
 class Terms:
-    """All terms of a node, as of a reduction of one kind."""
+    """All terms of a node, as a reduction of one kind."""
 
     found: list[Term] = field(default_factory=list[Term])
     starts: set[str] = field(default_factory=set[str])
-    """What reductions that a file declares start from, which is neutral because the file says so."""
+    """Initial values of declared reductions, which are neutral because the file says so."""
 
 
 def operator(kind: str) -> str:
@@ -47,7 +47,7 @@ def operator(kind: str) -> str:
 
 
 def is_neutral(kind: str, *constants: Const) -> bool:
-    """Whether combining a term of these constants changes nothing."""
+    """Whether combining a term with these constants changes nothing."""
     match operator(kind), constants:
         case "+" | "or", (c,):
             return c.value == 0
@@ -64,9 +64,9 @@ def is_neutral(kind: str, *constants: Const) -> bool:
 
 
 def terms_of(node: Node, kind: str, values: Values, domain: isl.Set) -> Terms:
-    """The node's value at `domain` as a reduction of that kind; a value that is none is its own only term."""
+    """The node's value at `domain` as a reduction of that kind; any other value is a single term."""
     out = Terms()
-    same = domain.coalesce().identity()  # it grew case by case, and its square is asked for
+    same = domain.coalesce().identity()  # the domain was joined case by case, and the map is used squared
     _collect(Term(node, same, same, None), kind, values, out)
     return out
 
@@ -111,7 +111,7 @@ def _collect(t: Term, kind: str, values: Values, out: Terms) -> None:
 
 
 def _partial(s: Statement, args: tuple[Expr, ...], kind: str, values: Values) -> Iterator[tuple[Total, isl.Map]]:
-    """Totals of this kind that the arguments of `PAIR` are together, and where: results of parts, not new terms."""
+    """The totals of this kind that the arguments of `PAIR` form together, with maps: partial results, not new terms."""
     ends = [[(n, m) for n, m in _ends(At(s, a), values) if isinstance(n, Total)] for a in args]
     if len(args) == 1:
         yield from ((total, m) for total, m in ends[0] if total.kind == kind)
@@ -120,14 +120,14 @@ def _partial(s: Statement, args: tuple[Expr, ...], kind: str, values: Values) ->
         return
     for best, m in ends[0]:
         for position, n in ends[1]:
-            # The value and the position of one block's updates, since one start: `argmax` of a part.
+            # The value and the position of one block's updates since one start: the `argmax` of a part.
             blocks = [[x.at.block, *(u.block for u, _ in x.terms)] for x in (best, position)]
             if position.kind == kind and all(a is b for a, b in zip(*blocks, strict=False)) and m.is_equal(n):
                 yield position, n
 
 
 def _ends(node: Node, values: Values) -> list[tuple[Node, isl.Map]]:
-    """What the node's value comes down to, case by case; nothing where that goes on and on."""
+    """The nodes that the node's value is a copy of, case by case; none if the chain of copies does not end."""
     out: list[tuple[Node, isl.Map]] = []
     todo: list[tuple[Node, isl.Map]] = [(node, place(node).domain.identity())]
     for _ in range(STEPS):
@@ -143,7 +143,7 @@ def _ends(node: Node, values: Values) -> list[tuple[Node, isl.Map]]:
 
 
 def _start(t: Term, kind: str, values: Values, out: Terms) -> None:
-    """A start that a declared reducer calls neutral is noted; all others are terms, unless they are neutral."""
+    """Record an initial value that a declared reducer calls neutral; other initial values are terms, unless neutral."""
     if isinstance(t.node, At) and isinstance(t.node.expr, Const) and not t.path.is_empty():
         if operator(kind) not in ("+", "*", "max", "min", "and", "or"):
             out.starts.add(f"{t.node.expr.value}")
@@ -152,9 +152,9 @@ def _start(t: Term, kind: str, values: Values, out: Terms) -> None:
 
 
 def _further(t: Term, node: Node, m: isl.Map, update: Statement | None) -> Term:
-    """One term for each of the instances that `m` gives for an instance of what `t` has been so far."""
+    """One term for each instance that `m` gives for an instance of the node of `t`."""
     step = t.leaf.intersect_domain(t.path.range()).apply_range(m)
-    if step.is_injective():  # the new instance alone tells where it came from
+    if step.is_injective():  # the new instance alone determines the term
         same = step.range().identity()
         return Term(node, t.path.apply_range(step), same, (update, same) if update else t.update)
     longer = step.domain().identity().flat_range_product(step)

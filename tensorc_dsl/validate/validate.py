@@ -1,9 +1,9 @@
-"""Whole-program validation: that a scheduled program computes what the original does, shown after the fact.
+"""Whole-program validation: proves after the fact that a scheduled program computes what the original does.
 
-Nothing is asked of the primitives that made it, or of how: the two programs are all there is. Shown is, for all sizes and
-all inputs, that no access leaves its buffer, that no parallel or vectorized loop carries a dependence, and that each output
-element is the same expression of the inputs, where the terms of a reduction may come in any order and grouping.
-`docs/decisions/0014-validation-compares-values.md` tells why it is done this way.
+The proof uses the two programs only, not the primitives that made the second one. It shows, for all sizes and all inputs,
+that no access leaves its buffer, that no parallel or vectorized loop carries a dependence, and that each output element is
+the same expression of the inputs, with the terms of a reduction in any order and grouping.
+`docs/decisions/0014-validation-compares-values.md` explains the method.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.budget import Exhausted, bounded, renew
 from tensorc_dsl.affine.laws import Broken, reducer_laws
+from tensorc_dsl.affine.reach import too_far_in
 from tensorc_dsl.affine.sets import NotAffine
 from tensorc_dsl.diagnostic import Diagnostic, Note, problem
 from tensorc_dsl.ir.arrays import Array
@@ -38,15 +39,15 @@ def UNPROVED(*, reason: str) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class Valid:
-    """The scheduled program computes what the original does, whenever it runs and what is assumed holds."""
+    """The scheduled program computes what the original does, whenever it runs and the assumptions hold."""
 
     assumes: tuple[str, ...] = ()
-    """What is not proved of the reducers that a file declares: that ``mine` is associative`."""
+    """The unproved laws of the reducers that a file declares, in words: that ``mine` is associative`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """It does not; the facts are in the diagnostic. A run with `inputs` shows it, where that needs one."""
+    """The scheduled program is wrong; the diagnostic has the facts. A run with `inputs` shows it, if it needs inputs."""
 
     diagnostic: Diagnostic
     inputs: Mapping[str, Array] = field(default_factory=dict[str, Array], compare=False, repr=False)
@@ -54,7 +55,7 @@ class Invalid:
 
 @dataclass(frozen=True, slots=True)
 class Unproved:
-    """Nothing is known; the reason is in the diagnostic."""
+    """Neither is known; the diagnostic has the reason."""
 
     diagnostic: Diagnostic
 
@@ -65,7 +66,7 @@ Report = Valid | Invalid | Unproved
 def validate(
     original: Program, scheduled: Program, names: tuple[str, str] = ("the original", "the scheduled program")
 ) -> Report:
-    """Whether `scheduled` computes what `original` does. `names` are what messages call them."""
+    """Whether `scheduled` computes what `original` does. `names` are their names in messages."""
     assumes: list[str] = []
     for reducer, v in reducer_laws(original):
         law = f"`{reducer}` is {'left alone by its identity' if v.law == 'identity' else v.law}"
@@ -91,7 +92,7 @@ def _unproved(reason: str, notes: tuple[Note, ...] = ()) -> Unproved:
 
 
 def _shown(original: Program, scheduled: Program, names: tuple[str, str], found: Refuted) -> Invalid | Unproved:
-    """The refutation with inputs that show it. Where none do, it is only what the proof came to its end with."""
+    """The refutation with inputs that show it; without such inputs it is only the reason why the proof stopped."""
     if found.sizes is None:
         return Invalid(found.diagnostic)
     met = {name: value for name, value in found.sizes.values if any(d.name == name for d in original.dims)}
@@ -112,6 +113,9 @@ def _shown(original: Program, scheduled: Program, names: tuple[str, str], found:
 def _prove(original: Program, scheduled: Program, names: tuple[str, str]) -> None:
     """Raises Refuted, Undecided, NotAffine or Exhausted unless the programs compute the same."""
     _same_interface(original, scheduled)
+    for p, which in zip((original, scheduled), names, strict=True):
+        if (far := too_far_in(p)) is not None:
+            raise Undecided(f"`{format_expr(far)}` in {which} may leave 64 bits")
     before, after = (Values(Code(p), name) for p, name in zip((original, scheduled), names, strict=True))
     for values in (before, after):
         verify_memory(values.code, values.which)
@@ -134,8 +138,8 @@ def _same_interface(a: Program, b: Program) -> None:
 
 
 def _result(values: Values, p: Buffer) -> At:
-    """A read of each element of an output when all has run. Raises Refuted where one is not written."""
-    names = tuple(f"e{k}'" for k in range(len(p.shape)))  # no loop has such a name
+    """The reads of all elements of an output after the program. Raises Refuted if one is not written."""
+    names = tuple(f"e{k}'" for k in range(len(p.shape)))  # no loop has a name with a quote
     read = Load(p.name, tuple(map(Var, names)), p.dtype)
     block = Block("the result", (), ())
     s = Statement(
@@ -149,9 +153,7 @@ def _result(values: Values, p: Buffer) -> At:
     if not rest.is_empty():
         for w in values.code.writers[p.name]:
             if not rest.is_disjoint(values.code.written(w).range()):
-                values.require_written(
-                    node, rest
-                )  # something is written there, but nothing that an update could start from
+                values.require_written(node, rest)  # a write exists, but nothing that an update could start from
         (at,), sizes = example(rest, [len(names)])
         raise Refuted(MISSING(None, which=values.which, element=element(p.name, at), sizes=sizes), sizes)
     return node

@@ -1,8 +1,8 @@
-"""Values as expressions of the inputs: what a statement computes, followed through whatever carries it.
+"""Values as expressions of the inputs: follows the value of a statement through its copies.
 
-A *node* is something with a value at each of its instances: an expression in a statement, or a `Total`. A load of a
-written element, and a choice by an affine condition, have the value of other nodes: `steps` gives those, so copies,
-inlining, layouts and guards leave no trace in what is compared.
+A *node* has a value at each of its instances: it is an expression in a statement, or a `Total`. A load of a
+written element, and a choice by an affine condition, have the values of other nodes, which `steps` returns. So copies,
+inlining, layouts and guards leave no trace in the comparison.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ def UNWRITTEN(*, what: str, element: str, sizes: Sizes) -> None: ...
 
 
 TAKEN = "…[]"
-"""What a signature says of an element that data decide."""
+"""The text in a signature for an element that depends on data."""
 
 PIECES = 64
-"""Beyond so many cases a signature says less instead."""
+"""The number of cases beyond which a signature becomes less precise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class At:
-    """An expression in a statement; instances are those of the statement."""
+    """An expression in a statement; its instances are those of the statement."""
 
     statement: Statement
     expr: Expr
@@ -72,19 +72,19 @@ def key(node: Node) -> Key:
 
 
 def gathers(node: Node) -> TypeGuard[At]:
-    """Whether it is a load of which data decide the element: the value of another node, but of which one is not known."""
+    """Whether it is a load whose element depends on data: it has the value of one of several nodes, not known which."""
     return isinstance(node, At) and isinstance(node.expr, Load) and depends_on_data(node.expr.indices)
 
 
 def decided(node: Node) -> bool:
-    """Whether data decide which of several values it is: as `gathers`, or a choice between such, as an inlined border is."""
+    """Whether data select the value: as for `gathers`, or a choice between such loads, such as an inlined border."""
     if not isinstance(node, At) or not isinstance(node.expr, Select):
         return gathers(node)
     return not loads(with_values(node.expr.cond, dict.fromkeys(outermost((node.expr.cond,)), ZERO)))
 
 
 def is_index(e: Expr) -> bool:
-    """Whether it is a number made of loops and sizes alone."""
+    """Whether it is a number over loops and sizes alone."""
     if dtype_of(e) != INDEX or loads(e):
         return False
     try:
@@ -95,7 +95,7 @@ def is_index(e: Expr) -> bool:
 
 
 def is_condition(e: Expr) -> bool:
-    """Whether loops and sizes alone decide it."""
+    """Whether it is a condition over loops and sizes alone."""
     if dtype_of(e) != BOOL or loads(e):
         return False
     try:
@@ -107,17 +107,17 @@ def is_condition(e: Expr) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """What a node computes from the inputs at some of its instances. Equal text and equal subscripts are equal values, unless
-    the text holds `…`."""
+    """The value of a node at some of its instances, as an expression of the inputs. Equal text and equal subscripts mean
+    equal values, unless the text contains `…`."""
 
     text: str
     subscripts: isl.Map
-    """From instances to all subscripts in the text, one after the other."""
+    """The map from instances to all subscripts in the text, one after the other."""
     constants: tuple[Const, ...] = ()
-    """What it is where it is constant: one value, or the parts of one term of a reduction."""
+    """The value, if it is constant: one number, or the parts of one term of a reduction."""
 
     def at(self, instances: isl.Map) -> Case:
-        """The same for the instances of another node, mapped to those of this one."""
+        """The same case for the instances of another node, which `instances` maps to those of this one."""
         return Case(self.text, instances.apply_range(self.subscripts), self.constants)
 
 
@@ -127,7 +127,7 @@ _OfTotal = Callable[[Total], Signature]
 
 
 class Values:
-    """The nodes of one program; `which` program it is, for messages."""
+    """The nodes of one program; `which` names the program in messages."""
 
     def __init__(self, code: Code, which: str) -> None:
         self.code = code
@@ -141,11 +141,11 @@ class Values:
         self._kept: list[Node] = []
 
     def steps(self, node: Node) -> tuple[tuple[Node, isl.Map], ...] | None:
-        """The nodes whose values this one has, and where: maps from its instances to theirs. None where it is none of
-        that, but an operation."""
+        """The nodes whose values this node has, with maps from its instances to theirs. None if it is an operation or an
+        input instead."""
         k = key(node)
         if k not in self._steps:
-            self._kept.append(node)  # keys are made of ids
+            self._kept.append(node)  # keys contain ids, so the object must stay alive
             found = list(self._next(node))
             self._steps[k] = tuple(found) if found or self._is_load(node) else None
         return self._steps[k]
@@ -156,7 +156,7 @@ class Values:
         return isinstance(node, At) and isinstance(node.expr, Load)
 
     def is_input_read(self, node: Node) -> bool:
-        """Whether it is an element of an input."""
+        """Whether the node is an element of an input."""
         return isinstance(node, At) and isinstance(node.expr, Load) and node.expr.buffer in self._inputs
 
     def _next(self, node: Node) -> Iterator[tuple[Node, isl.Map]]:
@@ -180,7 +180,7 @@ class Values:
                 yield At(s, e), found.identity()
 
     def require_written(self, node: Node, asked: isl.Set) -> None:
-        """Raises Refuted where some of the instances read what is not written."""
+        """Raises Refuted if some of the instances read an element that is not written."""
         if not self._is_load(node):
             return
         assert isinstance(node, At)
@@ -197,7 +197,7 @@ class Values:
         raise Refuted(UNWRITTEN(None, what=f"{self.which}, {place_},", element=name, sizes=sizes), sizes)
 
     def _unstarted(self, buffer: str, whole: Sequence[int]) -> str | None:
-        """The update of an element that accumulates into nothing, if there is one."""
+        """The update of an element that accumulates into an uninitialised value; None if there is none."""
         for u in self.code.writers.get(buffer, []):
             if u.accumulates:
                 found = self.code.written(u).intersect_range(point(whole)).domain()
@@ -207,7 +207,7 @@ class Values:
         return None
 
     def require_all_written(self, node: Node, asked: isl.Set) -> None:
-        """As `require_written`, for all that the value is made of; not beyond a reduction, and once around a recurrence."""
+        """As `require_written`, for all operands of the value; not beyond a reduction, and once around a recurrence."""
         todo, met = [(node, asked)], set[Key]()
         while todo:
             node, asked = todo.pop()
@@ -222,21 +222,21 @@ class Values:
                 todo += [(n, asked.apply(m)) for n, m in steps]
 
     def subscripts(self, s: Statement, indices: tuple[Expr, ...]) -> isl.Map:
-        """From instances to the values of index expressions. Raises NotAffine."""
+        """The map from instances to the values of index expressions. Raises NotAffine."""
         return mapping(s.names, indices).intersect_domain(s.domain)
 
     def signature(self, node: Node) -> Signature:
-        """What the node computes from the inputs, as text and subscripts, case by case."""
+        """The value of the node as text and subscripts over the inputs, case by case."""
         return self._known(node, self._signatures, self._total_unsaid)
 
     def broad_signature(self, node: Node) -> Signature:
-        """As `signature`; of a choice that data decide it says no more than of an element that they do."""
+        """As `signature`, but a choice that depends on data is as imprecise as an element that does."""
         return self._known(node, self._broad, self._total_unsaid)
 
     def fingerprint(self, node: Node) -> Signature:
-        """As `signature`, and of each reduction the least of the subscripts in its terms.
+        """As `signature`, with the least of the subscripts in the terms of each reduction.
 
-        Reductions whose terms are equal in a different form may differ here, so it is for guesses only.
+        Reductions with equal terms in different forms may have different fingerprints, so they serve for guesses only.
         """
         return self._known(node, self._fingerprints, self._total_by_terms)
 
@@ -244,7 +244,7 @@ class Values:
         k = key(node)
         if k not in known:
             self._kept.append(node)
-            known[k] = self._opaque(node, "…")  # what a node that reads itself sees of itself
+            known[k] = self._opaque(node, "…")  # the value of a node inside its own value
             known[k] = tuple(
                 self._merged(
                     self._cases_of(node, lambda n: self._known(n, known, of_total), of_total, known is self._broad)
@@ -264,7 +264,7 @@ class Values:
         for c in sorted(self._merged([c for c in found if not c.subscripts.is_empty()]), key=lambda c: c.text):
             least = c.subscripts.intersect_domain(rest).lexmin()
             rest = rest.subtract(c.subscripts.domain())
-            # Partial results of one reduction are as their terms.
+            # A partial result of a reduction is described by its terms.
             out.append(Case(c.text if c.text.startswith(whole) else f"{whole}{c.text}", least))
         return tuple(out)
 
@@ -295,7 +295,7 @@ class Values:
         if isinstance(e, Const):
             return [Case(label(e), nothing, (e,))]
         parts: list[tuple[tuple[Case, ...], isl.Map]] = [((), nothing)]
-        taken = (decided if broad else gathers)(node)  # known is only what decides which element it is
+        taken = (decided if broad else gathers)(node)  # only the element that is selected is described
         operands = [d.operand for d in dict.fromkeys(outermost(children(e)))] if taken else children(e)
         for child in operands:
             pairs = [
@@ -310,14 +310,14 @@ class Values:
 
 
 def _joined(e: Expr, cases: tuple[Case, ...], subscripts: isl.Map) -> Case:
-    """The operation of `e` on what the cases compute."""
+    """The case of the operation `e` with operands described by `cases`."""
     match e, cases:
         case Binary(op=op), (Case(constants=(a,)), Case(constants=(b,))):
             folded = _exactly(op, a, b)
             if folded is not None:
                 return Case(label(folded), subscripts, (folded,))
         case Cast(dtype=t), (Case(constants=(Const(value=value),)),) if t != BOOL and value in (0, 1):
-            same = Const(float(value) if t.is_float else int(value), t)  # no type rounds them
+            same = Const(float(value) if t.is_float else int(value), t)  # the value is exact in every type
             return Case(label(same), subscripts, (same,))
         case _:
             pass
@@ -327,7 +327,7 @@ def _joined(e: Expr, cases: tuple[Case, ...], subscripts: isl.Map) -> Case:
 
 
 def _exactly(op: BinaryOp, a: Const, b: Const) -> Const | None:
-    """An operation on constants where no type rounds it: a padded element less another one is 0."""
+    """An operation on constants if its result is exact in the type: a padded element minus another one is 0."""
     if isinstance(a.value, bool) or op not in ("+", "-", "*") or not {abs(a.value), abs(b.value)} <= {0, 1}:
         return None
     x, y = a.value, b.value

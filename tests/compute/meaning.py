@@ -15,7 +15,21 @@ from typing import Any
 import numpy as np
 
 from tensorc_dsl.syntax import tree
-from tests.compute.scalars import ARG, FLOATS, INDEX, MATHS, TYPES, WIDTHS, Scalar, Tensor, ends, fit, operate, tensor
+from tests.compute.scalars import (
+    ARG,
+    FLOATS,
+    INDEX,
+    MATHS,
+    TYPES,
+    WIDTHS,
+    Scalar,
+    Tensor,
+    ends,
+    fit,
+    literal,
+    operate,
+    tensor,
+)
 
 
 @dataclass
@@ -143,7 +157,7 @@ class Meaning:
         """What an expression is at a point; `want` is what a literal becomes."""
         match e:
             case tree.Number(value=v):
-                return fit(v, want) if want else v
+                return literal(v, want) if want else v
             case tree.Bool(value=v):
                 return v
             case tree.Name(id=n):

@@ -90,6 +90,7 @@ class Features:
             options += [
                 f"({a} * 0.5)", f"({a} / 4)", f"tanh({a})", f"{self.t}(f64({self.read()}))", f"sqrt(abs({self.read()}))",
                 f"{self.t}(i8({self.pick('X', 'V')}[i, j] * 3))", f"clamp({a}, 0.25, 1)",
+                f"({self.read()} % {self.pick('0.75', '-0.5')})", f"({self.pick('X', 'V')}[i, j] % W[j])",
             ]  # fmt: skip
         return self.rng.choice(options)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -60,6 +62,15 @@ def fit(value: Scalar, t: str) -> Scalar:
     return value - turn if t[0] == "i" and value >= turn // 2 else value
 
 
+def literal(value: int | float, t: str) -> Scalar:
+    """A written number as the value of a type: for a float type the nearest value."""
+    if t == "bf16" and math.isfinite(value):
+        part, exponent = math.frexp(value)
+        return math.ldexp(float(round(math.ldexp(part, 8))), exponent - 8)
+    narrow = {"f16": np.float16, "f32": np.float32}.get(t)
+    return fit(value, t) if narrow is None else float(narrow(value))
+
+
 def ends(t: str) -> tuple[Scalar, Scalar]:
     """The least and the greatest value of a type."""
     if t in FLOATS:
@@ -76,7 +87,17 @@ def operate(op: str, x: Any, y: Any, t: str) -> Scalar:
     if op in ("+", "-", "*"):
         return fit(x + y if op == "+" else x - y if op == "-" else x * y, t)
     if t in FLOATS:
-        return float(np.float64(x) / np.float64(y))
+        return float(np.float64(x) / np.float64(y)) if op == "/" else remainder(x, y)
     if y == 0:
         return 0
     return fit(x // y if op == "/" else x % y, t)
+
+
+def remainder(x: float, y: float) -> float:
+    """`x` minus the floored multiple of `y`, of the sign of `y`; exact but for one rounding."""
+    if x != x or y != y or abs(x) == np.inf or y == 0:
+        return np.nan
+    if abs(y) == np.inf:
+        return x if x == 0 or (x < 0) == (y < 0) else y
+    a, b = Fraction(x), Fraction(y)
+    return float(a - b * (a // b))

@@ -95,7 +95,6 @@ def test_types() -> None:
         ("C[i] = f32(any[k] A[k])", "E0419"),
         ("C[i] = argmax[k] A[k]", "E0413"),
         ("C[i] = C[i-1] + A[i]", "E0405"),
-        ("C[i] = A[i] % A[i]", "E0415"),
         ("C[i] = A[i, i]", "E0409"),
         ("C[i, j] = A[i]", "E0409"),
         ("C[i] = sum[k] A[i]", "E0407"),

@@ -9,7 +9,7 @@ from tensorc_dsl.ir.expr import Load, loads
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.reference.inputs import make_inputs
-from tests.codegen.native import program, run
+from tests.codegen.native import program
 from tests.compute.native import everywhere
 from tests.compute.texts import build, checked, codes, errors
 
@@ -40,12 +40,7 @@ def read(p: Program) -> list[str]:
         ("clamp(n - I[n] * 2, 0, V - 1)", "min(max(vn - index(I[vn] * 2), 0), 5)"),
         ("clamp(n + Q[n], 0, V - 1)", "min(vn + index(Q[vn]), 5)"),
         ("clamp(V - 1 - Q[n], 0, V - 1)", "max(5 - index(Q[vn]), 0)"),
-        ("clamp(L[n] + n, 0, V - 1)", "min(max(vn + index(L[vn]), 0), 5)"),
-        ("clamp(max(L[n], 0) + n, 0, V - 1)", "min(max(vn + index(max(L[vn], 0)), 0), 5)"),
-        (
-            "clamp(2 * clamp(L[n], 0, 9223372036854775807), 0, V - 1)",
-            "min(max(min(max(index(L[vn]), 0), 9223372036854775807) * 2, 0), 5)",
-        ),
+        ("clamp(clamp(L[n], -V, V) + n, 0, V - 1)", "min(max(vn + min(max(index(L[vn]), -6), 6), 0), 5)"),
     ],
 )
 def test_a_clamp_is_an_index(subscript: str, made: str) -> None:
@@ -83,8 +78,11 @@ def test_what_may_leave_the_table_is_refused(value: str, code: str, says: str) -
 def test_every_integer_clamps_like_an_index(dtype: str, subscript: str) -> None:
     """Data of the middle of the type, where sums do not wrap, and of its ends, where all stays inside the table."""
     text = f"compute f(W: f32[V], I: {dtype}[N], s: {dtype}) -> Y: f32[N] {{ Y[n] = W[clamp({subscript}, 0, V - 1)] }}"
-    p = build(text, V=9, N=40)
     assert checked(text) == []
+    if dtype == "i64" and subscript != "I[n]":  # a sum of numbers of 64 bits leaves them
+        assert codes(text, V=9, N=40) == ["E0404"]
+        return
+    p = build(text, V=9, N=40)
     rng = np.random.default_rng(0)
     given = make_inputs(p, 1)
     low, high = (0, 12) if dtype[0] == "u" else (-4, 12)
@@ -96,9 +94,7 @@ def test_every_integer_clamps_like_an_index(dtype: str, subscript: str) -> None:
     ends = np.iinfo(given["I"].dtype)
     given["I"][:] = rng.choice([ends.min, ends.max], 40)
     given["s"] = np.array(ends.max, given["s"].dtype)
-    run(p, given)  # in guarded memory
-    if dtype != "i64":  # where a sum leaves 64 bits, nobody says which row it is
-        everywhere(p, given)
+    everywhere(p, given)
 
 
 def test_a_float_is_clamped_as_a_value() -> None:

@@ -46,8 +46,15 @@ def hold(defn: tree.ComputeDef, library: Library, sizes: Mapping[str, Any], seed
     check_program(elaborate(defn, sizes, library=library), defn, library, sizes, seed)
 
 
-def check_program(p: Program, defn: tree.ComputeDef, library: Library, sizes: Mapping[str, Any], seed: int) -> None:
-    given = make_inputs(p, seed)
+def check_program(
+    p: Program,
+    defn: tree.ComputeDef,
+    library: Library,
+    sizes: Mapping[str, Any],
+    seed: int,
+    inputs: Mapping[str, Array] | None = None,
+) -> None:
+    given = inputs or make_inputs(p, seed)
     defined = library.seen_by(defn)
     wide = {b.name: widen(given[b.name], b.dtype) for b in p.inputs}
     with np.errstate(all="ignore"):

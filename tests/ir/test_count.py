@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.dtypes import F32, I8, I32
+import pytest
+
+from tensorc_dsl.ir.dtypes import BF16, F32, I8, I16, I32, I64, U8
 from tensorc_dsl.reference.count import Work, bytes_moved, bytes_needed, flops, work
 from tests.compute.texts import build, made, std
 
@@ -35,5 +37,31 @@ def test_operations_by_kind() -> None:
     }"""
     p = build(text, M=3, N=5, K=7)
     assert work(p) == {Work(I32, I8): 2 * 3 * 5 * 7, Work(F32): 15}
+    assert all(not k.sums for k in work(p))
     assert flops(p) == 2 * 3 * 5 * 7 + 15
     assert bytes_needed(p) == 21 + 35 + 20 + 60
+
+
+@pytest.mark.parametrize(
+    ("types", "value", "kind"),
+    [
+        (("u8", "i8", "i32"), "(i32(A[i, k]) - 128) * (i32(B[k, j]) - 3)", Work(I32, U8)),
+        (("u8", "i8", "i32"), "i32(A[i, k]) + i32(B[k, j])", Work(I32, U8)),
+        (("i16", "i8", "i32"), "i32(A[i, k]) * i32(B[k, j])", Work(I32, I16)),
+        (("i32", "i32", "i64"), "i64(A[i, k]) * i64(B[k, j])", Work(I64, I32)),
+        (("i32", "i8", "i32"), "A[i, k] * i32(B[k, j])", Work(I32)),
+        (("i32", "i32", "i32"), "A[i, k] * B[k, j]", Work(I32)),
+        (("i32", "i32", "i32"), "max(A[i, k], B[k, j])", Work(I32, sums=True)),
+        (("i32", "i32", "i32"), "A[i, k] * 8 - B[k, j] * 3", Work(I32, sums=True)),
+        (("i64", "i64", "i64"), "min(A[i, k], 7) * B[k, j] + A[i, k]", Work(I64, sums=True)),
+        (("f32", "f32", "f32"), "max(A[i, k], B[k, j])", Work(F32)),
+        (("bf16", "bf16", "f32"), "f32(A[i, k]) * f32(B[k, j])", Work(F32, BF16)),
+        (("bf16", "bf16", "f32"), "f32(A[i, k]) * f32(B[k, j]) * 2.0", Work(F32)),
+        (("bf16", "f32", "f32"), "f32(A[i, k]) * B[k, j]", Work(F32)),
+    ],
+)
+def test_what_other_instructions_do_is_another_kind(types: tuple[str, str, str], value: str, kind: Work) -> None:
+    """Products of integers that were bytes need no multiplication of their own type, sums none at all."""
+    t, u, v = types
+    text = f"compute f(A: {t}[M, K], B: {u}[K, N]) -> C: {v}[M, N] {{ C[i, j] = sum[k] {value} }}"
+    assert set(work(build(text, M=3, N=5, K=7))) == {kind}

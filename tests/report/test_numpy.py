@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tensorc_dsl
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.machine import baseline
 from tensorc_dsl.machine.baseline import has_numpy, numpy_seconds, right_calls
 from tensorc_dsl.machine.numpy_text import numpy_texts
 from tests import programs
-from tests.compute.texts import build, made, std
+from tests.compute.texts import build
 
 SIZES = {"M": 5, "N": 7, "K": 6, "H": 9, "W": 8, "CI": 3, "CO": 4, "G": 2}
 
@@ -56,15 +57,53 @@ TEXTS = [
     # several stages, and data that choose
     (SOFTMAX, "np.exp"),
     ("f(A: f32[H, K], I: i32[N]) -> C: f32[N, K] { C[n, k] = A[clamp(I[n], 0, H - 1), k] }", "np.take(a0"),
+    # windows
+    ("f(A: f32[H, W], F: f32[3, 3]) -> C: f32[7, 6] { C[i, j] = sum[a, b] A[i + a, j + b] * F[a, b] }", "sliding_window"),
+    ("f(A: f32[H], F: f32[3]) -> C: f32[5] { C[i in 5] = sum[a in 3] A[i + 2 * a] * F[2 - a] }", "[:, 0:5:2]"),
+    ("f(A: f32[H], F: f32[3]) -> C: f32[7] { C[i] = sum[a] A[i + 2 - a] * F[a] }", "2::-1"),
+    ("f(A: f32[H, K]) -> C: f32[4, K] { C[i, k] = max[a in 2] A[2 * i + a, k] }", "np.maximum.reduce"),
+    ("f(A: f32[H]) -> C: f32[7, 3] { C[i, a] = A[i + a] }", "sliding_window_view"),
+    ("f(A: f32[H, H]) -> C: f32[7] { C[i] = sum[a in 3] A[i + a, i + a] }", "np.einsum("),
+    ("f(A: f32[20]) -> C: f32[M, 4] { C[i, j in 4] = A[i * 4 + j] }", "sliding_window_view"),
+    # borders, and arrays behind each other
+    ("f(A: f32[M]) -> C: f32[M] { C[i] = A[i - 1] if i >= 1 else 0.0 }", "np.concatenate"),
+    ("f(A: f32[M]) -> C: f32[9] { C[i] = A[i - 2] if 2 <= i < M + 2 else 1.5 }", "[2:7] = a0"),
+    ("f(A: f32[M, N]) -> C: f32[9, 10] { C[i, j] = A[i - 2, j] if 2 <= i < M + 2 and j < N else 0.0 }", "[2:7, 0:7] = a0"),
+    ("f(A: f32[M, K], B: f32[N, K]) -> C: f32[12, K] { C[i, k] = A[i, k] if i < M else B[i - M, k] }", "np.concatenate(("),
+    ("f(A: f32[M, K], B: f32[M, N]) -> C: f32[M, 13] { C[i, j] = B[i, j - K] if j >= K else A[i, j] }", "axis=1"),
+    ("f(A: f32[M], B: f32[N], D: f32[K]) -> C: f32[18] { C[i] = A[i] if i < M else B[i - M] if i < M + N else D[i - M - N] }",
+     "np.concatenate"),
+    ("f(A: f32[M], B: f32[K]) -> C: f32[K, M] { C[k, i] = A[i] if i == 2 else B[k] }", "[:, 2:3] = "),
+    ("f(A: f32[M, N]) -> C: f32[M, N] { C[i, j] = A[i, j] * (A[i, j - 1] if j >= 1 else 2.0) }", "np.concatenate"),
+    ("f(A: f32[M]) -> C: f32[1] { C[z] = sum[i in 7] (A[i - 1] if 1 <= i <= M else 0.0) }", "np.add.reduce"),
+    ("f(A: f32[H], F: f32[3]) -> C: f32[H] { C[i] = sum[a] (A[i + a - 1] if 1 <= i < 5 else 0.0) * F[a] }", "[1:5, :] ="),
+    ("f(A: f32[M]) -> C: f32[M] { C[i] = A[i] if i < 9 else 0.0 }", "a0.copy()"),
+    ("f(A: f32[M]) -> C: f32[M] { C[i] = A[i - 7] if i >= 7 else 3.0 }", "np.float32(3.0)"),
+    ("f(A: f32[M, N]) -> C: f32[M] { C[i] = A[i, 3] if i * 2 < 3 * M else 0.0 }", "a0[:, 3].copy()"),
+    # positions that are computed
+    ("f(A: f32[M]) -> C: f32[10] { C[i] = A[i / 2] }", "np.take(a0"),
+    ("f(A: f32[M]) -> C: f32[M] { C[i] = A[(i + 3) % M] }", "np.take(a0"),
+    ("f(A: f32[M, N]) -> C: f32[9, N] { C[i, j] = A[clamp(i - 2, 0, M - 1), N - 1 - j] }", "np.take(a0[:, 6::-1]"),
+    ("f(A: f32[M, N]) -> C: f32[35] { C[i] = A[i / N, i % N] }", ".reshape("),
+    ("f(A: f32[M, N, K]) -> C: f32[210] { C[i] = A[i / (N * K), i / K % N, i % K] }", ".reshape("),
+    # so far
+    ("f(A: f32[M]) -> C: f32[M] { C[t] = scan[t] init A[0] step C[t - 1] + A[t] }", "np.add.accumulate(a0, axis=0"),
+    ("f(A: f32[M, N]) -> C: f32[M, N] { C[t, j] = scan[t] init A[0, j] step max(A[t, j], C[t - 1, j]) }", "maximum.acc"),
+    ("f(A: i8[M, N]) -> C: i8[N, M] { C[j, t] = scan[t] init A[0, j] step C[j, t - 1] * A[t, j] }", "axis=1, dtype=np.int8"),
+    ("f(A: f32[M], B: f32[N]) -> C: f32[M, N] { C[t, j] = scan[t] init B[j] step C[t - 1, j] + A[t] * B[j] }", "concatenate"),
+    ("f(A: f32[M]) -> C: f32[M, N] { C[t, j] = scan[t] init A[0] step C[t - 1, j] + A[t] }", "broadcast_to"),
 ]  # fmt: skip
 
 WITHOUT = [
-    "f(A: f32[H, W], F: f32[3, 3]) -> C: f32[7, 6] { C[i, j] = sum[a, b] A[i + a, j + b] * F[a, b] }",  # windows
-    "f(A: f32[M]) -> C: f32[M] { C[t] = scan[t] init A[0] step C[t - 1] + A[t] }",
+    "f(A: f32[M], B: f32[M]) -> C: f32[M] { C[t] = scan[t] init A[0] step C[t - 1] * B[t] + A[t] }",  # a recurrence
+    "f(A: f32[M]) -> C: f32[M] { C[t] = scan[t] init A[0] step A[t] - C[t - 1] }",  # differences do not associate
+    "f(A: f32[M]) -> C: f32[M] { C[t] = scan[t] init A[0] step C[t - 1] + C[t - 1] }",
+    "f(A: f32[M]) -> C: f32[M] { C[t] = scan[t] init A[0] step (C[t - 2] if t >= 2 else 0.0) + A[t] }",
     "f(A: f32[M]) -> C: f32[M] { C[i] = erf(A[i]) }",
     "f(A: bf16[M]) -> C: bf16[M] { C[i] = A[i] }",
-    "f(A: f32[M]) -> C: f32[M] { C[i] = A[i - 1] if i >= 1 else 0.0 }",  # padding reads what is not there
-    "f(A: f32[M]) -> C: f32[8] { C[i] = A[i / 2] }",
+    "f(A: f32[20]) -> C: f32[2, 3, 2] { C[i, j, k] = A[i * 6 + j * 2 + k] }",  # three iterators in one dimension
+    "f(A: f32[M, N]) -> C: f32[10] { C[i] = A[i / 2, i % 3] }",
+    "f(A: f32[M]) -> C: f32[M] { C[i] = A[i - 1] if A[i] > 0.0 and i >= 1 else 0.0 }",  # data decide what is read
 ]
 
 
@@ -94,10 +133,21 @@ def test_what_numpy_has_no_function_for_has_no_row(text: str) -> None:
     [
         ("matmul", {"M": 5, "N": 7, "K": 3}), ("batch_matmul", {"G": 2, "M": 3, "N": 4, "K": 5}),
         ("softmax", {"M": 5, "N": 7}), ("layer_norm", {"M": 5, "N": 7}), ("transpose", {"M": 5, "N": 7}),
+        ("conv1d_nlc", {"N": 2, "L": 9, "CI": 3, "CO": 4, "KL": 3, "pad": 1}),
+        ("conv2d_nhwc", {"N": 2, "H": 8, "W": 7, "CI": 3, "CO": 4, "KH": 3, "KW": 2, "pad": 1, "stride": 2}),
+        ("conv2d_nhwc", {"N": 1, "H": 9, "W": 9, "CI": 2, "CO": 3, "KH": 3, "KW": 3, "dilation": 2}),
+        ("depthwise_conv2d_nhwc", {"N": 2, "H": 8, "W": 7, "C": 3, "KH": 3, "KW": 3, "pad": 1}),
+        ("conv2d_transpose_nhwc", {"N": 1, "H": 4, "W": 5, "CI": 3, "CO": 2, "KH": 4, "KW": 4, "stride": 1, "pad": 1}),
+        ("max_pool2d_nhwc", {"N": 2, "H": 8, "W": 7, "C": 3, "pad": 1}),
+        ("avg_pool2d_nhwc", {"N": 2, "H": 8, "W": 6, "C": 3}),
+        ("pad_nhwc", {"N": 2, "H": 8, "W": 7, "C": 3}), ("concatenate", {"M": 5, "N": 7, "K": 3}),
+        ("cumsum", {"N": 5, "M": 7}),
     ],
 )  # fmt: skip
 def test_the_library(name: str, sizes: dict[str, int]) -> None:
-    program = made(std(name), **sizes)
+    given = ", ".join(f"{k}={v}" for k, v in sizes.items())
+    text = f"use std.cpu\nuse std.ops.{{{name}}}\ntask t = {name}({given})\n"
+    program = tensorc_dsl.loads(text)["t"].program
     assert numpy_texts(program)
     calls, faults = right_calls(program)
     assert calls and not faults

@@ -6,11 +6,14 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.backend.llvm.runtime.peak import DOT_BF16, DOT_U8I8, Instruction, fma_peak, peak
+from tensorc_dsl.backend.llvm.codegen.features import has_features
+from tensorc_dsl.backend.llvm.runtime.bandwidth import bandwidth
+from tensorc_dsl.backend.llvm.runtime.peak import DOT_BF16, DOT_U8I8, INSTRUCTIONS, Instruction, fma_peak, peak, widest
 from tensorc_dsl.backend.llvm.runtime.threads import fork_join_seconds
 from tensorc_dsl.machine.host import host_target
 
@@ -51,6 +54,18 @@ def test_instructions_for_narrow_types_do_more(instruction: Instruction, feature
         pytest.skip(f"this machine has no {feature}")
     rate = peak(instruction, target, 1, repeats=20)
     assert 0 < rate < 1e12 * times
+
+
+@pytest.mark.parametrize("bits", [128, 256])
+def test_a_peak_is_that_of_the_processor_and_not_of_the_vectors_that_a_target_is_said_to_have(bits: int) -> None:
+    """Code for the target may use all of its instructions, and some have vectors of one width only."""
+    host = host_target(1)
+    said = replace(host, vector_bits=bits)
+    assert widest(said) == host.vector_bits
+    for instruction in INSTRUCTIONS.values():
+        if len(has_features(host, instruction.features)) == len(instruction.features):
+            assert peak(instruction, said, 1, repeats=2) > 0
+    assert bandwidth(said, 1, 1 << 16) > 0
 
 
 def test_the_host_describes_itself() -> None:

@@ -1,6 +1,6 @@
 """The primitives, one file each. Importing this package imports every file in it, which declares its primitive.
 
-Whoever needs the table of all primitives takes `PRIMITIVES` from here, so that it is filled.
+Import `PRIMITIVES` from here, so that the table is filled.
 """
 
 from __future__ import annotations

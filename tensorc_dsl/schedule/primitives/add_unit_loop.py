@@ -10,11 +10,11 @@ from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
 
 @primitive(NO_LOOP, NO_BLOCK)
 def add_unit_loop(program: Program, target: LoopRef | BlockRef) -> Rewrite[LoopRef]:
-    """A loop of one iteration holds the loop or the block, and nothing else.
+    """A loop of one iteration contains the loop or the block, and nothing else.
 
     s  ->  for unit in 1: s
 
-    So a block without loops, or with too few, can be given what needs a loop: an axis, a place to compute at.
+    This gives a block with too few loops a loop to bind to an axis, or a place to compute at.
     In TVM: `add_unit_loop`; in Exo: `add_loop`.  Cases: tests/primitives/add_unit_loop.md
     """
     stmt = the_loop(program, target)[1] if isinstance(target, LoopRef) else the_block(program, target)[1]

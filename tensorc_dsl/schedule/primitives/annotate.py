@@ -1,4 +1,4 @@
-"""`annotate`: attach a fact for later passes to a loop, a block or the program."""
+"""`annotate`: attach information for later passes to a loop, a block or the program."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def NO_STREAM(*focus: str, target: str, reason: str) -> None: ...
 
 
 def refuse_reserved(program: Program, block: Block, key: str) -> None:
-    """Refuse to change what the block computes by way of an annotation."""
+    """Refuse an annotation that would change the meaning of the block."""
     if key == REDUCER:
         raise RESERVED(program, block.name, key=key, block=block.name)
 
 
 def _refuse_stream(program: Program, target: LoopRef | BlockRef | None, value: object) -> None:
-    """Refuse a hint that would not be followed."""
+    """Refuse a hint that would have no effect."""
     focus = () if target is None else (target.name,)
     name = program.name if target is None else target.name
     reason = f"{value} is not true" if value is not True else "it is not a block"
@@ -56,12 +56,12 @@ def _refuse_stream(program: Program, target: LoopRef | BlockRef | None, value: o
 def annotate(
     program: Program, target: LoopRef | BlockRef | None, key: str, value: int | float | str | bool
 ) -> Rewrite[None]:
-    """The loop, the block or, given the program's root, the program carries `key` with `value`; nothing else changes.
+    """The loop, the block or, given the program's root, the program has `key` with `value`; nothing else changes.
 
     for i in e: s  ->  for i in e @("key", value): s
 
-    A key has one value: a second one takes the place of the first. Lowering follows two: "unroll.max_step" of a loop or the
-    program, and "store.nontemporal" of a block, whose vectors then pass the caches by where they fill lines of memory.
+    A key has one value: a second one replaces the first. Lowering obeys two keys: "unroll.max_step" of a loop or the program,
+    and "store.nontemporal" of a block, whose vector stores then bypass the caches when they fill whole cache lines.
     In TVM: `annotate`.  Cases: tests/primitives/annotate.md
     """
     if not key:

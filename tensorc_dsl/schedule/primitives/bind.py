@@ -1,4 +1,4 @@
-"""`bind`: spread the iterations of a loop over an axis of a GPU."""
+"""`bind`: distribute the iterations of a loop over an axis of a GPU."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bind(program: Program, loop: LoopRef, axis: str) -> Rewrite[LoopRef]:
     bound = at_once(program, around, target, LoopKind.BOUND, to)
     problem = axis_problem(bound.program)
     if problem is not None:
-        # It may be said of a loop below: what is wrong is between the two all the same.
+        # The argument may name the loop below: the conflict is between the two in either case.
         focus = dict.fromkeys(x for x in (target.var, problem.loop, problem.other) if x is not None)
         facts = {"loop": problem.loop, "axis": problem.axis, "reason": problem.reason, "repair": problem.repair}
         raise NOT_THERE(program, *focus, **facts)

@@ -1,4 +1,4 @@
-"""`cache_inplace`: let a block change a copy of a buffer, made before and written back after."""
+"""`cache_inplace`: let a block update a copy of a buffer, read in before and written back after."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def cache_inplace(
                                      for ax0: C[ax0] = C_s[ax0]
 
     The copies stand just outside the outermost loop around the block in which no other block writes the buffer; they hold
-    the box that the block touches there. The results are the two new blocks.
+    the box that the block accesses there. The results are the two new blocks.
     In TVM: `cache_inplace`; in Exo: `stage_mem`.  Cases: tests/primitives/cache_inplace.md
     """
     b = the_block(program, block)[1]

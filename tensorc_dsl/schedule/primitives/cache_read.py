@@ -49,8 +49,8 @@ def cache_read(program: Program, block: BlockRef, buffer: BufferRef, scope: str 
     for i: C[i] = A[i + 1]   ->   for ax0: A_s[ax0] = A[ax0 + 1]
                                   for i: C[i] = A_s[i]
 
-    The copy holds the box of the buffer that the block reads: often all of it. Where another block below the same loops
-    writes the buffer, the copy stands inside those. Other blocks read what they read before.
+    The copy holds the box of the buffer that the block reads, which is often all of it. If another block below the same
+    loops writes the buffer, the copy stands inside these loops. Other blocks still read the buffer itself.
     In TVM: `cache_read`; in Halide: `in`; in Exo: `stage_mem`.  Cases: tests/primitives/cache_read.md
     """
     reader = the_block(program, block)[1]
@@ -70,9 +70,9 @@ def require_read(program: Program, reader: Block, source: Buffer) -> None:
 
 
 def copied_in(program: Program, site: Site, reader: Block, source: Buffer, scope: str) -> Rewrite[BlockRef]:
-    """The reader reads a copy that is made before a site, in which nothing writes the source."""
+    """The reader reads a copy that is made before a site in which no block writes the source."""
     region = region_at(program, site.loops, source, (reader.name,))
-    # Below no loop the box has numbers for bounds, and the copy is as large as the box.
+    # Without loops around, the bounds of the box are numbers, and the copy has the size of the box.
     box = _within(region, source) if not site.loops else tuple((ZERO, n) for n in source.shape)
     used = used_names(program)
     name = copy_name(source, scope, used)
@@ -94,7 +94,7 @@ def copied_in(program: Program, site: Site, reader: Block, source: Buffer, scope
 
 
 def _within(region: Region, source: Buffer) -> Region:
-    """The part of a box that lies in the buffer: what is outside is read in no instance."""
+    """The part of a box that lies in the buffer; no instance reads outside of it."""
     return tuple(_cut(lower, extent, size) for (lower, extent), size in zip(region, source.shape, strict=True))
 
 
@@ -102,6 +102,6 @@ def _cut(lower: Expr, extent: Expr, size: Expr) -> tuple[Expr, Expr]:
     first, n, most = constant(lower), constant(extent), constant(size)
     if first is None or n is None or most is None:
         return lower, extent
-    # An access that never runs may name a box outside; one element then keeps its place in the copy, if there is one.
+    # An access that never runs may have a box outside of the buffer; the copy then keeps one element, if there is one.
     low, high = min(max(first, 0), max(most - 1, 0)), min(first + n, most)
     return index(low), index(max(high - low, min(most, 1)))

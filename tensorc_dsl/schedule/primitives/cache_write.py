@@ -1,4 +1,4 @@
-"""`cache_write`: let a block write a buffer of its own, copied out afterwards."""
+"""`cache_write`: let a block write a buffer of its own, which is copied out afterwards."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cache_write(program: Program, block: BlockRef, scope: str = "local") -> Rewr
     for i, k: C[i] += e   ->   for i, k: C_s[i] += e
                                for ax0: C[ax0] = C_s[ax0]
 
-    Where several blocks write the buffer, as after `decompose_reduction`, all of them write the copy, and those between
+    If several blocks write the buffer, as after `decompose_reduction`, all of them write the copy, and the blocks between
     them read it. The new block is the result; move it with `reverse_compute_at`.
     In TVM: `cache_write`; in Halide: `in` or a wrapper; in Exo: `stage_mem`.  Cases: tests/primitives/cache_write.md
     """
@@ -53,7 +53,7 @@ def cache_write(program: Program, block: BlockRef, scope: str = "local") -> Rewr
 
 
 def the_target(program: Program, writer: Block) -> Buffer:
-    """The one buffer that a block writes."""
+    """The buffer that a block writes; refused if there are several."""
     name = own_buffer(writer)
     if name is None:
         raise SEVERAL(program, writer.name, block=writer.name)
@@ -63,7 +63,7 @@ def the_target(program: Program, writer: Block) -> Buffer:
 def copied_out(
     program: Program, site: Site, writer: Block, target: Buffer, region: Region, scope: str
 ) -> Rewrite[BlockRef]:
-    """The blocks of a site use a copy of what the writer writes; a box of it is written back after the site."""
+    """The blocks of a site use a copy of the writer's buffer; a box of it is written back after the site."""
     used = used_names(program)
     cache = replace(target, name=copy_name(target, scope, used), scope=scope, annotations=())
     out = fresh(f"{target.name}_write", used)

@@ -1,4 +1,4 @@
-"""`compute_at`: compute a producer where it is used, as much of it as is used there."""
+"""`compute_at`: compute a producer where its consumers read it, and only the part that they read there."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def NO_PLACE(*focus: str, place: str, block: str, words: str) -> None: ...
 
 
 ROOT, INLINE = "root", "inline"
-"""The places of a block that are no loops."""
+"""The places of a block other than loops."""
 
 
 @primitive(
@@ -98,11 +98,11 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
     for t in 4, i in 2, r in 3:    ->       for h in 4: P[t*2 + h] = …
         Y[…] += P[t*2 + i + r]              for i in 2, r in 3: Y[…] += P[t*2 + i + r]
 
-    Where boxes of two iterations overlap, the overlap is computed again; where a box leaves the domain of the block, a
+    If the boxes of two iterations overlap, the overlap is computed twice. If a box leaves the domain of the block, a
     condition guards it. The buffer becomes private to an iteration of the loop (scope "local").
 
-    The place may also be one of the words that `sample_compute_location` draws: "root" leaves the block where it is,
-    "inline" does what `compute_inline` does.
+    The place may also be one of the words that `sample_compute_location` draws: "root" leaves the block in its place,
+    "inline" does the same as `compute_inline`.
     In Halide and TVM: `compute_at`; in Exo: `compute_at` of its Halide library.  Cases: tests/primitives/compute_at.md
     """
     nest = the_block(program, block)
@@ -159,7 +159,7 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
 
 
 def pure_buffer(program: Program, b: Block) -> Buffer:
-    """The buffer that a block computes as a function of other buffers: its instances may run any number of times."""
+    """The buffer that a block computes as a function of other buffers, so that its instances may run any number of times."""
 
     def refuse(reason: str, repair: str) -> Exception:
         return NOT_PURE(program, b.name, block=b.name, reason=reason, repair=repair)
@@ -200,5 +200,5 @@ def _consumers_below(program: Program, b: Block, buffer: str, at: For) -> tuple[
 
 
 def _first_holding(at: For, names: set[str]) -> Stmt:
-    """The first statement in the body of a loop that is, or holds, one of the blocks."""
+    """The first statement in the body of a loop that is or contains one of the blocks."""
     return next(s for s in at.body if any(stmt_name(x) in names for _, x in walk((s,))))

@@ -1,4 +1,4 @@
-"""`compute_inline`: put what a block computes into the blocks that read it."""
+"""`compute_inline`: compute the elements of a block in the blocks that read them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def CHANGED(*focus: str, block: str, reader: str, buffer: str, writer: str) -> N
 
 @primitive(NO_BLOCK, NOT_INLINABLE, NO_CONSUMER, PARTIAL, CHANGED)
 def compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
-    """Every block that read the buffer computes the element in its place; the block and its buffer are gone.
+    """Every block that reads the buffer computes its elements instead; the block and its buffer are removed.
 
     for i: B[i] = A[i] + 1   ->   for i: C[i] = exp(A[i] + 1)
     for i: C[i] = exp(B[i])
@@ -69,7 +69,7 @@ def compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
     kept = {x.var for x in home(program, program.buffer(store.buffer)) or ()}
 
     def same_contents(shared: tuple[str, ...], buffer: str) -> bool:
-        # A buffer with one copy keeps what was written; of one per iteration, the element must be used where it was read.
+        # A buffer with one copy keeps its contents; with one per iteration, the element must be used in the same iteration.
         return program.buffer(buffer).scope == "global" or set(shared) <= kept
 
     result = program
@@ -82,7 +82,7 @@ def compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
 
 
 def _definition(program: Program, b: Block) -> tuple[Store, tuple[str, ...]]:
-    """The one store of a block, and for each subscript the iterator that it is."""
+    """The only store of a block, and the iterator that each of its subscripts is."""
     store = b.body[0]
 
     def refuse(reason: str) -> Exception:

@@ -1,4 +1,4 @@
-"""`decompose_padding`: fill a padded buffer first, then write what is not padding."""
+"""`decompose_padding`: fill a padded buffer first, then store the elements that are not padding."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def NOT_ALONE(*focus: str, block: str, loop: str, inner: str) -> None: ...
 
 @primitive(NO_BLOCK, NO_LOOP, NOT_AROUND, NO_PADDING, NOT_ALONE)
 def decompose_padding(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[BlockRef]:
-    """`<block>_fill`, in loops of its own before `loop`, stores the padding everywhere; `block` stores the rest only.
+    """`<block>_fill`, in loops of its own before `loop`, stores the padding everywhere; `block` stores the other elements.
 
     for i in 10: P[i] = X[i-1] if 1 <= i < 9 else 0   ->   for i_fill in 10: P[i_fill] = 0
                                                            for i in 8: P[i + 1] = X[i]
 
-    A loop that alone decides about the rest runs over it only; other conditions stay on the block. The new block is the
-    result. In TVM: `decompose_padding`.  Cases: tests/primitives/decompose_padding.md
+    If a condition depends on a single loop, that loop runs over the other elements only; other conditions stay on the block.
+    The new block is the result. In TVM: `decompose_padding`.  Cases: tests/primitives/decompose_padding.md
     """
     around, b = the_block(program, block)
     the_loop(program, loop)
@@ -83,7 +83,7 @@ def decompose_padding(program: Program, block: BlockRef, loop: LoopRef) -> Rewri
 
 
 def _choice(program: Program, b: Block) -> tuple[Expr, Expr, Expr]:
-    """Where the block stores what is not padding, what that is, and the padding."""
+    """The condition under which the block stores no padding, the value that it stores then, and the padding."""
 
     def refuse(reason: str) -> Exception:
         return NO_PADDING(program, b.name, block=b.name, reason=reason)
@@ -107,7 +107,7 @@ def _choice(program: Program, b: Block) -> tuple[Expr, Expr, Expr]:
 def _narrowed(
     inner: Sequence[For], where: Sequence[Expr], ranges: dict[str, tuple[int | None, int | None]]
 ) -> dict[str, tuple[int, int]]:
-    """The loops that conditions over them alone cut: where they begin and end. None when nothing would be left."""
+    """The loops that conditions over a single loop restrict, with half-open ranges; none if a range would be empty."""
     out: dict[str, tuple[int, int]] = {}
     for x in inner:
         low, high = 0, constant(x.extent)
@@ -124,7 +124,7 @@ def _narrowed(
 def _cut(
     c: Compare, var: str, low: int, high: int, ranges: dict[str, tuple[int | None, int | None]]
 ) -> tuple[int, int]:
-    """The part of low .. high in which `c`, a comparison of `var` with a number, holds; all of it where that is no part."""
+    """The part of [low, high) in which `c`, a comparison of `var` with a number, holds; all of it if that is no interval."""
     terms, rest = linear_form(sub(c.lhs, c.rhs), ranges)
     factor = terms.get(Var(var))
     if len(terms) != 1 or factor not in (1, -1) or c.op not in ("<", "<=", ">", ">="):

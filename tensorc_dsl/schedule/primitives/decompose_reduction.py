@@ -48,13 +48,13 @@ def OVERTAKES(*focus: str, loop: str, dependence: object, block: str) -> None: .
 
 @primitive(NO_BLOCK, NO_LOOP, NO_INIT, NOT_AROUND, BELOW_REDUCTION, MIXED_LOOP, NOT_AT_ZERO, OVERTAKES)
 def decompose_reduction(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[BlockRef]:
-    """Just before `loop` stands a nest of its own that initialises what the block accumulates into; the block does not.
+    """A nest just before `loop` initialises the elements that the block accumulates into; the block has no `init`.
 
     for i: for k: block C { init { c } u }  ->  for i: block C_init { c }
                                                for i: for k: block C { u }
 
-    `loop` is the outermost reduction loop of the block or one around it. The new loops are those between `loop` and the
-    block that do not count the reduction, with the guards that hold where the reduction begins.
+    `loop` is the outermost reduction loop of the block or one around it. The new loops are copies of the spatial loops from
+    `loop` to the block, with the guards that hold where the reduction begins.
     In TVM: `decompose_reduction`.  Cases: tests/primitives/decompose_reduction.md
     """
     around, target = the_block(program, block)

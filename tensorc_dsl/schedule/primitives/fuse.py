@@ -1,4 +1,4 @@
-"""`fuse`: make one loop of a nest of loops."""
+"""`fuse`: join the loops of a nest into one loop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fuse(program: Program, *loops: LoopRef) -> Rewrite[LoopRef]:
 
     for i in a: for j in n: s  ->  for i_j in a*n: s[i := i_j / n, j := i_j % n]
 
-    One loop is fused already: then nothing changes, so a module need not count its loops.
+    A single loop stays as it is, so a module need not count its loops.
     In Halide and TVM: `fuse`; in Exo: `mult_loops`.  Cases: tests/primitives/fuse.md
     """
     if not loops:
@@ -62,7 +62,7 @@ def fuse(program: Program, *loops: LoopRef) -> Rewrite[LoopRef]:
     values: dict[str, Expr] = {}
     rest: Expr = Var(name)
     for loop in reversed(nest[1:]):
-        size = max(1, constant(loop.extent) or 0)  # a loop without iterations leaves none to the fused one either
+        size = max(1, constant(loop.extent) or 0)  # for an empty loop the divisor must not be 0; the fused one is empty
         values[loop.var] = floormod(rest, index(size))
         rest = floordiv(rest, index(size))
     values[nest[0].var] = ZERO if constant(nest[0].extent) == 1 else rest

@@ -1,4 +1,4 @@
-"""`fuse_reduction_epilogue`: let a reduction start from what a later block combines its result with."""
+"""`fuse_reduction_epilogue`: start a reduction from the value that a later block adds to its result."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def NO_START(*focus: str, epilogue: str, block: str, value: str, buffer: str, op
 
 @primitive(NO_BLOCK, NOT_FUSED, NO_START)
 def fuse_reduction_epilogue(program: Program, block: BlockRef, epilogue: BlockRef) -> Rewrite[None]:
-    """`block` reduces into the buffer of `epilogue`, and starts from what that combines its result with.
+    """`block` reduces into the buffer of `epilogue`, starting from the value that the epilogue combines the result with.
 
     for i, k: C[i] = 0 then C[i] += e   ->   for i, k: D[i] = b[i] then D[i] += e
     for i: D[i] = C[i] + b[i]
 
-    The epilogue combines each element of the result, once, with a value by the operation of the reduction itself: the
-    bias of a sum, the lower bound of a maximum. Anything else would have to run after the last step.
+    The epilogue must combine each element of the result, once, with a value by the operation of the reduction itself: the
+    bias of a sum, the lower bound of a maximum. Any other operation would have to run after the last step.
     In TVM: `fuse_reduction_epilogue`.  Cases: tests/primitives/fuse_reduction_epilogue.md
     """
     around, b = the_block(program, block)
@@ -100,7 +100,7 @@ _Refuse = Callable[[str, str], Exception]
 
 
 def _fold(b: Block, refuse: _Refuse) -> tuple[Fold, Expr]:
-    """The operation of the reduction, and what it starts from."""
+    """The operation of the reduction, and its initial value."""
     repair = "fuse into a reduction by `sum`, `prod`, `min`, `max`, `any` or `all`"
     try:
         kinds = [part.kind for part in parts_of(b)]
@@ -114,7 +114,7 @@ def _fold(b: Block, refuse: _Refuse) -> tuple[Fold, Expr]:
 
 
 def _check_result(program: Program, around: Sequence[For], b: Block, e: Block, refuse: _Refuse) -> None:
-    """Refuse unless the reduction fills a buffer that nothing but the epilogue uses."""
+    """Refuse unless the reduction fills a buffer that only the epilogue uses."""
     name = b.body[0].buffer
     repair = "only what the epilogue alone reads can go"
     if is_param(program, name):
@@ -129,7 +129,7 @@ def _check_result(program: Program, around: Sequence[For], b: Block, e: Block, r
 
 
 def _check_epilogue(program: Program, around: Sequence[For], e: Block, result: str, refuse: _Refuse) -> tuple[str, ...]:
-    """The iterators with which the epilogue reads the result. Refuse unless it maps each element of it to one of its own."""
+    """The iterators at which the epilogue reads the result. Refused unless it maps each element to one of its own."""
     repair = f"fuse a block that makes one element of each element of `{result}`"
     name = own_buffer(e)
     if name is None or len(e.body) != 1 or e.init or any(it.kind is not IterKind.SPATIAL for it in e.iters):
@@ -149,7 +149,7 @@ def _check_epilogue(program: Program, around: Sequence[For], e: Block, result: s
 
 
 def _others(value: Expr, op: FoldOp, result: str) -> Expr | None:
-    """What an expression combines the result with by `op`; None where it does anything else with it."""
+    """The value that an expression combines the result with by `op`; None if it uses the result in any other way."""
     operands = _operands(value, op)
     rest = [x for x in operands if all(y.buffer != result for y in loads(x))]
     mine = [x for x in operands if isinstance(x, Load) and x.buffer == result]

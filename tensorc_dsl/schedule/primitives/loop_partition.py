@@ -24,13 +24,13 @@ def BAD_POINTS(*focus: str, points: str, loop: str, why: str) -> None: ...
 
 @primitive(NO_LOOP, NOT_SERIAL, BAD_POINTS)
 def loop_partition(program: Program, loop: LoopRef, points: tuple[int, ...]) -> Rewrite[tuple[LoopRef, ...]]:
-    """Loops beside each other run the iterations up to the first point, from there to the next one, and so on.
+    """Sibling loops run the iterations up to the first point, from there to the next one, and so on.
 
     for i in e: s  ->  for i_0 in p: s[i := i_0];  for i_1 in e - p: s'[i := p + i_1]
 
-    The first part has the statements themselves; the others copies, `C_1`, `C_2`, … of a block `C`, with copies of the
-    buffers of which each iteration has its own. So each part can be scheduled apart: the border of an image, or the last
-    tile. A part that begins a reduction initialises it, the others go on.
+    The first part has the original statements, the others copies: `C_1`, `C_2`, … of a block `C`, with copies of the buffers
+    that are private to an iteration. So each part can be scheduled separately: the border of an image, or the last
+    tile. A part in which a reduction begins initialises it, the others continue it.
     In TVM: `loop_partition`; in Exo: `cut_loop`.  Cases: tests/primitives/loop_partition.md
     """
     around, target = the_loop(program, loop)

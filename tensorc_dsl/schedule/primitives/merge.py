@@ -1,4 +1,4 @@
-"""`merge`: make one loop of two that stand beside each other."""
+"""`merge`: join two loops that stand beside each other."""
 
 from __future__ import annotations
 
@@ -45,11 +45,12 @@ def NOT_PRIVATE(*focus: str, buffer: str) -> None: ...
 
 @primitive(NO_LOOP, NOT_SERIAL, NOT_BESIDE, UNEQUAL, OVERTAKES, NOT_PRIVATE)
 def merge(program: Program, first: LoopRef, second: LoopRef) -> Rewrite[LoopRef]:
-    """The first loop runs the iterations of the second one too, each behind its own of the same number.
+    """The first loop also runs the iterations of the second one, each after its own iteration of the same number.
 
     for i in e: s;  for j in e: t  ->  for i in e: (s; t[j := i])
 
-    No iteration of the second loop may touch what a later one of the first writes, nor write what a later one touches.
+    No iteration of the second loop may access an element that a later one of the first writes, nor write one that a later
+    one of the first accesses.
     In TVM: `merge`; in Exo: `fuse`; in Halide: `compute_with`.  Cases: tests/primitives/merge.md
     """
     around, one = the_loop(program, first)

@@ -1,4 +1,4 @@
-"""`pad_einsum`: round the extents of a block up, over padded copies of what it reads and writes."""
+"""`pad_einsum`: round the extents of a block up, with padded copies of its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def pad_einsum(program: Program, block: BlockRef, padding: tuple[int, ...]) -> R
                                                for i in 8, k in 8: C_pad[i] += A_pad[i, k]
                                                for ax0 in 5: C[ax0] = C_pad[ax0]
 
-    What the block reads with padded subscripts it reads from copies that zeros surround; what it writes with some goes
-    to a larger buffer, of which the inside is copied out. A step of a reduction over zeros must be proved to change nothing.
+    Inputs with padded subscripts are read from copies with zeros around them. Outputs with padded subscripts go to a larger
+    buffer, whose inside is copied out. A reduction step over zeros must be proved to change nothing.
     In TVM: `pad_einsum`.  Cases: tests/primitives/pad_einsum.md
     """
     around, b = the_block(program, block)
@@ -121,7 +121,7 @@ def pad_einsum(program: Program, block: BlockRef, padding: tuple[int, ...]) -> R
 
 
 def _extents(program: Program, b: Block, padding: tuple[int, ...]) -> dict[str, Expr]:
-    """The new extents of the iterators that are padded."""
+    """The new extents of the padded iterators."""
 
     def refuse(reason: str) -> Exception:
         text = f"[{', '.join(map(str, padding))}]"
@@ -145,7 +145,7 @@ def _not_plain(program: Program, b: Block, reason: str, repair: str) -> Exceptio
 
 
 def _check_nest(program: Program, around: Sequence[For], b: Block) -> None:
-    """Refuse unless the block stands alone in loops that are its iterators."""
+    """Refuse unless the block stands alone in one loop per iterator."""
     bound = sorted(it.binding.name for it in b.iters if isinstance(it.binding, Var))
     extents = {x.var: x.extent for x in around}
     alone = all(len(x.body) == 1 and x.kind is LoopKind.SERIAL for x in around)
@@ -168,7 +168,7 @@ def _parts(e: Expr) -> Iterator[Expr]:
 
 
 def _shapes(program: Program, b: Block, new: dict[str, Expr]) -> dict[str, tuple[Expr, ...]]:
-    """The padded shape of each buffer that is read or written with padded iterators, each as a subscript of its own."""
+    """The padded shape of each buffer that is accessed with padded iterators, each of which must be a whole subscript."""
     found: list[tuple[str, tuple[Expr, ...]]] = []
     for s in (*b.init, *b.body):
         found.append((s.buffer, s.indices))
@@ -191,8 +191,8 @@ def _shapes(program: Program, b: Block, new: dict[str, Expr]) -> dict[str, tuple
 
 
 def _check_steps(program: Program, b: Block, new: dict[str, Expr]) -> None:
-    """Refuse unless a step with a padded reduction iterator beyond its extent, where all that it reads with that
-    iterator is 0, leaves the result alone.
+    """Refuse unless a step with a padded reduction iterator beyond its extent, for which all elements that it reads with
+    this iterator are 0, leaves the result unchanged.
     """
     padded = [it.name for it in b.iters if it.kind is IterKind.REDUCE and it.name in new]
     if not padded:
@@ -218,12 +218,12 @@ def _check_steps(program: Program, b: Block, new: dict[str, Expr]) -> None:
 
 
 def zero(t: DType) -> Const:
-    """What padding holds."""
+    """The value of padding."""
     return identity("or" if t.kind == "bool" else "+", t)
 
 
 def _copy_in(old: Buffer, new: Buffer, block: str, used: set[str]) -> Stmt:
-    """A nest that fills the new buffer with the old one, and with zeros around it."""
+    """A nest that fills the new buffer with the old one, surrounded by zeros."""
     iters = tuple(Iter(f"v{d}", IterKind.SPATIAL, e, ZERO) for d, e in enumerate(new.shape))
     at = tuple(Var(it.name) for it in iters)
     cuts = [Compare("<", v, e) for v, e, n in zip(at, old.shape, new.shape, strict=True) if e != n]

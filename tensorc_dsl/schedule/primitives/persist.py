@@ -1,4 +1,4 @@
-"""`persist`: let a fixed number of blocks of a GPU take the iterations of a loop in turn."""
+"""`persist`: let a fixed number of blocks of a GPU process the iterations of a loop in turn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def persist(program: Program, loop: LoopRef) -> Rewrite[LoopRef]:
 
     bound("block.x") for i in e: s  ->  bound("block.x") for i in e @("persistent", true): s
 
-    That a loop is bound proves that its iterations run in any order, so any number of blocks computes the same.
+    Binding the loop has proved that its iterations run in any order, so any number of blocks computes the same result.
     Known as persistent threads (Gupta et al., InPar 2012).  Cases: tests/primitives/persist.md
     """
     target = the_loop(program, loop)[1]

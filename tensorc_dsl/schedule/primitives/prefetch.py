@@ -1,4 +1,4 @@
-"""`prefetch`: ask for what a later iteration of a loop reads."""
+"""`prefetch`: fetch the data of a later iteration of a loop."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def NOT_IN_ORDER(*focus: str, loop: str, kind: str, distance: int) -> None: ...
 
 @primitive(NO_LOOP, NO_BUFFER, BAD_DISTANCE, NOT_READ_BELOW, NOT_IN_ORDER)
 def prefetch(program: Program, loop: LoopRef, buffer: BufferRef, *, distance: int = 1) -> Rewrite[None]:
-    """Each iteration of the loop may ask the memory for what the one `distance` later reads of the buffer.
+    """Each iteration of the loop may prefetch the elements of the buffer that the one `distance` later reads.
 
     for i in e: s  ->  for i in e @("prefetch.B", distance): s
 
-    Nothing is computed by it: a backend may ignore it, and reading ahead never leaves the buffer.
+    The result does not depend on it: a backend may ignore it, and prefetching never leaves the buffer.
     In Halide: `prefetch`.  Cases: tests/primitives/prefetch.md
     """
     target, source = the_loop(program, loop)[1], the_buffer(program, buffer)

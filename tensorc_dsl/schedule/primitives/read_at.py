@@ -1,4 +1,4 @@
-"""`read_at`: let a block read a copy of what one iteration of a loop needs of a buffer."""
+"""`read_at`: let a block read a copy of the part of a buffer that one iteration of a loop needs."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def read_at(
         for i in 2: Y[t*2 + i] = X[t*2 + i]       for ax0 in 2: X_s[t*2 + ax0] = X[t*2 + ax0]
                                        ->         for i in 2: Y[t*2 + i] = X_s[t*2 + i]
 
-    The copy holds the box that the block reads in the iteration; a condition guards it where the box leaves the buffer.
-    In TVM: `read_at`; `cache_read` makes the copy of all that is read.  Cases: tests/primitives/read_at.md
+    The copy holds the box that the block reads in the iteration; a condition guards it if the box leaves the buffer.
+    In TVM: `read_at`; `cache_read` copies the whole box at once.  Cases: tests/primitives/read_at.md
     """
     around, reader = the_block(program, block)
     source = the_buffer(program, buffer)

@@ -24,19 +24,19 @@ from tensorc_dsl.schedule.reindexed import (
 
 @primitive(NO_BLOCK, NO_BUFFER, NOT_READ, SEVERAL, DIFFERENT, NOT_FILLED, LATER, NOT_ALONE, NOT_WHOLE)
 def reindex(program: Program, block: BlockRef, buffer: BufferRef) -> Rewrite[BlockRef]:
-    """The block uses `<buffer>_reindex[v…]`, `v…` being its iterators, instead of the buffer at other subscripts.
+    """The block accesses `<buffer>_reindex[v…]`, where `v…` are its iterators, in place of the buffer.
 
     for t, r: Y[t] += X[t*2 + r]   ->   for t, r: X_reindex[t, r] = X[t*2 + r]
                                         for t, r: Y[t] += X_reindex[t, r]
 
-    A copy of what is read is made before the outermost loop around the block, one of what is written is written back
-    after it; so a convolution becomes a matrix product. The result is the block that copies.
+    A copy of an input is made before the outermost loop around the block, a copy of an output is written back
+    after it; so a convolution becomes a matrix product. The result is the copying block.
     In TVM: `reindex`; the copy of a convolution's input is known as im2col.  Cases: tests/primitives/reindex.md
     """
     user = the_block(program, block)[1]
     old = the_buffer(program, buffer)
     if is_whole_update(user) and len(own_buffers(user)) > 1 and old.name in own_buffers(user):
-        raise SEVERAL(program, user.name, block=user.name)  # the parts of a pair have one place
+        raise SEVERAL(program, user.name, block=user.name)  # the two buffers of an arg-reduction share one place
     change = reindexed_write if old.name in own_buffers(user) else reindexed_read
     if change is reindexed_read:
         require_read(program, user, old)

@@ -1,4 +1,4 @@
-"""`reindex_cache_read`: let a block read a copy in a layout made from its iterators."""
+"""`reindex_cache_read`: let a block read a copy with a layout over its iterators."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def reindex_cache_read(
     for t, r: Y[t] += X[t*2 + r]   ->   for t, r: X_s[r, t] = X[t*2 + r]             (t, r) -> (r, t)
                                         for t, r: Y[t] += X_s[r, t]
 
-    The map takes all iterators of the block and gives each element that is read a place of its own.
-    In TVM: `reindex_cache_read`; `reindex` has the iterators themselves for places.
+    The map takes all iterators of the block and gives each element that is read a different place.
+    In TVM: `reindex_cache_read`; the places of `reindex` are the iterators themselves.
     Cases: tests/primitives/reindex_cache_read.md
     """
     reader = the_block(program, block)[1]

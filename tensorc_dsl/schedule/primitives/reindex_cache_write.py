@@ -1,4 +1,4 @@
-"""`reindex_cache_write`: let a block write a buffer of its own in a layout made from its iterators."""
+"""`reindex_cache_write`: let a block write a buffer of its own with a layout over its iterators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reindex_cache_write(
     for i, j, k: C[i, j] += e   ->   for i, j, k: C_s[j, i] += e                     (i, j, k) -> (j, i)
                                      for i, j: C[i, j] = C_s[j, i]
 
-    The map takes all iterators of the block and gives each element that is written a place of its own.
+    The map takes all iterators of the block and gives each element that is written a different place.
     In TVM: `reindex_cache_write`.  Cases: tests/primitives/reindex_cache_write.md
     """
     writer = the_block(program, block)[1]

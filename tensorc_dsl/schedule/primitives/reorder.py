@@ -1,4 +1,4 @@
-"""`reorder`: let the loops of a nest take each other's places."""
+"""`reorder`: permute the loops of a nest."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def BREAKS(*focus: str, order: str, dependence: object, loop: str) -> None: ...
 
 @primitive(NO_LOOP, NOT_SERIAL, REPEATED, NOT_ONE_PATH, NOT_PERFECT, BREAKS)
 def reorder(program: Program, *loops: LoopRef) -> Rewrite[None]:
-    """The named loops take each other's places, so that they stand in the named order; other loops keep their places.
+    """The named loops trade places so that they stand in the given order; other loops keep their places.
 
     for i in a: for j in b: s  ->  for j in b: for i in a: s
 
-    Every dependence keeps its direction; only updates of one reduction may change their order among themselves.
+    Every dependence keeps its direction; only updates of one reduction may be reordered among themselves.
     In Halide and TVM: `reorder`; in Exo: `reorder_loops`.  Cases: tests/primitives/reorder.md
     """
     found = [the_loop(program, x) for x in loops]

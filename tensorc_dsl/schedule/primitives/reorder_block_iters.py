@@ -21,11 +21,11 @@ def NOT_THESE(*focus: str, order: str, block: str, iters: str) -> None: ...
 
 @primitive(NO_BLOCK, NOT_THESE)
 def reorder_block_iters(program: Program, block: BlockRef, order: tuple[str, ...]) -> Rewrite[None]:
-    """The block has its iterators in the given order, each with its binding; nothing runs in another order.
+    """The block has its iterators in the given order, each with its binding; the order of execution does not change.
 
     block C { spatial vi … ; spatial vj … ; … }  ->  block C { spatial vj … ; spatial vi … ; … }
 
-    What asks for iterators by their place sees the new order: `b.iters`, `b.kinds`, the parameters of an instruction.
+    Steps and queries that use iterators by position see the new order: `b.iters`, `b.kinds`, instructions.
     In TVM: `reorder_block_iter_var`.  Cases: tests/primitives/reorder_block_iters.md
     """
     b = the_block(program, block)[1]

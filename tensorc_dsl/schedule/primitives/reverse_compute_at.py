@@ -1,4 +1,4 @@
-"""`reverse_compute_at`: consume what a loop produces in the iteration that completes it."""
+"""`reverse_compute_at`: run a consumer in the iterations of a loop that complete its inputs."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def NOT_ONCE(*focus: str, loop: str, block: str, reason: str) -> None: ...
 
 @primitive(NO_BLOCK, NO_LOOP, VECTOR, NOTHING_BELOW, ORDER, NOT_READY, INCOMPLETE, NOT_ONCE, BEYOND)
 def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[None]:
-    """The block stands below `loop`, after its producers, and runs there for what an iteration completes.
+    """The block stands below `loop`, after its producers, and runs for the elements that an iteration completes.
 
     for t in 4, i in 8, k: L[t*8 + i] += …        for t in 4:
     for x in 32: C[x] = L[x]                 ->       for i in 8, k: L[t*8 + i] += …
                                                       for x in 8: C[t*8 + x] = L[t*8 + x]
 
-    Each instance runs once: the parts that the iterations complete are proven to be separate and to be all; guards of
-    partial tiles of the producer go with them where they are needed for that. In TVM:
+    Each instance runs once: the parts that the iterations complete are proved to be disjoint and complete; if this needs
+    the producer's guards of partial tiles, the block gets them too. In TVM:
     `reverse_compute_at`; in Halide: `compute_at` of the stage before it; in Exo: `fuse`.
     Cases: tests/primitives/reverse_compute_at.md
     """
@@ -138,7 +138,7 @@ def _produced(program: Program, b: Block, at: For) -> frozenset[str]:
 
 
 def _check_alone(program: Program, b: Block) -> None:
-    """Refuse unless the block alone writes its buffers, as a function of what it reads from others."""
+    """Refuse unless the block alone writes its buffers, as a function of other buffers."""
     if any(it.kind is IterKind.SCAN for it in b.iters):
         raise ORDER(program, b.name, block=b.name, reason="it is a scan, whose steps follow one another")
     for buffer in sorted(own_buffers(b)):
@@ -153,9 +153,9 @@ def _check_alone(program: Program, b: Block) -> None:
 def _completed(
     program: Program, b: Block, around: tuple[For, ...], produced: frozenset[str]
 ) -> tuple[list[tuple[Expr, Expr]], tuple[Expr, ...]]:
-    """Per iterator of the block the values whose inputs an iteration of the innermost of `around` completes.
+    """For each iterator of the block, the values whose inputs an iteration of the innermost of `around` completes.
 
-    They are a box, and where the boxes of several iterations overlap, the conditions that cut them to separate parts.
+    They form a box. If the boxes of several iterations overlap, the conditions cut them into disjoint parts.
     """
     loop = around[-1].var
     box: list[tuple[Expr, Expr]] | None = None
@@ -183,7 +183,7 @@ def _completed(
     boxes = [(low, n, it.extent) for (low, n), it in zip(box, b.iters, strict=True)]
     if partition(around, boxes):
         return box, ()
-    # Each part must be what is completed of every input: with other conditions for another one it would not be.
+    # The completed parts of all inputs must be equal: different conditions for another input would break that.
     cut = found_cuts.pop() if len(found_cuts) == 1 else ()
     if not cut or not partition(around, boxes, cut):
         reason = "what two of them complete overlaps, or something is left over"
@@ -208,7 +208,7 @@ def _written_region(program: Program, buffer: str, around: tuple[For, ...], belo
 def _shared_cuts(
     b: Block, indices: Sequence[Expr], around: tuple[For, ...], below: Sequence[Nest], buffer: str
 ) -> tuple[Expr, ...]:
-    """Conditions on the instances of the block, in the terms of `partition`, that hold for all whose input is written."""
+    """Conditions on the instances of the block, over `axis(d)`, that hold for all instances whose input is written."""
     points = {it.name: axis(d) for d, it in enumerate(b.iters)}
     element = [substitute(i, points) for i in indices]
     outside = {x.var for x in around}
@@ -223,7 +223,7 @@ def _shared_cuts(
 
 
 def _cut(nest: Stmt, cut: tuple[Expr, ...], around: tuple[For, ...]) -> Stmt:
-    """The nest of a moved block under the conditions on its iterators that it does not have yet."""
+    """The nest of a moved block with those conditions on its iterators that it does not have yet."""
     loops, b = nest_of(nest, around)
     points = {axis(d).name: it.binding for d, it in enumerate(b.iters)}
     where = simplify_where((*b.where, *(substitute(c, points) for c in cut)), extent_ranges(loops))

@@ -1,4 +1,4 @@
-"""`reverse_compute_inline`: let the block that produces elements compute what another makes of each."""
+"""`reverse_compute_inline`: let the producer of elements compute its consumer's result."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def NOT_SAME(*focus: str, block: str, producer: str, buffer: str) -> None: ...
 
 @primitive(NO_BLOCK, NOT_A_MAP, NO_PRODUCER, NOT_SAME, CHANGED, ORDER, RACE)
 def reverse_compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
-    """The block that wrote what `block` reads computes and stores its result; `block` and the buffer between are gone.
+    """The producer of the elements that `block` reads computes its result; `block` and the buffer between are removed.
 
     for i: B[i] = A[i] + 1   ->   for i: C[i] = exp(A[i] + 1)
     for i: C[i] = exp(B[i])
 
-    The producer keeps its loops, name and conditions; it gets those under which an element has a counterpart. With several
-    producers it is the last one. In TVM: `reverse_compute_inline`; in Halide: `compute_at` at the innermost loop.
+    The producer keeps its loops, name and conditions, and gets the conditions under which the consumer uses an element. With
+    several producers it is the last one. In TVM: `reverse_compute_inline`; in Halide: `compute_at` at the innermost loop.
     Cases: tests/primitives/reverse_compute_inline.md
     """
     consumer = the_block(program, block)
@@ -90,7 +90,7 @@ def reverse_compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
     def element(e: Expr) -> Expr:
         return made.value if isinstance(e, Load) and e.buffer == buffer else e
 
-    # What the producer computes is over its own iterators: it is put in after those of the block are replaced.
+    # The producer's value is over its own iterators, so it is inserted after those of the block are replaced.
     (s,) = b.body
     index = tuple(simplify(substitute(i, values), ranges) for i in s.indices)
     store = Store(s.buffer, index, transform(simplify(substitute(s.value, values), ranges), element))
@@ -106,7 +106,7 @@ def _within(value: Expr, extent: Expr) -> tuple[Expr, Expr]:
 
 
 def _producer(program: Program, b: Block) -> tuple[Nest, str]:
-    """The last block that writes something that the block reads, and what that is."""
+    """The last block that writes an input of the block, and that input."""
     if len(b.body) != 1 or b.init or any(it.kind is not IterKind.SPATIAL for it in b.iters):
         raise NOT_A_MAP(program, b.name, block=b.name, reason="it needs more than one step for an element")
     own = b.body[0].buffer
@@ -148,7 +148,7 @@ def _check_producer(program: Program, b: Block, producer: Block, buffer: str) ->
 def _check_order(
     program: Program, result: Program, consumer: Nest, producer: Nest, new: Nest, target: str, between: str
 ) -> None:
-    """Refuse unless all that the block reads is there where the producer stands, and its result is where it is read."""
+    """Refuse unless all inputs of the block are complete at the producer, and its result is written before it is read."""
     b, order = consumer[1], positions(program)
 
     def ready(shared: tuple[str, ...], buffer: str) -> bool:

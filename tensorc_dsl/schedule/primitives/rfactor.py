@@ -65,15 +65,15 @@ def IN_BETWEEN(*focus: str, other: str, loop: str, block: str, buffer: str) -> N
     NO_BLOCK, NO_LOOP, NOT_SERIAL, NO_PARTS, NOT_COUNTING, NO_AXIS, MIXED_LOOP, NOT_AT_ZERO, IN_BETWEEN
 )  # fmt: skip
 def rfactor(program: Program, block: BlockRef, loop: LoopRef, axis: int = 0) -> Rewrite[BlockRef]:
-    """`<block>_rf` makes a partial result per iteration of the reduction loop; `block`, behind it, combines them.
+    """`<block>_rf` makes a partial result per iteration of the reduction loop; `block`, after it, combines them.
 
     for i, k0, k1: C[i] += e   ->   for i, k0, k1: C_rf[k1, i] += e
                                     for i, k1_1: C[i] += C_rf[k1_1, i]
 
     The new dimension of `C_rf` is number `axis` of its dimensions; -1 is the last. Each partial result starts from the
-    value that changes nothing, so that parts without an iteration do not count; `block` keeps its own start. The loops
-    stay around the new block, which is the result; `block` gets loops of its own, after all of the reduction.
-    The operation must be associative and commutative, as for floats it counts as being.
+    neutral value, so parts without an iteration have no effect; `block` keeps its own initial value. The loops
+    stay around the new block, which is the result; `block` gets new loops behind those of the reduction.
+    The operation must be associative and commutative; floats count as such.
     In TVM: `rfactor`; in Halide: `rfactor`; in Exo: `stage_mem` of the accumulator.  Cases: tests/primitives/rfactor.md
     """
     around, b = the_block(program, block)
@@ -122,7 +122,7 @@ def _parts(program: Program, b: Block) -> tuple[Part, ...]:
 
 
 def _counting(program: Program, around: tuple[For, ...], b: Block, loop: LoopRef) -> tuple[str, ...]:
-    """The loops that count the reduction, outermost first, each of which is known to run."""
+    """The loops that count the reduction, outermost first; each is proved to have an iteration."""
     the_loop(program, loop)
     found = reduction_loops(program, b, around)
     counting = tuple(x.var for x in around if x.var in found)
@@ -139,7 +139,7 @@ def _counting(program: Program, around: tuple[For, ...], b: Block, loop: LoopRef
 
 
 def _axes(program: Program, parts: Sequence[Part], axis: int) -> dict[str, int]:
-    """Where the new dimension stands in each buffer."""
+    """The position of the new dimension in each buffer."""
     out: dict[str, int] = {}
     for name, at in (place for part in parts for place in part.places):
         rank = len(at)
@@ -150,8 +150,8 @@ def _axes(program: Program, parts: Sequence[Part], axis: int) -> dict[str, int]:
 
 
 def _require_alone(program: Program, b: Block, top: For) -> None:
-    """Refuse when another block in the loops of the reduction touches what is complete only behind them, or writes what
-    the reduction starts from.
+    """Refuse if another block in the loops of the reduction accesses a buffer that is complete only after them, or writes
+    the initial value of the reduction.
     """
     starts = touched(replace(b, body=b.init, init=()))
     for _, other in walk((top,)):
@@ -172,7 +172,7 @@ def _inserted(items: tuple[Expr, ...], axis: int, new: Expr) -> tuple[Expr, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """How the elements of the partial results are called."""
+    """The new loops, iterators and subscripts of the partial results."""
 
     block: Block
     around: tuple[For, ...]
@@ -182,7 +182,7 @@ class _Split:
     axes: dict[str, int]
 
     def iterator(self, loop: str) -> str:
-        """The name of the iterator that a reduction loop becomes."""
+        """The name of the iterator for a reduction loop."""
         used = {it.name for it in spatial(self.block)} | {x.var for x in self.around}
         return fresh(f"v{loop}", used)
 
@@ -192,7 +192,7 @@ class _Split:
 
 
 def _partial(program: Program, b: Block, parts: Sequence[Part], split: _Split, name: str) -> Block:
-    """The block that makes the partial results, in the place of `b`: each loop of the reduction is an iterator of it."""
+    """The block that makes the partial results, in the place of `b`; each loop of the reduction is one of its iterators."""
     loops = [x for x in split.around if x.var in split.counting]
     own = {x.var: split.iterator(x.var) for x in loops}
     iters = [
@@ -232,7 +232,7 @@ def _stored(places: Sequence[Place], values: Sequence[Expr]) -> tuple[Store, ...
 def _guards(
     program: Program, b: Block, split: _Split, variables: dict[str, Expr]
 ) -> tuple[tuple[Expr, ...], Expr | None]:
-    """The conditions on elements, and that on steps of the reduction, over the iterators of the new block."""
+    """The conditions on elements, and the condition on steps of the reduction, over the iterators of the new block."""
     steps: list[Expr] = []
     known = {**variables, **{it.binding.name: Var(it.name) for it in spatial(b) if isinstance(it.binding, Var)}}
     for c in b.where:
@@ -248,8 +248,8 @@ def _guards(
 
 
 def _combined(b: Block, parts: Sequence[Part], split: _Split, inner: Sequence[For], used: set[str]) -> Stmt:
-    """The nest that combines the partial results: the loops of `b` from the outermost of the reduction on, but of those
-    of the reduction only the one that tells the partial results apart.
+    """The nest that combines the partial results: the loops of `b` from the outermost reduction loop on, without the other
+    reduction loops than the one that counts the partial results.
     """
     kept = [x for x in inner if x.var not in split.counting or x is split.factor]
     nest = [replace(x, var=fresh(x.var, used), annotations=()) for x in kept]

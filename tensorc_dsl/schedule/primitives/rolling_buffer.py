@@ -1,4 +1,4 @@
-"""`rolling_buffer`: keep what the next iteration of a loop needs again, in a buffer that wraps around."""
+"""`rolling_buffer`: keep elements for the next iteration of a loop, in a circular buffer."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def NOT_KEPT(*focus: str, loop: str, buffer: str, reason: str) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Dimension `axis` of the buffer: iteration t of the loop computes `size` elements, `step` further on than the one
-    before. The loop `inner` counts them.
+    """Dimension `axis` of the buffer: iteration t of the loop computes `size` elements, at an offset of `step` from the
+    previous iteration. The loop `inner` counts them.
     """
 
     axis: int
@@ -64,16 +64,16 @@ class _Window:
 
 @primitive(NO_BLOCK, NO_LOOP, NOT_AROUND, OUTPUT, NOT_PURE, NO_WINDOW, NOT_KEPT)
 def rolling_buffer(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[BlockRef]:
-    """An iteration of `loop` computes only what the one before did not; the buffer has the size of the window, and wraps.
+    """An iteration of `loop` computes only elements that the one before did not; the buffer has the size of the window.
 
     for t in 4:                                  for h in 1: P[h % 3] = …
         for h in 3: P[t*2 + h] = …         ->    for t in 4:
         for r in 3: Y[t] += P[t*2 + r]               for h in 2: P[(t*2 + h + 1) % 3] = …
                                                      for r in 3: Y[t] += P[(t*2 + r) % 3]
 
-    The part of the first window that no iteration adds is computed by a new block before the loop, which is the result.
-    The loop runs in order from then on. In TVM: `rolling_buffer`; in Halide: `store_at` outside of `compute_at`, with
-    `fold_storage`.  Cases: tests/primitives/rolling_buffer.md
+    Subscripts wrap around. A new block before the loop, the result, computes the part of the first window that no iteration
+    adds. The loop must run in order from then on. In TVM: `rolling_buffer`; in Halide: `store_at` outside of `compute_at`,
+    with `fold_storage`.  Cases: tests/primitives/rolling_buffer.md
     """
     around, b = the_block(program, block)
     at = the_loop(program, loop)[1]
@@ -130,7 +130,7 @@ def _window(program: Program, nest: Nest, depth: int, buffer: Buffer) -> _Window
 
 
 def _check_kept(program: Program, nest: Nest, depth: int, buffer: Buffer, child: Stmt) -> None:
-    """Refuse unless the loop runs in order, and an element has the same value in whichever iteration it is computed."""
+    """Refuse unless the loop runs in order, and each element has the same value in every iteration that computes it."""
     around, b = nest
     at = around[depth]
 
@@ -157,7 +157,7 @@ def _check_kept(program: Program, nest: Nest, depth: int, buffer: Buffer, child:
 
 
 def _first(child: Stmt, at: For, window: _Window, used: set[str]) -> tuple[Stmt, str]:
-    """What the first iteration computes, without the part that each iteration adds; and the name of its block."""
+    """The statements of the first iteration, without the part that each iteration adds; and the name of its block."""
     made: list[str] = []
 
     def go(s: Stmt, values: Mapping[str, Expr], loops: tuple[For, ...]) -> Stmt:
@@ -174,7 +174,7 @@ def _first(child: Stmt, at: For, window: _Window, used: set[str]) -> tuple[Stmt,
 
 
 def _later(program: Program, around: tuple[For, ...], window: _Window) -> Program:
-    """The program with each iteration computing the last `step` elements of its window only."""
+    """The program in which each iteration computes the last `step` elements of its window only."""
     inner = replace(window.inner, extent=index(window.step))
     outer = around[: around.index(window.inner)]
     shifted = add(Var(inner.var), index(window.size - window.step))
@@ -183,7 +183,7 @@ def _later(program: Program, around: tuple[For, ...], window: _Window) -> Progra
 
 
 def _wrapped(program: Program, buffer: Buffer, window: _Window) -> Program:
-    """The program with all subscripts of the moving dimension wrapped to the size of the window."""
+    """The program with all subscripts of the window's dimension taken modulo the size of the window."""
     for b in blocks(program):
         if buffer.name in touched(b):
             ranges = iter_ranges(b)

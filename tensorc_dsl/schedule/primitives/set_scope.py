@@ -1,4 +1,4 @@
-"""`set_scope`: say where an intermediate buffer lives."""
+"""`set_scope`: set the memory of an intermediate buffer."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def NOT_PRIVATE(*focus: str, loop: str, buffer: str) -> None: ...
 
 @primitive(NO_BUFFER, OF_CALLER, NO_SCOPE, NOT_PRIVATE, RACE)
 def set_scope(program: Program, buffer: BufferRef, scope: str) -> Rewrite[None]:
-    """The buffer lives in `scope`; what is computed stays the same.
+    """The buffer is in the memory `scope`; the result does not change.
 
     buffer B: f32[8, 6]   ->   buffer B: f32[8, 6] in "shared"
 
     A buffer that is not "global" is new in each iteration of the innermost loop around all its uses. So no iteration may
-    read what another wrote; and one that becomes "global" must not make the iterations of a parallel loop meet in it.
+    read elements that another wrote. A buffer that becomes "global" must not be shared by iterations of a parallel loop.
     In TVM: `set_scope`; in Halide: `store_in`; in Exo: `set_memory`.  Cases: tests/primitives/set_scope.md
     """
     old = the_buffer(program, buffer)

@@ -25,13 +25,13 @@ def NO_SKEW(*focus: str, inner: str, outer: str) -> None: ...
 
 @primitive(NO_LOOP, NOT_SERIAL, NOT_INSIDE, NO_SKEW)
 def skew(program: Program, outer: LoopRef, inner: LoopRef, factor: int = 1) -> Rewrite[LoopRef]:
-    """The inner loop counts from `factor` times the outer one on; it runs the same iterations in the same order.
+    """The inner loop starts at `factor` times the outer one; it runs the same iterations in the same order.
 
     for i in a: for j in b: s
       ->  for i in a: for j_skewed in b + f*(a - 1): s[j := j_skewed - f*i], where 0 <= j_skewed - f*i < b
 
-    (For a negative factor it counts from `f*i + -f*(a - 1)` on, so that no number is negative.) What was a dependence
-    along a diagonal is then one along an axis: after `reorder` all iterations of a wavefront can run at once.
+    (With a negative factor it starts at `f*i + -f*(a - 1)`, so that no number is negative.) A dependence along a diagonal
+    becomes one along an axis: after `reorder` all iterations of a wavefront can run at once.
     In the polyhedral literature: skewing; in Tiramisu: `skew`.  Cases: tests/primitives/skew.md
     """
     around_outer, one = the_loop(program, outer)

@@ -1,4 +1,4 @@
-"""`software_pipeline`: let the statements of a loop run for different iterations at one time."""
+"""`software_pipeline`: overlap the statements of a loop for different iterations."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def software_pipeline(
     Each statement of the body has a stage: in round `t` it runs for iteration `t - stage`. Within a round statements run
     in the order that `order` gives (the position of each; by default that of the text). `asynchronous` names stages whose
     copies a backend may start and wait for later. Every dependence must keep its direction; a buffer that is private to
-    an iteration is given a version for each iteration under way. To run the loop as it is written is always right, and is
-    what the CPU does.
+    an iteration gets a version for each iteration in flight. Running the loop as it is written is always right, and is
+    done on CPUs.
     In TVM: the annotations `software_pipeline_stage`, `_order` and `_async_stages`.  Source: Lam, PLDI 1988.
     Cases: tests/primitives/software_pipeline.md
     """
@@ -83,7 +83,7 @@ def software_pipeline(
 
 
 def _problem(stages: tuple[int, ...], count: int) -> str:
-    """What is wrong with the stages by themselves; empty when nothing is."""
+    """The error in the stages themselves; empty if there is none."""
     if len(stages) != count:
         return f"there are {len(stages)} of them for {count} statement{'s' * (count != 1)}"
     if min(stages) < 0:

@@ -1,4 +1,4 @@
-"""`specialize`: give the statements of a pipeline to groups of warps that run them side by side."""
+"""`specialize`: assign the statements of a pipeline to groups of warps that run them side by side."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorc_dsl.syntax.format_expr import quoted
 REGISTERS = "specialize.registers"
 
 _FEWEST, _MOST, _STEP = 24, 240, 8
-"""Registers a thread can ask for: `setmaxnreg` of PTX ISA 8.0, section 9.7.19."""
+"""The numbers of registers that a thread can ask for: `setmaxnreg` of PTX ISA 8.0, section 9.7.19."""
 
 
 @refusal(
@@ -53,14 +53,14 @@ def NOT_SHARED(*focus: str, buffer: str, first: str, second: str, loop: str) -> 
 def specialize(
     program: Program, loop: LoopRef, roles: tuple[str, ...], *, registers: tuple[int, ...] = ()
 ) -> Rewrite[LoopRef]:
-    """The statements of a pipelined loop belong to roles, which a GPU may run side by side in warps of their own.
+    """The statements of a pipelined loop have roles, which a GPU may run side by side in warps of their own.
 
     pipelined for i in n: {load; multiply}  ->  pipelined for i in n @("specialize.roles", "producer, consumer"): …
 
-    `roles` names the role of each statement; `registers` how many a thread of each role may have, in the order in which
-    the roles appear. What passes between roles lies in a buffer that both see. A backend that runs all statements in
-    one group of threads is right too, and is what the CPU does.
-    Known as warp specialization (Bauer et al., "CudaDMA", SC 2011).  Cases: tests/primitives/specialize.md
+    `roles` names the role of each statement; `registers` is the number of registers that a thread of each role may have, in
+    the order in which the roles appear. Data pass between roles in a buffer that both can access. A backend may also run
+    all statements in one group of threads, as the CPU does. Known as warp specialization (Bauer et al., "CudaDMA", SC
+    2011).  Cases: tests/primitives/specialize.md
     """
     target = the_loop(program, loop)[1]
     name = target.var

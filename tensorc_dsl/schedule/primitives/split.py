@@ -60,10 +60,10 @@ def split(
 
     for i in e: s  ->  for i_0 in e/n: for i_1 in n: s[i := i_0*n + i_1]
 
-    The factors are the extents of the new loops; `_` stands for what the others leave. They must make exactly `e`
+    The factors are the extents of the new loops; `_` is the extent that follows from the others. They must make exactly `e`
     iterations. With `partial=true` they may make more, and every block below runs only where `i_0*n + i_1 < e`. With
-    `partial="cut"` they may make fewer, and the rest runs in a loop `i_tail` behind the nest, over copies `C_tail` of the
-    blocks `C` below; `i_0.after[0]` is that loop, where there is one.
+    `partial="cut"` they may make fewer; the other iterations run in a loop `i_tail` behind the nest, over copies `C_tail` of
+    the blocks `C` below. `i_0.after[0]` is that loop, if there is one.
 
     for i in e: s  ->  for i_0 in e/n: for i_1 in n: s[i := i_0*n + i_1];  for i_tail in e%n: s'[i := e/n*n + i_tail]
 
@@ -91,7 +91,7 @@ def split(
     names = [fresh(f"{target.var}_{n}", used) for n in range(len(factors))]
     if not exact and partial == "cut":
         least = bounds(target.extent, ranges)[0] or 0
-        # With `_` an open extent has as many tiles as there are, perhaps none.
+        # With `_`, an open extent has a number of tiles that may be 0.
         if least < product and not (is_open and constant(target.extent) is None):
             count = f"may have only {least}" if constant(target.extent) is None else f"has {least}"
             raise NO_TILE(program, target.var, factors=text, product=product, count=count, loop=target.var)
@@ -123,7 +123,7 @@ def split(
 
 
 def _problem(factors: tuple[int | None, ...]) -> str:
-    """What is wrong with the factors by themselves; empty when nothing is."""
+    """The error in the factors themselves; empty if there is none."""
     if not factors:
         return "there are none"
     if factors.count(None) > 1:

@@ -1,4 +1,4 @@
-"""`storage_align`: put space between the rows of a buffer."""
+"""`storage_align`: add space between the rows of a buffer."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def BAD_PITCH(*focus: str, reason: str, last: int) -> None: ...
 
 @primitive(NO_BUFFER, OF_CALLER, BAD_PITCH)
 def storage_align(program: Program, buffer: BufferRef, axis: int, factor: int, offset: int = 0) -> Rewrite[None]:
-    """Neighbours along dimension `axis` lie `n * factor + offset` elements apart, for the least n that leaves room.
+    """Neighbours along dimension `axis` are `n * factor + offset` elements apart, for the least n that leaves room.
 
     buffer T: f32[64, 64]   ->   buffer T: f32[64, 64] @("align.0", 32) @("offset.0", 4)
 
-    Here rows are 68 elements apart instead of 64, so that a column does not meet in one bank, or in one set of a cache.
-    Nothing else changes: subscripts are those of a dense buffer. A later call for the same dimension takes the place of
-    the first; a factor of 1 takes the space out again. In TVM: `storage_align`.  Cases: tests/primitives/storage_align.md
+    Here rows are 68 elements apart instead of 64, so that the elements of a column are in different banks of a memory, or
+    sets of a cache. Subscripts do not change. A later call for the same dimension replaces the first; a factor of 1 removes
+    the space. In TVM: `storage_align`.  Cases: tests/primitives/storage_align.md
     """
     old = the_buffer(program, buffer)
     if is_param(program, old.name):

@@ -1,4 +1,4 @@
-"""`tensorize`: let one instruction do the work of a nest of loops."""
+"""`tensorize`: execute a nest of loops by one instruction."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def NO_MATCH(*focus: str, loop: str, intrinsic: str, why: str, repair: str) -> N
 
 @primitive(NO_LOOP, NOT_SERIAL, CLASH, NO_INTRINSIC, NO_MATCH, FRAGMENT, APART)
 def tensorize(program: Program, loop: LoopRef, intrinsic: str) -> Rewrite[LoopRef]:
-    """The loop and all below it are one instruction: they compute what it computes, and no step takes them apart.
+    """The loop and all statements below it are one instruction, which computes the same; no step takes them apart.
 
     for i in 16, k in 4: s  ->  tensorized for i in 16 @("intrinsic", "vnni_dot_16x4"): tensorized for k in 4: s
 
-    The nest is proved to do what the `intrinsic` says: loops of its extents around one block, whose store has the same
-    form, whose types are the same, and whose operands are tiles that move by fixed steps. An operand `in "mma.a"` is a
-    buffer of that scope, and all instructions on it are proved to have each element at one place: by their layouts, what
-    one writes is what another reads. A target that has what the instruction requires runs it; every other target runs
-    the loops.
+    The nest is proved to compute what the `intrinsic` declares: it has loops of its extents around one block, whose store has
+    the same form and types, and whose operands are tiles with constant strides. An operand `in "mma.a"` is a
+    buffer of that scope, and all instructions on it are proved to agree on the place of each element: by their layouts, an
+    element that one writes is the element that another reads. A target with the required features runs the instruction; every
+    other target runs the loops.
     In TVM: `tensorize`; in Exo: `replace`.  Cases: tests/primitives/tensorize.md
     """
     around, target = the_loop(program, loop)

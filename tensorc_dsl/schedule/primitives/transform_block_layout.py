@@ -1,4 +1,4 @@
-"""`transform_block_layout`: give a block other iterators, and loops over them."""
+"""`transform_block_layout`: replace the iterators of a block, and its loops."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def transform_block_layout(program: Program, block: BlockRef, layout: IndexMap) 
 
     for i in 8, k: block C(i, k) { … }   ->   for ax0 in 2, ax1 in 4, k: block C(ax0*4 + ax1, k) { … }
 
-    A result is made of spatial iterators or of those of a reduction, not of both. Combinations that no instance has are
-    left out by a condition. In TVM: `transform_block_layout`.  Cases: tests/primitives/transform_block_layout.md
+    A result consists of spatial iterators or of those of a reduction, not of both. A condition excludes combinations that no
+    instance has. In TVM: `transform_block_layout`.  Cases: tests/primitives/transform_block_layout.md
     """
     around, b = the_block(program, block)
     _require_plain(program, around, b)
@@ -73,7 +73,7 @@ def _no_iterators(program: Program, b: Block, layout: IndexMap, reason: str) -> 
 
 
 def _require_plain(program: Program, around: tuple[For, ...], b: Block) -> None:
-    """Refuse unless the block stands in loops of its own, one for each iterator, and may run in any order."""
+    """Refuse unless the block stands alone in one loop per iterator, and its instances may run in any order."""
 
     def refuse(reason: str, *focus: str) -> Exception:
         return NOT_PLAIN(program, b.name, *focus, block=b.name, reason=reason)

@@ -1,4 +1,4 @@
-"""`transform_layout`: keep a buffer's elements in another order."""
+"""`transform_layout`: store a buffer's elements in another order."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ def transform_layout(
     for k, j: P[k, j] = B[k, j]  ->  for jo, k, ji: P[jo, k, ji] = B[k, jo*32 + ji]      (k, j) -> (j / 32, k, j % 32)
     … P[k, j] …                      … P[j / 32, k, j % 32] …
 
-    The new shape is the box of all places; what it has more than the old one is padding, which nothing reads. With
+    The new shape is the box of all new places; places without an old element are padding, which is never read. With
     `reorder_block` the block that fills the buffer runs in the order of the new layout, and fills the padding with
     `pad_value`; without it the padding is never written.
-    `xor` in a layout swizzles: with `(i, j) -> (i, xor(j / 8, i % 8) * 8 + j % 8)` the elements of a column lie in
+    `xor` in a layout swizzles: with `(i, j) -> (i, xor(j / 8, i % 8) * 8 + j % 8)` the elements of a column are in
     different banks of a memory.
     In TVM: `transform_layout`, with `transform_block_layout`; in Exo: `rearrange_dim`, `divide_dim`.
     Cases: tests/primitives/transform_layout.md

@@ -1,4 +1,4 @@
-"""`unannotate`: take an annotation away from a loop, a block or the program."""
+"""`unannotate`: remove an annotation from a loop, a block or the program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def NO_ANNOTATION(*focus: str, key: str, there: str) -> None: ...
 
 @primitive(NO_LOOP, NO_BLOCK, NO_ANNOTATION, RESERVED)
 def unannotate(program: Program, target: LoopRef | BlockRef | None, key: str) -> Rewrite[None]:
-    """The loop, the block or, given the program's root, the program no longer carries `key`; nothing else changes.
+    """The loop, the block or, given the program's root, the program no longer has `key`; nothing else changes.
 
     for i in e @("key", value): s  ->  for i in e: s
 

@@ -1,4 +1,4 @@
-"""`unroll`: write the iterations of a loop one after another."""
+"""`unroll`: write out the iterations of a loop."""
 
 from __future__ import annotations
 

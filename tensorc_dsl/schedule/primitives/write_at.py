@@ -27,13 +27,13 @@ def EARLIER(*focus: str, block: str, buffer: str, loop: str) -> None: ...
 
 @primitive(NO_BLOCK, NO_LOOP, NO_SCOPE, NOT_AROUND, SEVERAL, EARLIER, NOT_WHOLE, RACE, VECTOR)
 def write_at(program: Program, loop: LoopRef, block: BlockRef, scope: str = "local") -> Rewrite[BlockRef]:
-    """`block` writes `<buffer>_<scope>`; `<buffer>_write` copies out what each iteration of `loop` wrote of it.
+    """`block` writes `<buffer>_<scope>`; `<buffer>_write` copies out the elements that each iteration of `loop` wrote.
 
     for t in 4:                               for t in 4:
         for i in 2, k: C[t*2 + i] += e            for i in 2, k: C_s[t*2 + i] += e
                                        ->         for ax0 in 2: C[t*2 + ax0] = C_s[t*2 + ax0]
 
-    All that is written of the box is proven to be written in that iteration.
+    All elements of the box that is copied out are proved to be written in that iteration.
     In TVM: `write_at`; `cache_write` copies out everything at the end.  Cases: tests/primitives/write_at.md
     """
     around, writer = the_block(program, block)

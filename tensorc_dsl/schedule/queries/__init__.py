@@ -1,6 +1,6 @@
-"""The queries, one file for each thing that can be asked. Importing this package declares them all.
+"""The queries, one file for each kind of subject. Importing this package declares them all.
 
-Whoever needs the table of all queries takes `QUERIES` from here, so that it is filled.
+Import `QUERIES` from here, so that the table is filled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Whether a step would be accepted now: `b.can_inline`, `b.can_reverse_inline`, `b.can_reverse_compute_at(l)`, ….
+"""Whether a step would be accepted: `b.can_inline`, `b.can_reverse_inline`, `b.can_reverse_compute_at(l)`, ….
 
-A module whose steps are all accepted where its `when` holds makes no draw of its space fail. What a step demands is proved,
-not described by a few facts, so the only true answer is to try it.
+A module that asks these queries in its `when` is never refused, so no draw of its space fails. The conditions of a step are
+proved, and a few facts do not decide them, so a query tries the step.
 """
 
 from __future__ import annotations
@@ -39,52 +39,52 @@ def _accepted(step: Callable[..., object], program: Program, subject: BlockRef |
 
 @query
 def can_inline(program: Program, block: BlockRef) -> bool:
-    """Whether `compute_inline` would be accepted: its consumers can compute each element where they read it."""
+    """Whether `compute_inline` would be accepted: its consumers can compute its elements where they read them."""
     return _accepted(compute_inline, program, block)
 
 
 @query
 def can_reverse_inline(program: Program, block: BlockRef) -> bool:
-    """Whether `reverse_compute_inline` would be accepted: its producer can compute and store what it makes."""
+    """Whether `reverse_compute_inline` would be accepted: its producer can compute and store its result."""
     return _accepted(reverse_compute_inline, program, block)
 
 
 @query
 def can_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
-    """Whether `compute_at` would put it below a loop around all its consumers."""
+    """Whether `compute_at` would move it below a loop around all its consumers."""
     return _accepted(compute_at, program, block, loop)
 
 
 @query
 def can_reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
-    """Whether `reverse_compute_at` would put it below a loop around its producer."""
+    """Whether `reverse_compute_at` would move it below a loop around its producer."""
     return _accepted(reverse_compute_at, program, block, loop)
 
 
 @query
 def can_pad_einsum(program: Program, block: BlockRef, padding: tuple[int, ...]) -> bool:
-    """Whether `pad_einsum` would make its extents multiples of these numbers, or they are."""
+    """Whether its extents are multiples of these numbers, or `pad_einsum` would make them so."""
     return _accepted(pad_einsum, program, block, padding)
 
 
 @query
 def can_parallel(program: Program, loop: LoopRef) -> bool:
-    """Whether `parallel` would be accepted where it stands: within one iteration of the loops around it, none of its own
-    iterations needs what another one stores.
+    """Whether `parallel` would be accepted at its place: within one iteration of the loops around it, none of its own
+    iterations needs an element that another one stores.
     """
     return _accepted(parallel, program, loop)
 
 
 @query
 def can_vectorize(program: Program, loop: LoopRef) -> bool:
-    """Whether `vectorize` would be accepted where it stands."""
+    """Whether `vectorize` would be accepted at its place."""
     return _accepted(vectorize, program, loop)
 
 
 @query
 def is_independent(program: Program, loop: LoopRef) -> bool:
-    """Whether `reorder` could put it outside of all loops around it, and `parallel` would be accepted of it there: none of
-    its iterations needs what another one stores, in any iteration of the others.
+    """Whether `reorder` could move it outside of all loops around it, and `parallel` would be accepted there: none of
+    its iterations needs an element that another one stores, in any iteration of the others.
     """
     return _accepted(_outermost_parallel, program, loop)
 

@@ -23,7 +23,7 @@ def OPEN_ITERATOR(*focus: str, iterator: str, block: str, extent: str) -> None: 
 
 
 def _own_reads(b: Block) -> tuple[Load, ...]:
-    """What the block reads, without the running value of its own reduction."""
+    """The loads of the block, without the running value of its own reduction."""
     written = {s.buffer for s in b.body}
     found = [x for s in b.body for x in (*loads(s.value), *(y for i in s.indices for y in loads(i)))]
     return tuple(x for x in found if not (b.is_reduction and x.buffer in written))
@@ -90,7 +90,7 @@ def kinds(program: Program, block: BlockRef) -> tuple[str, ...]:
 
 @query
 def extents(program: Program, block: BlockRef) -> tuple[int, ...]:
-    """How many values each of its iterators has, in order; refused where one is open."""
+    """The number of values of each of its iterators, in order; refused if one is open."""
     out: list[int] = []
     for it in the_block(program, block)[1].iters:
         extent = constant(it.extent)
@@ -106,7 +106,7 @@ def extents(program: Program, block: BlockRef) -> tuple[int, ...]:
 
 @query
 def reads(program: Program, block: BlockRef) -> tuple[BufferRef, ...]:
-    """The buffers that it reads; what a reduction accumulates into does not count."""
+    """The buffers that it reads, without those that its reduction accumulates into."""
     return _buffers([x.buffer for x in _own_reads(the_block(program, block)[1])])
 
 
@@ -118,7 +118,7 @@ def writes(program: Program, block: BlockRef) -> tuple[BufferRef, ...]:
 
 @query
 def producers(program: Program, block: BlockRef) -> tuple[BlockRef, ...]:
-    """The blocks that write what it reads, in the order of the text."""
+    """The blocks that write the buffers that it reads, in the order of the text."""
     read = {x.buffer for x in _own_reads(the_block(program, block)[1])}
     others = (o for o in all_blocks(program) if o.name != block.name)
     return tuple(BlockRef(o.name) for o in others if any(s.buffer in read for s in o.body))
@@ -126,7 +126,7 @@ def producers(program: Program, block: BlockRef) -> tuple[BlockRef, ...]:
 
 @query
 def ancestors(program: Program, block: BlockRef) -> tuple[BlockRef, ...]:
-    """The blocks that what it reads is made of: its producers, theirs, and so on, in the order of the text."""
+    """The blocks that its inputs depend on: its producers, their producers, and so on, in the order of the text."""
     found: dict[str, BlockRef] = {}
     waiting = [block]
     while waiting:
@@ -138,7 +138,7 @@ def ancestors(program: Program, block: BlockRef) -> tuple[BlockRef, ...]:
 
 @query
 def consumers(program: Program, block: BlockRef) -> tuple[BlockRef, ...]:
-    """The blocks that read what it writes, in the order of the text."""
+    """The blocks that read the buffers that it writes, in the order of the text."""
     written = {s.buffer for s in the_block(program, block)[1].body}
     others = (o for o in all_blocks(program) if o.name != block.name)
     return tuple(BlockRef(o.name) for o in others if any(x.buffer in written for x in _own_reads(o)))
@@ -146,8 +146,8 @@ def consumers(program: Program, block: BlockRef) -> tuple[BlockRef, ...]:
 
 @query
 def is_untouched(program: Program, block: BlockRef) -> bool:
-    """Whether it has its loops to itself and no step has said how the outermost one runs: that one is serial, and holds no
-    other block. What has no loops is not.
+    """Whether its loops contain no other block, and the outermost one is serial, so that no step has given it a kind.
+    False without loops.
     """
     around = the_block(program, block)[0]
     if not around or around[0].kind is not LoopKind.SERIAL:
@@ -172,7 +172,7 @@ def is_reduction(program: Program, block: BlockRef) -> bool:
 
 @query
 def is_scan(program: Program, block: BlockRef) -> bool:
-    """Whether it runs along one of its iterators in order, each step from the one before."""
+    """Whether it runs along one of its iterators in order, each step reading the one before."""
     return any(it.kind is IterKind.SCAN for it in the_block(program, block)[1].iters)
 
 
@@ -201,9 +201,9 @@ def functions(program: Program, block: BlockRef) -> tuple[str, ...]:
 
 @query
 def has_reuse(program: Program, block: BlockRef) -> bool:
-    """Whether it is a reduction that reads some element more than once: a buffer is read without a spatial iterator.
+    """Whether it is a reduction that reads some element more than once: it reads a buffer without a spatial iterator.
 
-    Iterators that have one value only do not count.
+    Iterators with a single value do not count.
     """
     b = the_block(program, block)[1]
     if not b.is_reduction:
@@ -214,8 +214,8 @@ def has_reuse(program: Program, block: BlockRef) -> bool:
 
 @query
 def reuses(program: Program, block: BlockRef, loop: LoopRef) -> bool:
-    """Whether some buffer that it reads is read without the iterators that the loop drives: all its iterations then read
-    the same elements of it. Along a loop without reuse, as that of a batch, a tile of registers saves no load.
+    """Whether it reads some buffer without the iterators that the loop drives, so that all iterations of the loop read
+    the same elements of it. A register tile along a loop without reuse, such as that of a batch, saves no load.
     """
     b = the_block(program, block)[1]
     driven = {it.name for it in b.iters if loop.name in free_vars(it.binding)}

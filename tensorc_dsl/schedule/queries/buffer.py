@@ -33,19 +33,19 @@ def dtype(program: Program, buffer: BufferRef) -> str:
 
 @query
 def scope(program: Program, buffer: BufferRef) -> str:
-    """Where it lives: "global", or "local" to an iteration."""
+    """Its memory: "global", or "local" to an iteration."""
     return the_buffer(program, buffer).scope
 
 
 @query
 def is_open(program: Program, buffer: BufferRef) -> bool:
-    """Whether a dimension is open, so that its size is no number."""
+    """Whether a dimension is open, so that its size is not a number."""
     return any(constant(e) is None for e in the_buffer(program, buffer).shape)
 
 
 @query
 def shape(program: Program, buffer: BufferRef) -> tuple[int, ...]:
-    """The sizes of its dimensions; refused where one is open."""
+    """The sizes of its dimensions; refused if one is open."""
     sizes: list[int] = []
     for e in the_buffer(program, buffer).shape:
         size = constant(e)
@@ -63,7 +63,7 @@ def bytes_per_element(program: Program, buffer: BufferRef) -> int:
 
 @query
 def bytes(program: Program, buffer: BufferRef) -> int:  # noqa: A001 - what the language calls it
-    """The size of all elements in bytes; refused where a dimension is open."""
+    """The size of all elements in bytes; refused if a dimension is open."""
     return math.prod(shape(program, buffer)) * bytes_per_element(program, buffer)
 
 
@@ -75,7 +75,7 @@ def is_param(program: Program, buffer: BufferRef) -> bool:
 
 @query
 def is_constant(program: Program, buffer: BufferRef) -> bool:
-    """Whether it is the same in many calls: a constant input, or what follows from such alone and is computed before."""
+    """Whether it is the same in many calls: a constant input, or computed in advance from constant inputs alone."""
     b = the_buffer(program, buffer)
     return b.constant or b.name in preparation(program).fixed
 

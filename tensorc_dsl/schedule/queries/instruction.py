@@ -29,7 +29,7 @@ def SEVERAL(*focus: str, mapping: str, axis: str, block: str) -> None: ...
 
 @query
 def tensorizable(program: Program, block: BlockRef, intrinsic: str) -> bool:
-    """Whether some iterators of it can play the axes of an instruction, perhaps after padding."""
+    """Whether some of its iterators can play the axes of an instruction, perhaps after padding."""
     b = the_block(program, block)[1]
     return any(True for _ in mappings(b, the_intrinsic(program, intrinsic, b.name)))
 
@@ -38,9 +38,9 @@ def tensorizable(program: Program, block: BlockRef, intrinsic: str) -> bool:
 def tensor_mappings(program: Program, block: BlockRef, intrinsic: str) -> tuple[str, ...]:
     """All mappings of its iterators onto the axes of an instruction, as `"i=vn*vh*vw, j=vco, k=vci"`.
 
-    An iterator can play an axis of its kind that the same operands have. Several play one axis together, as one index
-    that counts them in their order; those in no mapping stay loops around the instruction. Where factors can change
-    places there are mappings for both ways. The first leaves the fewest loops outside.
+    An iterator can play an axis of its kind that occurs in the same operands. Several iterators play one axis together, as
+    one index that counts them in their order; iterators in no mapping stay loops around the instruction. If factors can
+    trade places, there are mappings for both ways. The first mapping leaves the fewest loops outside.
     """
     b = the_block(program, block)[1]
     return tuple(map(str, mappings(b, the_intrinsic(program, intrinsic, b.name))))
@@ -48,9 +48,9 @@ def tensor_mappings(program: Program, block: BlockRef, intrinsic: str) -> tuple[
 
 @query
 def tensor_tile(program: Program, block: BlockRef, intrinsic: str, mapping: str) -> tuple[int, ...]:
-    """How many values of each of its iterators one instruction takes under a mapping, 1 for those that play no axis.
+    """The number of values of each of its iterators that one instruction takes under a mapping, 1 without an axis.
 
-    To these multiples it is padded, and by these factors its loops are split. Refused where several play one axis.
+    It is padded to multiples of these numbers, and its loops are split by them. Refused if several play one axis.
     """
     b = the_block(program, block)[1]
     named = the_intrinsic(program, intrinsic, b.name)

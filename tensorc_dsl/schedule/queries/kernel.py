@@ -1,4 +1,4 @@
-"""Questions about the kernel that a block is in, a statement at the top of the program: what a block of threads needs."""
+"""Queries about the kernel of a block, a statement at the top of the program: the resources of a block of threads."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ def OPEN_BUFFER(*focus: str, buffer: str, block: str) -> None: ...
 
 
 _WARP = 32
-"""Lanes of a warp."""
+"""The number of lanes in a warp."""
 
 _WORD = 4
-"""Bytes of a register."""
+"""The number of bytes in a register."""
 
 
 @query
 def threads(program: Program, block: BlockRef) -> int:
-    """How many threads a block of its kernel has: of a GPU's axes those that count threads. 1 where none is bound."""
+    """The number of threads in a block of its kernel: the product of the axes that count threads. 1 if none is bound."""
     return _threads(x for _, x in walk((_kernel(program, block),)) if isinstance(x, For))
 
 
 @query
 def shared_bytes(program: Program, block: BlockRef) -> int:
-    """How many bytes the "shared" buffers of its kernel hold for a block of threads, together.
+    """The bytes that all "shared" buffers of its kernel take for a block of threads.
 
-    With the space between their rows, and once for each stage of a pipeline that they pass through. Refused where that
+    The space between rows counts, and a buffer in a pipeline counts once for each stage. Refused if this
     is not a number.
     """
     found = _private(program, block, lambda scope: scope.split(".")[0] == "shared")
@@ -51,9 +51,9 @@ def shared_bytes(program: Program, block: BlockRef) -> int:
 
 @query
 def registers(program: Program, block: BlockRef) -> int:
-    """How many registers of 32 bits the threads of a block need for the "local" buffers and fragments of its kernel.
+    """The number of registers of 32 bits that a block of threads needs for its "local" buffers and fragments.
 
-    Subscripts count, nothing else: a compiler needs more, for addresses and what is under way. Refused where that is not
+    Only buffers count: a compiler needs more registers, for addresses and intermediate values. Refused if this is not
     a number.
     """
     found = _private(program, block, lambda scope: scope.split(".")[0] != "shared")
@@ -66,7 +66,7 @@ def _kernel(program: Program, block: BlockRef) -> Stmt:
 
 
 def _threads(loops: Iterable[For]) -> int:
-    """Threads that the loops count: in dimensions, or by warps, of 32 lanes whether those are counted or not."""
+    """The threads that the loops count, in dimensions or as warps of 32 lanes, whether the lanes are bound or not."""
     sizes = {x.axis: constant(x.extent) or 1 for x in loops if x.axis is not None and x.axis.counts_threads}
     grouped = {a: n for a, n in sizes.items() if a.level != "thread"}
     if grouped:
@@ -75,9 +75,9 @@ def _threads(loops: Iterable[For]) -> int:
 
 
 def _units(around: Iterable[For]) -> int:
-    """How many buffers of its own a block of threads has of one that lives in an iteration of these loops.
+    """The number of copies of a buffer in a block of threads, if the buffer is private to an iteration of these loops.
 
-    What lives in a warp is spread over its lanes.
+    A buffer that is private to a warp is distributed over its lanes.
     """
     return math.prod(constant(x.extent) or 1 for x in around if x.axis is not None and x.axis.counts_threads)
 
@@ -85,7 +85,7 @@ def _units(around: Iterable[For]) -> int:
 def _private(
     program: Program, block: BlockRef, wanted: Callable[[str], bool]
 ) -> list[tuple[Buffer, int, tuple[For, ...]]]:
-    """The buffers of the kernel in such scopes: the elements of one copy, and the loops in whose iterations it lives."""
+    """The buffers of the kernel in wanted scopes, each with the elements of one copy and the loops it is private to."""
     kernel = _kernel(program, block)
     out: list[tuple[Buffer, int, tuple[For, ...]]] = []
     for b in program.buffers:
@@ -105,7 +105,7 @@ def _private(
 
 
 def _pitched(b: Buffer, sizes: list[int]) -> int:
-    """The elements of a box of these sizes, with the space that `storage_align` put between its rows."""
+    """The elements of a box of these sizes, with the space between its rows from `storage_align`."""
     notes, inner = dict(b.annotations), 1
     for d, n in reversed(list(enumerate(sizes))):
         factor, offset = (int(notes.get(f"{key}.{d}", least)) for key, least in ((ALIGN, 1), (OFFSET, 0)))
@@ -114,6 +114,6 @@ def _pitched(b: Buffer, sizes: list[int]) -> int:
 
 
 def _versions(around: Sequence[For]) -> int:
-    """How many iterations of the loop in which a buffer lives are under way at one time."""
+    """The number of iterations in flight of the pipelined loop to whose iterations a buffer is private."""
     found = pipeline(around[-1]) if around and around[-1].kind is LoopKind.PIPELINED else None
     return 1 if found is None else max(found[0]) + 1

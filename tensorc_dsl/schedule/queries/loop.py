@@ -16,7 +16,7 @@ def OPEN_EXTENT(*focus: str, loop: str, extent: str) -> None: ...
 
 
 LETTERS = {IterKind.SPATIAL: "S", IterKind.REDUCE: "R", IterKind.SCAN: "C"}
-"""What structures and queries call the kinds of iterators."""
+"""The letters for kinds of iterators in structure strings and queries."""
 
 
 @query
@@ -27,13 +27,13 @@ def name(program: Program, loop: LoopRef) -> str:
 
 @query
 def is_open(program: Program, loop: LoopRef) -> bool:
-    """Whether its extent is open, so that it is no number."""
+    """Whether its extent is open, so that it is not a number."""
     return constant(the_loop(program, loop)[1].extent) is None
 
 
 @query
 def extent(program: Program, loop: LoopRef) -> int:
-    """How often it runs; refused where that is open."""
+    """The number of its iterations; refused if that is open."""
     found = the_loop(program, loop)[1].extent
     count = constant(found)
     if count is None:
@@ -43,14 +43,14 @@ def extent(program: Program, loop: LoopRef) -> int:
 
 @query
 def largest_divisor(program: Program, loop: LoopRef, limit: int) -> int:
-    """The largest number up to `limit` that divides its extent: its largest perfect tile. Refused where that is open."""
+    """The largest number up to `limit` that divides its extent: its largest perfect tile. Refused if that is open."""
     count = extent(program, loop)
     return next((n for n in range(min(limit, count), 1, -1) if count % n == 0), 1)
 
 
 @query
 def kind(program: Program, loop: LoopRef) -> str:
-    """What the blocks below use it for: "S" spatial iterators only, "R" reductions, "C" scans, "M" a mixture."""
+    """The kind of the iterators that use it: "S" spatial only, "R" reductions, "C" scans, "M" several kinds."""
     kinds = {
         LETTERS[it.kind]
         for _, s in walk(the_loop(program, loop)[1].body)
@@ -69,25 +69,25 @@ def mode(program: Program, loop: LoopRef) -> str:
 
 @query
 def axis(program: Program, loop: LoopRef) -> str:
-    """What it is bound to: "block.x"; the empty string where it is not bound."""
+    """The axis that it is bound to: "block.x"; the empty string if it is not bound."""
     return the_loop(program, loop)[1].axis or ""
 
 
 @query
 def is_serial(program: Program, loop: LoopRef) -> bool:
-    """Whether it runs in order: not in parallel, as a vector, unrolled, as a pipeline or bound."""
+    """Whether it runs in order: it is not parallel, vectorized, unrolled, pipelined or bound."""
     return the_loop(program, loop)[1].kind is LoopKind.SERIAL
 
 
 @query
 def depth(program: Program, loop: LoopRef) -> int:
-    """How many loops are around it."""
+    """The number of loops around it."""
     return len(the_loop(program, loop)[0])
 
 
 @query
 def after(program: Program, loop: LoopRef) -> tuple[LoopRef, ...]:
-    """The loops that stand behind it inside the same loop, in the order of the text; behind a loop that was cut, its tail."""
+    """The loops behind it in the same body, in the order of the text; for a loop that was cut, its tail."""
     around, found = the_loop(program, loop)
     body = around[-1].body if around else program.body
     return tuple(LoopRef(s.var) for s in body[body.index(found) + 1 :] if isinstance(s, For))

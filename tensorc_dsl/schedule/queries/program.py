@@ -1,4 +1,4 @@
-"""Questions about the program as a whole: `p.blocks`."""
+"""Queries about the program as a whole: `p.blocks`."""
 
 from __future__ import annotations
 

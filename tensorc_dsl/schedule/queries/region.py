@@ -1,4 +1,4 @@
-"""Questions about what a block touches below a loop: `b.region(A, l)`, `b.working_set(l)`."""
+"""Queries about the elements that a block accesses below a loop: `b.region(A, l)`, `b.working_set(l)`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LARGEST_TILE = 1 << 20
 def region(program: Program, block: BlockRef, buffer: BufferRef, loop: LoopRef) -> tuple[int, ...]:
     """The sizes of the box of a buffer that it reads or writes in one iteration of a loop around it.
 
-    All are 0 for a buffer that it does not touch. Refused where one is not a number.
+    All are 0 for a buffer that it does not access. Refused if one is not a number.
     """
     around, b, outside = _at(program, block, loop)
     name = the_buffer(program, buffer).name
@@ -49,9 +49,9 @@ def region(program: Program, block: BlockRef, buffer: BufferRef, loop: LoopRef) 
 
 @query
 def working_set(program: Program, block: BlockRef, loop: LoopRef) -> int:
-    """How many bytes it reads and writes in one iteration of a loop around it: the boxes of all its buffers together.
+    """The number of bytes that it reads and writes in one iteration of a loop around it: the boxes of all its buffers.
 
-    What fits a cache there is not fetched again by the loops inside. Refused where that is not a number.
+    If they fit a cache, the loops inside do not fetch them again. Refused if this is not a number.
     """
     place = _at(program, block, loop)
     return sum(
@@ -62,10 +62,10 @@ def working_set(program: Program, block: BlockRef, loop: LoopRef) -> int:
 
 @query
 def fitting_tile(program: Program, block: BlockRef, loop: LoopRef, sizes: tuple[int, ...], capacity: int) -> int:
-    """The largest tile of a loop around it with which what it reads fits into `capacity` bytes: 0 where none does.
+    """The largest tile of a loop around it for which the data that it reads fit into `capacity` bytes; 0 if none does.
 
-    `sizes` are the tiles of the loops outside of that one, outermost first; all others stand still. Each buffer counts
-    with the box that the tiles at the start of the loops touch, as a copy of it would. At most 2^20.
+    `sizes` are the tiles of the loops outside of that one, outermost first; other loops are fixed. Each buffer counts
+    with the box that the tiles at the start of the loops access, as a copy of it would. At most 2^20.
     """
     around, b, outside = _at(program, block, loop)
     tiles = dict(zip((x.var for x in outside[:-1]), sizes, strict=False))
@@ -79,7 +79,7 @@ def fitting_tile(program: Program, block: BlockRef, loop: LoopRef, sizes: tuple[
             buffer = program.buffer(name)
             at = [(tuple(substitute(i, bindings(b)) for i in indices), ranges) for indices in accesses]
             extents = [constant(n) for _, n in required_region(at, {}, buffer.shape)]
-            # What has no size at all may be small: a bound that holds for all sizes counts it as one element.
+            # A buffer without a known size may be small: a bound for all sizes counts it as one element.
             used += math.prod(n or 1 for n in extents) * buffer.dtype.bytes
         return used <= capacity
 
@@ -87,7 +87,7 @@ def fitting_tile(program: Program, block: BlockRef, loop: LoopRef, sizes: tuple[
 
 
 Place = tuple[tuple[For, ...], Block, tuple[For, ...]]
-"""The loops around a block, the block, and those of the loops that stay where they are."""
+"""The loops around a block, the block, and those of the loops that are fixed."""
 
 
 def _at(program: Program, block: BlockRef, loop: LoopRef) -> Place:
@@ -100,7 +100,7 @@ def _at(program: Program, block: BlockRef, loop: LoopRef) -> Place:
 
 
 def _touched(b: Block) -> dict[str, tuple[tuple[Expr, ...], ...]]:
-    """The subscripts at which the block touches each buffer, each once."""
+    """The subscripts at which the block accesses each buffer, without duplicates."""
     found: dict[str, dict[tuple[Expr, ...], None]] = {}
     for s in b.body:
         found.setdefault(s.buffer, {})[s.indices] = None

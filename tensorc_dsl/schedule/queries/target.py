@@ -14,7 +14,7 @@ def kind(target: Target) -> str:
 
 @query
 def cpu(target: Target) -> str:
-    """The processor, by LLVM's name for it; of a GPU its architecture, "sm_80"."""
+    """The processor, by LLVM's name for it; for a GPU its architecture, "sm_80"."""
     return target.cpu
 
 
@@ -38,13 +38,13 @@ def vector_bits(target: Target) -> int:
 
 @query
 def vector_registers(target: Target) -> int:
-    """How many vector registers there are."""
+    """The number of vector registers."""
     return target.vector_registers
 
 
 @query
 def cores(target: Target) -> int:
-    """How many threads a kernel may use; of a GPU, how many multiprocessors it has."""
+    """The number of threads that a kernel may use; for a GPU, the number of multiprocessors."""
     return target.cores
 
 
@@ -68,17 +68,17 @@ def l3(target: Target) -> int:
 
 @query
 def shared_memory(target: Target) -> int:
-    """The memory that the threads of a GPU's block share, in bytes; 0 where there is none."""
+    """The memory that the threads of a GPU's block share, in bytes; 0 for other machines."""
     return target.shared_memory
 
 
 @query
 def threads(target: Target) -> int:
-    """The most threads that a block of a GPU can have; 0 where there is none."""
+    """The largest number of threads in a block of a GPU; 0 for other machines."""
     return target.threads
 
 
 @query
 def registers(target: Target) -> int:
-    """The registers of 32 bits that the threads of a GPU's block have together; 0 where there is none."""
+    """The number of registers of 32 bits for the threads of a GPU's block together; 0 for other machines."""
     return target.registers

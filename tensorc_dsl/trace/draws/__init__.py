@@ -1,6 +1,6 @@
 """The kinds of draws, one file each. Importing this package imports every file in it, which declares its kind.
 
-Whoever needs the table of all kinds takes `DRAWS` from here, so that it is filled.
+Import `DRAWS` from here, so that the table is filled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The draw behind `either … or …` and `maybe`: which branch. It has no call of its own in the language."""
+"""The draw of a branch, for `either … or …` and `maybe`. It has no call of its own in the language."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Branch(Distribution):
-    """Which branch, with probabilities proportional to `weights`: one of `names`, or a number from 0 where it has none."""
+    """A branch, with probabilities proportional to `weights`: one of `names`, or a number from 0 if there are no names."""
 
     weights: tuple[float, ...]
     names: tuple[str | bool, ...] = ()
@@ -26,7 +26,7 @@ class Branch(Distribution):
         return [d for d, w in self._all() if w > 0]
 
     def position(self, decision: Decision) -> int | None:
-        """Which branch a decision takes; None for one that is no decision of this draw. True is not 1."""
+        """The number of the branch for a decision; None for values outside of the support. True is not 1."""
         return next((i for i, (d, _) in enumerate(self._all()) if type(d) is type(decision) and d == decision), None)
 
     def size(self) -> int:
@@ -49,7 +49,7 @@ class Branch(Distribution):
         return [d for d in self._open() if d != decision]
 
     def features(self, decision: Decision) -> tuple[float, ...]:
-        """One-hot."""
+        """A one-hot vector."""
         return tuple(1.0 if i == self.position(decision) else 0.0 for i in range(len(self.weights)))
 
     def describe(self, limit: int = 12) -> str:

@@ -59,7 +59,7 @@ class Categorical(Distribution):
         return [v for i, (v, w) in enumerate(zip(self.values, self.weights, strict=True)) if w > 0 and i != here]
 
     def features(self, decision: Decision) -> tuple[float, ...]:
-        """One-hot; where all values are numbers, also log2 of 1 + the value, which keeps their order."""
+        """A one-hot vector; if all values are numbers, also log2 of 1 + the value, which keeps their order."""
         hot = tuple(1.0 if i == self.position(decision) else 0.0 for i in range(len(self.values)))
         if all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v < math.inf for v in self.values):
             assert isinstance(decision, int | float)
@@ -77,7 +77,7 @@ class Categorical(Distribution):
 
 @draw(Choices)
 def sample_categorical(program: Program, values: Choices) -> Offer:
-    """One of the values of a list, all equally likely, or of a map, as likely as their weights say: `{4: 0.2, 8: 0.8}`.
+    """One of the values of a list, all equally likely, or of a map, with probabilities by weight: `{4: 0.2, 8: 0.8}`.
 
     A value is a number, a string or a bool. A move goes to any other value of positive weight.
     In TVM: `sample_categorical`.

@@ -1,4 +1,4 @@
-"""`sample_compute_location`: where a block computes what its consumers read."""
+"""`sample_compute_location`: a place for a block among the loops of its consumers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class ComputeLocation(Distribution):
     """One of `places`: "root", names of loops from the outermost inwards, "inline". Uniform.
 
-    `depths` says how many loops of the consumers are around each of them; inlined, a block is below all of them.
+    `depths` is the number of the consumers' loops around each place; "inline" is below all of them.
     """
 
     places: tuple[str, ...]
@@ -46,7 +46,7 @@ class ComputeLocation(Distribution):
         return [p for p in self.places if p != decision]
 
     def features(self, decision: Decision) -> tuple[float, ...]:
-        """The depth, and whether it is inlined."""
+        """The depth, and whether the block is inlined."""
         assert isinstance(decision, str)
         return (float(self.depths[self.places.index(decision)]), float(decision == INLINE))
 
@@ -60,11 +60,11 @@ class ComputeLocation(Distribution):
 
 @draw(LoopRef | str)
 def sample_compute_location(program: Program, block: BlockRef, among: tuple[LoopRef, ...] | None = None) -> Offer:
-    """Where `compute_at` may put the block now: a loop around all its consumers, "inline", or "root" to leave it.
+    """A place to which `compute_at` may move the block now: a loop around all its consumers, "inline", or "root".
 
-    Only places where the step would be accepted are drawn, each equally likely: `let place ~
-    sample_compute_location(b)`, then `compute_at(b, place)`. With `among`, only those loops are considered beside "root"
-    and "inline". A move goes to any other place.
+    Only places at which the step would be accepted are drawn, each equally likely: `let place ~
+    sample_compute_location(b)`, then `compute_at(b, place)`. "root" leaves the block in its place. With `among`, only those
+    loops are considered beside "root" and "inline". A move goes to any other place.
     In TVM: `sample_compute_location`, which has no `among`.
     """
     the_block(program, block)
@@ -81,7 +81,7 @@ def _locations(program: Program, block: str, among: tuple[LoopRef, ...] | None) 
     found = the_block(program, BlockRef(block))[1]
     nests = [loops for buffer in sorted(own_buffers(found)) for loops, _ in readers(program, buffer, but=block)]
     around = nests[0] if nests else ()
-    # The two words are taken: loops that happen to have such a name cannot be told from them.
+    # Loops named "root" or "inline" are excluded, since they could not be told from the two words.
     names = [x.var for x in around if x.var not in (ROOT, INLINE)]
     asked = [(n, d) for d, n in enumerate(names, 1) if among is None or LoopRef(n) in among]
     legal = [(n, depth) for n, depth in asked if _applies(program, block, LoopRef(n))]

@@ -1,4 +1,4 @@
-"""`sample_int`: a whole number from a range."""
+"""`sample_int`: an integer from a range."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def TOO_LARGE(*, low: int, high: int) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class Integer(Distribution):
-    """A whole number from `low` to `high`, both included. Uniform."""
+    """An integer from `low` to `high`, both included. Uniform."""
 
     low: int
     high: int
@@ -44,13 +44,13 @@ class Integer(Distribution):
         return -math.log(self.size()) if self.contains(decision) else -math.inf
 
     def moves(self, decision: Decision) -> list[Decision]:
-        """One more, one less, twice and half as much, as far as they are in the range."""
+        """The integers one more, one less, twice and half as large, if they are in the range."""
         assert isinstance(decision, int)
         near = dict.fromkeys((decision - 1, decision + 1, decision * 2, decision // 2))
         return [n for n in near if n != decision and self.contains(n)]
 
     def features(self, decision: Decision) -> tuple[float, ...]:
-        """log2 of 1 + the size, with the sign."""
+        """log2 of 1 + the absolute value, with the sign."""
         assert isinstance(decision, int)
         return (math.copysign(math.log2(1 + abs(decision)), decision),)
 
@@ -64,9 +64,9 @@ class Integer(Distribution):
 
 @draw(int)
 def sample_int(program: Program, range: Interval) -> Offer:
-    """A whole number from a range with both ends, all equally likely: `sample_int(1..8)`.
+    """An integer from a range, both ends included, all equally likely: `sample_int(1..8)`.
 
-    A move adds or takes away 1, doubles or halves.
+    A move adds or subtracts 1, doubles or halves.
     """
     del program
     if range.low > range.high:

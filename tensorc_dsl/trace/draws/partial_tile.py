@@ -1,4 +1,4 @@
-"""`sample_partial_tile`: the inner factors of a split whose last tile may be cut off."""
+"""`sample_partial_tile`: the inner factors of a split whose last tile may be incomplete."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 UNLIMITED = 1 << 12
-"""The largest tile of a loop that has no limit, or a larger one."""
+"""The largest tile of a loop without a limit, or with a larger one."""
 
 
 def sizes(most: int) -> tuple[int, ...]:
-    """1, 2, 3, 4, 6, 8, 12, … up to `most`: the powers of two, and what is half-way to the next one."""
+    """1, 2, 3, 4, 6, 8, 12, … up to `most`: the powers of two, and the numbers half-way between them."""
     powers = [1 << k for k in range(most.bit_length())]
     return tuple(sorted({n for p in powers for n in (p, p + p // 2) if n <= most}))
 
@@ -39,13 +39,13 @@ def _options(left: int, others: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1 << 12)
 def _count(parts: int, most: int) -> int:
-    """How many lists of `parts` sizes have a product of at most `most`."""
+    """The number of lists of `parts` sizes with a product of at most `most`."""
     return 1 if parts == 0 else sum(_count(parts - 1, most // n) for n in sizes(most))
 
 
 @dataclass(frozen=True, slots=True)
 class PartialTile(Distribution):
-    """`count` factors, outermost first, with a product of at most `most`, the last one at most `max_innermost`, and all
+    """`count` factors, outermost first, with a product of at most `most`; the last one is at most `max_innermost`, and all
     `limits` hold. Uniform."""
 
     count: int
@@ -92,7 +92,7 @@ class PartialTile(Distribution):
         return -math.log(self.size()) if self.contains(decision) else -math.inf
 
     def moves(self, decision: Decision) -> list[Decision]:
-        """One factor a step larger or smaller, also with another one the other way. All are connected through ones."""
+        """Tilings with one factor a step larger or smaller, also with another one moved the other way. All are connected."""
         assert isinstance(decision, tuple)
         steps = sizes(2 * self.most)
         out: dict[Decision, None] = {}
@@ -136,11 +136,12 @@ def sample_partial_tile(
     """The inner factors, outermost first, of a split into `parts` loops, for any extent: `let t ~ sample_partial_tile(l,
     parts=3)`, then `split(l, concat([_], t), partial=true)`.
 
-    They are of 1, 2, 3, 4, 6, 8, 12, … (powers of two and what is half-way between), and together no larger than what
-    holds the whole loop in one tile, or 4096. Every such list is equally likely; the last is at most `max_innermost`.
-    For extents that are open, or have few divisors, of which `sample_perfect_tile` makes nothing. `levels` and `within`
-    are limits as of `sample_perfect_tile`, of factors that have the numbers of their loops: the first is number 1. A move
-    takes one factor, or two against each other, a step up or down, or goes to the next list within limits.
+    The factors are 1, 2, 3, 4, 6, 8, 12, … (powers of two and the numbers half-way between), and their product is no larger
+    than a single tile that holds the whole loop needs, or 4096. Every such list is equally likely; the last factor is at
+    most `max_innermost`. It is for extents that are open or have few divisors, for which `sample_perfect_tile` has few
+    choices. `levels` and `within` are limits as for `sample_perfect_tile`, with the numbers of the loops: the first factor
+    is number 1. A move takes one factor, or two in opposite directions, a step up or down, or goes to the next list within
+    the limits.
     """
     for name, value, high in (("parts", parts, MAX_PARTS), ("max_innermost", max_innermost, None)):
         if value is not None and (value < 1 or (high is not None and value > high)):

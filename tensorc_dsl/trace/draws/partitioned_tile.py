@@ -1,4 +1,4 @@
-"""`sample_partitioned_tile`: a perfect tile whose inner parts together are a multiple of something."""
+"""`sample_partitioned_tile`: a perfect tile whose inner factors have a product with a given divisor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartitionedTile(Distribution):
-    """`parts` factors, outermost first, whose product is `extent`; `inner_multiple` divides the product of those from
+    """`parts` factors, outermost first, with product `extent`; `inner_multiple` divides the product of the factors from
     number `partition` on. Uniform."""
 
     extent: int
@@ -29,7 +29,7 @@ class PartitionedTile(Distribution):
     inner_multiple: int
 
     def _inner(self) -> list[tuple[int, int]]:
-        """Each legal product of the inner factors with the number of tilings that have it."""
+        """Each legal product of the inner factors, with the number of its tilings."""
         if self.extent % self.inner_multiple:
             return []
         rest = self.extent // self.inner_multiple
@@ -61,7 +61,7 @@ class PartitionedTile(Distribution):
         return -math.log(self.size()) if self.contains(decision) else -math.inf
 
     def moves(self, decision: Decision) -> list[Decision]:
-        # All of them are connected: primes may always move to the last level.
+        # All tilings are connected, since any prime may move to the last level.
         assert isinstance(decision, tuple)
         return tile_moves(decision, self.contains)
 

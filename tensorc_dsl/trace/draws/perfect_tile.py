@@ -1,4 +1,4 @@
-"""`sample_perfect_tile`: the factors of a split that leaves no rest."""
+"""`sample_perfect_tile`: the factors of a split without a remainder."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def NO_TILES(*focus: str, loop: str, extent: int | str, legal: str, repair: str)
 
 @dataclass(frozen=True, slots=True)
 class PerfectTile(Distribution):
-    """`parts` factors, outermost first, whose product is `extent`; the last is at most `max_innermost`, and all `limits`
+    """`parts` factors, outermost first, with product `extent`; the last one is at most `max_innermost`, and all `limits`
     hold. Uniform."""
 
     extent: int
@@ -55,7 +55,7 @@ class PerfectTile(Distribution):
         return Family(_options, self.parts, self.extent, (innermost, *self.limits))
 
     def _innermost(self) -> list[tuple[int, int]]:
-        """Each legal innermost factor with the number of ways to make the rest."""
+        """Each legal innermost factor, with the number of tilings of the other levels."""
         found = ((d, tilings(self.extent // d, self.parts - 1)) for d in divisors(self.extent, self.max_innermost))
         return [(d, n) for d, n in found if n]
 
@@ -105,7 +105,7 @@ class PerfectTile(Distribution):
         return f"{self.parts} factors with product {self.extent}, the last one of {last}{_within(self.limits)}"
 
     def meaning(self) -> tuple[object, ...]:
-        # Tiles mean the same whatever the extent is.
+        # Features of tiles have the same meaning for every extent.
         return ("tile", self.parts)
 
 
@@ -118,7 +118,7 @@ def _within(limits: tuple[Limit, ...]) -> str:
 
 
 def extent_of(program: Program, loop: LoopRef, parts: int, name: str) -> int:
-    """How often the loop runs, after what every tile needs is checked."""
+    """The number of iterations of the loop. Refused if it is 0 or open; TschedError if `parts` is out of its range."""
     if not 1 <= parts <= MAX_PARTS:
         wanted = f"a number from 1 to {MAX_PARTS}"
         raise TschedError(BAD_ARGUMENT(None, parameter="parts", draw=name, wanted=wanted, found=parts))
@@ -149,10 +149,10 @@ def sample_perfect_tile(
 ) -> Offer:
     """`parts` factors, outermost first, whose product is the extent of the loop; the last is at most `max_innermost`.
 
-    Products of some factors have limits: with `levels=[[2], [1, 3]], within=[32..1024, 1..64]` factor number 2, counted
-    from 0, is from 32 to 1024, and number 1 times number 3 at most 64. The limits may come from what was drawn before, as
-    the threads that are left. Every list that fits is equally likely. A move shifts one prime factor from one level to
-    another; with limits it may also go to the next list in order, so that all stay connected.
+    Products of some factors can be limited: with `levels=[[2], [1, 3]], within=[32..1024, 1..64]` factor number 2, counted
+    from 0, is from 32 to 1024, and number 1 times number 3 is at most 64. The limits may depend on earlier draws, such as
+    the threads that are left. Every list within the limits is equally likely. A move shifts one prime factor from one level
+    to another; with limits it may also go to the next list in order, so that all lists stay connected.
     In TVM: `sample_perfect_tile`, without limits.
     """
     extent = extent_of(program, loop, parts, "sample_perfect_tile")

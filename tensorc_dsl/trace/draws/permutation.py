@@ -1,4 +1,4 @@
-"""`sample_permutation`: an order."""
+"""`sample_permutation`: an order of the elements of a list."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def TOO_MANY(*, most: int, count: int) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class Permutation(Distribution):
-    """An order of `count` elements, as the positions that they come from. Uniform."""
+    """An order of `count` elements, as the positions of the elements in the original list. Uniform."""
 
     count: int
 
@@ -44,7 +44,7 @@ class Permutation(Distribution):
         return -math.lgamma(self.count + 1) if self.contains(decision) else -math.inf
 
     def moves(self, decision: Decision) -> list[Decision]:
-        """Every order in which two elements have traded places."""
+        """Every order in which two elements are swapped."""
         assert isinstance(decision, tuple)
         out: list[Decision] = []
         for i in range(self.count):
@@ -55,7 +55,7 @@ class Permutation(Distribution):
         return out
 
     def features(self, decision: Decision) -> tuple[float, ...]:
-        """Where each element ends up."""
+        """The new position of each element."""
         assert isinstance(decision, tuple)
         return tuple(float(decision.index(n)) for n in range(self.count))
 
@@ -71,9 +71,9 @@ class Permutation(Distribution):
 
 @draw(Items)
 def sample_permutation(program: Program, list: Items) -> Offer:
-    """The elements of a list, of loops or anything else, in some order; every order is equally likely.
+    """The elements of a list, of loops or of other values, in a random order; all orders are equally likely.
 
-    A pin names, for each place, the position (from 0) of the element that comes there: `:= [2, 0, 1]` of `[i, j, k]` is
+    A pin names for each place the position (from 0) of its element: `:= [2, 0, 1]` of `[i, j, k]` is
     `[k, i, j]`. A move swaps two elements.
     """
     del program

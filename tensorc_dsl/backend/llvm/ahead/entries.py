@@ -18,7 +18,7 @@ from tensorc_dsl.lower.flat import Param
 
 
 def write_entries(module: Module, api: Interface, kernel: Compiled) -> None:
-    """Add all of `api.exports` that are functions to the module. They call the kernel's."""
+    """Add the functions that the library exports to the module. They call the kernel's functions."""
     module.functions.append(f"@{_cache(api)} = internal global ptr null, align 8")
     check = add_check(module, api.name, kernel.target)
     for s in api.signatures:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
+from tensorc_dsl.backend.llvm.runtime.peak import widest
 from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.ir.target import Target
@@ -38,7 +39,8 @@ def bandwidth(target: Target, threads: int, size: int) -> float:
 
     Copied bytes count twice. The best of several runs of each, some 0.1 s in all. `size` is rounded to vectors.
     """
-    step = 2 * _VECTORS * target.vector_bits // 8
+    width = widest(target)
+    step = 2 * _VECTORS * width // 8
     share = max(1, size // (threads * step)) * step
     memory = aligned_empty((threads * share,), np.dtype(np.uint8))
     memory[:] = 0
@@ -48,7 +50,7 @@ def bandwidth(target: Target, threads: int, size: int) -> float:
     arguments = (ctypes.c_int64 * 4)(threads, memory.ctypes.data, share, rounds)
     rt = runtime()
     names = ("tensorc_read", "tensorc_copy", "tensorc_stream")
-    library = llvm.JITLibraryBuilder().add_object_img(Machine(target).object_code(_text(target.vector_bits // 32)))
+    library = llvm.JITLibraryBuilder().add_object_img(Machine(target).object_code(_text(width // 32)))
     library.import_symbol(PARALLEL_FOR, rt.parallel_for).add_current_process()
     for name in names:
         library.export_symbol(name)

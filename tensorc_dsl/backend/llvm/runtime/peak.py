@@ -11,6 +11,7 @@ import llvmlite.binding as llvm
 from tensorc_dsl.backend.llvm.codegen.features import has_features
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
+from tensorc_dsl.backend.llvm.host import vector_bits_of
 from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
 from tensorc_dsl.ir.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, DType
 from tensorc_dsl.ir.target import Target
@@ -29,8 +30,8 @@ _numbers = itertools.count()
 class Instruction:
     """What multiplies and adds: vectors of `kind`, which has `bits`, from one of those and two of `operand`.
 
-    `call` is LLVM's function, or empty for a multiplication followed by an addition. `lanes` stands in the texts for how
-    many numbers of `kind` a vector holds. `operations` is for each of them, with a multiplication and an addition as two.
+    `call` is LLVM's function, or two instructions that follow each other, such as `mul add`. `lanes` stands in the texts for
+    how many numbers of `kind` a vector holds. `operations` is for each of them, with a multiplication and an addition as two.
     `features` are what a processor needs to have it.
     """
 
@@ -50,7 +51,13 @@ def _fma(t: DType, suffix: str, kind: str, features: tuple[str, ...] = ()) -> In
 
 def _integers(bits: int) -> Instruction:
     kind = f"i{bits}"
-    return Instruction(f"{kind} multiply-add peak", "", kind, bits, f"<{{lanes}} x {kind}>", 2)
+    return Instruction(f"{kind} multiply-add peak", "mul add", kind, bits, f"<{{lanes}} x {kind}>", 2)
+
+
+def _sums(bits: int) -> Instruction:
+    """Without multiplications, which take longer. Of sums alone a loop would be a product."""
+    kind = f"i{bits}"
+    return Instruction(f"{kind} addition peak", "add xor", kind, bits, f"<{{lanes}} x {kind}>", 2)
 
 
 FMA = _fma(F32, "f32", "float")
@@ -76,13 +83,14 @@ PLAIN = {
 
 MULTIPLIERS: dict[Work, tuple[Instruction, ...]] = {
     **{Work(t): (i,) for t, i in PLAIN.items()},
+    **{Work(t, sums=True): (_sums(t.bits),) for t in (I8, U8, I16, U16, I32, U32, I64)},
     Work(F32, BF16): (DOT_BF16, FMA),
     Work(F32, F16): (FMA,),
     Work(F64, F32): (PLAIN[F64],),
     Work(I32, I8): (DOT_U8I8,),
     Work(I32, U8): (DOT_U8I8,),
 }
-"""What can do the work, by its kind: the factors of a sum as they are, or after they are converted."""
+"""What can do the work, by its kind: values as they are, or after they are converted."""
 
 
 INSTRUCTIONS = {i.title: i for some in MULTIPLIERS.values() for i in some}
@@ -92,6 +100,11 @@ INSTRUCTIONS = {i.title: i for some in MULTIPLIERS.values() for i in some}
 def multipliers(work: Work, target: Target) -> tuple[Instruction, ...]:
     """Those instructions that do such work and that the target has; none where nothing that is measured here does."""
     return tuple(i for i in MULTIPLIERS.get(work, ()) if len(has_features(target, i.features)) == len(i.features))
+
+
+def widest(target: Target) -> int:
+    """The bits of the widest vectors that code for the target may use; a target may be said to have narrower ones."""
+    return max(target.vector_bits, vector_bits_of(has_features(target, ("avx512f", "avx"))))
 
 
 def fma_peak(target: Target, threads: int, repeats: int = 200) -> float:
@@ -105,11 +118,10 @@ def peak(instruction: Instruction, target: Target, threads: int, repeats: int = 
     The best of `repeats` short runs, some 20 ms in all: the roof is what the machine can do, not what it did while others
     used it.
     """
-    lanes = target.vector_bits // instruction.bits
+    width = widest(target)
+    lanes = width // instruction.bits
     rt = runtime()
-    library = llvm.JITLibraryBuilder().add_object_img(
-        Machine(target).object_code(_text(instruction, target.vector_bits))
-    )
+    library = llvm.JITLibraryBuilder().add_object_img(Machine(target).object_code(_text(instruction, width)))
     library.import_symbol(PARALLEL_FOR, rt.parallel_for).export_symbol("tensorc_peak").export_symbol("tensorc_sink")
     tracker = library.link(rt.jit, f"peak_{next(_numbers)}")
     arguments = (ctypes.c_int64 * 1)(threads)
@@ -125,11 +137,12 @@ def _text(instruction: Instruction, width: int) -> str:
     start, add = ("{}", "add") if instruction.kind.startswith("i") else ("{}.0", "fadd")
     starts = [f"splat ({instruction.kind} {start.format(k)})" for k in range(_CHAINS)]
     phis = [f"  %x{k} = phi {kind} [ {starts[k]}, %entry ], [ %y{k}, %loop ]" for k in range(_CHAINS)]
-    if name:
+    if " " not in name:
         chains = [f"  %y{k} = call {kind} @{name}({kind} %x{k}, {operand} %f, {operand} %f)" for k in range(_CHAINS)]
         declared = [f"declare {kind} @{name}({kind}, {operand}, {operand})"]
     else:
-        chains = [f"  %m{k} = mul {kind} %x{k}, %f\n  %y{k} = add {kind} %m{k}, %f" for k in range(_CHAINS)]
+        first, second = name.split()
+        chains = [f"  %m{k} = {first} {kind} %x{k}, %f\n  %y{k} = {second} {kind} %m{k}, %f" for k in range(_CHAINS)]
         declared = list[str]()
     sums, last = list[str](), "%y0"
     for k in range(1, _CHAINS):

@@ -1,4 +1,4 @@
-"""The shapes of the arrays that a kernel is called with: which sizes of open dimensions they mean, and whether they fit."""
+"""Solves the shapes of the arrays in a call for the sizes of open dimensions, and checks that they agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 
 class ShapeSolver:
-    """Reads sizes off the shapes of the arrays given for `params`; the steps to them are found once."""
+    """Computes sizes from the shapes of the arrays given for `params`. The steps are found once, for all calls."""
 
     def __init__(self, dims: tuple[Dim, ...], params: Sequence[Param]) -> None:
         self._dims = dims
@@ -22,10 +22,10 @@ class ShapeSolver:
         self._steps = solve_sizes([p.shape for p in params])
 
     def all_sizes(self, shapes: Sequence[Shape]) -> dict[str, int]:
-        """A size for each open dimension, such that every array has the shape that its parameter then has.
+        """A size for each open dimension, such that every array has the shape of its parameter.
 
-        ValueError when there is none: a wrong number of dimensions, two arrays that do not fit each other, a size out of its
-        range, or shapes that do not tell a size.
+        Raises ValueError if there are none: a wrong number of dimensions, arrays that contradict each other, a size out of
+        its range, or shapes that do not determine a size.
         """
         sizes = self.told_sizes(shapes)
         for d in self._dims:
@@ -34,7 +34,7 @@ class ShapeSolver:
         return {d.name: sizes[d.name] for d in self._dims}
 
     def told_sizes(self, shapes: Sequence[Shape]) -> dict[str, int]:
-        """The sizes that the arrays tell, by themselves. ValueError where they contradict what is declared, or each other."""
+        """The sizes that the arrays determine. Raises ValueError if they contradict the declarations or each other."""
         for p, shape in zip(self._params, shapes, strict=True):
             if len(shape) != len(p.shape):
                 raise ValueError(
@@ -64,7 +64,7 @@ class ShapeSolver:
 
 
 def shape_for(p: Param, sizes: Sizes) -> Shape:
-    """The shape of a parameter for these sizes. ValueError when a dimension would be negative."""
+    """The shape of a parameter for these sizes. Raises ValueError if a dimension would be negative."""
     shape = tuple(_value(e, sizes) for e in p.shape)
     if any(n < 0 for n in shape):
         raise ValueError(f"{p.name}: its shape {format_shape(p.shape)} is {shape} for {dict(sizes)}")
