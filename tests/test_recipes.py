@@ -76,7 +76,9 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.program import Program, replace_stmt
 from tensorc_dsl.schedule.places import NO_LOOP, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 
 

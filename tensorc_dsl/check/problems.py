@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
-from tensorc_dsl.diagnostic import Diagnostic, Note, Severity, help_note, problem
+from tensorc_dsl.diagnostic import Note, help_note, problem
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax.names import did_you_mean
 
@@ -20,10 +19,6 @@ def where(what: str, span: Span) -> Note:
     """A note that refers to another place: `= note: what: file:line:column`."""
     line, column = span.source.line_column(span.start)
     return Note("note", f"{what}: {span.source.name}:{line}:{column}")
-
-
-def warning(diagnostic: Diagnostic) -> Diagnostic:
-    return replace(diagnostic, severity=Severity.WARNING)
 
 
 @problem("E0220", "there is no `{name}` here")

@@ -22,14 +22,13 @@ def TOO_MANY_THREADS(*, threads: str, cores: str, count: int) -> None: ...
 
 def warn_of_threads(threads: int) -> None:
     """On standard error, where kernels have more threads than there are cores for this process."""
-    from tensorc_dsl.check.problems import warning
     from tensorc_dsl.measure.cores import usable_cores
     from tensorc_dsl.units import counted
 
     cores = usable_cores()
     if threads > cores:
         many, few = counted(threads, "thread"), counted(cores, "core")
-        show_diagnostics(warning(TOO_MANY_THREADS(None, threads=many, cores=few, count=cores)))
+        show_diagnostics(TOO_MANY_THREADS(None, threads=many, cores=few, count=cores))
 
 
 def measure_and_show(task: Task, trace: Trace) -> None:

@@ -16,8 +16,8 @@ from tensorc_dsl.ir.expr import Const, index
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.places import the_block
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, LoopRef
 from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import Choices, Interval, Items

@@ -22,10 +22,11 @@ from tensorc_dsl.interp.steps import Step
 from tensorc_dsl.interp.values import ProgramRef, Value, bare, kind_of
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, apply
+from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.query import Query
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree

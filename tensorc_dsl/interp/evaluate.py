@@ -24,7 +24,7 @@ from tensorc_dsl.interp.problems import (
 )
 from tensorc_dsl.interp.values import Drawn, OpenFactor, Value, Weights, as_int, bare, draws_of, kind_of
 from tensorc_dsl.ir import expr as ir
-from tensorc_dsl.schedule.primitive import IndexMap
+from tensorc_dsl.schedule.refs import IndexMap
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import Interval
 

@@ -19,7 +19,7 @@ from tensorc_dsl.interp.record import branch_code
 from tensorc_dsl.interp.values import ProgramRef, Value, bare, kind_of, plain
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.scopes import require_kernels_apart
 from tensorc_dsl.source import Span

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef
 from tensorc_dsl.trace.declare import Interval
 from tensorc_dsl.trace.distribution import Plain
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tensorc_dsl.check.problems import UNRESOLVED
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.packages.places import SUFFIX, Place, shown
+from tensorc_dsl.packages.places import SUFFIX, SearchFolder, shown
 from tensorc_dsl.packages.resolve import Resolver, StrPath
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.resources import stdlib_root
@@ -47,7 +47,11 @@ class Listing:
 
 def reachable(include: Sequence[StrPath] = ()) -> Listing:
     """Everything that a file in the working folder can use. Raises TschedError (E0909)."""
-    places = [Place(Path(), "this folder"), *Resolver("-", include).shared, Place(stdlib_root(), "std", ("std",))]
+    places = [
+        SearchFolder(Path(), "this folder"),
+        *Resolver("-", include).shared,
+        SearchFolder(stdlib_root(), "std", ("std",)),
+    ]
     items: list[Item] = []
     broken: list[str] = []
     seen: set[Path] = set()
@@ -65,7 +69,7 @@ def reachable(include: Sequence[StrPath] = ()) -> Listing:
     return Listing(tuple(items), tuple(broken))
 
 
-def _files(place: Place) -> Iterator[tuple[tuple[str, ...], Path]]:
+def _files(place: SearchFolder) -> Iterator[tuple[tuple[str, ...], Path]]:
     """The files below a place with the paths that a `use` names them by."""
     for at, folders, files in os.walk(place.folder):
         folders[:] = sorted(f for f in folders if f.isidentifier() and not Path(at, f, "pyvenv.cfg").exists())

@@ -27,7 +27,7 @@ def SETTINGS(*, file: str, message: str, repair: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchFolder:
     """A folder that is looked in. `what` says for what reason; `name` is what its files' paths begin with, if anything.
 
     `use vendor.kernels` means `kernels.tsched` in a place that has the name `vendor`, and `vendor/kernels.tsched` in one
@@ -94,20 +94,20 @@ def shown(path: Path) -> str:
         return str(path)
 
 
-def given(folders: Sequence[str | os.PathLike[str]]) -> Iterator[Place]:
+def given(folders: Sequence[str | os.PathLike[str]]) -> Iterator[SearchFolder]:
     """The places of `-I`."""
     for folder in folders:
-        yield Place(Path(folder), "-I")
+        yield SearchFolder(Path(folder), "-I")
 
 
-def from_environment() -> Iterator[Place]:
+def from_environment() -> Iterator[SearchFolder]:
     """The places of the variable TSCHED_PATH, separated as those of PATH are."""
     for folder in os.environ.get(VARIABLE, "").split(os.pathsep):
         if folder:
-            yield Place(Path(folder), VARIABLE)
+            yield SearchFolder(Path(folder), VARIABLE)
 
 
-def of_project(folder: Path) -> Iterator[Place]:
+def of_project(folder: Path) -> Iterator[SearchFolder]:
     """The module paths of the project that `folder` lies in.
 
     They stand in the nearest `pyproject.toml` at or above the folder that has a table `[tool.tensorc-dsl]`, as
@@ -131,7 +131,7 @@ def of_project(folder: Path) -> Iterator[Place]:
                 raise _settings(
                     file, f"module path `{p}` leads out of the project", f"give folders outside with `-I` or {VARIABLE}"
                 )
-            yield Place(above / p, "module-paths of pyproject.toml")
+            yield SearchFolder(above / p, "module-paths of pyproject.toml")
         return
 
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.ir.expr import free_vars
-from tensorc_dsl.ir.program import Axis, For, IterKind, LoopKind, Program, replace_stmt
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite
+from tensorc_dsl.ir.program import Axis, For, IterKind, LoopKind, Program, blocks_in, replace_stmt
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import blocks_below, loops_below, without_single
+from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.substitution import loops_below, without_single
 
 
 @refusal(
@@ -67,7 +68,7 @@ def refuse_race(program: Program, loop: For) -> None:
         )
         focus = dict.fromkeys((loop.var, dependence.first, dependence.second))
         raise RACE(program, *focus, loop=loop.var, dependence=dependence, repair=repair)
-    for b in blocks_below(loop):
+    for b in blocks_in(loop.body):
         for it in b.iters:
             if it.kind is not IterKind.SPATIAL and loop.var in free_vars(it.binding):
                 what = f"`{b.name}` takes its {it.kind} iterator `{it.name}` from it"

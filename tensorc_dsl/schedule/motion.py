@@ -18,20 +18,12 @@ from tensorc_dsl.ir.expr import Expr, Var, free_vars, loads, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, LoopKind, Program, Stmt, find_block, walk
 from tensorc_dsl.schedule.nests import stmt_name
-from tensorc_dsl.schedule.primitive import BufferRef
 from tensorc_dsl.schedule.refusal import refusal
 
 Nest = tuple[tuple[For, ...], Block]
 """A block with the loops around it, outermost first."""
 
 
-@refusal(
-    "E0352",
-    "there is no buffer `{buffer}` at this point",
-    help="the buffers here are: {buffers}",
-    at="buffer",
-)
-def NO_BUFFER(*focus: str, buffer: str, buffers: str) -> None: ...
 @refusal(
     "E0355",
     "no other block reads `{buffer}`, which `{block}` writes",
@@ -115,15 +107,6 @@ def top_statement(around: Sequence[For], block: Block) -> Stmt:
     return around[0] if around else block
 
 
-def the_buffer(program: Program, ref: BufferRef) -> Buffer:
-    """The buffer of that name. Raises ScheduleRefusal if there is none (any more)."""
-    try:
-        return program.buffer(ref.name)
-    except KeyError:
-        names = ", ".join(b.name for b in (*program.params, *program.buffers))
-        raise NO_BUFFER(program, buffer=ref.name, buffers=names) from None
-
-
 def is_param(program: Program, buffer: str) -> bool:
     return any(b.name == buffer for b in program.params)
 
@@ -167,7 +150,7 @@ def require_no_vector(program: Program, around: Sequence[For], loop: str) -> Non
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class InsertionPoint:
     """A place for a statement: the loops around it, and the position in text order of the statement behind it."""
 
     loops: tuple[For, ...]
@@ -189,7 +172,7 @@ class Unready:
 
 
 def unready_input(
-    program: Program, block: str, place: Place, within: Callable[[tuple[str, ...], str], bool]
+    program: Program, block: str, place: InsertionPoint, within: Callable[[tuple[str, ...], str], bool]
 ) -> Unready | None:
     """The first input of a block that may not have its contents at `place`; None if the block may run there.
 
@@ -211,7 +194,7 @@ def unready_input(
     return None
 
 
-def _overwritten(program: Program, loops: tuple[For, ...], place: Place, buffer: str) -> Unready | None:
+def _overwritten(program: Program, loops: tuple[For, ...], place: InsertionPoint, buffer: str) -> Unready | None:
     """Whether an input of a block below `loops` is overwritten before the place, in the loops that the block leaves."""
     found: list[tuple[Nest, tuple[str, ...], tuple[str, ...]]] = []
     for around, w in writers(program, buffer):

@@ -1,9 +1,9 @@
-"""Finds the loops and blocks that a step names, with the refusals that all steps over loops share."""
+"""Finds the loops, blocks and buffers that a step names, with the refusals that all steps over loops share."""
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.program import Block, For, LoopKind, Program, blocks, find_block, find_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef
+from tensorc_dsl.ir.program import Block, Buffer, For, LoopKind, Program, blocks, find_block, find_loop
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
 
 
@@ -28,6 +28,13 @@ def NO_LOOP(*focus: str, loop: str) -> None: ...
     at="block",
 )
 def NO_BLOCK(*focus: str, block: str, blocks: str) -> None: ...
+@refusal(
+    "E0352",
+    "there is no buffer `{buffer}` at this point",
+    help="the buffers here are: {buffers}",
+    at="buffer",
+)
+def NO_BUFFER(*focus: str, buffer: str, buffers: str) -> None: ...
 
 
 def the_loop(program: Program, ref: LoopRef) -> tuple[tuple[For, ...], For]:
@@ -45,6 +52,15 @@ def the_block(program: Program, ref: BlockRef) -> tuple[tuple[For, ...], Block]:
     except KeyError:
         names = sorted(b.name for b in blocks(program))
         raise NO_BLOCK(program, block=ref.name, blocks=", ".join(names)) from None
+
+
+def the_buffer(program: Program, ref: BufferRef) -> Buffer:
+    """The buffer of that name. Raises ScheduleRefusal if there is none (any more)."""
+    try:
+        return program.buffer(ref.name)
+    except KeyError:
+        names = ", ".join(b.name for b in (*program.params, *program.buffers))
+        raise NO_BUFFER(program, buffer=ref.name, buffers=names) from None
 
 
 def not_serial(program: Program, loop: For, step: str) -> ScheduleRefusal:

@@ -12,7 +12,7 @@ from tensorc_dsl.affine.fragments import Unit, disagreement, misplaced
 from tensorc_dsl.affine.instruction import Match, match_nest
 from tensorc_dsl.ir.program import For, Intrinsic, LoopKind, Program, intrinsic_of, walk
 from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
-from tensorc_dsl.schedule.rewrite import loops_below
+from tensorc_dsl.schedule.substitution import loops_below
 
 
 @refusal(

@@ -18,7 +18,7 @@ from tensorc_dsl.diagnostic import Note, problem
 from tensorc_dsl.ir.expr import Expr, Load, children, dtype_of
 from tensorc_dsl.validate.code import Code, Statement, label
 from tensorc_dsl.validate.data import Lifted, Shared, at_all_numbers, deciding, shared_data
-from tensorc_dsl.validate.facts import Refuted, Sizes, Undecided, at, example, written_by
+from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, written_by
 from tensorc_dsl.validate.flow import Total
 from tensorc_dsl.validate.match import match
 from tensorc_dsl.validate.plain import require_simple
@@ -27,7 +27,7 @@ from tensorc_dsl.validate.values import At, Key, Node, Values, gathers, is_index
 
 
 @problem("E0805", "the programs compute different values{sizes}")
-def DIFFERENT(*, sizes: Sizes) -> None: ...
+def DIFFERENT(*, sizes: ExampleSizes) -> None: ...
 
 
 ATTEMPTS = 3

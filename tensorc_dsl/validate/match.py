@@ -18,14 +18,14 @@ from tensorc_dsl.affine.sets import mapping
 from tensorc_dsl.diagnostic import Note, problem
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.validate.code import Statement
-from tensorc_dsl.validate.facts import Refuted, Sizes, Undecided, at, example, point, written_by
+from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, point, written_by
 from tensorc_dsl.validate.plain import require_simple
 from tensorc_dsl.validate.terms import IDEMPOTENT, Term, Terms, is_neutral, operator
 from tensorc_dsl.validate.values import TAKEN, Node, Signature, Values, place
 
 
 @problem("E0806", "{what} of the reduction by `{operator}` that makes {element}{sizes}")
-def TERMS(*, what: str, operator: str, element: str, sizes: Sizes) -> None: ...
+def TERMS(*, what: str, operator: str, element: str, sizes: ExampleSizes) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,14 +19,14 @@ from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.program import For, LoopKind
 from tensorc_dsl.validate.code import Code, Statement, extent_conditions, relation, where
 from tensorc_dsl.validate.digits import Counted, Digits
-from tensorc_dsl.validate.facts import Refuted, Sizes, Undecided, at, element, example, point
+from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, element, example, point
 from tensorc_dsl.validate.values import is_condition
 
 
 @problem("E0801", "{which}, {what} {does} {element}, outside of `{buffer}`{sizes}")
-def OUTSIDE(*, which: str, what: str, does: str, element: str, buffer: str, sizes: Sizes) -> None: ...
+def OUTSIDE(*, which: str, what: str, does: str, element: str, buffer: str, sizes: ExampleSizes) -> None: ...
 @problem("E0801", "{which}, iterator `{name}` of {what} is {value}, outside of its extent{sizes}")
-def LEAVES(*, which: str, name: str, what: str, value: int, sizes: Sizes) -> None: ...
+def LEAVES(*, which: str, name: str, what: str, value: int, sizes: ExampleSizes) -> None: ...
 
 
 IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.PIPELINED, LoopKind.TENSORIZED)
@@ -37,7 +37,7 @@ IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.PIPELINED, LoopKind.TEN
     "{which}, iterations of the {kind} loop `{loop}` touch {element} at once{sizes}",
     help="run the loop in order, or give each iteration its own copy of the buffer",
 )
-def RACE(*, which: str, kind: str, loop: str, element: str, sizes: Sizes) -> None: ...
+def RACE(*, which: str, kind: str, loop: str, element: str, sizes: ExampleSizes) -> None: ...
 
 
 @problem(
@@ -45,7 +45,7 @@ def RACE(*, which: str, kind: str, loop: str, element: str, sizes: Sizes) -> Non
     "{which}, the pipeline of `{loop}` lets the later of two accesses to {element} come first{sizes}",
     help="what is read must be written in an earlier stage, or earlier in the order of the same one",
 )
-def OVERTAKEN(*, which: str, loop: str, element: str, sizes: Sizes) -> None: ...
+def OVERTAKEN(*, which: str, loop: str, element: str, sizes: ExampleSizes) -> None: ...
 
 
 def verify_memory(code: Code, which: str) -> None:
@@ -97,7 +97,7 @@ def _accesses(code: Code, s: Statement) -> Iterator[tuple[Statement, str, tuple[
         yield t, x.buffer, tuple(with_values(i, data) for i in x.indices), domain, "reads"
 
 
-Access = tuple[Statement, isl.Map, bool]
+AccessMap = tuple[Statement, isl.Map, bool]
 """A statement, the map from its instances to the elements of a buffer that they access, and whether it writes them."""
 
 
@@ -121,12 +121,14 @@ def _races(code: Code, which: str) -> None:
                         )
 
 
-def _pairs(code: Code, inside: Sequence[Statement], but_private_to: str | None) -> Iterator[tuple[Access, Access, str]]:
+def _pairs(
+    code: Code, inside: Sequence[Statement], but_private_to: str | None
+) -> Iterator[tuple[AccessMap, AccessMap, str]]:
     """Pairs of accesses to one buffer, of which the first writes it."""
     for buffer in dict.fromkeys(s.store.buffer for s in inside):
         if but_private_to in code.homes[buffer]:
             continue  # each iteration has a copy of its own
-        touched: list[Access] = [(s, m, writes) for s in inside for m, writes in _touched(code, s, buffer)]
+        touched: list[AccessMap] = [(s, m, writes) for s in inside for m, writes in _touched(code, s, buffer)]
         for a in touched:
             for b in touched if a[2] else ():
                 renew()
@@ -188,8 +190,8 @@ def _rounds_swapped(s: Statement, t: Statement, loop: For, stages: tuple[int, ..
 
 
 def _conflict(
-    code: Code, buffer: str, one: Access, other: Access, both: isl.Map
-) -> tuple[tuple[Note, Note], str, Sizes]:
+    code: Code, buffer: str, one: AccessMap, other: AccessMap, both: isl.Map
+) -> tuple[tuple[Note, Note], str, ExampleSizes]:
     """Two accesses to one element, the element, and the sizes of an example: `both` goes from instances of the one access to
     those of the other that touch the same element."""
     (s, m, _), (t, _, _) = one, other

@@ -23,7 +23,7 @@ from tensorc_dsl.ir.print import format_buffer, format_expr
 from tensorc_dsl.ir.program import Block, Buffer, Program, Store
 from tensorc_dsl.validate.code import Code, Statement
 from tensorc_dsl.validate.compare import Comparison, Obligation
-from tensorc_dsl.validate.facts import Refuted, Sizes, Undecided, element, example
+from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, element, example
 from tensorc_dsl.validate.memory import verify_memory
 from tensorc_dsl.validate.run import Shown, TooLong, listed, show
 from tensorc_dsl.validate.values import At, Values
@@ -32,7 +32,7 @@ from tensorc_dsl.validate.values import At, Values
 @problem("E0808", "the programs differ in what they are called with: {what}")
 def INTERFACE(*, what: str) -> None: ...
 @problem("E0804", "{which} does not write {element}{sizes}")
-def MISSING(*, which: str, element: str, sizes: Sizes) -> None: ...
+def MISSING(*, which: str, element: str, sizes: ExampleSizes) -> None: ...
 @problem("E0807", "it is not proved that the programs compute the same: {reason}")
 def UNPROVED(*, reason: str) -> None: ...
 

@@ -32,7 +32,7 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.validate.code import PAIR, Code, Statement, label, where
-from tensorc_dsl.validate.facts import Refuted, Sizes, at, element, element_at, example, point
+from tensorc_dsl.validate.facts import ExampleSizes, Refuted, at, element, element_at, example, point
 from tensorc_dsl.validate.flow import Flow, Total
 
 
@@ -41,7 +41,7 @@ from tensorc_dsl.validate.flow import Flow, Total
     "{what} reads {element}, which nothing has written{sizes}",
     help="the block that writes it, or its init, must run before",
 )
-def UNWRITTEN(*, what: str, element: str, sizes: Sizes) -> None: ...
+def UNWRITTEN(*, what: str, element: str, sizes: ExampleSizes) -> None: ...
 
 
 TAKEN = "…[]"

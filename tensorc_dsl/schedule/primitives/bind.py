@@ -6,8 +6,10 @@ from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.program import Axis, LoopKind, Program
 from tensorc_dsl.schedule.kinds import CLASH, RACE, at_once
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal("E0609", 'there is no axis "{axis}"', help="the axes are {axes}")

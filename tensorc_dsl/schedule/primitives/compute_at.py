@@ -10,14 +10,25 @@ from tensorc_dsl.affine.regions import inner_ranges, required_region
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import substitute
-from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, find_loop, used_names, walk
+from tensorc_dsl.ir.program import (
+    Block,
+    Buffer,
+    For,
+    IterKind,
+    Program,
+    Stmt,
+    find_loop,
+    replace_stmt,
+    used_names,
+    walk,
+)
 from tensorc_dsl.schedule.motion import (
     BEYOND,
     NO_CONSUMER,
     NOT_READY,
     VECTOR,
+    InsertionPoint,
     Nest,
-    Place,
     beyond,
     is_param,
     own_buffer,
@@ -29,11 +40,13 @@ from tensorc_dsl.schedule.motion import (
     unready_input,
     writers,
 )
-from tensorc_dsl.schedule.nests import nest_of, nest_over, remove_block, replace_at, replace_buffer, stmt_name
+from tensorc_dsl.schedule.nests import nest_of, nest_over, remove_block, replace_buffer, stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.compute_inline import CHANGED, NOT_INLINABLE, PARTIAL, compute_inline
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(
@@ -142,7 +155,7 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
     def ran_there(shared: tuple[str, ...], _: str) -> bool:
         return set(shared) <= {x.var for x in nest[0]} and instances_within(new, nest, shared)
 
-    place = Place(around, positions(program)[stmt_name(child)])
+    place = InsertionPoint(around, positions(program)[stmt_name(child)])
     if found := unready_input(program, block.name, place, ran_there):
         if found.again is not None:
             facts = {"block": block.name, "buffer": found.buffer, "writer": found.writer, "again": found.again}
@@ -152,7 +165,7 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
         )
     now = find_loop(rest, at.var)[1]
     n = next(i for i, s in enumerate(now.body) if stmt_name(s) == stmt_name(child))
-    result = replace_at(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),))
+    result = replace_stmt(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),))
     if buffer.scope == "global":
         result = replace_buffer(result, buffer.name, (replace(buffer, scope="local"),))
     return Rewrite(result, None)

@@ -8,10 +8,10 @@ from tensorc_dsl.affine.accesses import home
 from tensorc_dsl.affine.coverage import full_domain
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.expr import Expr, Load, Var, substitute, transform
-from tensorc_dsl.ir.program import Block, IterKind, Program, Store
+from tensorc_dsl.ir.program import Block, IterKind, Program, Store, replace_stmt
 from tensorc_dsl.schedule.motion import (
     NO_CONSUMER,
-    Place,
+    InsertionPoint,
     is_param,
     positions,
     read_indices,
@@ -19,10 +19,12 @@ from tensorc_dsl.schedule.motion import (
     unready_input,
     writers,
 )
-from tensorc_dsl.schedule.nests import iter_ranges, remove_block, replace_at, replace_buffer
+from tensorc_dsl.schedule.nests import iter_ranges, remove_block, replace_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(
@@ -74,10 +76,10 @@ def compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
 
     result = program
     for loops, reader in consumers:
-        if found := unready_input(program, b.name, Place(loops, order[reader.name]), same_contents):
+        if found := unready_input(program, b.name, InsertionPoint(loops, order[reader.name]), same_contents):
             facts = {"block": b.name, "reader": reader.name, "buffer": found.buffer, "writer": found.writer}
             raise CHANGED(program, b.name, reader.name, **facts)
-        result = replace_at(result, reader.name, (_inlined(reader, store, names),))
+        result = replace_stmt(result, reader.name, (_inlined(reader, store, names),))
     return Rewrite(replace_buffer(remove_block(result, b.name), store.buffer, ()), None)
 
 

@@ -11,8 +11,10 @@ from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, constant, substitute
 from tensorc_dsl.ir.program import Block, For, Program, Stmt, fresh, replace_stmt, used_names
 from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, reduction_loops, spatial
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(

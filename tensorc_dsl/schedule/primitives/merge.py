@@ -10,11 +10,13 @@ from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.expr import ZERO, Var, sub
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Program, replace_stmt
+from tensorc_dsl.ir.program import Program, blocks_in, replace_stmt
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import blocks_below, replace_variables
+from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.substitution import replace_variables
 
 
 @refusal(
@@ -68,7 +70,7 @@ def merge(program: Program, first: LoopRef, second: LoopRef) -> Rewrite[LoopRef]
     annotations = tuple(sorted({**dict(other.annotations), **dict(one.annotations)}.items()))
     merged = replace(one, body=(*one.body, *moved), annotations=annotations)
     out = replace_stmt(replace_stmt(program, other.var, ()), one.var, (merged,))
-    dependence = runs_ahead(out, one.var, [b.name for b in blocks_below(one)])
+    dependence = runs_ahead(out, one.var, [b.name for b in blocks_in(one.body)])
     if dependence is not None:
         focus = (one.var, other.var, dependence.first, dependence.second)
         raise OVERTAKES(program, *focus, dependence=dependence, block=dependence.first, first=one.var, second=other.var)

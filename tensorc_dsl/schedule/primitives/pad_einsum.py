@@ -28,15 +28,30 @@ from tensorc_dsl.ir.expr import (
     transform,
 )
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store, fresh, used_names
+from tensorc_dsl.ir.program import (
+    Block,
+    Buffer,
+    For,
+    Iter,
+    IterKind,
+    LoopKind,
+    Program,
+    Stmt,
+    Store,
+    fresh,
+    replace_stmt,
+    used_names,
+)
 from tensorc_dsl.ir.reductions import ArgFold, identity
 from tensorc_dsl.schedule.accumulation import spatial
 from tensorc_dsl.schedule.copies import NOT_FILLED, require_defined
 from tensorc_dsl.schedule.motion import fills, own_buffers, read_indices, writers
-from tensorc_dsl.schedule.nests import copy_nest, map_accesses, nest_over, replace_at
+from tensorc_dsl.schedule.nests import copy_nest, map_accesses, nest_over
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(
@@ -112,7 +127,7 @@ def pad_einsum(program: Program, block: BlockRef, padding: tuple[int, ...]) -> R
     nest: Stmt = inner
     for x in reversed(around):
         nest = replace(x, extent=extents[x.var], body=(nest,))
-    result = replace_at(program, around[0].var, (*before, nest, *behind))
+    result = replace_stmt(program, around[0].var, (*before, nest, *behind))
     result = replace(result, buffers=(*result.buffers, *buffers))
     for name, padded in zip(shapes, buffers, strict=True):
         if name not in own_buffers(b) and writers(program, name):

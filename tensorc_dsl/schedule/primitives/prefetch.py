@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.program import LoopKind, Program
-from tensorc_dsl.schedule.motion import NO_BUFFER, read_indices, the_buffer
+from tensorc_dsl.ir.program import LoopKind, Program, blocks_in
+from tensorc_dsl.schedule.motion import read_indices
 from tensorc_dsl.schedule.nests import with_annotations
-from tensorc_dsl.schedule.places import NO_LOOP, the_loop
-from tensorc_dsl.schedule.primitive import BufferRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.places import NO_BUFFER, NO_LOOP, the_buffer, the_loop
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import blocks_below
+from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(
@@ -49,7 +50,7 @@ def prefetch(program: Program, loop: LoopRef, buffer: BufferRef, *, distance: in
         raise BAD_DISTANCE(program, name, distance=distance)
     if target.kind not in (LoopKind.SERIAL, LoopKind.PIPELINED, LoopKind.UNROLLED):
         raise NOT_IN_ORDER(program, name, loop=name, kind=target.kind, distance=distance)
-    below = blocks_below(target)
+    below = blocks_in(target.body)
     if not any(read_indices(b, source.name) for b in below):
         reads = [x.name for x in (*program.params, *program.buffers) if any(read_indices(b, x.name) for b in below)]
         raise NOT_READ_BELOW(program, name, loop=name, buffer=source.name, reads=", ".join(reads) or "none")

@@ -7,8 +7,10 @@ from dataclasses import replace
 from tensorc_dsl.affine.dependence import broken
 from tensorc_dsl.ir.program import AT_ONCE, Program, Stmt, replace_stmt
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, not_serial, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(

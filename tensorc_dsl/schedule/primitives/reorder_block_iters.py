@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.program import Program, replace_stmt
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.syntax.format_expr import quoted
 
 

@@ -8,17 +8,17 @@ from dataclasses import replace
 from tensorc_dsl.affine.coverage import axis, full_domain, instances_within, partition, repeating_loop
 from tensorc_dsl.affine.cuts import cuts
 from tensorc_dsl.affine.inverse import instances_reading
-from tensorc_dsl.affine.regions import Access, Region, inner_ranges, required_region
+from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, required_region
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
 from tensorc_dsl.ir.expr import Expr, substitute
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, find_loop, used_names, walk
+from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, find_loop, replace_stmt, used_names, walk
 from tensorc_dsl.schedule.motion import (
     BEYOND,
     NOT_READY,
     VECTOR,
+    InsertionPoint,
     Nest,
-    Place,
     beyond,
     own_buffers,
     positions,
@@ -30,10 +30,12 @@ from tensorc_dsl.schedule.motion import (
     unready_input,
     writers,
 )
-from tensorc_dsl.schedule.nests import guarded, nest_of, nest_over, remove_block, replace_at, stmt_name
+from tensorc_dsl.schedule.nests import guarded, nest_of, nest_over, remove_block, stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(
@@ -102,7 +104,7 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
         return len(shared) == len(around) if buffer in produced else same_iteration(shared)
 
     order = positions(program)
-    place = Place(around, 1 + max(order[stmt_name(s)] for _, s in walk((last,))))
+    place = InsertionPoint(around, 1 + max(order[stmt_name(s)] for _, s in walk((last,))))
     if found := unready_input(program, b.name, place, ready):
         if found.again is not None:
             reason = f"`{found.writer}` may write `{found.buffer}` again in a later iteration of `{found.again}`"
@@ -121,7 +123,7 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
 
     now = find_loop(rest, at.var)[1]
     n = next(i for i, s in enumerate(now.body) if stmt_name(s) == stmt_name(last)) + 1
-    return Rewrite(replace_at(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),)), None)
+    return Rewrite(replace_stmt(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),)), None)
 
 
 def _blocks(stmts: tuple[Stmt, ...]) -> tuple[Block, ...]:
@@ -198,7 +200,7 @@ def _writers_below(program: Program, buffer: str, around: tuple[For, ...]) -> li
 def _written_region(program: Program, buffer: str, around: tuple[For, ...], below: Sequence[Nest]) -> Region:
     """The box of a buffer that the blocks below the innermost of `around` write in one of its iterations."""
     outside = {x.var for x in around}
-    found: list[Access] = []
+    found: list[RangedSubscripts] = []
     for loops, w in below:
         inner = inner_ranges(loops, outside)
         found += [(indices, inner) for indices in stored_at(w, buffer)]

@@ -19,19 +19,22 @@ from tensorc_dsl.ir.program import (
     Program,
     Stmt,
     blocks,
+    blocks_in,
     fresh,
     replace_stmt,
     used_names,
     walk,
 )
 from tensorc_dsl.schedule.motion import Nest
-from tensorc_dsl.schedule.nests import iter_ranges, map_accesses, replace_at, replace_buffer
+from tensorc_dsl.schedule.nests import iter_ranges, map_accesses, replace_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.compute_at import NOT_PURE, OUTPUT, pure_buffer
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import blocks_below, replace_variables
+from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.substitution import replace_variables
 
 
 @refusal(
@@ -145,7 +148,7 @@ def _check_kept(program: Program, nest: Nest, depth: int, buffer: Buffer, child:
         raise refuse(f"`{b.name}` shares its loops with other blocks")
     if any(x.kind is LoopKind.VECTORIZED for x in around):
         raise refuse(f"`{b.name}` is vectorized already")
-    below = {x.name for x in blocks_below(at)}
+    below = {x.name for x in blocks_in(at.body)}
     for x in blocks(program):
         if buffer.name in touched(x) and x.name not in below:
             raise refuse(f"`{x.name}` reads it outside of the loop", x.name)
@@ -179,7 +182,7 @@ def _later(program: Program, around: tuple[For, ...], window: _Window) -> Progra
     outer = around[: around.index(window.inner)]
     shifted = add(Var(inner.var), index(window.size - window.step))
     body = replace_variables(inner.body, {inner.var: shifted}, (*outer, inner))
-    return replace_at(program, inner.var, (replace(inner, body=body),))
+    return replace_stmt(program, inner.var, (replace(inner, body=body),))
 
 
 def _wrapped(program: Program, buffer: Buffer, window: _Window) -> Program:
@@ -192,5 +195,5 @@ def _wrapped(program: Program, buffer: Buffer, window: _Window) -> Program:
                 at = simplify(floormod(indices[window.axis], index(window.size)), ranges)
                 return buffer.name, (*indices[: window.axis], at, *indices[window.axis + 1 :])
 
-            program = replace_at(program, b.name, (map_accesses(b, buffer.name, wrapped),))
+            program = replace_stmt(program, b.name, (map_accesses(b, buffer.name, wrapped),))
     return program

@@ -9,10 +9,13 @@ from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.ir.program import LoopKind, Program
 from tensorc_dsl.schedule.kinds import RACE
-from tensorc_dsl.schedule.motion import NO_BUFFER, is_param, the_buffer
+from tensorc_dsl.schedule.motion import is_param
 from tensorc_dsl.schedule.nests import replace_buffer
-from tensorc_dsl.schedule.primitive import BufferRef, Rewrite, primitive
+from tensorc_dsl.schedule.places import NO_BUFFER, the_buffer
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BufferRef
 from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
 
 

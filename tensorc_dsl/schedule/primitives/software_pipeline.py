@@ -8,8 +8,10 @@ from tensorc_dsl.affine.pipeline import overtakes
 from tensorc_dsl.ir.pipelines import ASYNC, ORDER, STAGES, written_out
 from tensorc_dsl.ir.program import For, LoopKind, Program, replace_stmt
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(

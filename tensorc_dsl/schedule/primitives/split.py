@@ -11,9 +11,11 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, For, Program, Stmt, fresh, replace_stmt, used_names
 from tensorc_dsl.schedule.cut import Part, cut
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal
-from tensorc_dsl.schedule.rewrite import replace_variables
+from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.substitution import replace_variables
 
 
 @refusal(

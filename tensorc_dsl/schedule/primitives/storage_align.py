@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorc_dsl.ir.program import ALIGN, OFFSET, Program
-from tensorc_dsl.schedule.motion import NO_BUFFER, is_param, the_buffer
+from tensorc_dsl.schedule.motion import is_param
 from tensorc_dsl.schedule.nests import replace_buffer
-from tensorc_dsl.schedule.primitive import BufferRef, Rewrite, primitive
+from tensorc_dsl.schedule.places import NO_BUFFER, the_buffer
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BufferRef
 from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @refusal(

@@ -8,9 +8,9 @@ from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, walk
 from tensorc_dsl.ir.program import blocks as all_blocks
 from tensorc_dsl.schedule.motion import is_param
 from tensorc_dsl.schedule.places import the_block
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.queries.loop import LETTERS
 from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 
 

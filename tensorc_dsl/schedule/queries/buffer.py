@@ -9,9 +9,9 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule import motion
-from tensorc_dsl.schedule.motion import the_buffer
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef
+from tensorc_dsl.schedule.places import the_buffer
 from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef
 from tensorc_dsl.schedule.refusal import refusal
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tensorc_dsl.affine.mappings import mappings
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.places import the_block
-from tensorc_dsl.schedule.primitive import BlockRef
 from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.units import the_intrinsic
 

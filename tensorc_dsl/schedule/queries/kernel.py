@@ -12,8 +12,8 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.program import ALIGN, OFFSET, Axis, Buffer, For, LoopKind, Program, Stmt, walk
 from tensorc_dsl.schedule.places import the_block
-from tensorc_dsl.schedule.primitive import BlockRef
 from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.schedule.refusal import refusal
 
 

@@ -6,8 +6,8 @@ from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, walk
 from tensorc_dsl.schedule.places import the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef
 from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 
 

@@ -12,7 +12,7 @@ from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.places import the_loop
-from tensorc_dsl.schedule.primitive import LoopRef
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.trace.declare import BAD_ARGUMENT, Interval, Offer, draw
 from tensorc_dsl.trace.distribution import Decision, Distribution, below, is_int
 from tensorc_dsl.trace.draws.perfect_tile import MAX_PARTS, NO_TILES

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.primitive import LoopRef
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.trace.declare import BAD_ARGUMENT, Offer, draw
 from tensorc_dsl.trace.distribution import Decision, Distribution, below
 from tensorc_dsl.trace.draws.perfect_tile import NO_TILES, extent_of

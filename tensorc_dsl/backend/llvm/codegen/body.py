@@ -59,7 +59,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Scope:
+class SymbolTable:
     """What names mean at a place: loop variables and open dimensions, and buffers as pointers to their first elements."""
 
     vars: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
@@ -87,7 +87,7 @@ class Scope:
 class Expressions:
     """Writes expressions into one function."""
 
-    def __init__(self, f: Function, scope: Scope) -> None:
+    def __init__(self, f: Function, scope: SymbolTable) -> None:
         self.f = f
         self.scope = scope
         self._forms: dict[Expr, Linear] = {}
