@@ -1,4 +1,4 @@
-"""A kernel called with all its inputs, and bound to its constant ones."""
+"""Compares a kernel called with all its inputs with the same kernel bound to its constant inputs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tensorc_dsl.measure.guarded import poison
 
 
 def run_both(kernel: NativeKernel, arrays: Mapping[str, Array]) -> str:
-    """Fill the outputs among the arrays, by name, by a call with everything; then, where inputs are constant, by two calls
-    of the kernel bound to copies of them that change after that. What is wrong: "" when all fill in the same."""
+    """Fill the outputs among the arrays, by name, by a call with everything; then, with constant inputs, by two calls
+    of the kernel bound to copies of them that change after that. Returns the difference as text; "" if there is none."""
     kernel(*(arrays[p.name] for p in kernel.params))
     if not kernel.constants:
         return ""

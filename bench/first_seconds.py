@@ -1,4 +1,4 @@
-"""What `tune` shows first: the new text on a terminal, with the second at which it appears.
+"""Shows the first output of `tune`: the new text on a terminal, with the second at which it appears.
 
     python -m bench.first_seconds                                  # the task of `make demo`, its first ten seconds
     python -m bench.first_seconds --seconds 60 --columns 60 FILE TASK
@@ -35,7 +35,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 def written(
     arguments: Sequence[str], *, columns: int | None, seconds: float, folder: Path, environment: Mapping[str, str]
 ) -> Iterator[tuple[float, str]]:
-    """What the command writes, with the seconds since its start; its output is a terminal of that width, or else a pipe.
+    """The output of the command, with the seconds since its start; it goes to a terminal of that width, or to a pipe.
 
     After so many seconds it is interrupted, and what it writes about that follows. Raises RuntimeError where it fails.
     """

@@ -1,9 +1,9 @@
-"""Strange inputs for the front end: `python -m bench.fuzz --seed 1 --count 100000 [--jobs 2] [--bytes | --grammar]`.
+"""Fuzzes the front end with strange inputs: `python -m bench.fuzz --seed 1 --count 100000 [--jobs 2] [--bytes | --grammar]`.
 
-Each input is read, checked and, where nothing is wrong with it, elaborated, expanded and drawn from; what parses is
-formatted. What must hold: bad input ends in findings or a refusal, never in another exception; each of these takes less than
-a second and 512 MB; formatting keeps the tree and is done after one time. Inputs that break this are written to
-build/fuzz/ and the run exits with 1. One that does not end stops the run, and its place is printed.
+Each input is read, checked and, if there are no findings, elaborated, expanded and drawn from; inputs that parse are
+formatted. Bad input must end in findings or a refusal, never in another exception; each stage must take less than
+a second and 512 MB; formatting must keep the tree and be idempotent. Inputs that break a rule are written to
+build/fuzz/, and the run exits with 1. An input that does not end stops the run, and its place is printed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ T = TypeVar("T")
 SECONDS = 1.0
 MEGABYTES = 512
 HANGS = 60
-"""Seconds after which an input is taken to have no end."""
+"""Seconds after which an input counts as endless."""
 OUT = Path("build/fuzz")
 BLOCK = 250
 """Inputs that a process is given at a time."""
@@ -54,7 +54,7 @@ TARGET = Target(vector_bits=256, cores=4)
 
 
 class Broken(Exception):
-    """Something that must hold does not."""
+    """A rule is broken."""
 
 
 def generate(kind: Kind, seed: int, number: int) -> bytes:
@@ -64,7 +64,7 @@ def generate(kind: Kind, seed: int, number: int) -> bytes:
 
 
 def digest(file: Path) -> str:
-    """How an input ends: its first finding, or what became of its tasks. Raises what must not be raised."""
+    """The outcome of an input: its first finding, or the outcomes of its tasks. Unexpected exceptions propagate."""
     try:
         source = read_source(file)
     except TschedError as e:

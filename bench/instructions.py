@@ -1,9 +1,9 @@
-"""How many instructions a call of some kernels takes: `python -m bench.instructions [--accept]`.
+"""Counts the instructions of a call of some kernels: `python -m bench.instructions [--accept]`.
 
 The kernels of instructions.tsched are compiled for AVX2 (Valgrind knows no AVX-512) on one thread, called once from C and
-counted by Callgrind. The counts do not depend on how busy the machine is: beside those that are recorded in
-instructions.json, a change of the compiler shows. `--accept` records what is counted now. The status is 1 where a kernel
-takes more than it did, 2 where there is no Valgrind, no C compiler or no AVX2.
+counted by Callgrind. The counts do not depend on other load of the machine, so a difference from those recorded in
+instructions.json shows a change of the compiler. `--accept` records the new counts. The status is 1 if a kernel
+takes more than its record, 2 without Valgrind, a C compiler or AVX2.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FILE = Path(__file__).with_suffix(".tsched")
 RECORDED = Path(__file__).with_suffix(".json")
 
 NOISE = 0.001
-"""The share by which counts may differ: what is done once, such as asking for memory, is the system's."""
+"""The share by which counts may differ, since one-time work such as allocating memory depends on the system."""
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ def compared(now: Mapping[str, int], before: Mapping[str, int]) -> tuple[list[st
 
 
 def missing() -> str:
-    """What is not here that counting needs; empty where all is."""
+    """The missing tools; empty if counting is possible."""
     tools = [tool for tool in ("valgrind", "cc") if shutil.which(tool) is None]
     if tools:
         return f"not installed: {', '.join(tools)}"

@@ -1,4 +1,4 @@
-"""Whether a scheduled program is right: everything that must hold of one, asked in the order of what it costs."""
+"""Judges whether a scheduled program is right, by all rules, cheap ones first."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ORDERS: tuple[Order, ...] = ("forward", "reversed", "shuffled")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`kind` is "" for a program that is right, else what it breaks; `unproved` is why validation could not tell."""
+    """`kind` is "" for a right program, else the rule that it breaks; `unproved` is the reason of an undecided validation."""
 
     kind: str = ""
     fault: str = ""
@@ -43,7 +43,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class Judge:
-    """Knows what a program computes, and holds scheduled ones against it."""
+    """Compares scheduled programs with the original."""
 
     original: Program
     seed: int = 0
@@ -57,7 +57,7 @@ class Judge:
         self.allowed = tolerance(self.original, self.expected, self.inputs)
 
     def judge(self, scheduled: Program, native: bool = False) -> Verdict:
-        """The first thing that is wrong with it. What is raised is a fault too: no program may bring us down."""
+        """The first rule that the program breaks. An unexpected exception is a fault, too."""
         unproved = ""
         checks: list[tuple[str, Callable[[Program], str]]] = [
             ("form", self._form), ("text", self._text), ("result", self.differs), ("proof", self._proof),
@@ -86,7 +86,7 @@ class Judge:
         )
 
     def differs(self, scheduled: Program) -> str:
-        """How what the interpreter computes, in any order of loops that run at once, is not what it should be."""
+        """The difference between the interpreter's result, in any order of loops that run at once, and the expected one."""
         for order in ORDERS:
             try:
                 found = interpret(scheduled, self.inputs, order)
@@ -139,7 +139,7 @@ _UNPROVED = "unproved: "
 
 
 def isolated(what: Callable[[], str]) -> str:
-    """What it returns or raises, from a child process: a kernel that crashes takes the child with it."""
+    """The result or exception of `what` in a child process, which a crash of a kernel ends."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

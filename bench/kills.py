@@ -1,9 +1,11 @@
-"""`tune`, killed again and again at random moments: no process is left a second later, nothing that was told is lost.
+"""Kills `tune` at random moments, and checks that no process is left a second later and no reported trial is lost.
+
+`--resume` then goes on from the records and measures nothing twice.
 
     python -m bench.kills --count 50 --seed 1 --signal KILL
 
-A moment is something seen of the run (its start, the database, its first child, a builder, a line of progress, the
-comparison at the end, NumPy's child) and a random while after it.
+A moment is an observable event of the run (its start, the database, its first child, a builder, a line of progress, the
+comparison at the end, NumPy's child) and a random delay after it.
 """
 
 from __future__ import annotations
@@ -25,13 +27,15 @@ from pathlib import Path
 
 import psutil
 
+from tensorc_dsl.records.database import Database
+from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.report.files import check_writable
 
 SECONDS = 1.0
-"""How long after the kill processes may live."""
+"""The seconds for which processes may live after the kill."""
 
 PATIENCE = 120.0
-"""How long something that shall be seen may take."""
+"""The time limit for an event to be observed, in seconds."""
 
 MARK = "TENSORC_MARK"
 
@@ -42,8 +46,19 @@ use std.ops.{matmul}
 task product = matmul(M=96, N=96, K=96)
 """
 
-KEPT = {"f.tsched", "r.sqlite", "r.sqlite-wal", "r.sqlite-shm", "r.sqlite.lock", "best.tsched", "out", "err", "tmp"}
-"""What may lie in the working folder afterwards: SQLite's files are used up by whoever opens the database next."""
+KEPT = {
+    "tensorc-dsl",
+    "f.tsched",
+    "r.sqlite",
+    "r.sqlite-wal",
+    "r.sqlite-shm",
+    "r.sqlite.lock",
+    "best.tsched",
+    "out",
+    "err",
+    "tmp",
+}
+"""The files that may be in the folder afterwards: SQLite's are consumed when the database is opened next."""
 
 
 def marked(mark: str) -> dict[str, str]:
@@ -71,15 +86,16 @@ class Run:
     process: subprocess.Popen[bytes]
 
     @staticmethod
-    def start(folder: Path, trials: int) -> Run:
+    def start(folder: Path, trials: int, *more: str) -> Run:
         (folder / "tmp").mkdir(exist_ok=True)
         (folder / "f.tsched").write_text(FILE)
         code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         code += "from tensorc_dsl.cli.main import main; main()"
         command = [sys.executable, "-c", code, "tune", "f.tsched", "product", "--strategy", "random",
-                   "--trials", str(trials), "--threads", "1", "--records", "r.sqlite", "--output", "best.tsched"]  # fmt: skip
+                   "--trials", str(trials), "--threads", "1", "--records", "r.sqlite", "--output", "best.tsched",
+                   *more]  # fmt: skip
         with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
-            environment = marked(str(folder)) | {"TMPDIR": str(folder / "tmp")}
+            environment = marked(str(folder)) | {"TMPDIR": str(folder / "tmp"), "XDG_RUNTIME_DIR": str(folder)}
             process = subprocess.Popen(
                 command, cwd=folder, env=environment, stdout=out, stderr=err, start_new_session=True
             )
@@ -90,7 +106,7 @@ class Run:
         return (self.folder / "err").read_text()
 
     def told(self) -> int:
-        """How many trials the run has said are measured."""
+        """The number of trials that the run has reported as measured."""
         return max((int(n) for n in re.findall(r"^\[(\d+)/", self.said, re.MULTILINE)), default=0)
 
     def children(self) -> list[str]:
@@ -170,11 +186,33 @@ def kill(folder: Path, moment: str, later: float, number: signal.Signals) -> lis
         check_writable(folder / "best.tsched")  # as the next run does first, which clears away what was being written
         if lying := {p.name for p in folder.iterdir()} - KEPT | {p.name for p in (folder / "tmp").iterdir()}:
             wrong.append(f"left behind: {', '.join(sorted(lying))}")
+        wrong += _resumed(folder)
     finally:
         for process in alive(mark):
             process.kill()
         run.process.wait()
     return wrong
+
+
+def _resumed(folder: Path) -> list[str]:
+    """The search goes on with what is recorded, none of it anew, and none of it lost."""
+    before = _tried(folder)
+    run = Run.start(folder, len(before) + FEW, "--resume")
+    status = run.process.wait(PATIENCE)
+    after = _tried(folder)
+    wrong = [] if status == 0 else [f"resumed, it ends with status {status}: {run.said[-300:]}"]
+    if after[: len(before)] != before or [n for n, _ in after] != list(range(len(before) + FEW)):
+        wrong.append(f"of {len(before)} trials it goes on to {[n for n, _ in after]}")
+    if len({key for _, key in after}) != len(after):
+        wrong.append("a program was measured twice")
+    return wrong
+
+
+def _tried(folder: Path) -> list[tuple[int, str]]:
+    """The trials on disk, in the order of the records: their numbers and programs."""
+    with Database.open(folder / "r.sqlite") as database:
+        found = [k.trial for k in database.all()]
+    return [(t.trial, t.program_key) for t in found if isinstance(t, Trial) and t.phase == "trial"]
 
 
 def _ended_in_order(run: Run, number: signal.Signals) -> list[str]:

@@ -1,4 +1,4 @@
-"""The maths functions of kernels: how fast they are, and how far from the truth, for every float32 there is.
+"""Measures the speed and the errors of the maths functions of kernels, over all float32 if wanted.
 
     python -m bench.maths                                   ns per element, beside NumPy and the C library's function
     python -m bench.maths --exhaustive [--functions log …]  the largest error of all 2**32 arguments (a minute each)

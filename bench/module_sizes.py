@@ -1,6 +1,6 @@
-"""How long the library's modules are: `python -m bench.module_sizes [FOLDER…]`.
+"""Counts the lines of the library's modules: `python -m bench.module_sizes [FOLDER…]`.
 
-Lines of `.tsched` that say something: neither blank nor a comment. By file, then in sum.
+Lines of `.tsched` that are neither blank nor a comment count, by file and in sum.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ STDLIB = Path(__file__).resolve().parent.parent / "stdlib"
 
 
 def code_lines(text: str) -> int:
-    """The lines that are not blank and not only a comment."""
+    """The number of lines that are neither blank nor only a comment."""
     return sum(1 for line in text.splitlines() if line.strip() and not line.strip().startswith("//"))
 
 

@@ -1,6 +1,6 @@
-"""Wrong and strange `.tsched` texts: bytes that nobody meant, derivations of the grammar, files with a few words changed.
+"""Generates wrong and strange `.tsched` texts: random bytes, derivations of the grammar, files with a few words changed.
 
-Everything is drawn from one `random.Random`, so a number names an input.
+All random choices come from one `random.Random`, so a number identifies an input.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def corpus() -> tuple[str, ...]:
 
 
 def some_file(rng: random.Random) -> str:
-    """A file that is right, or a few items of the corpus, often with what they need."""
+    """A right file, or a few items of the corpus, often with the items that they need."""
     choice = rng.random()
     if choice < 0.5:
         return rng.choice(_seeds())
@@ -171,7 +171,7 @@ def _replace(words: list[str], rng: random.Random, kind: str, others: Sequence[s
 
 
 def _group(words: list[str], rng: random.Random) -> list[str]:
-    """What stands between some bracket and its partner, both included."""
+    """The words from some bracket to its partner, both included."""
     closer = {"(": ")", "[": "]", "{": "}"}
     openers = [n for n, w in enumerate(words) if w in closer]
     if not openers:
@@ -186,7 +186,7 @@ def _group(words: list[str], rng: random.Random) -> list[str]:
 
 
 def _wrapped(words: list[str], at: int, rng: random.Random) -> list[str]:
-    """A word deep inside something."""
+    """A word nested deeply in brackets."""
     before, after = rng.choice((
         ("(", ")"), ("[", "]"), ("-", ""), ("not ", ""), ("f(", ")"), ("a + ", ""), ("sum[k] ", ""), ("x if y else ", ""),
         ("for l in b.loops { yield ", " }"), ("{1: ", "}"), ("", ".a"), ("", "[0]"), ("", "[1:]"), ("either { ", " } or {}"),
@@ -205,7 +205,7 @@ def _vocabulary() -> tuple[str, ...]:
 
 
 class Grammar:
-    """The rules of `tsched.lark`, read by Lark, and how deep each of them is at least."""
+    """The rules of `tsched.lark`, read by Lark, with the least depth of their derivations."""
 
     def __init__(self) -> None:
         read = lark_parser()
@@ -226,7 +226,7 @@ class Grammar:
         return None if None in depths else max(cast("list[int]", depths), default=0)
 
     def derive(self, start: str, rng: random.Random, depth: int) -> list[str]:
-        """The words of something that the grammar can say."""
+        """The words of a random derivation of a rule."""
         out: list[str] = []
         stack: list[tuple[Any, int]] = [(NonTerminal(start), depth)]
         while stack and len(out) < 400:

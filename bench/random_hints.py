@@ -1,6 +1,6 @@
-"""Arguments that their kind alone says too little about: for a parameter by its name, what is likely to be accepted.
+"""Hints for random arguments whose kind says too little: for a parameter by name, values that are likely to be accepted.
 
-Wrong arguments stay possible: now and then each choice is one among all.
+Wrong arguments stay possible: each choice is made among all values now and then.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _intermediate(site: Site) -> BufferRef:
 
 
 def _updated(site: Site) -> list[Block]:
-    """The blocks that change what they find in a buffer."""
+    """The blocks that update a buffer."""
     return [b for b in site.blocks if not b.init and any(read_indices(b, name) for name in own_buffers(b))]
 
 
@@ -173,7 +173,7 @@ def _own_buffer(site: Site) -> BufferRef:
 
 
 def _noted(site: Site) -> LoopRef | BlockRef | None:
-    """What carries an annotation."""
+    """A loop or block with an annotation, or the program."""
     found: list[LoopRef | BlockRef | None] = [LoopRef(x.var) for x in site.loops if x.annotations]
     found += [BlockRef(b.name) for b in site.blocks if b.annotations]
     found += [None] if site.program.annotations else []
@@ -260,7 +260,7 @@ LEADS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "unannotate": (("annotate",),),
 }
-"""Steps after which a primitive may apply, where it hardly ever does before: the ways there."""
+"""For primitives that rarely apply, sequences of steps after which they may."""
 
 TOWARDS: dict[str, Callable[[Site], typing.Any]] = {
     "persist<bind.axis": lambda s: s.rng.choice(["block.x", "block.y", "block.z"]),

@@ -1,4 +1,4 @@
-"""Arguments that are loops, or are about the loop that was chosen before them."""
+"""Makes random arguments that are loops, or depend on the loop that was chosen before."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def factors(site: Site) -> tuple[int | None, ...]:
 
 
 def partial(site: Site) -> bool | str:
-    """`split` knows a second way where its signature says so."""
+    """A value of `split`'s parameter `partial`, which may be a string if its signature allows it."""
     kinds = typing.get_args(PRIMITIVES[site.primitive].signature.parameters["partial"].annotation)
     return site.rng.choice([True, True, False, *(["cut"] if str in kinds else [])])
 

@@ -1,6 +1,6 @@
-"""What the cases of a primitive say about random steps of it: arguments that its kind does not explain, and ways to it.
+"""Reads random arguments from the cases of a primitive: values that a kind does not determine, and steps before it.
 
-A new primitive has its cases in `tests/primitives/`, so it is drawn without a word elsewhere. `random_hints` has what finds
+A new primitive has its cases in `tests/primitives/`, so it is drawn without changes elsewhere. `random_hints` finds
 better arguments in a program at hand.
 """
 

@@ -1,4 +1,4 @@
-"""Where a random step is made: the program so far, what has been chosen for it, and what is there to choose from."""
+"""The site of a random step: the program so far, the arguments chosen for the step, and the choices there are."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Site:
         return self.rng.choice(found)
 
     def likely(self, good: Sequence[typing.Any], all_: Sequence[typing.Any]) -> typing.Any:
-        """As `mostly`; where there is none that is good, the step is seldom worth a try. Raises NothingToName."""
+        """As `mostly`; but without good values the step is rarely tried. Raises NothingToName."""
         if not good and self.rng.random() < 0.8:
             raise NothingToName
         return self.mostly(good, all_)

@@ -1,9 +1,9 @@
 """Random schedule steps: for every primitive, arguments that are right in kind, whether or not they apply.
 
-What a primitive takes is read from its signature. A kind of argument (a loop, a number, a layout) has a way to be made; where
-the kind says too little, as with a string, it is one of those in the primitive's cases. What is likelier to be accepted in a
-program at hand is found by the hints of `random_hints`. A parameter that none of them makes raises `NoGenerator`, so that a
-new primitive cannot be left out.
+The parameters of a primitive are read from its signature. Each kind of argument (a loop, a number, a layout) has a
+generator; if the kind says too little, as for a string, the value comes from the primitive's cases. The hints of
+`random_hints` find values that are likely to be accepted in a program at hand. A parameter without any of these raises
+`NoGenerator`, so that a new primitive cannot be left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["NoGenerator", "NothingToName", "Step", "random_schedule", "random_st
 
 
 class NoGenerator(Exception):
-    """A primitive has a parameter of a kind that nothing here makes."""
+    """A primitive has a parameter of a kind without a generator."""
 
 
 @dataclass(frozen=True, slots=True)

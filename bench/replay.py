@@ -1,8 +1,9 @@
-"""How long a frozen schedule takes to replay: 3×3 convolution, 40 steps: `python -m bench.replay [--rounds 20]`.
+"""Times the replay of a frozen schedule, a 3×3 convolution with 40 steps: `python -m bench.replay [--rounds 20]`.
 
-Twice the same steps: as the text of a trace, parsed once and expanded many times, and as calls of `schedule.primitive.apply`
-alone. Times are the processor's, medians of the rounds. The first round is shown by itself: it alone has to make the proofs
-that later ones remember (`affine` answers equal questions once in a process), as the first candidate of a search does.
+The same steps are timed twice: as the text of a trace, parsed once and expanded many times, and as calls of
+`schedule.primitive.apply` alone. Times are processor times, medians of the rounds. The first round is shown separately,
+since it makes the proofs that later ones find cached (`affine` answers equal questions once per process), as the first
+candidate of a search does.
 """
 
 from __future__ import annotations

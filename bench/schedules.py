@@ -1,9 +1,9 @@
 """Random schedules of small programs of odd sizes: `python -m bench.schedules --seed 1 --count 20000 --jobs 2`.
 
-A schedule is a sequence of steps of random primitives with random arguments that are right in kind. A step is refused, with
-a refusal that its primitive declares, or the program after it is right: well formed, the same when printed and read
-again, equal to the reference in every order of the loops that run at once, and proved so by `validate.validate`. Every
-NATIVE-th is compiled and run. What is wrong is made as short as can be and written to build/schedules/.
+A schedule is a sequence of steps of random primitives with random arguments of the right kinds. Either a step is refused,
+with a refusal that its primitive declares, or the program after it is right: well formed, the same when printed and parsed,
+equal to the reference in every order of the loops that run at once, and proved so by `validate.validate`. Every NATIVE-th
+is compiled and run. Failures are reduced to few steps and written to build/schedules/.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Distinct samples of every sketch of a task: `python -m bench.sketches FILE TASK [--count 100] [--prove 1] [--jobs 2]`.
 
-A sketch is a choice for every `either` of a space; what is left open in it are numbers. Sketches are found by turning,
-in each one that is known, each choice to its other branches, until nothing new turns up. Of every sketch `--count`
-programs are drawn that lower to different kernels; where few numbers lead to a sketch, half of the numbers are those of
-a trace that came there, and a draw that ends in another sketch is one of that sketch. Each program must be well formed,
-and the first `--prove` of them are proved to compute what the task does. A step that is refused is counted by its code.
-Everything else that is raised is a bug: it is printed with the decisions, and the run exits with 1.
+A sketch is a choice for every `either` of a space; its other draws are open. Sketches are found by changing each choice of
+each known sketch to its other branches, until no new ones are found. For every sketch `--count`
+programs are drawn that lower to different kernels. If few values lead to a sketch, half of the values are taken from
+a trace of it; a draw that ends in another sketch counts for that one. Each program must be well formed,
+and the first `--prove` of each sketch are proved to compute what the task does. Refused steps are counted by code.
+Any other exception is a bug: it is printed with the decisions, and the run exits with 1.
 """
 
 from __future__ import annotations

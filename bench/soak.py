@@ -1,7 +1,7 @@
 """Random schedules of the examples, each expanded twice and run against the reference: `make soak SEED=1 COUNT=1000`.
 
-What must hold for every one: its text expands to the same text and the same program, byte for byte, and its kernel computes
-what the unscheduled program does. Any other end is printed with the schedule, and the run exits with 1.
+For each, its text must expand to the same text and the same program, byte for byte, and its kernel must compute the result of
+the unscheduled program. Any other outcome is printed with the schedule, and the run exits with 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tasks of a file tuned in turns, to compare their spaces: `python -m bench.spaces FILE [TASK…]`.
 
-Every task has the same number of trials in each round, and a round begins with a seed of its own and no records. What counts
-is the median of the winners.
+Every task has the same number of trials in each round, and a round has a seed of its own and no records. The result is
+the median of the winners.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How long a person waits for `check`: the start of the command, and a file of 10,000 lines after it.
+"""Times `check`: the start of the command, and a file of 10,000 lines.
 
     python -m bench.startup [--lines 10000] [--rounds 10]
 
-The long file is made of the standard library and the examples, written down again and again under new names. A time is the
-best of the rounds, on the clock and of the processor (the one to look at while the machine does other things). Python may
+The long file consists of the standard library and the examples, repeated under new names. A time is the
+best of the rounds, as wall time and processor time (the better one to compare on a busy machine). Python may
 keep its compiled files, as it does for an installed package, and the tables of the grammar are in their cache.
 """
 

@@ -1,10 +1,10 @@
 """The suite's operators under the default space: `python -m bench.suite --samples 20 --ops c1d,c2d_0 --seed 1`.
 
-For each task of `suite.tsched`, by operator or one by one, as many schedules are drawn from `std.cpu.default`; each is built,
-run, and held against the float64 reference. What is printed of a task: the sketches (choices of structure) that were met, how
-many numbers a schedule draws besides, the points of the space (for each sketch the product of what its draws can be, added
-up over the sketches), and what became of the draws. Schedules that do not end well are printed whole; the status is 1 when
-one was wrong, and not only slow.
+For each task of `suite.tsched`, by operator or one by one, schedules are drawn from `std.cpu.default`; each is built,
+run, and compared with the float64 reference. For each task it prints the sketches (choices of structure) that occurred, the
+number of other draws of a schedule, the points of the space (for each sketch the product of the sizes of its supports, summed
+over the sketches), and the outcomes. Schedules that fail are printed in full; the status is 1 if
+one is wrong, and not only slow.
 """
 
 from __future__ import annotations

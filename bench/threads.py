@@ -1,4 +1,4 @@
-"""What a parallel loop costs, and the roof on one thread and on all: `python -m bench.threads`."""
+"""Measures the cost of a parallel loop, and the peak on one thread and on all: `python -m bench.threads`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Say what to compute and how it may be computed; have it tuned, checked and compiled.
+"""A language for tensor computations and their schedules, with a tuner and a compiler.
 
     import tensorc_dsl
 
@@ -7,7 +7,7 @@
 
 `loads` takes a text where `load` takes a file.
 
-Importing this package is cheap: what compiles and measures is loaded when it is first used.
+Importing this package is cheap: the modules that compile and measure are loaded at their first use.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 
 _HOMES = {"TschedError": "tensorc_dsl.diagnostic"}
 
-if not TYPE_CHECKING:  # who checks types sees the names above, and no others
+if not TYPE_CHECKING:  # a type checker sees only the names above
 
     def __getattr__(name: str) -> Any:
         if name == "__version__":

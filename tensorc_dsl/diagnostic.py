@@ -1,4 +1,4 @@
-"""Diagnostics: what went wrong, where, the facts, a repair. A value and its one renderer."""
+"""Diagnostics: the error, its place, the facts, a repair; and their renderer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorc_dsl.source import Span
 from tensorc_dsl.visible import columns, visible, visible_line
 
 EXCERPT = 400
-"""Characters of a line that are shown: enough for any that a person writes, and for the start of those of programs."""
+"""The number of characters of a line that are shown."""
 
 
 class Severity(StrEnum):
@@ -40,7 +40,7 @@ class Diagnostic:
 
 
 class TschedError(Exception):
-    """Bad input, as one or more diagnostics. Never a bug, never a failed candidate."""
+    """Bad input, as one or more diagnostics. Bugs and failed candidates are other exceptions."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         super().__init__(visible("; ".join(f"{d.code}: {d.message}{_place(d)}" for d in diagnostics)))
@@ -51,7 +51,7 @@ class TschedError(Exception):
 
 
 def _place(d: Diagnostic) -> str:
-    """` (file.tsched:12:24)`: all that a traceback shows of where it is."""
+    """The place as text for a traceback: ` (file.tsched:12:24)`."""
     if d.span is None:
         return ""
     line, column = d.span.source.line_column(d.span.start)
@@ -100,7 +100,7 @@ def problem(
 
 
 def render(d: Diagnostic) -> str:
-    """The diagnostic as plain text, in the layout of rustc; the faces colour it.
+    """The diagnostic as plain text, in the layout of rustc; `report.paint` colours it.
 
     error[E0312]: message
       --> file.tsched:12:24
@@ -109,7 +109,7 @@ def render(d: Diagnostic) -> str:
        |                             ^^^^^^ label
        = help: …
     """
-    # Only the first line of a finding begins at the margin: no name that holds line ends can look like another one.
+    # Only the first line begins at the margin, so that a name with line ends cannot imitate another finding.
     head, *more = visible(d.message).split("\n")
     out = [f"{d.severity}[{d.code}]: {head}", *(f"    {line}".rstrip() for line in more)]
     margin = " "
@@ -129,7 +129,7 @@ def render(d: Diagnostic) -> str:
 
 
 def _excerpt(span: Span, line: int, column: int, label: str) -> tuple[str, str]:
-    """The first line of a span, and below it what underlines the span there."""
+    """The first line of a span, and the underline below it."""
     last, last_column = span.source.line_column(span.end)
     text = span.source.line(line)
     start = column - 1
@@ -140,7 +140,7 @@ def _excerpt(span: Span, line: int, column: int, label: str) -> tuple[str, str]:
     marked = visible(text[start : min(end, stop)])
     after = visible(text[min(end, stop) : stop]) + ("…" if stop < len(text) else "")
     gutter = f"{line} | "
-    # Tabs stay tabs before the underline, so that it lands where the terminal puts the text.
+    # Tabs are kept in front of the underline, so that it stands below the text on a terminal.
     lead = "\t".join(" " * columns(part) for part in before.split("\t"))
     width = max(1, columns(marked, len(gutter) + columns(before, len(gutter))))
     blank = " " * len(str(line))

@@ -1,7 +1,7 @@
-"""What is found by its name: a file or folder of ours, or a module that another package declares as an entry point.
+"""Finds extensions by name: a file or folder of this package, or a module that another package declares as an entry point.
 
-Nothing is imported before somebody asks for it by name, and what other packages declare is read only where ours does not
-have the name: a start pays for neither.
+Nothing is imported before it is asked for by name, and entry points are read only for names that this package does not
+have, so that start-up stays fast.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def NOT_LOADED(*, name: str, group: str, module: str, why: str) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class Extensions:
-    """Modules that hold one object, `attribute`, each.
+    """Modules with one object each, called `attribute`.
 
     Ours are in the package `home`: its modules, or the modules `inside` of its folders. Those of other packages are the entry
-    points of `group`, `toy = "a_package.a_module"`. What is ours cannot be replaced.
+    points of `group`, `toy = "a_package.a_module"`. An entry point cannot replace one of ours.
     """
 
     group: str
@@ -50,15 +50,15 @@ class Extensions:
         return {e.name: e.value for e in metadata.entry_points(group=self.group)}
 
     def names(self) -> tuple[str, ...]:
-        """All there are, sorted."""
+        """All names, sorted."""
         return tuple(sorted({*self.own(), *self._installed()}))
 
     def module(self, name: str) -> str | None:
-        """The module of that name; None where there is none."""
+        """The module of that name; None if there is none."""
         return self.own().get(name) or self._installed().get(name)
 
     def load(self, name: str) -> Any:
-        """The object of that name, None where there is none. TschedError (E0930) where another package's is broken."""
+        """The object of that name; None if there is none. Raises TschedError (E0930) if another package's is broken."""
         module = self.module(name)
         if module is None:
             return None
@@ -66,13 +66,13 @@ class Extensions:
             return getattr(importlib.import_module(module), self.attribute)
         try:
             return getattr(importlib.import_module(module), self.attribute)
-        except Exception as e:  # whatever a stranger's module does when it is imported
+        except Exception as e:  # a foreign module may raise anything when it is imported
             why = f"{type(e).__name__}: {e}"
             raise TschedError(NOT_LOADED(None, name=name, group=self.group, module=module, why=why)) from e
 
 
 BACKENDS = Extensions("tensorc_dsl.backends", "tensorc_dsl.backend", "BACKEND", "backend")
-"""What makes code, by the kind of its targets."""
+"""The code generators, by the kind of their targets."""
 
 STRATEGIES = Extensions("tensorc_dsl.strategies", "tensorc_dsl.search.strategies", "STRATEGY")
-"""What decides which schedules a search tries."""
+"""The search strategies."""

@@ -1,7 +1,7 @@
-"""The files that ship with the package, and the place for files that it can always make again.
+"""The files that ship with the package, and the folder for files that can be made again.
 
-In a wheel the grammar, the standard library and the pages about errors lie in `tensorc_dsl/_data/`; in a checkout, where
-people read them.
+In a wheel the grammar, the standard library and the pages about errors are in `tensorc_dsl/_data/`; in a checkout, in folders
+of the repository.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 @cache
 def _data(folder: str) -> Path:
-    """The folder of the checkout, or what the wheel has of it: its last part."""
+    """The folder of the checkout; in a wheel, the folder of its data with the same last part."""
     package = Path(__file__).resolve().parent
     shipped = package / "_data" / Path(folder).name
     return shipped if shipped.is_dir() else package.parent / folder
@@ -31,8 +31,8 @@ def stdlib_root() -> Path:
 
 
 def cache_path(name: str) -> Path | None:
-    """A file in the user's cache folder, or None where there is no such folder and it cannot be made."""
-    import platformdirs  # only here: nothing else that a start needs imports it
+    """A file in the user's cache folder; None if there is no such folder and it cannot be made."""
+    import platformdirs  # a late import: nothing else at start-up needs it
 
     try:
         return platformdirs.user_cache_path("tensorc-dsl", ensure_exists=True) / name
@@ -41,12 +41,12 @@ def cache_path(name: str) -> Path | None:
 
 
 def stdlib_files(path: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
-    """The files of the standard library behind a dotted path, with the names that messages show for them.
+    """The files of the standard library behind a dotted path, each with its name in messages.
 
     `("cpu",)` is the file `cpu.tsched`, or all files of the folder `cpu`.
     """
     place = stdlib_root().joinpath(*path)
-    # `os.path` has an answer for names that no file can have, too.
+    # `os.path` also accepts names that no file can have.
     if path and isfile(file := place.with_suffix(".tsched")):
         found = [file]
     else:
@@ -63,7 +63,7 @@ def stdlib_names(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def error_page(code: str) -> str:
-    """What there is to read about an error or a warning, as Markdown; KeyError for a code that there is not."""
+    """The page about an error or a warning, as Markdown. Raises KeyError for an unknown code."""
     if code not in error_titles():
         raise KeyError(code)
     return (_data("docs/errors") / f"{code}.md").read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Where text came from: sources and spans.
+"""Sources and spans: named texts, and ranges of characters in them.
 
-A `Source` is a named text; a `Span` is a half-open range of characters in one. Spans ride along with trees and
-diagnostics and never take part in equality (fields that hold them say `compare=False`).
+A `Source` is a named text; a `Span` is a half-open range of characters in one. Trees and diagnostics hold spans, which
+take no part in equality (fields for them have `compare=False`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text with the name that messages show for it."""
+    """A text with its name in messages."""
 
     name: str
     text: str
@@ -26,7 +26,7 @@ class Source:
 
     @staticmethod
     def of(data: bytes, name: str) -> Source:
-        """UTF-8 as text; CRLF line ends become LF so that offsets mean the same everywhere. Raises UnicodeDecodeError."""
+        """UTF-8 data as text, with CRLF line ends replaced by LF. Raises UnicodeDecodeError."""
         return Source(name, data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n"))
 
     @staticmethod
@@ -65,5 +65,5 @@ class Span:
         return self.source.text[self.start : self.end]
 
     def to(self, other: Span) -> Span:
-        """The smallest span that holds both."""
+        """The smallest span that contains both."""
         return Span(self.source, min(self.start, other.start), max(self.end, other.end))

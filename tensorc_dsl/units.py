@@ -1,4 +1,4 @@
-"""Numbers for people: three digits and the unit that suits them."""
+"""Formats numbers for people: three digits and a suitable unit."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def seconds(value: float) -> str:
 
 
 def giga(value: float) -> str:
-    """Operations or bytes a second in units of 1e9."""
+    """Operations or bytes per second in units of 1e9."""
     return _digits(value / 1e9)
 
 
 def share(value: float) -> str:
-    """A part of a whole: 93 %."""
+    """A fraction as a percentage: 93 %."""
     return f"{100 * value:.0f} %"
 
 

@@ -1,7 +1,7 @@
-"""Text as a terminal may have it: what would move its cursor, hide or turn text stands spelled out.
+"""Makes text safe for terminals: characters that move the cursor, are invisible or change direction are spelled out.
 
-Names, comments and what other programs said come from strangers. A character that shows nothing by itself is written as the
-language writes it in strings, `\\u{1B}`; letters, marks and signs of all languages stay.
+Names, comments and the output of other programs are foreign input. An invisible character is written as the
+language writes it in strings, `\\u{1B}`; letters, combining marks and signs of all languages are unchanged.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import re
 import unicodedata
 
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-"""Unicode's categories of controls, of what acts on its neighbours such as the turns of writing, of halves of characters,
-and of line ends that terminals do not know."""
+"""Unicode's categories of control characters, format characters such as changes of direction, surrogates, and line ends that
+terminals do not know."""
 
 _TAB = 8
 _UNUSUAL = re.compile(r"[^\n\t -~]")
 _BREAKS = re.compile(r"[\n\t]")
 _LEADS = range(0x1160, 0x1200)
-"""The vowels and ends of a Korean syllable: they stand in the cell of its first letter."""
+"""The vowels and finals of Korean syllables, which share the cell of the first letter."""
 
 
 def visible(text: str) -> str:
-    """The text with everything that shows nothing spelled out, but for line ends and tabs."""
+    """The text with invisible characters spelled out, except line ends and tabs."""
     return _UNUSUAL.sub(_of_match, text)
 
 
 def visible_line(text: str) -> str:
-    """As `visible`, in one line: line ends and tabs are spelled out too. For names, which could else forge lines."""
+    """As `visible`, on one line: line ends and tabs are spelled out too. For names, which could forge lines otherwise."""
     return _BREAKS.sub(_spelled, visible(text))
 
 
@@ -39,7 +39,7 @@ def _spelled(m: re.Match[str]) -> str:
 
 
 def columns(text: str, start: int = 0) -> int:
-    """The cells of a terminal that a line takes which begins in the cell `start`; a tab ends at a multiple of eight."""
+    """The number of terminal cells of a line that begins in the cell `start`; a tab ends at a multiple of eight."""
     if text.isascii() and "\t" not in text:
         return len(text)
     at = start

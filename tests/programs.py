@@ -1,4 +1,4 @@
-"""Small programs built by hand, as the compute layer elaborates them: per stage a perfect nest of loops over a block.
+"""Small programs built by hand, in the form of elaborated computes: per stage a perfect nest of loops over a block.
 
 Sizes are free, so that tests can use odd ones.
 """

@@ -1,4 +1,4 @@
-"""How much work something takes, counted and not timed: the same number on a quiet machine and on a busy one."""
+"""Counts the work of a call instead of timing it, which gives the same number on an idle and on a busy machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python face: a file of tasks, tasks that are sampled, tuned and replayed, kernels that are called."""
+"""The Python interface: a file of tasks, tasks that are sampled, tuned and replayed, kernels that are called."""
 
 from __future__ import annotations
 

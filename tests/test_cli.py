@@ -1,4 +1,4 @@
-"""The command line as its users meet it: what is printed where, and the exit status."""
+"""The command line: output, streams, and exit status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tensorc_dsl.api import load, tasks
+from tensorc_dsl.api import load, searching
 from tensorc_dsl.cli.main import main
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.ir.parse import parse_program
@@ -237,7 +237,7 @@ def test_no_valid_candidate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def crash(_self: object, programs: Sequence[Program], _best: float | None) -> Iterator[Outcome]:
         yield from (Outcome(Status.CRASH, message="signal 11") for _ in programs)
 
-    monkeypatch.setattr(tasks.LocalRunner, "measure", crash)
+    monkeypatch.setattr(searching.LocalRunner, "measure", crash)
     result = call("tune", "small.tsched", "small", "--trials", "3", "--json")
     assert result.exit_code == 3
     said = json.loads(result.stdout)
@@ -290,7 +290,7 @@ def test_a_finalist_that_is_proved_wrong_is_a_bug(folder: Path, monkeypatch: pyt
         found = Diagnostic("E0801", "it computes something else", None)
         return Invalid(found) if len(asked) == wrong else Unproved(replace(found, code="E0807"))
 
-    monkeypatch.setattr(tasks, "validate", some_are_wrong)
+    monkeypatch.setattr(searching, "validate", some_are_wrong)
     best: list[str] = []
     for wrong in (2, 1):
         asked.clear()

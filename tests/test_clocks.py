@@ -1,4 +1,6 @@
-"""No test depends on how fast the machine is: what reads a clock, or gives up after less than a minute, says here why."""
+"""No test depends on the speed of the machine: each use of a clock or of a time limit below a minute is listed with its
+reason.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody meets who uses the package from Python: texts, progress, what things say they are, pickles, types."""
+"""The package used from Python for the first time: texts, progress, reprs, pickles, types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host of the repository is told: it runs targets of the Makefile, on what the package says it supports."""
+"""The configuration for a host of the repository: it runs targets of the Makefile, on the supported systems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shipped: the wheel and the source archive hold what the package needs, wherever it is installed."""
+"""The wheel and the source archive contain everything that the package needs, wherever it is installed."""
 
 from __future__ import annotations
 

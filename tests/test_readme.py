@@ -1,4 +1,4 @@
-"""The README names what there is. That its examples run is tested with those of the other pages, in tests/docs."""
+"""The README names existing things. Its examples are tested with those of the other pages, in tests/docs."""
 
 from __future__ import annotations
 

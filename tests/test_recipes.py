@@ -1,4 +1,4 @@
-"""CONTRIBUTING says what is touched to add one thing of each kind; here each row is played on a copy of the repository.
+"""Each row of CONTRIBUTING, which lists the files that one addition touches, is played on a copy of the repository.
 
 A recipe writes and edits exactly the files of its row. Then the generated parts are made, what is printed is accepted, the
 tests around everything that was added pass, and the command line knows it.

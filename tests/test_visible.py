@@ -1,4 +1,4 @@
-"""What a terminal gets: characters that show nothing are spelled out, and underlines stand below what they mean."""
+"""Text on a terminal: invisible characters are spelled out, and underlines stand below the right characters."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The standard library's operators, tuned, beside other libraries: `python -m bench`, told in docs/bench.md."""
+"""Measures the standard library's operators, tuned, beside other libraries: `python -m bench`; docs/bench.md describes it."""

@@ -1,4 +1,4 @@
-"""Who takes part: ours, and the libraries that are installed."""
+"""The contenders: our package, and the libraries that are installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """`module` prepares jobs; `packages` are what it needs, by the names under which they are distributed."""
+    """A library. `module` prepares its jobs; `packages` are the distributions that it needs."""
 
     name: str
     module: str
@@ -21,7 +21,7 @@ class Contender:
 
     @property
     def absence(self) -> str:
-        """Which packages are not installed; "" where all are there."""
+        """The packages that are not installed; "" if all are."""
         return ", ".join(p for p in self.packages if not _version(p))
 
     @property
@@ -54,11 +54,11 @@ PEERS = {
 }
 
 QUICK_PEERS = [name for name in PEERS if name != "tvm"]
-"""Those that need no search."""
+"""The peers that need no search."""
 
 
 def named(names: Sequence[str]) -> list[Contender]:
-    """Those peers, in that order. ValueError where there is none of a name."""
+    """The peers of these names, in this order. Raises ValueError for an unknown name."""
     for name in names:
         if name not in PEERS:
             raise ValueError(f"there is no peer {name}; there are {', '.join(PEERS)}")
@@ -66,7 +66,7 @@ def named(names: Sequence[str]) -> list[Contender]:
 
 
 def environment(threads: int) -> dict[str, str]:
-    """What tells the libraries how many threads to use, before they load, and the processes that they start where we are."""
+    """Environment variables for the libraries' processes: the number of threads, and the folders of modules."""
     names = ("OMP", "OPENBLAS", "MKL", "NUMBA", "TVM")
     path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {f"{name}_NUM_THREADS": str(threads) for name in names} | {"PYTHONPATH": path}

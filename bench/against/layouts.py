@@ -1,4 +1,4 @@
-"""Layouts of images and weights: the task's (channels last) and that of most libraries (channels first)."""
+"""Converts layouts of images and weights between the task's (channels last) and that of most libraries (channels first)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Convolution:
 
 
 def convolution(job: Job) -> Convolution:
-    """The operands and attributes of a job that is a convolution of any kind."""
+    """The operands and attributes of a convolution of any kind."""
     x, f = job.take("X", "F")
     p = job.problem
     if p.compute.startswith("depthwise"):
@@ -36,7 +36,7 @@ def convolution(job: Job) -> Convolution:
 
 
 def channels_first(x: Array) -> Array:
-    """N…C as NC…, in memory too."""
+    """N…C as a contiguous NC…."""
     return np.ascontiguousarray(np.moveaxis(x, -1, 1))
 
 

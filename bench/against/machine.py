@@ -1,4 +1,4 @@
-"""The machine that a report is of."""
+"""Describes the machine of a report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INFO = Path("/proc/cpuinfo")
 
 
 def apart(cpus: Sequence[int], folder: Path = CPUS) -> list[int]:
-    """The processors, with the first one of each core before all others; the folder is the system's, with one for each."""
+    """The processors, with the first one of each core in front; `folder` is the system's, with an entry for each."""
     cores: dict[str, list[int]] = {}
     for cpu in cpus:
         try:
@@ -23,7 +23,7 @@ def apart(cpus: Sequence[int], folder: Path = CPUS) -> list[int]:
 
 
 def described(kind: str, processors: int, info: Path = INFO) -> str:
-    """What the system calls its processor, with LLVM's name for its `kind`: AMD EPYC (znver4), 2 processors."""
+    """The system's name of the processor, with LLVM's name of its kind: AMD EPYC (znver4), 2 processors."""
     try:
         found = re.search(r"^model name\s*: (.+)$", info.read_text(), re.MULTILINE)
     except OSError:

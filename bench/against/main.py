@@ -2,9 +2,9 @@
 
     python -m bench --ops gemm,c2d --sizes 512,56x64x64k3 --peers onnxruntime,numpy --trials 64 --json
 
-Without --ops and --sizes all that there are are measured, without --peers beside all but those that tune too. Rows are on
-standard error as they come, the report on standard output in the end. What is measured, and how, is told in docs/bench.md.
-The status is 1 where ours has no right result.
+Without --ops and --sizes, all operators and sizes are measured; without --peers, beside all libraries that need no search.
+Rows go to standard error as they are measured, the report to standard output at the end. docs/bench.md describes the
+method. The status is 1 if one of our results is wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tensorc_dsl.reference.inputs import make_inputs
 
 
 def task_files(threads: int) -> dict[str, tensorc_dsl.TaskFile]:
-    """By the name of a task its file; only tasks whose compute others can be set beside."""
+    """The file of each task whose compute can be compared with other libraries, by the task's name."""
     out: dict[str, tensorc_dsl.TaskFile] = {}
     for path in FILES:
         file = tensorc_dsl.load(path, threads=threads)
@@ -53,7 +53,7 @@ def problem_of(file: tensorc_dsl.TaskFile, task: tensorc_dsl.Task) -> Problem:
 
 
 def case_of(problem: Problem, task: tensorc_dsl.Task, seed: int, folder: Path) -> Case:
-    """The case; its inputs lie in the folder."""
+    """The case, with its inputs in the folder."""
     inputs = make_inputs(task.program, seed)
     for name, array in inputs.items():
         np.save(folder / f"{name}.npy", array)
@@ -74,7 +74,7 @@ def compare(
     peers: Sequence[Contender],
     settings: Settings,
 ) -> Report:
-    """The rows of the tasks, under the best peaks that were seen; each is on standard error as soon as it is known."""
+    """The report on the tasks, under the best peaks that were measured; each row goes to standard error when it is known."""
     there = [OURS, *(c for c in peers if not c.absence)]
     report = Report(
         rows=(),
@@ -96,7 +96,7 @@ def compare(
 
 
 def say(text: str) -> None:
-    """Tell how far it is."""
+    """Print progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     settings = Settings(
         arguments.threads, arguments.trials, arguments.seed, arguments.rounds, arguments.records.absolute()
     )
-    # The processes of the libraries inherit it: some ask the system how many threads to use.
+    # The processes of the libraries inherit the affinity, since some derive their number of threads from it.
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, apart(sorted(os.sched_getaffinity(0)))[: settings.threads])
     files = task_files(settings.threads)

@@ -1,4 +1,4 @@
-"""What the harness and a library's process say to each other, in the frames of `tensorc_dsl.measure.messages`."""
+"""The messages between the harness and a library's process, in the frames of `tensorc_dsl.measure.messages`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tensorc_dsl.measure.messages import Bug, Ready
 
 
 class Prepare(msgspec.Struct, tag=True, frozen=True):
-    """Be ready to run the problem on the inputs in `folder`; what a first run computes goes there too."""
+    """Prepare to run the problem on the inputs in `folder`, and write the result of a first run there."""
 
     module: str
     problem: Problem
@@ -21,13 +21,13 @@ class Prepare(msgspec.Struct, tag=True, frozen=True):
 
 
 class Turn(msgspec.Struct, tag=True, frozen=True):
-    """Run for about so many seconds."""
+    """Run for about that many seconds."""
 
     seconds: float
 
 
 class Prepared(msgspec.Struct, tag=True, frozen=True):
-    """The result lies in the folder. `note` is for the reader of the table; `searched` is that of `Ready`."""
+    """The result is in the folder. `note` is shown with the table; `searched` is that of `Ready`."""
 
     note: str
     searched: float | None
@@ -38,7 +38,7 @@ class NotOffered(msgspec.Struct, tag=True, frozen=True):
 
 
 class Times(msgspec.Struct, tag=True, frozen=True):
-    """Seconds of one call, of each batch of calls."""
+    """Seconds of one call, for each batch of calls."""
 
     seconds: tuple[float, ...]
 

@@ -1,4 +1,4 @@
-"""Each operator as a model in ONNX, for the runtimes that take that: images as NCHW, weights as constants."""
+"""ONNX models of the operators, for runtimes that take them: images as NCHW, weights as constants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.against.layouts import channels_first, channels_last, convolution, we
 from bench.against.problem import CONVOLUTIONS, Array, Job
 
 OPSET = 23
-"""The first with Attention."""
+"""The first version with Attention."""
 
 IR_VERSION = 11
 
@@ -22,7 +22,7 @@ IR_VERSION = 11
 class Model:
     """A chain of nodes, each named by its output. `feeds` are its inputs, `constants` its weights.
 
-    `back` gives the output of the last node the layout of the task.
+    `back` converts the output of the last node to the layout of the task.
     """
 
     feeds: dict[str, Array]
@@ -31,13 +31,13 @@ class Model:
     nodes: list[Any] = field(default_factory=list[Any])
 
     def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """One more node; the name of its output."""
+        """Add a node. Returns the name of its output."""
         name = f"t{len(self.nodes)}"
         self.nodes.append(import_module("onnx").helper.make_node(kind, list(inputs), [name], **attributes))
         return name
 
     def bytes(self, result: np.dtype[Any]) -> bytes:
-        """The model as a file has it; `result` is the type of its output."""
+        """The serialized model; `result` is the type of its output."""
         onnx = import_module("onnx")
         helper = onnx.helper
 
@@ -56,7 +56,7 @@ class Model:
 
 
 def model_of(job: Job) -> Model | None:
-    """The operator as a model; None where ONNX has none for it on the types of the job."""
+    """The operator as a model; None if ONNX does not support it on the types of the job."""
     make = MAKERS.get(job.problem.compute)
     return None if make is None or "bf16" in job.problem.types.values() else make(job)
 
@@ -100,7 +100,7 @@ def _conv_bn_relu(job: Job) -> Model:
 
 def _conv_transpose(job: Job) -> Model:
     c = convolution(job)
-    # The weight of ConvTranspose is IO…
+    # The weight of ConvTranspose has the layout IO….
     f = np.ascontiguousarray(np.moveaxis(c.f, (-2, -1), (0, 1)))
     model = Model({"X": channels_first(c.x)}, {"F": f}, channels_last)
     model.add("ConvTranspose", "X", "F", strides=[c.stride] * c.rank, pads=[c.pad] * (2 * c.rank))

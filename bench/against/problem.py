@@ -1,4 +1,4 @@
-"""What is measured: the tasks of the operator files, as jobs that every library can be given."""
+"""The measured problems: tasks of the operator files, as jobs for every library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 FILES = (Path(__file__).with_name("operators.tsched"), Path(__file__).parent.with_name("suite.tsched"))
-"""An operator that two files have is that of the first."""
+"""An operator in both files is taken from the first."""
 
 CONVOLUTIONS = ("conv1d_nlc", "conv2d_nhwc", "conv3d_ndhwc", "depthwise_conv2d_nhwc")
 """Computes that differ in the number of dimensions and in groups only."""
@@ -36,7 +36,7 @@ WEIGHTS = {
     "add": (),
     "copy": (),
 }
-"""The computes that are set beside others, with those inputs that a network would hold fixed."""
+"""The computes that are compared, with the inputs that are fixed in a network."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class Problem(msgspec.Struct, frozen=True):
         return WEIGHTS[self.compute]
 
     def attribute(self, name: str, default: int) -> int:
-        """A number that the task binds; the default of the library's computes where it does not."""
+        """A number that the task binds, else the default of the library's computes."""
         return int(self.bindings.get(name, default))
 
 
@@ -85,9 +85,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a library has made of a job: `run` computes once, `result` is what the last run computed, in the task's layout.
+    """A job prepared by a library: `run` computes once, `result` returns the last run's result in the task's layout.
 
-    `searched` is how many seconds it looked for the way in which it runs; None where it had no need to.
+    `searched` is the number of seconds of a search for the kernel; None without a search.
     """
 
     run: Callable[[], object]
@@ -97,15 +97,15 @@ class Ready:
 
 
 def split(task: str) -> tuple[str, str]:
-    """The operator and the size that the name of a task says."""
+    """The operator and the size in the name of a task."""
     op, _, size = task.rpartition("_")
     return op, size
 
 
 def chosen(tasks: Sequence[str], ops: Sequence[str], sizes: Sequence[str]) -> list[str]:
-    """The tasks of those operators and sizes; where none are named, of all.
+    """The tasks of those operators and sizes; if none are named, of all.
 
-    ValueError names what there is, where nothing goes by one of the names.
+    Raises ValueError with the known names if a name matches nothing.
     """
     pairs = [split(t) for t in tasks]
     for names, known, what in ((ops, [o for o, _ in pairs], "operator"), (sizes, [s for _, s in pairs], "size")):

@@ -1,4 +1,4 @@
-"""What each operator should give, in float64 from NumPy and SciPy: fast enough for the sizes that are measured."""
+"""The expected result of each operator, in float64 from NumPy and SciPy, fast enough for the measured sizes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from scipy import special
 from bench.against.problem import CONVOLUTIONS, Array, Problem, as_float32
 
 TOLERANCE = 1e-5
-"""Errors may be this share of the largest result: sums of float32 in any order, and Winograd's convolutions."""
+"""The allowed error as a share of the largest result: for sums of float32 in any order, and Winograd's convolutions."""
 
 LOOSE = {"bf16": 1e-2, "norm_bmn": 5e-3}
-"""For inputs of that type, since some libraries have only results of that type; for that compute, since some add millions of
-numbers one after the other (ONNX Runtime's ReduceL2 of 4096 × 1024 was off by 1.5e-3)."""
+"""The allowed error for inputs of that type, since some libraries have only results of that type; and for that compute, since
+some libraries add millions of numbers in order (ONNX Runtime's ReduceL2 of 4096 × 1024 was off by 1.5e-3)."""
 
 Arrays = Mapping[str, Array]
 
 
 def expected(problem: Problem, inputs: Arrays) -> tuple[Array, float]:
-    """The result in float64 (or int64), and the error that is allowed anywhere."""
+    """The result in float64 (or int64), and the largest allowed absolute error."""
     wide = {name: widened(a, problem.types[name]) for name, a in inputs.items()}
     found = REFERENCES[problem.compute](wide, problem)
     if found.dtype.kind in "iu":

@@ -1,4 +1,4 @@
-"""The least time that this machine allows a task: the product's own roof, under the best peaks of a whole run."""
+"""The roof of a task, under the best peaks of a whole run: the least time that the machine allows."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tensorc_dsl import Task
 from tensorc_dsl.machine import roof
 
 FIRST_SECONDS = 1.0
-"""How long peaks are measured before the first row: what else runs may hold a core, or the system keep both threads on one,
-for many milliseconds."""
+"""The seconds for which peaks are measured before the first row, since other load may hold a core, or the system keep both
+threads on one, for many milliseconds."""
 
 ATTEMPTS = 3
-"""Measurements with each row, and the fewest before the first."""
+"""The number of measurements with each row, and at least before the first."""
 
 PAUSE = 0.03
-"""Seconds between two measurements: then the threads have slept, and are placed anew."""
+"""Seconds between two measurements, so that the threads sleep and are placed on cores again."""
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What a task takes at the least: so many operations of the peak `kind`, and so long for its arrays, each moved once.
+    """The least work of a task: operations for the peak `kind`, and the time of its arrays, each moved once.
 
-    `kind` is empty where nothing that is measured stands for the operations.
+    `kind` is empty if no measured instruction does these operations.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class Need(msgspec.Struct, frozen=True):
     memory_seconds: float
 
     def seconds(self, peaks: Mapping[str, float]) -> float | None:
-        """The least time of one call under these peaks of the machine (operations/s, by kind); None where it is not known."""
+        """The least time of one call under these peaks (operations/s, by kind); None if it is unknown."""
         if self.operations and not self.kind:
             return None
         computing = self.operations / peaks[self.kind] if self.operations else 0.0
@@ -43,8 +43,8 @@ class Need(msgspec.Struct, frozen=True):
 class Roof:
     """The roof over the tasks of one run on `threads` threads.
 
-    A peak only rises: what else the machine does can hide it, so it is measured well before the first task, and again with
-    each.
+    A peak can only rise: other load can only lower a measurement, so it is measured well before the first task, and again
+    with each.
     """
 
     def __init__(self, tasks: Iterable[Task], threads: int) -> None:
@@ -58,7 +58,7 @@ class Roof:
                 self.need(task)
 
     def need(self, task: Task) -> Need:
-        """What the task needs. The peak of its kind has been measured once more afterwards."""
+        """The work of the task. The peak of its kind is measured once more."""
         found = reduce(roof.Roof.better, (self._measured(task) for _ in range(ATTEMPTS)))
         if found.peak is not None:
             self.peaks[found.title] = max(self.peaks.get(found.title, 0.0), found.peak)

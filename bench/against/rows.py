@@ -1,4 +1,4 @@
-"""What was measured, as rows for programs; `table.py` makes them a table for people."""
+"""The measurements as rows for programs; `table.py` formats them for people."""
 
 from __future__ import annotations
 

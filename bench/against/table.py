@@ -1,4 +1,4 @@
-"""What was measured, in Markdown: where and with what, a line for each task, a line for each operator, and what failed."""
+"""Formats a report in Markdown: the machine and versions, a line for each task and each operator, and the failures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.against.turns import NOT_OFFERED
 from tensorc_dsl import units
 
 ABSENT = "-"
-"""What stands in a table where there is no time."""
+"""The cell for a missing time."""
 
 
 def document(report: Report) -> str:

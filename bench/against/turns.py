@@ -1,7 +1,7 @@
-"""Ours and the peers by turns, each in a process of its own, so that what else the machine does falls on all alike.
+"""Runs ours and the peers by turns, each in a process of its own, so that other load affects all alike.
 
-Who is not in turn is stopped (SIGSTOP): the pools of many libraries spin for a while after a call, on the cores of the one
-in turn.
+All processes but the current one are stopped (SIGSTOP), since the thread pools of many libraries spin for a while after a
+call, on the cores of the current one.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tensorc_dsl.measure.timing import seconds_of
 from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout
 
 TURN_SECONDS = 0.05
-"""How long a turn is."""
+"""The seconds of a turn."""
 
 PREPARE_SECONDS = 3600.0
-"""How long building or tuning may take."""
+"""The time limit for building or tuning, in seconds."""
 
 RUN_SECONDS = 300.0
-"""How long a turn may take: as long as the slowest call."""
+"""The time limit of a turn, in seconds, which the slowest call must fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,13 @@ class Case:
 
 
 Outcome = Reading | str
-"""Times, or why there are none."""
+"""Times, or the reason why there are none."""
 
 NOT_OFFERED = "not offered"
 
 
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What a person or a system ends a command with."""
+"""The signals by which a person or a system ends a command."""
 
 
 class Bench:
@@ -106,7 +106,7 @@ class Bench:
             signal.signal(number, handler)
 
     def measure(self, case: Case) -> dict[str, Outcome]:
-        """What each took, by name. A library that fails says how, and is started again for the next case."""
+        """The outcome of each contender, by name. A library that fails is started again for the next case."""
         failed: dict[str, Outcome] = {}
         able: dict[Contender, Prepared] = {}
         for c in self._workers:
@@ -182,7 +182,7 @@ def _reading(times: Sequence[float], prepared: Prepared) -> Reading:
 
 
 def _wrong(found: Array, case: Case) -> str:
-    """How a result is not the reference; "" where it is."""
+    """The difference between a result and the reference, as text; "" if there is none."""
     if found.shape != case.expected.shape:
         return f"wrong result: of shape {found.shape}, not {case.expected.shape}"
     error = float(np.abs(found.astype(np.float64) - case.expected).max(initial=0.0))

@@ -1,4 +1,4 @@
-"""The process that a library lives in: prepares what it is told to, then runs and times it whenever it is its turn."""
+"""The process of one library: prepares a problem, then runs and times it in its turns."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.measure.child import serve
 
 BATCH_SECONDS = 0.001
-"""Calls are timed in batches of about this length, long against reading the clock."""
+"""The approximate seconds of a batch of calls that is timed, long compared with reading the clock."""
 
 WARM_UP = 0.25
-"""The share of a turn that goes before its times: threads wake up, and the caches hold this library's data again."""
+"""The share of a turn before it is timed: threads wake up, and the caches are filled with this library's data."""
 
 
 def times_of(run: Callable[[], object], seconds: float) -> tuple[float, ...]:

@@ -1,10 +1,9 @@
-"""Quotients and remainders by open sizes, as indices of their own.
+"""Replaces quotients and remainders by open sizes with indices of their own.
 
-Integer sets do not divide by a parameter. What a proof needs of `i % M` and `i / M` is between which two numbers they are,
-and that holds for any M from 1 on: a remainder is from 0 to M - 1, and the quotient of an `i` from 0 to K*M - 1 from 0 to
-K - 1. So each becomes an index with that extent; and a product of indices and sizes is largest where each index is. That a
-part is tied to `i` is forgotten: what is proved of all its values holds of those that it has, and a value that leaves an
-array may be none of them.
+Integer sets cannot divide by a parameter. A proof needs only the bounds of `i % M` and `i / M`, which hold for any M >= 1: a
+remainder is from 0 to M - 1, and the quotient of an `i` from 0 to K*M - 1 is from 0 to K - 1. So each becomes an index with
+that extent. A product of indices and sizes is largest where each index is. The relation to `i` is lost: a proof
+for all values of the new index also holds for those that occur, but a value that leaves an array may not occur.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ from tensorc_dsl.ir.expr import (
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """Expressions with indices in place of quotients and remainders, and the extents of these."""
+    """Expressions with indices in place of quotients and remainders, and the extents of these indices."""
 
     exprs: tuple[Expr, ...]
     extents: Mapping[str, Expr]
 
 
 def divided(exprs: Iterable[Expr], extents: Mapping[str, Expr], *, numbers: bool) -> Divided:
-    """The expressions, over indices within `extents`, without those quotients and remainders by open sizes of which bounds
-    are known; by `numbers` too, where they are asked for.
+    """The expressions, over indices within `extents`, without the quotients and remainders by open sizes whose bounds
+    are known; with `numbers`, also without those by numbers.
     """
     found: dict[str, Expr] = {}
     names: dict[Expr, Expr] = {}
@@ -56,7 +55,7 @@ def divided(exprs: Iterable[Expr], extents: Mapping[str, Expr], *, numbers: bool
                 return e
             if (extent := e.rhs if e.op == "%" else _quotients(e, known)) is None:
                 return e
-            name = f"part{len(names)}'"  # no loop's name holds the sign that ends it
+            name = f"part{len(names)}'"  # no loop's name ends in a quote
             found[name], names[e] = extent, Var(name)
         return names[e]
 
@@ -64,8 +63,8 @@ def divided(exprs: Iterable[Expr], extents: Mapping[str, Expr], *, numbers: bool
 
 
 def smallest(e: Expr, extents: Mapping[str, Expr], ranges: Ranges) -> Expr | None:
-    """An expression over sizes that is nowhere more than `e`: its value where each index is at one of its ends. None where no
-    such is known.
+    """A lower bound of `e` over sizes only: its value with each index at one of its ends. None if no such bound is
+    known.
     """
     terms, rest = linear_form(e, ranges)
     least: Expr = index(rest)
@@ -81,7 +80,7 @@ def smallest(e: Expr, extents: Mapping[str, Expr], ranges: Ranges) -> Expr | Non
 
 
 def _corner(atom: Expr, extents: Mapping[str, Expr]) -> Expr | None:
-    """The largest value of a product of indices and sizes, which is nowhere negative; None for any other atom."""
+    """The largest value of a nonnegative product of indices and sizes; None for other atoms."""
     out: Expr = ONE
     for f in factors_of(atom):
         if isinstance(f, Var) and f.name in extents:
@@ -100,7 +99,7 @@ def _from(low: int, e: Expr) -> bool:
 
 
 def _quotients(e: Binary, extents: Mapping[str, Expr]) -> Expr | None:
-    """How many values `n / c` has for an n that is not negative: K where n is less than K*c. None where it is not known."""
+    """An upper bound K of `n / c` for a nonnegative n: n is less than K*c. None if none is known."""
     least, opposite = smallest(e.lhs, extents, {}), smallest(sub(ZERO, e.lhs), extents, {})
     if least is None or opposite is None or not _from(0, least):
         return None
@@ -113,13 +112,13 @@ def _quotients(e: Binary, extents: Mapping[str, Expr]) -> Expr | None:
     for atom, factor in terms.items():
         if not _from(0, atom):
             return None
-        if factor > 0:  # what is taken away need not be known
+        if factor > 0:  # dropping a subtracted term only raises the bound
             count = add(count, mul(index(-(-factor // scale)), _without(atom, by)))
     return count
 
 
 def _without(atom: Expr, by: Expr) -> Expr:
-    """`x` where the atom is `x * by`; the atom itself, which is no less than its quotient, where it is no such product."""
+    """`x` if the atom is `x * by`; else the atom itself, which is no smaller than its quotient."""
     rest = factors_of(atom)
     for f in factors_of(by) if by != ONE else []:
         if f not in rest:

@@ -1,6 +1,6 @@
-"""The Python face: files of tasks, tasks that can be tuned, kernels that can be called.
+"""The Python interface: files of tasks, tasks that can be tuned, kernels that can be called.
 
-What prints, and what reads a command line, is in `cli`; how a task is searched or run is in the rooms below.
+Printing and the command line are in `cli`; searching and running are in the rooms below.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Schedules of a task: drawn, or read from a text."""
+"""Schedules of a task: drawn from its space, or read from a text."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def PINNED_DRAW(*, name: str, pin: str) -> None: ...
 
 
 TRIES = 64
-"""Draws in a row that may be refused before a space counts as empty."""
+"""The number of refused draws in a row after which a space counts as empty."""
 
 
 def schedules_of(source: Source, home: CheckedFile) -> CheckedFile:
-    """The schedules of a text, whose computes and modules are those of another file. Raises TschedError."""
+    """The schedules in a text, which use the computes and modules of another file. Raises TschedError."""
     file = parse(source)
     names = Names(computes=home.computes, modules=home.modules, intrinsics=home.intrinsics, library=home.library)
     for item in file.items:
@@ -43,7 +43,7 @@ def schedules_of(source: Source, home: CheckedFile) -> CheckedFile:
 
 
 def sample(model: Model, task: str, seed: int, number: int = 0) -> Trace:
-    """The first trace of a stream of draws that is not refused; TschedError with the last refusal when all are."""
+    """The first trace of a stream of draws that is not refused. Raises TschedError with the last refusal if all are."""
     rng = stream(seed, task, f"sample/{number}")
     for _ in range(TRIES - 1):
         try:
@@ -57,8 +57,8 @@ def sample(model: Model, task: str, seed: int, number: int = 0) -> Trace:
 
 
 def require_draws(model: Model, task: str, names: Sequence[str], opened: Sequence[str]) -> None:
-    """Raises TschedError where none of some schedules has a draw of one of the names (E0556), or one of `opened` that is not
-    pinned (E0560).
+    """Raises TschedError if none of some schedules has a draw of one of the names (E0556), or an unpinned draw of one of
+    `opened` (E0560).
     """
     met: dict[str, Draw] = {}
     rng = stream(0, task, "names")
@@ -69,7 +69,7 @@ def require_draws(model: Model, task: str, names: Sequence[str], opened: Sequenc
                     met[d.name] = d
         if met.keys() >= set(names) and not any(met[n].pinned for n in opened):
             return
-    # Where every schedule is refused, that is what there is to say, and drawing one says it.
+    # If every schedule is refused, sampling one raises that error.
     for name in names if met else ():
         if name not in met:
             raise TschedError(UNKNOWN_DRAW(None, notes=near(name, met), task=task, name=name))

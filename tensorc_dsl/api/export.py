@@ -1,4 +1,4 @@
-"""What is made ahead of time, as files: written whole or not at all, all of them or none."""
+"""Writes ahead-of-time output to files: all of them or none, each as a whole."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorc_dsl.report.files import check_writable, write_bytes
 
 
 def write_files(library: KernelLibrary, paths: Mapping[Path, str]) -> None:
-    """Each path holds what it is to hold afterwards. Raises TschedError, mostly before anything is written."""
+    """Write each path's form of the library. Raises TschedError, in most cases before anything is written."""
     for path in paths:
         check_writable(path)
     made = {path: library.make(form) for path, form in paths.items()}

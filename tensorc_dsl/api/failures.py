@@ -1,4 +1,4 @@
-"""How a search can fail, as exceptions; they can be sent from one process to another."""
+"""The failures of a search, as exceptions that can be pickled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tensorc_dsl.trace.trace import Trace
 
 
 class NoValidCandidate(Exception):
-    """A search ended without a kernel that works. `result` tells what became of each trial."""
+    """A search found no kernel that works. `result` has the outcome of each trial."""
 
     def __init__(self, result: TuneResult) -> None:
         super().__init__(f"none of {result.trials} candidates is valid: {result.statuses}")
@@ -19,7 +19,7 @@ class NoValidCandidate(Exception):
 
 
 class WrongSchedule(Exception):
-    """A search ended with a schedule that computes something else than its task: a bug in a primitive or in the proof."""
+    """A search found a schedule that computes another result than its task: a bug of a primitive or of the proof."""
 
     def __init__(self, trace: Trace, diagnostic: Diagnostic) -> None:
         super().__init__(f"a schedule is wrong: {diagnostic.code}: {diagnostic.message}")

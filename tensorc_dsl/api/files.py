@@ -20,7 +20,7 @@ from tensorc_dsl.source import Source
 
 
 class UnknownTask(TschedError, KeyError):
-    """A file has no task of that name (E0905): bad input, and what a mapping raises."""
+    """A file has no task of that name (E0905). It is bad input, and the KeyError of a mapping."""
 
     __str__ = TschedError.__str__
 
@@ -36,10 +36,9 @@ def load(
 ) -> TaskFile:
     """The tasks of a `.tsched` file, for this machine; kernels use `threads` threads, by default one per processor.
 
-    What the file uses is looked for in the folders `include` too. `target` names a target of the file, or "native", to
-    take the place of those that its spaces are written for, and `mcpu` a CPU, by LLVM's name, to take the place of the
-    target's. What is read comes through `files`, by default from the disk. Raises TschedError with everything that is wrong
-    with the file.
+    Files that it uses are looked for in the folders `include` too. `target` names a target of the file, or "native", that
+    replaces the targets of its spaces, and `mcpu` a CPU, by LLVM's name, that replaces the target's CPU.
+    Files are read through `files`, by default from the disk. Raises TschedError with all errors in the file.
     """
     files = files or Disk()
     checked = load_source(files.read(path), Resolver(path, include, files))
@@ -55,7 +54,7 @@ def loads(
     target: str | None = None,
     mcpu: str | None = None,
 ) -> TaskFile:
-    """As `load`, of a text. Messages call it `name`; what it uses is looked for where a file of that name would look."""
+    """As `load`, for a text. Its name in messages is `name`; files that it uses are looked for as for a file of that name."""
     source = Source.of(text.encode(), name)
     return TaskFile(load_source(source, Resolver(name, include)), host_target(threads), target, mcpu)
 
@@ -72,7 +71,7 @@ class TaskFile(Mapping[str, "Task"]):
         self._mcpu = mcpu
 
     def __getitem__(self, name: str) -> Task:
-        """The task of that name. Raises UnknownTask with the nearest name when there is none, TschedError (E0910, E0915) for
+        """The task of that name. Raises UnknownTask with the nearest name if there is none, TschedError (E0910, E0915) for
         a CPU that its target cannot have."""
         if name not in self.checked.tasks:
             known = list(self.checked.tasks)

@@ -1,4 +1,4 @@
-"""A scheduled task in machine code, callable on arrays."""
+"""A task's kernel for one schedule, callable on arrays."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from tensorc_dsl.trace.trace import Trace
 class Kernel:
     """Call it with the task's inputs to get its outputs, or with inputs and outputs to have the outputs filled.
 
-    `trace` is the schedule it was made by, for `target`. `seconds` per call is what the search measured, and `search` what it
-    found; both are None for a kernel that was replayed.
+    `trace` is its schedule, for `target`. `seconds` per call is the time that the search measured, and `search` the result
+    of the search; both are None for a kernel that was replayed.
 
-    A pickle holds the schedule, but not `search`; loading it, by the same version of this package, makes the kernel again, or
-    raises TschedError (E0914) where the machine cannot run it. A copy is the kernel itself: calls do not change it.
+    A pickle contains the schedule, but not `search`. Loading it, with the same version of this package, compiles the kernel
+    again, or raises TschedError (E0914) if the machine cannot run it. A copy is the same object, since calls do not change
+    it.
     """
 
     def __init__(
@@ -44,9 +45,9 @@ class Kernel:
     def __call__(self, *arrays: Any) -> Any:
         """The output, or a tuple of several.
 
-        Arrays are NumPy's or speak DLPack on the CPU; a number will do for an input without dimensions. New outputs are of
-        the library that all input arrays are of, NumPy's where there are several. ValueError when a dtype, a shape or a
-        layout is not the task's, or an array has a mask.
+        Arrays are NumPy's or support DLPack on the CPU; an input without dimensions may be a number. New outputs belong to
+        the library of all input arrays, or to NumPy if there are several libraries. Raises ValueError if a dtype, a shape or
+        a layout is not the task's, or an array has a mask.
         """
         return self._native(*arrays)
 
@@ -56,15 +57,15 @@ class Kernel:
         return tuple(p.name for p in self._native.params if p.constant)
 
     def bind(self, **constants: Any) -> Bound:
-        """The kernel for these constant inputs, all of them by name; call it with the other ones.
+        """The kernel for these constant inputs, all given by name; call it with the other inputs.
 
-        What follows from the constant inputs alone is computed here, once, and not in each call. The arrays may change
-        afterwards: what calls need of them is copied. ValueError as for a call.
+        Values that depend on the constant inputs alone are computed here, once, and not in each call. The arrays may change
+        afterwards, since the data that calls need are copied. Raises ValueError as a call does.
         """
         return self._native.bind(**constants)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """The file holds the schedule afterwards, for `Task.replay`. Raises TschedError where it cannot be written."""
+        """Write the schedule to a file, for `Task.replay`. Raises TschedError if the file cannot be written."""
         write_text(Path(path), self.trace.text)
 
     def __copy__(self) -> Kernel:

@@ -1,4 +1,4 @@
-"""From a schedule to a kernel that runs; where there is none, an error that says why."""
+"""Makes kernels from schedules, or an error with the reason of a failure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tensorc_dsl.lower.flat import LowerError
 
 
 def require_code(target: Target, task: str) -> Backend:
-    """What makes code for the target. Raises TschedError (E0910, E0915, E0916) where none can be made."""
+    """The backend for the target. Raises TschedError (E0910, E0915, E0916) if no code can be made for it."""
     backend = require_backend(target.kind, task)
     backend.require_known(target)
     return backend
 
 
 def require_machine(target: Target, task: str) -> None:
-    """Raises TschedError (E0910, E0914, E0915, E0916) where kernels for the target cannot run on this machine."""
+    """Raises TschedError (E0910, E0914, E0915, E0916) if kernels for the target cannot run on this machine."""
     require_code(target, task).require_here(target, task)
 
 
@@ -28,12 +28,12 @@ def FAILED(*, how: str, why: str) -> None: ...
 
 
 def failed(how: str, why: str) -> TschedError:
-    """A schedule that was asked for by name and came to nothing."""
+    """The error for a schedule that was asked for by name and failed."""
     return TschedError(FAILED(None, how=how, why=why))
 
 
 def lowered(program: Program, target: Target) -> LoweredKernel:
-    """A scheduled program before code generation. Raises TschedError (E0908) where the lowering does not take it."""
+    """A scheduled program, lowered. Raises TschedError (E0908) if it cannot be lowered."""
     try:
         return lowered_once(program, target).packed.unpack()
     except LowerError as e:
@@ -41,7 +41,7 @@ def lowered(program: Program, target: Target) -> LoweredKernel:
 
 
 def lowered_text(program: Program, target: Target, after: str | None) -> str:
-    """The same as text, or what there is after one of the passes. Raises TschedError (E0908)."""
+    """The lowered program as text, or the program after one of the passes. Raises TschedError (E0908)."""
     backend = lowering_for(target)
     if after is None:
         return backend.text(lowered(program, target))
@@ -52,7 +52,7 @@ def lowered_text(program: Program, target: Target, after: str | None) -> str:
 
 
 def compiled(program: Program, target: Target, threads: int) -> CompiledKernel:
-    """A scheduled program in machine code. Raises TschedError (E0908, E0910) where there is none."""
+    """A scheduled program in machine code. Raises TschedError (E0908, E0910) if that fails."""
     try:
         return require_backend(target.kind, program.name).compile(lowered(program, target), target, threads)
     except CompileError as e:
@@ -60,7 +60,7 @@ def compiled(program: Program, target: Target, threads: int) -> CompiledKernel:
 
 
 def loaded(program: Program, target: Target, threads: int) -> LoadedKernel:
-    """A scheduled program as a kernel in this process. Raises TschedError (E0908, E0910) where there is none."""
+    """A scheduled program as a kernel in this process. Raises TschedError (E0908, E0910) if that fails."""
     code = compiled(program, target, threads).code
     try:
         return require_backend(target.kind, program.name).load(code, program, threads)

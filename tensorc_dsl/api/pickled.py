@@ -1,4 +1,4 @@
-"""Kernels in pickles: as their schedules, of which they are made again where a pickle is loaded."""
+"""Pickles kernels as their schedules, and compiles them again when a pickle is loaded."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tensorc_dsl.trace.trace import Trace
 
 
 def remade(task: str, trace: Trace, target: Target, triple: str, threads: int, seconds: float | None) -> Kernel:
-    """The kernel of a schedule, as it was made for a target by a machine of a triple.
+    """The kernel of a schedule that was made for a target by a machine with a triple.
 
-    Raises TschedError (E0914) where this machine cannot run it.
+    Raises TschedError (E0914) if this machine cannot run it.
     """
     require_machine(replace(target, triple=triple), task)
     return Kernel(loaded(trace.program, target, threads), task, target, trace, seconds)

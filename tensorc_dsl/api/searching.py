@@ -1,73 +1,116 @@
-"""A search over a model, with what it runs on: child processes, the database, whoever watches."""
+"""Runs searches over models, with child processes, the database and a progress display."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.machine.roof import GLANCE, MEASURING, roof_of
 from tensorc_dsl.measure.local import LocalRunner
+from tensorc_dsl.measure.turns import Turns
 from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.report.following import following, watched
 from tensorc_dsl.report.progress import Standing
-from tensorc_dsl.search.events import Event, Listener, Prepared, Preparing
+from tensorc_dsl.search.drift import Watch
+from tensorc_dsl.search.events import Event, Listener, Prepared, Preparing, Sharing
 from tensorc_dsl.search.options import SearchOptions
-from tensorc_dsl.search.tune import TuneResult, tune
+from tensorc_dsl.search.plausible import Plausible
+from tensorc_dsl.search.several import tune_all
+from tensorc_dsl.search.tune import Search, TuneResult
 from tensorc_dsl.trace.model import Model
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.validate.validate import UNPROVED, Report, Unproved, validate
 
+ALIVE = 4
+"""How many searches keep their processes while another one goes on; starting them takes a second, and each has its memory."""
 
-def search(
-    model: Model,
-    program: Program,
-    target: Target,
-    options: SearchOptions,
-    *,
-    records: Path | Queue | None = None,
-    on_event: Listener | None = None,
-) -> TuneResult:
-    """Search the model for the fastest way to run `program` (unscheduled) on this machine, with the threads of the target."""
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one search is over, with the threads of the target; `weight` is what its time counts beside those of others."""
+
+    model: Model
+    program: Program
+    target: Target
+    made_by: Callable[[Trace], Mapping[str, str]]
+    on_event: Listener | None = None
+    weight: float = 1.0
+
+
+def search_all(
+    plans: Sequence[Plan], options: SearchOptions, *, records: Path | Queue | None = None
+) -> list[TuneResult]:
+    """Search each model for the fastest way to run its program (unscheduled) on this machine.
+
+    The options are those of each; together the searches have all of their trials, and share them as `search.several` says.
+    """
+    with ExitStack() as stack:
+        queue = records if isinstance(records, Queue) else stack.enter_context(Queue.at(records))
+        begun = [_begun(plan, options, queue, stack) for plan in plans]
+        recent: list[int] = []
+
+        def turn(number: int) -> None:
+            if number in recent:
+                recent.remove(number)
+            recent.append(number)
+            for resting in recent[:-ALIVE]:
+                begun[resting][1].close()
+            del recent[:-ALIVE]
+
+        return tune_all([one for one, _ in begun], [p.weight for p in plans], turn)
+
+
+def _begun(plan: Plan, options: SearchOptions, queue: Queue, stack: ExitStack) -> tuple[Search, LocalRunner]:
+    """A search, and the processes that it measures in, which end with the stack."""
+    program, target = plan.program, plan.target
 
     def tell(event: Event) -> None:
-        if on_event is not None:
-            on_event(event)
+        if plan.on_event is not None:
+            plan.on_event(event)
 
     def judge(trace: Trace) -> Report:
-        # A proof that breaks off, which is a bug, proves nothing, but takes no result away.
+        # A proof that fails with a bug proves nothing; the result of the search is kept.
         try:
             return validate(program, trace.program)
         except Exception as e:
             reason = f"the proof broke off, which is a bug: {type(e).__name__}: {e}"
             return Unproved(UNPROVED(None, reason=reason))
 
-    with ExitStack() as stack:
-        queue = records if isinstance(records, Queue) else stack.enter_context(Queue.at(records))
-        runner = stack.enter_context(
-            LocalRunner(program, target, threads=target.cores, on_preparing=lambda begins: tell(
-                Preparing() if begins else Prepared()
-            ))
-        )  # fmt: skip
-        return tune(
-            model,
+    local = stack.enter_context(
+        LocalRunner(
             program,
             target,
-            options,
-            runner=runner,
             threads=target.cores,
-            records=queue,
-            on_event=tell,
-            verify=judge,
+            on_preparing=lambda begins: tell(Preparing() if begins else Prepared()),
+            turns=Turns(lambda given_up: tell(Sharing(given_up))),
         )
+    )
+    glance = roof_of(program, target, target.cores, GLANCE)
+    runner = Plausible(local, glance, lambda: roof_of(program, target, target.cores))
+    begun = Search(
+        plan.model,
+        program,
+        target,
+        options,
+        runner=runner,
+        threads=target.cores,
+        records=queue,
+        on_event=tell,
+        verify=judge,
+        made_by=plan.made_by,
+        watch=Watch(runner.again),
+    )
+    return begun, local
 
 
 @contextmanager
 def watching(program: Program, target: Target, progress: bool | None) -> Generator[Listener | None]:
-    """What shows a search on standard error as it goes; None where nobody looks, unless `progress` says so."""
+    """A context with a listener that shows a search on standard error; None if nobody watches, unless `progress` is set."""
     if progress is False or (progress is None and not watched(sys.stderr)):
         yield None
         return

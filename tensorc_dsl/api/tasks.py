@@ -1,10 +1,10 @@
-"""A task on one machine: what it computes, the space over it, and what can be done with both."""
+"""A task on one machine: its program, the space over it, and operations on both."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from tensorc_dsl.api.making import (
     require_code,
     require_machine,
 )
-from tensorc_dsl.api.searching import search, watching
+from tensorc_dsl.api.searching import Plan, search_all, watching
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowering_for
 from tensorc_dsl.backend.protocol import (
@@ -38,13 +38,14 @@ from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
 from tensorc_dsl.interp.pins import opened
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space
+from tensorc_dsl.interp.versions import others, versions
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.errors import Passed, passed_over
+from tensorc_dsl.records.errors import Passed, other_version, passed_over
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.reference.open_sizes import mean_flops, sizing
@@ -62,19 +63,19 @@ StrPath = str | os.PathLike[str]
 
 
 def warn_of(diagnostic: Diagnostic) -> None:
-    """Tell of it as Python does."""
+    """Issue the diagnostic as a Python warning."""
     warnings.warn(render(diagnostic), stacklevel=3)
 
 
 class Task:
-    """One task on one machine. `program` is what it computes, unscheduled; `space` how it may be computed.
+    """One task on one machine. `program` is its unscheduled program; `space` the space or schedule for it.
 
-    `model` is what schedules are drawn from: the space, or what handlers have made of it.
+    `model` is the model that schedules are drawn from: the space, or the space with handlers.
     """
 
     def __init__(self, name: str, space: Space, checked: CheckedFile, model: Model | None = None) -> None:
         self._checked = checked
-        self.name = str(name)  # of a file it is a word of the tree
+        self.name = str(name)  # names from a file are words of the tree
         self.model = model or space
         self.program = space.program
         self.space = space
@@ -88,32 +89,32 @@ class Task:
 
     @property
     def backend(self) -> Backend:
-        """What makes code for the target. Raises TschedError (E0910) where nothing does."""
+        """The backend for the target. Raises TschedError (E0910) if there is none."""
         return require_backend(self.target.kind, self.name)
 
     def require_machine(self) -> None:
-        """Raises TschedError (E0910, E0914, E0915, E0916) where kernels for the target cannot run on this machine."""
+        """Raises TschedError (E0910, E0914, E0915, E0916) if kernels for the target cannot run on this machine."""
         require_machine(self.target, self.name)
 
     @property
     def flops(self) -> int:
-        """The operations of one call; of a task with open dimensions their mean over the sizes that are timed."""
+        """The operations of one call; with open dimensions, the mean over the timed sizes."""
         return mean_flops(self.program)
 
     @property
     def timed_at(self) -> tuple[Sizes, ...]:
-        """The sizes of the open dimensions that kernels are timed at, those of the task or by default; one of none where no
-        dimension is open."""
+        """The sizes of the open dimensions at which kernels are timed, given by the task or by default; a single empty one
+        without open dimensions."""
         return sizing(self.program).timed
 
     def check(self) -> Trace:
-        """A schedule that applies and lowers. Raises TschedError with the reason when none turns up."""
+        """A schedule that can be applied and lowered. Raises TschedError with the reason if none is found."""
         trace = self.sample(0)
         self.lower(trace)
         return trace
 
     def sample(self, seed: int, number: int = 0) -> Trace:
-        """A trace drawn from the space: a function of the seed and the number. TschedError when all draws are refused."""
+        """A trace drawn from the space: a function of seed and number. Raises TschedError if all draws are refused."""
         return sample(self.model, self.name, seed, number)
 
     def drawn_from(self, model: Model) -> Task:
@@ -121,13 +122,13 @@ class Task:
         return Task(self.name, self.space, self._checked, model)
 
     def over(self, trace: StrPath) -> Task:
-        """The same task with the schedule in a file as its space: only what that leaves open is drawn or searched."""
+        """The same task with the schedule in a file as its space: only its open draws are drawn or searched."""
         return Task(self.name, self._frozen(read_source(trace)), self._checked)
 
     def opened(self, names: Collection[str]) -> Task:
-        """The same task where the draws of these names are not pinned by its schedule; without handlers.
+        """The same task with the draws of these names unpinned in its schedule; without handlers.
 
-        Raises TschedError (E0559) for a draw that nothing in the schedule depends on.
+        Raises TschedError (E0559) for a draw that no step of the schedule depends on.
         """
         if not isinstance(self.space.definition, tree.ScheduleDef):
             return self
@@ -135,22 +136,22 @@ class Task:
         return Task(self.name, space, self._checked)
 
     def require_draws(self, names: Sequence[str], opened: Sequence[str] = ()) -> None:
-        """Raises TschedError where none of some schedules of the task has a draw of one of the names (E0556), or one of
-        `opened` that is not pinned (E0560).
+        """Raises TschedError if none of some schedules of the task has a draw of one of the names (E0556), or an unpinned
+        draw of one of `opened` (E0560).
         """
         require_draws(self.model, self.name, names, opened)
 
     def frozen(self, trace: StrPath | Trace) -> Trace:
-        """The trace that a file holds, expanded for this task; what it leaves open is drawn with seed 0.
+        """The trace in a file, expanded for this task; open draws are drawn with seed 0.
 
-        Raises TschedError where the file is wrong or a step does not apply.
+        Raises TschedError if the file is wrong or a step does not apply.
         """
         if isinstance(trace, Trace):
             return trace
         return self.expand(read_source(trace))
 
     def expand(self, source: Source) -> Trace:
-        """As `frozen`, from a text."""
+        """As `frozen`, for a text."""
         return sample(self._frozen(source), self.name, 0)
 
     def _frozen(self, source: Source) -> Space:
@@ -164,16 +165,24 @@ class Task:
         on_event: Listener | None = None,
         **changes: Unpack[SearchChanges],
     ) -> TuneResult:
-        """Try schedules, each checked and timed in a child process and recorded in the database.
+        """The result of a search: schedules are checked and timed in a child process, and recorded in the database.
 
-        `task.search(trials=64, seed=1)` is `task.search(SearchOptions(trials=64, seed=1))`; what is named beside options
-        takes their place. A queue as `records` stays open. Those of the best schedules that are shown not to compute what the
-        task does are in `wrong` of the result. Raises TschedError (E0910, E0914) where no code can be made for the target, or
-        none that runs here.
+        `task.search(trials=64, seed=1)` is `task.search(SearchOptions(trials=64, seed=1))`; named arguments replace those
+        in the options. A queue as `records` stays open. The result has in `wrong` those of the best schedules that are
+        proved wrong. Raises TschedError (E0910, E0914) if no code can be made for the target, or it cannot run here.
         """
         self.require_machine()
         asked = (options or SearchOptions()).but(**changes)
-        return search(self.model, self.program, self.target, asked, records=records, on_event=on_event)
+        (result,) = search_all([self.plan(on_event)], asked, records=records)
+        return result
+
+    def plan(self, on_event: Listener | None = None, weight: float = 1.0) -> Plan:
+        """What a search over the task is over, for `api.searching.search_all`."""
+        return Plan(self.model, self.program, self.target, self.made_by, on_event, weight)
+
+    def made_by(self, trace: Trace) -> Mapping[str, str]:
+        """The versions of the space and of the modules that made a trace."""
+        return versions(self.space, trace.modules)
 
     def tune(
         self,
@@ -183,11 +192,11 @@ class Task:
         progress: bool | None = None,
         **changes: Unpack[SearchChanges],
     ) -> Kernel:
-        """The fastest kernel that a search finds, `task.tune(trials=64)`. Raises NoValidCandidate when there is none.
+        """The fastest kernel that a search finds, `task.tune(trials=64)`. Raises NoValidCandidate if there is none.
 
         Options are those of `search`. Trials are recorded in the file `records`, by default the one in the user's data
-        folder. With `progress` the search is shown on standard error as it goes; by default it is where somebody looks, on a
-        terminal or in a notebook. Schedules that are shown to be wrong are bugs, of which a RuntimeWarning tells.
+        folder. With `progress` the search is shown on standard error; by default it is shown on a
+        terminal or in a notebook. A schedule that is proved wrong is a bug, of which a RuntimeWarning tells.
         """
         self.require_machine()
         with (
@@ -204,7 +213,7 @@ class Task:
         return Kernel(self._loaded(result.best), self.name, self.target, result.best, result.best_seconds, result)
 
     def replay(self, trace: StrPath | Trace) -> Kernel:
-        """The kernel that a frozen schedule makes. Raises TschedError where it does not fit this task or machine."""
+        """The kernel of a frozen schedule. Raises TschedError if it does not fit this task or machine."""
         self.require_machine()
         found = self.frozen(trace)
         return Kernel(self._loaded(found), self.name, self.target, found)
@@ -212,10 +221,11 @@ class Task:
     def recorded(
         self, records: Path | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of
     ) -> Trace | None:
-        """The best schedule in the database for this task on this machine; None where there is none.
+        """The best schedule in the database for this task on this machine; None if there is none.
 
-        Records that hold what no search writes, or a schedule that does not fit, are passed over with a warning (W0701).
-        The database is only read. Raises TschedError (E0701, E0702, E0705, E0708).
+        Records that no search can have written, or with a schedule that does not fit, are skipped with a warning (W0701). A
+        record made by other versions of modules gets a warning, too (W0703). The database is only read. Raises TschedError
+        (E0701, E0702, E0705, E0708).
         """
         database = Database.reading(records)
         if database is None:
@@ -229,6 +239,8 @@ class Task:
                 try:
                     found = self.expand(Source(f"<trial {best.trial} of {best.task}>", best.trace))
                     self.lower(found)
+                    if changed := others(best.modules, versions(self.space)):
+                        on_warning(other_version(self.name, row, changed))
                     break
                 except TschedError as e:
                     found = None
@@ -238,18 +250,18 @@ class Task:
         return found
 
     def verify(self, trace: Trace) -> Report:
-        """Whether the schedule's program computes what the task does: shown from the two programs alone."""
+        """Whether the schedule's program computes what the task does, proved from the two programs alone."""
         return validate(self.program, trace.program)
 
     def measure(self, trace: Trace) -> Outcome:
-        """The trace's kernel, checked against the reference and timed in a child process."""
+        """The outcome of the trace's kernel, checked against the reference and timed in a child process."""
         self.require_machine()
         with closing(LocalRunner(self.program, self.target, threads=self.threads, builders=1)) as runner:
             (outcome,) = runner.measure([trace.program], None)
             return outcome
 
     def library(self, trace: Trace) -> KernelLibrary:
-        """The schedule as a library for C. Raises TschedError (E0908, E0910, E0912) where there is none."""
+        """The schedule as a library for C. Raises TschedError (E0908, E0910, E0912) if it cannot be made."""
         compiled = self.compile(trace)
         try:
             return self.backend.library(compiled, self.name)
@@ -257,18 +269,18 @@ class Task:
             raise failed("cannot be called from C", str(e)) from e
 
     def export(self, trace: Trace, path: StrPath, form: str) -> None:
-        """The file holds the schedule's library afterwards, in that form. TschedError as of `library`, and E0903."""
+        """Write the schedule's library to a file, in that form. Raises TschedError as `library`, and E0903."""
         write_files(self.library(trace), {Path(path): form})
 
     def lower(self, trace: Trace) -> LoweredKernel:
-        """The kernel that the schedule makes, before code generation; for a target without a backend, that of a CPU.
+        """The schedule's kernel before code generation; for a target without a backend, that of a CPU.
 
-        Raises TschedError (E0908) where the lowering does not take it.
+        Raises TschedError (E0908) if the program cannot be lowered.
         """
         return lowered(trace.program, self.target)
 
     def lowered_text(self, trace: Trace, after: str | None = None) -> str:
-        """What `lower` makes as text, or what there is after one of its `passes`. Raises TschedError (E0908)."""
+        """The text of `lower`, or that of the program after one of its `passes`. Raises TschedError (E0908)."""
         return lowered_text(trace.program, self.target, after)
 
     @property
@@ -277,7 +289,7 @@ class Task:
         return lowering_for(self.target).passes
 
     def compile(self, trace: Trace) -> CompiledKernel:
-        """The schedule in machine code. Raises TschedError (E0908, E0910) where there is none."""
+        """The schedule in machine code. Raises TschedError (E0908, E0910) if that fails."""
         require_code(self.target, self.name)
         return compiled(trace.program, self.target, self.threads)
 

@@ -1,4 +1,4 @@
-"""From flat loops to kernels that run: one protocol, one folder for each kind of target.
+"""Makes kernels that run from flat loops: one protocol, one folder for each kind of target.
 
-Nothing outside a folder imports it: `backend.find` does, by the kind of the target.
+Nothing outside a folder imports it, except `backend.find`, by the kind of the target.
 """

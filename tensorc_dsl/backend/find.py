@@ -1,4 +1,4 @@
-"""The backend for a kind of target: a folder beside this file, or of a package that is installed."""
+"""Finds the backend for a kind of target: a folder beside this file, or one of an installed package."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def NO_CODE(*, kind: str, task: str, known: str) -> None: ...
 
 @cache
 def backend_of(kind: str) -> Backend | None:
-    """The backend for targets of that kind; None where there is none. TschedError (E0930) where one cannot be loaded."""
+    """The backend for targets of that kind; None if there is none. Raises TschedError (E0930) if it cannot be loaded."""
     return BACKENDS.load(kind)
 
 
 def require_backend(kind: str, task: str) -> Backend:
-    """As `backend_of`. Raises TschedError (E0910) where there is none."""
+    """As `backend_of`. Raises TschedError (E0910) if there is no backend."""
     found = backend_of(kind)
     if found is None:
         known = " or ".join(f"`{name}`" for name in BACKENDS.names())
@@ -34,5 +34,5 @@ def require_backend(kind: str, task: str) -> Backend:
 
 
 def native() -> Backend:
-    """The backend for the CPU that we are on."""
+    """The backend for the current CPU."""
     return require_backend(Target().kind, "the machine")

@@ -1,4 +1,4 @@
-"""Arrays that kernels read and write, aligned."""
+"""Allocates aligned arrays for kernels."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from tensorc_dsl.ir.arrays import Array
 
 ALIGNMENT = 64
-"""A cache line, and the widest vector."""
+"""The size in bytes of a cache line, and of the widest vector."""
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An uninitialised C-contiguous array whose first element is at a multiple of 64 bytes. MemoryError as NumPy's."""
+    """An uninitialised C-contiguous array whose data are aligned to 64 bytes. Raises MemoryError as NumPy does."""
     size = prod(shape) * dtype.itemsize
     raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT

@@ -1,4 +1,4 @@
-"""Each program is lowered once: the kernel, packed for whoever compiles it, here or in another process, and its key."""
+"""Lowers each program once: keeps the kernel in packed form, for compilation here or in another process, and its key."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 
 KEPT = 1024
-"""So many programs at most are remembered. A packed kernel takes some kilobytes."""
+"""The largest number of programs that are remembered. A packed kernel takes some kilobytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A kernel as bytes, a pickle of each of its parts; only who trusts the process that packed it may unpack it."""
+    """A kernel as bytes, with a pickle for each of its parts. Unpack only kernels from a trusted process."""
 
     data: bytes
     parts: int
@@ -29,25 +29,25 @@ class Packed:
         """The kernel."""
         reader = pickle.Unpickler(io.BytesIO(self.data))
         for _ in range(self.parts - 1):
-            reader.load()  # the next parts refer to it
+            reader.load()  # later parts refer to it
         return cast(LoweredKernel, reader.load())
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """What became of a program. `key` is equal for kernels with the same loops, whatever those are called."""
+    """A lowered program. `key` is equal for kernels with the same loops, whatever their names."""
 
     key: str
     packed: Packed
 
 
 def lowering_for(target: Target) -> Backend:
-    """The backend whose passes show what becomes of a program: the target's own, else that of CPUs."""
+    """The backend whose passes lower a program: the target's own, else that of CPUs."""
     return backend_of(target.kind) or native()
 
 
 def lowered_once(program: Program, target: Target) -> Lowered:
-    """The program before code generation, lowered when it is first asked for. Raises LowerError where it is not taken."""
+    """The lowered program, computed at the first request. Raises LowerError if the program cannot be lowered."""
     known = _known(program)
     if target not in known:
         backend = lowering_for(target)
@@ -64,12 +64,12 @@ def lowered_once(program: Program, target: Target) -> Lowered:
 
 @by_identity(KEPT)
 def _known(_program: Program) -> dict[Target, Lowered | str]:
-    """What was found for each target; of one that is refused, why."""
+    """The result for each target; for a program that cannot be lowered, the reason."""
     return {}
 
 
 def pack(kernel: LoweredKernel) -> Packed:
-    """The kernel as bytes. What is inside is written before what is around it, so that no depth is too large."""
+    """The kernel as bytes. Inner objects are written before outer ones, so that any depth is possible."""
     out = io.BytesIO()
     writer = pickle.Pickler(out, 5)
     parts = {id(x): x for x in reversed(_objects(kernel))}
@@ -79,7 +79,7 @@ def pack(kernel: LoweredKernel) -> Packed:
 
 
 def _objects(root: object) -> list[object]:
-    """Every dataclass in the value, what is around others before them."""
+    """Every dataclass in the value, inner ones first."""
     found: list[object] = []
     stack = [root]
     while stack:

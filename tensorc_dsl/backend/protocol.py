@@ -1,7 +1,7 @@
-"""What a backend is: how programs for one kind of target become kernels that run.
+"""The protocol of a backend, which turns programs for one kind of target into kernels that run.
 
-A backend is a folder of `tensorc_dsl/backend/`, or of a package that declares the entry point `tensorc_dsl.backends`. It is
-called by the kind of its targets, and `BACKEND` in its module `backend` is the object that has these methods.
+A backend is a folder of `tensorc_dsl/backend/`, or of a package that declares the entry point `tensorc_dsl.backends`. Its
+name is the kind of its targets, and `BACKEND` in its module `backend` is the object with these methods.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tensorc_dsl.reference.count import Work
 
 
 class CompileError(Exception):
-    """The code generator does not take a kernel: a failed candidate."""
+    """The code generator refuses a kernel: a failed candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A kind of file that can be made of a kernel ahead of time: how its name ends, and whether it is text."""
+    """A kind of file that can be made from a kernel ahead of time: its suffix, and whether it is text."""
 
     suffix: str
     text: bool
@@ -34,7 +34,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """The processor of this kind that we are on, as the code generator calls it."""
+    """The processor of this kind in the current machine, as the code generator sees it."""
 
     name: str
     features: str
@@ -44,9 +44,9 @@ class Processor:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Machine code of a kernel, as another process on the same machine can load it.
+    """The machine code of a kernel, as a value that another process on the same machine can load.
 
-    `kept` names the constant inputs that calls read, beside what was prepared of them.
+    `kept` names the constant inputs that calls read, besides prepared memory.
     """
 
     object_code: bytes
@@ -55,7 +55,7 @@ class Code:
 
 
 class LoweredKernel(Protocol):
-    """A scheduled program as its backend's code generator takes it."""
+    """A scheduled program in the form that the backend's code generator takes."""
 
     @property
     def name(self) -> str: ...
@@ -68,23 +68,23 @@ class CompiledKernel(Protocol):
     def code(self) -> Code: ...
 
     def view(self, stage: str) -> str:
-        """One of the backend's `stages`, as text."""
+        """The text of one of the backend's `stages`."""
         ...
 
 
 class KernelLibrary(Protocol):
-    """What is made of a kernel ahead of time."""
+    """The ahead-of-time output of a kernel."""
 
     def make(self, form: str) -> bytes:
-        """A file of one of the backend's `forms`; texts are UTF-8. Raises TschedError where it cannot be made."""
+        """A file in one of the backend's `forms`; texts are UTF-8. Raises TschedError if it cannot be made."""
         ...
 
 
 class Bound(Protocol):
-    """A kernel whose constant inputs are given; call it with the other ones."""
+    """A kernel with its constant inputs bound; call it with the other inputs."""
 
     def __call__(self, *arrays: Any) -> Any:
-        """The output, or a tuple of several. ValueError where an array is not what the kernel takes."""
+        """The output, or a tuple of several. Raises ValueError if an array does not fit its parameter."""
         ...
 
     def time(self, arrays: Sequence[Any], repeats: int) -> list[float]:
@@ -97,16 +97,16 @@ class LoadedKernel(Bound, Protocol):
 
     @property
     def params(self) -> tuple[Param, ...]:
-        """What it is called with: inputs, then outputs."""
+        """The parameters of a call: inputs, then outputs."""
         ...
 
     def bind(self, **constants: Any) -> Bound:
-        """The kernel for these constant inputs, all of them by name."""
+        """The kernel for these constant inputs, all given by name."""
         ...
 
 
 class Backend(Protocol):
-    """From a scheduled program to a kernel that runs, for targets of one kind."""
+    """Turns a scheduled program into a kernel that runs, for targets of one kind."""
 
     @property
     def passes(self) -> tuple[str, ...]:
@@ -115,32 +115,32 @@ class Backend(Protocol):
 
     @property
     def stages(self) -> Mapping[str, str]:
-        """What `CompiledKernel.view` can show, with a few words on each."""
+        """The stages that `CompiledKernel.view` can show, with a description of each."""
         ...
 
     @property
     def forms(self) -> Mapping[str, Form]:
-        """What `library` can make."""
+        """The forms that `library` can make."""
         ...
 
     def processor(self) -> Processor:
-        """Raises TschedError where this machine has none of this kind."""
+        """The processor of this machine. Raises TschedError if the machine has none of this kind."""
         ...
 
     def require_known(self, target: Target) -> None:
-        """Raises TschedError where no code can be made for the target's CPU or one of its features."""
+        """Raises TschedError if no code can be made for the target's CPU or one of its features."""
         ...
 
     def require_here(self, target: Target, task: str) -> None:
-        """Raises TschedError where kernels for the target cannot run on this machine."""
+        """Raises TschedError if kernels for the target cannot run on this machine."""
         ...
 
     def with_cpu(self, target: Target, cpu: str) -> Target:
-        """The target with another processor of the same kind of machine. Raises TschedError where it is unknown."""
+        """The target with another processor of the same kind of machine. Raises TschedError if it is unknown."""
         ...
 
     def describe_processors(self, target: Target) -> str:
-        """The processors that `with_cpu` takes, and their features, a line each."""
+        """The processors that `with_cpu` takes, and their features, one per line."""
         ...
 
     def lower(self, program: Program, target: Target) -> LoweredKernel:
@@ -148,15 +148,15 @@ class Backend(Protocol):
         ...
 
     def text(self, lowered: LoweredKernel) -> str:
-        """The kernel as text, for people."""
+        """The kernel as text for people."""
         ...
 
     def key(self, lowered: LoweredKernel) -> str:
-        """A text that is equal for kernels with the same loops, whatever those are called."""
+        """A text that is equal for kernels with the same loops, whatever their names."""
         ...
 
     def text_after(self, program: Program, target: Target, last: str) -> str:
-        """The program after the pass of that name, as text, for people."""
+        """The program after the pass of that name, as text for people."""
         ...
 
     def compile(self, lowered: LoweredKernel, target: Target, threads: int) -> CompiledKernel:
@@ -166,20 +166,20 @@ class Backend(Protocol):
     def load(self, code: Code, program: Program, threads: int) -> LoadedKernel:
         """The kernel of a program in this process; the program need not be scheduled.
 
-        CompileError where it cannot be linked.
+        Raises CompileError if it cannot be linked.
         """
         ...
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """An uninitialised array where kernels like it best."""
+        """An uninitialised array with the alignment that kernels prefer."""
         ...
 
     def library(self, compiled: CompiledKernel, name: str) -> KernelLibrary:
-        """The library of a task. Raises TschedError where it cannot be called so, CompileError and LowerError."""
+        """The library of a task. Raises TschedError if its name is not allowed, CompileError and LowerError."""
         ...
 
     def multipliers(self, work: Work, target: Target) -> tuple[str, ...]:
-        """The titles of what multiplies and adds such values on the target; none where nothing that is measured does."""
+        """The titles of the instructions for such work on the target; none if no measured instruction does it."""
         ...
 
     def peak(self, title: str, target: Target, threads: int) -> float:

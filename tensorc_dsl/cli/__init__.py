@@ -1,4 +1,4 @@
 """The command line.
 
-Whatever others could use as well is in `api` or below.
+Code that is useful without a command line is in `api` or below.
 """

@@ -1,4 +1,4 @@
-"""The signals that end a command: the first one ends it in order, a Ctrl-C after that at once."""
+"""Handles the signals that end a command: the first one ends it in order, a Ctrl-C after that at once."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from types import FrameType
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 PAUSE = 0.1
-"""Seconds in which further signals are the same wish: who passes one on, such as `timeout`, often sends it twice."""
+"""Seconds in which further signals count as one, since programs that forward a signal, such as `timeout`, send it twice."""
 
 
 @dataclass(slots=True)
 class Ending:
-    """Whether a command was told to end. While `held` it only takes note."""
+    """Whether a command was told to end. While `held`, signals are only recorded."""
 
     number: int = signal.SIGINT
     held: bool = False
 
     @property
     def status(self) -> int:
-        """The exit status by which shells know the signal: 130, 143, 129."""
+        """The exit status that shells use for the signal: 130, 143, 129."""
         return 128 + self.number
 
 
 @contextmanager
 def in_order(ending: Ending) -> Generator[None]:
-    """Inside, the first of the signals is a KeyboardInterrupt; a Ctrl-C after it ends the process at once.
+    """A context in which the first of the signals is a KeyboardInterrupt; a Ctrl-C after it ends the process at once.
 
     Signals that this process was started to ignore stay ignored, as with `nohup`.
     """
@@ -64,7 +64,7 @@ def in_order(ending: Ending) -> Generator[None]:
 
 
 def _silence(terminals: list[int]) -> None:
-    """What is written to a terminal that is gone is dropped, and no error."""
+    """Drop output to a terminal that is gone, without an error."""
     null = os.open(os.devnull, os.O_WRONLY)
     for fd in terminals:
         os.dup2(null, fd)
@@ -73,7 +73,7 @@ def _silence(terminals: list[int]) -> None:
 
 @contextmanager
 def finishing(ending: Ending) -> Generator[None]:
-    """What is inside is done to its end, unless two signals come."""
+    """A context that runs to its end, unless two signals arrive."""
     ending.held = True
     try:
         yield

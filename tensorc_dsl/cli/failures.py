@@ -1,4 +1,4 @@
-"""How a command ends: every way out has its message and its exit status."""
+"""The ways in which a command ends, each with its message and its exit status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ISSUES = "please report it with the command, the input files and what `--debug` 
 
 
 class ExitCode(IntEnum):
-    """What a command ends with, unless a signal ends it: that is 128 and the signal's number."""
+    """The exit status of a command; one that a signal ends has 128 plus the number of the signal."""
 
     OK = 0
     FINDINGS = 1
@@ -33,17 +33,17 @@ class ExitCode(IntEnum):
 
 @contextmanager
 def spelled_out() -> Generator[None, None, None]:
-    """What click says of wrong usage, which it prints itself, cannot act on a terminal."""
+    """A context in which control characters in click's usage errors, which click prints itself, are spelled out."""
     try:
         yield
     except click.ClickException as e:
-        vars(e)["message"] = visible_line(e.message)  # it is final for who makes one
+        vars(e)["message"] = visible_line(e.message)  # the attribute is declared final
         raise
 
 
 @contextmanager
 def guarded(ctx: click.Context) -> Generator[None, None, None]:
-    """Leave with the right status and no traceback, whatever happens inside; click's own exits pass through."""
+    """A context that exits with the right status and no traceback for all exceptions; click's own exits pass through."""
     ending = settings(ctx).ending
     try:
         with spelled_out(), in_order(ending):
@@ -57,7 +57,7 @@ def guarded(ctx: click.Context) -> Generator[None, None, None]:
         say("interrupted", err=True)
         ctx.exit(ending.status)
     except BrokenPipeError:
-        # The reader of our output has gone. Python would complain once more when it flushes at exit.
+        # The reader of our output is gone. Python would report it again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         ctx.exit(ExitCode.FINDINGS)
     except Exception as e:

@@ -1,4 +1,4 @@
-"""Groups of commands that know what a misspelt one was meant to be."""
+"""Groups of commands with suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 
 class Group(click.Group):
-    """A group that names the nearest command where there is none of that name."""
+    """A group that suggests the nearest command for an unknown name."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -1,4 +1,4 @@
-"""The options that decide draws: `--replay`, `--condition` and `--block`, by the names of the handlers they stand for."""
+"""The options that decide draws: `--replay`, `--condition` and `--block`, named after their handlers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    pairs = tuple((name.strip(), value.strip()) for name, _, value in (v.partition("=") for v in values))
-    for given, (name, value) in zip(values, pairs, strict=True):
+def pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """What `NAME=VALUE` says, of each."""
+    found = tuple((name.strip(), value.strip()) for name, _, value in (v.partition("=") for v in values))
+    for given, (name, value) in zip(values, found, strict=True):
         if not name or not value:
             raise click.BadParameter(f"{given!r} is not NAME=VALUE")
-    return pairs
+    return found
 
 
 def condition_option(function: F) -> F:
     """`--condition NAME=VALUE`, any number of times."""
     return click.option(
-        "--condition", "conditions", multiple=True, metavar="NAME=VALUE", callback=_pairs,
+        "--condition", "conditions", multiple=True, metavar="NAME=VALUE", callback=pairs,
         help="Pin a draw, as `:= VALUE` does in the text, whatever that pins it to: ks=[64, 16]. With _ it is open: ks=_.",
     )(function)  # fmt: skip
 
@@ -47,7 +48,7 @@ def handler_options(function: F) -> F:
 
 
 def handled(task: Task, replayed: str | None, conditions: tuple[tuple[str, str], ...], hidden: tuple[str, ...]) -> Task:
-    """The task with these handlers. Raises TschedError for names of no draw and for values that are none."""
+    """The task with these handlers. Raises TschedError for names without a draw and for invalid values."""
     from tensorc_dsl.interp.pins import OPEN, read_decision
     from tensorc_dsl.trace import handlers
 

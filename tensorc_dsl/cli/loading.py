@@ -1,4 +1,4 @@
-"""A file of tasks, with what holds for the whole call."""
+"""Loads a file of tasks with the settings of the whole call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def WHICH_TASK(*, file: str, count: int, names: str) -> None: ...
 SUFFIX = ".tsched"
 
 HELP = "help"
-"""The CPU that is asked for by who wants to see which there are."""
+"""The CPU name that lists all CPUs."""
 
 
 def load(file: str, threads: int | None = None, target: str | None = None, mcpu: str | None = None) -> TaskFile:
@@ -44,15 +44,15 @@ def load_task(
 ) -> Task:
     """The task, on the machine that the options describe; without a name the only one of the file.
 
-    Raises TschedError (E0905, E0925) where there is none or a name is needed. With `--mcpu help` the command ends with what
-    there is.
+    Raises TschedError (E0905, E0925) if there is no such task or a name is needed. With `--mcpu help`, the command ends with
+    the list of CPUs.
     """
     tasks = load(file, threads, target, mcpu)
     return chosen(tasks, task or only(tasks, file), mcpu)
 
 
 def chosen(tasks: TaskFile, name: str, mcpu: str | None) -> Task:
-    """The task of that name. With `--mcpu help` the command ends with what there is."""
+    """The task of that name. With `--mcpu help`, the command ends with the list of CPUs."""
     found = tasks[name]
     if mcpu == HELP:
         show(found.backend.describe_processors(found.target))
@@ -61,7 +61,7 @@ def chosen(tasks: TaskFile, name: str, mcpu: str | None) -> Task:
 
 
 def only(tasks: Collection[str], file: str) -> str:
-    """The name of a file's only task. Raises TschedError (E0925) where it has none or several."""
+    """The name of a file's only task. Raises TschedError (E0925) if it has none or several."""
     names = list(tasks)
     match names:
         case [name]:
@@ -74,9 +74,9 @@ def only(tasks: Collection[str], file: str) -> str:
 
 
 def task_and_trace(tasks: Collection[str], file: str, words: tuple[str, ...]) -> tuple[str, str | None]:
-    """What `[TASK] [TRACE]` name. A single word is a task, or the file of a schedule for the only one.
+    """The names in `[TASK] [TRACE]`. A single word is a task, or the file of a schedule for the only task.
 
-    Raises TschedError (E0925) where a name is needed, and UsageError for more than two words.
+    Raises TschedError (E0925) if a name is needed, and UsageError for more than two words.
     """
     match words:
         case ():

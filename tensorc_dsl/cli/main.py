@@ -1,4 +1,4 @@
-"""The command `tensorc-dsl`: one group, a file per command in `commands/`, loaded when it is asked for."""
+"""The command `tensorc-dsl`: one group, with a file per command in `commands/` that is loaded when it is called."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tensorc_dsl.cli.groups import Group
 from tensorc_dsl.cli.options import common_options
 from tensorc_dsl.report.terminal import say
 
-# The interpreter looks for garbage once more before it ends, in trees that are all alive: a tenth of a large check.
+# The interpreter collects garbage once more at exit, in trees that are all alive: a tenth of the time of a large check.
 atexit.register(gc.freeze)
 
 
 class Commands(Group):
-    """Commands are the modules of `tensorc_dsl.cli.commands`; each holds one function named like its file."""
+    """The commands are the modules of `tensorc_dsl.cli.commands`; each has one function named like its file."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(m.name for m in pkgutil.iter_modules(commands.__path__))
@@ -36,7 +36,7 @@ class Commands(Group):
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
-        # Trees of many small objects are all alive while they grow: looking for garbage every 700 of them takes a third of
+        # Trees of many small objects are all alive while they grow: a collection every 700 objects takes a third of
         # the time of a large check.
         gc.set_threshold(100_000, 20, 20)
         with guarded(ctx):

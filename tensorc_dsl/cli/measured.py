@@ -1,4 +1,4 @@
-"""One schedule, built, checked and timed, with what came of it."""
+"""Builds, checks and times one schedule, and prints the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def TOO_MANY_THREADS(*, threads: str, cores: str, count: int) -> None: ...
 
 
 def warn_of_threads(threads: int) -> None:
-    """On standard error, where kernels have more threads than there are cores for this process."""
+    """Warn on standard error if kernels have more threads than there are cores for this process."""
     from tensorc_dsl.measure.cores import usable_cores
     from tensorc_dsl.units import counted
 
@@ -32,7 +32,7 @@ def warn_of_threads(threads: int) -> None:
 
 
 def measure_and_show(task: Task, trace: Trace) -> None:
-    """Prints the time beside the peak; raises TschedError (E0908) where the schedule does not work."""
+    """Print the time beside the roof. Raises TschedError (E0908) if the schedule does not work."""
     from tensorc_dsl.api.making import failed
     from tensorc_dsl.machine.roof import roof_of
     from tensorc_dsl.report.table import comparison

@@ -1,8 +1,9 @@
-"""Options and arguments that commands share."""
+"""Options and arguments that several commands share."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,11 +20,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(slots=True)
 class Settings:
-    """What holds for the whole call, whichever command it is."""
+    """The settings of the whole call, for all commands."""
 
     debug: bool = False
     include: tuple[str, ...] = ()
-    """Folders of `-I`."""
+    """The folders of `-I`."""
     ending: Ending = field(default_factory=Ending)
 
 
@@ -32,7 +33,7 @@ def settings(ctx: click.Context) -> Settings:
 
 
 def _set_color(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
-    # None leaves it to click, which colours terminals only. https://no-color.org: any non-empty value counts.
+    # None lets click decide, which colours output on terminals only. By https://no-color.org, any non-empty value counts.
     root = ctx.find_root()
     if value in ("always", "never"):
         ctx.color = root.color = value == "always"
@@ -64,7 +65,7 @@ def common_options(function: F) -> F:
 
 
 def target_options(function: F) -> F:
-    """`--target`, `--mcpu` and `--threads`: what the code is for."""
+    """`--target`, `--mcpu` and `--threads`: the machine for which code is made."""
     function = threads_option(function)
     function = click.option(
         "--mcpu", metavar="CPU",
@@ -76,8 +77,23 @@ def target_options(function: F) -> F:
     )(function)  # fmt: skip
 
 
+_DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
+
+
+def duration(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    """The seconds of `10m`, `1h30m`, `90s` or `90`."""
+    if value is None:
+        return None
+    found = _DURATION.fullmatch(value.strip())
+    parts = {} if found is None else {k: float(v) for k, v in found.groupdict().items() if v is not None}
+    seconds = sum({"h": 3600.0, "m": 60.0, "s": 1.0}[unit] * number for unit, number in parts.items())
+    if not 0.0 < seconds < 1e9:
+        raise click.BadParameter(f"{value!r} is no time: write 10m, 1h30m or 90s")
+    return seconds
+
+
 def _complete_files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """A shell completes the names of files by itself, when it is told to."""
+    """Tell the shell to complete names of files itself."""
     from click.shell_completion import CompletionItem  # only when a shell asks
 
     return [CompletionItem(incomplete, type="file")]
@@ -86,8 +102,8 @@ def _complete_files(_ctx: click.Context, _param: click.Parameter, incomplete: st
 file_argument = click.argument("file", metavar="FILE", shell_complete=_complete_files)
 files_argument = click.argument("files", metavar="FILE...", nargs=-1, required=True, shell_complete=_complete_files)
 task_argument = click.argument("task", metavar="[TASK]", required=False)
-"""The file's name, or `-` for standard input; a task in it, which need not be named where there is only one. Both are read
-by the command, so that a mistake is shown as a diagnostic."""
+"""The file's name, or `-` for standard input, and a task in it, which may be left out if there is only one. The command reads
+both, so that a mistake is shown as a diagnostic."""
 
 seed_option = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, metavar="S",

@@ -24,7 +24,7 @@ from tensorc_dsl.elaborate.calls import (
 )
 from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.elaborate.names import StageNames, check_names, inside
-from tensorc_dsl.elaborate.nests import nest
+from tensorc_dsl.elaborate.nests import nests
 from tensorc_dsl.elaborate.problems import Invalid, each, suggestion
 from tensorc_dsl.elaborate.proofs import check_loads, require_steps
 from tensorc_dsl.elaborate.ranges import infer_ranges
@@ -351,7 +351,7 @@ class _Elaboration:
     def program(self, name: str) -> Program:
         p = self.parts
         used = {*p.buffers, *(c.name for c in p.stages), *(d.name for d in self.env.open)}
-        body = tuple(nest(c, used, p.best) for c in p.stages)
+        body = nests(p.stages, used, p.best)
         params = tuple(self.params[x.name] for x in (*self.defn.inputs, *self.defn.outputs))
         return Program(str(name), params, tuple(p.lets.values()), body, self.env.open)
 

@@ -1,11 +1,13 @@
 """Turns stages into loops: each stage is one perfect nest of serial loops over one block.
 
 The block has the name of the stage, a loop that of its index (made unique in the program), an iterator `v<index>`. The loop
-of a scan is outermost, so that a step is complete before the next one begins."""
+of a scan is outermost, so that a step is complete before the next one begins. If a step reduces earlier elements of the scan,
+this loop also contains the nests of those reductions, before that of the scan."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from tensorc_dsl.elaborate.declared import Declared
 from tensorc_dsl.elaborate.reducers import ArgReducer, Reducer, flat
@@ -15,16 +17,36 @@ from tensorc_dsl.ir.program import Annotation, Block, Buffer, For, Iter, IterKin
 from tensorc_dsl.ir.reductions import REDUCER
 
 
-def nest(c: Computed, used: set[str], best: Mapping[str, Buffer]) -> Stmt:
-    """The loops and the block of a stage; the names of its loops are added to `used`.
+def nests(stages: Iterable[Computed], used: set[str], best: Mapping[str, Buffer]) -> tuple[Stmt, ...]:
+    """The loops and the blocks of all stages; the names of the loops are added to `used`.
 
     `best` has the buffer of the best values of each stage that computes positions.
     """
+    out: list[Stmt] = []
+    parts: list[Computed] = []
+    for c in stages:
+        parts.append(c)
+        if c.within is None:
+            out.append(_steps(parts, used, best) if len(parts) > 1 else _nest(c, used, best))
+            parts = []
+    return tuple(out)
+
+
+def _steps(parts: list[Computed], used: set[str], best: Mapping[str, Buffer]) -> Stmt:
+    """One loop over the steps of a scan, the last of `parts`, around the nests of all that a step computes."""
+    scan = parts[-1]
+    assert scan.scan is not None  # only a scan has parts
+    loop = fresh(str(scan.scan), used)
+    return For(loop, scan.spatial[scan.scan], tuple(_nest(c, used, best, loop) for c in parts))
+
+
+def _nest(c: Computed, used: set[str], best: Mapping[str, Buffer], step: str | None = None) -> Stmt:
+    """The loops and the block of a stage, those alone that stand in the loop `step` of a scan where there is one."""
     if c.reducer is not None and any(ir.constant(size) == 0 for size in c.reduce.values()):
         # A block without instances never runs its `init`, so an empty reduction becomes the store of its identity.
-        c = Computed(c.name, c.spatial, {}, None, _nothing(c), (), annotations=c.annotations)
+        c = replace(c, reduce={}, reducer=None, value=_nothing(c), loads=())
     order = sorted(c.spatial, key=lambda n: n != c.scan)
-    loops = {n: fresh(str(n), used) for n in (*order, *c.reduce)}
+    loops = {n: step if step is not None and n == c.scan else fresh(str(n), used) for n in (*order, *c.reduce)}
     avoid = set(used)
     names = {n: fresh(f"v{n}", avoid) for n in loops}
     kinds = {n: IterKind.SCAN if n == c.scan else IterKind.SPATIAL for n in order}
@@ -36,6 +58,8 @@ def nest(c: Computed, used: set[str], best: Mapping[str, Buffer]) -> Stmt:
     annotations = tuple(sorted((*c.annotations, *reducer), key=lambda a: a[0]))
     out: Stmt = Block(str(c.name), iters, body, init, annotations=annotations)
     for n in reversed(loops):
+        if loops[n] == step:
+            break  # it is outermost
         out = For(loops[n], sizes[n], (out,))
     return out
 

@@ -1,4 +1,4 @@
-"""The findings of the compute layer, E0401–E0419: each declared once with its message and its repair."""
+"""The findings of the compute layer, E0401–E0430: each declared once with its message and its repair."""
 
 from __future__ import annotations
 
@@ -214,14 +214,6 @@ def SCAN_LAG(*, stage: str, found: str, position: int, index: str) -> None: ...
 
 
 SCAN_BEGINS = help_note("`init` gives the first element alone; a step that looks further back needs a condition")
-
-
-@problem(
-    "E0415",
-    "a reduction inside the step of a scan reads `{stage}`; that is not supported yet",
-    help="reduce other tensors in the step, or write the steps as stages",
-)
-def SCAN_REDUCE(*, stage: str) -> None: ...
 
 
 @problem("E0423", "an argument of `{compute}` is a tensor", help="compute it first: `let t[…] = {text}`")

@@ -65,6 +65,17 @@ def infer_ranges(
             uses[id(spec)] = []
         return inner
 
+    def own_use(position: int, i: tree.Name, of: tree.IndexSpec, guarded: bool) -> None:
+        """A scan that reduces itself: the index has the range of that dimension, where it is known by now."""
+        written = stage.indices[position].extent
+        if shape is not None and position < len(shape):
+            size = shape[position]
+        elif written is not None:
+            size = extent(written, env, f"the range of `{stage.indices[position].name}`")
+        else:
+            return
+        uses[id(of)].append(Use(size, i.span, f"subscript {position + 1} of `{stage.name}`", guarded))
+
     def visit(e: tree.Expr, scope: Mapping[str, tree.IndexSpec], guarded: bool) -> None:
         match e:
             case tree.IndexExpr(base=tree.Name(id=name), indices=indices) if name in buffers:
@@ -77,6 +88,11 @@ def infer_ranges(
                         uses[id(scope[i.id])].append(use)
                     else:
                         visit(i, scope, guarded)
+            case tree.IndexExpr(base=tree.Name(id=name), indices=indices) if name == stage.name:
+                for position, i in enumerate(indices[: len(stage.indices)]):
+                    if isinstance(i, tree.Name) and i.id in scope and scope[i.id] not in stage.indices:
+                        own_use(position, i, scope[i.id], guarded)
+                    visit(i, scope, guarded)
             case tree.Reduce(indices=new, body=body):
                 visit(body, introduce(new, scope), guarded)
             case tree.Scan(index=spec, init=init, step=step):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.safety import ranges_of
-from tensorc_dsl.affine.simplify import negate, simplify
+from tensorc_dsl.affine.simplify import TRUE, negate, simplify
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.declared import Declared, declared
@@ -19,7 +19,7 @@ from tensorc_dsl.elaborate.ranges import Ranges
 from tensorc_dsl.elaborate.reducers import REDUCERS, ArgReducer, Reducer, arg_reducer
 from tensorc_dsl.elaborate.values import Extents, GuardedLoad, ValueBuilder
 from tensorc_dsl.ir import expr as ir
-from tensorc_dsl.ir.dtypes import INDEX, DType
+from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.program import Annotation, Buffer, fresh
 from tensorc_dsl.syntax import tree
 
@@ -28,7 +28,8 @@ from tensorc_dsl.syntax import tree
 class Computed:
     """A stage as IR: `name[indices] = value`, or reduced over `reduce` by `reducer`. Index names are the variables.
 
-    A scan runs along `scan`, which is one of the `spatial` indices.
+    A scan runs along `scan`, which is one of the `spatial` indices. So does a reduction in the step of a scan if it
+    reads the scan; its `within` is the name of the scan, which it precedes.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Computed:
     value: ir.Expr
     loads: tuple[GuardedLoad, ...]
     scan: str | None = None
+    within: str | None = None
     annotations: tuple[Annotation, ...] = ()
     """The stage's annotations, for its block."""
 
@@ -56,6 +58,8 @@ class _Own:
     index: str
     position: int
     reads: list[ir.Load] = field(default_factory=list[ir.Load])
+    parts: set[str] = field(default_factory=set[str])
+    """The reductions that a step computes of earlier ones."""
 
 
 class StageBuilder(ValueBuilder):
@@ -130,14 +134,20 @@ class StageBuilder(ValueBuilder):
         self.loads, self.conditions = [], ()
         inner = self._computed(fresh(f"{self.prefix}{e.reducer}_{e.indices[0].name}", self.used), {}, e, want)
         self.scope, self.loads, self.conditions = saved
-        if self.own is not None and any(x.buffer == self.own.buffer for x in ir.loads(inner.value)):
-            raise Invalid(problems.SCAN_REDUCE(e.span, stage=self.own.stage))
+        if self.own is not None and {x.buffer for x in ir.loads(inner.value)} & {self.own.buffer, *self.own.parts}:
+            inner = replace(inner, scan=self.own.index, within=self.own.buffer)
+            self.own.parts.add(inner.name)
         # An index with a single value may be a number in the value, and a name in the accesses that are checked.
         parts = [inner.value, *(e for a in inner.loads for e in (a.load, *a.conditions))]
         depends = frozenset[str]().union(*map(ir.free_vars, parts))
         # An index without values does not occur in the value, but then there is nothing to reduce.
         spatial = {n: extent for n, extent in self.scope.items() if n in depends or ir.constant(extent) == 0}
-        self.lifted.append(replace(inner, spatial=spatial))
+        inner = replace(inner, spatial=spatial)
+        same = (c for c in self.lifted if inner.within is not None and replace(inner, name=c.name, loads=c.loads) == c)
+        if (made := next(same, None)) is not None:  # a step computes it once, however often it is written
+            inner = made
+        else:
+            self.lifted.append(inner)
         load = ir.Load(inner.name, tuple(ir.Var(str(n)) for n in spatial), inner.dtype)
         self.loads.append(GuardedLoad(load, self.conditions, tuple(e.span for _ in spatial)))
         return load
@@ -178,11 +188,29 @@ class StageBuilder(ValueBuilder):
         # guards it.
         begins = simplify(ir.Compare("<", ir.Var(str(index)), ir.ONE), ranges_of(spatial))
         loads = [replace(a, conditions=(*a.conditions, begins)) for a in first]
-        loads += [replace(a, conditions=(*a.conditions, negate(begins))) for a in rest]
+        if begins != TRUE:
+            loads += [replace(a, conditions=(*a.conditions, negate(begins))) for a in rest]
+        self.lifted = self._in_order(begins)
         if isinstance(begins, ir.Const):
             made = init if begins.value else value
             return Computed(name, spatial, {}, None, made, tuple(loads), index if made is value else None)
         return Computed(name, spatial, {}, None, ir.Select(begins, init, value), tuple(loads), index)
+
+    def _in_order(self, begins: ir.Expr) -> list[Computed]:
+        """The reductions of a scan: first those that do not read it, then those that each step but the first computes, in
+        order. A scan with a single step has none of the latter.
+        """
+        before = [c for c in self.lifted if c.within is None]
+        if begins == TRUE:
+            return before
+        for c in self.lifted:
+            if c.within is None:
+                continue
+            t = ir.dtype_of(c.value)
+            nothing = ir.Const(False if t == BOOL else 0.0 if t.is_float else 0, t)
+            loads = tuple(replace(a, conditions=(*a.conditions, negate(begins))) for a in c.loads)
+            before.append(replace(c, value=ir.Select(begins, nothing, c.value), loads=loads))
+        return before
 
     def load(self, e: tree.IndexExpr) -> ir.Load:
         """A load of a tensor's element; a scan may load its own elements of earlier steps. Raises Invalid."""

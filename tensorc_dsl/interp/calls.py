@@ -58,6 +58,8 @@ class Calls(ABC):
         """The number of steps of each module on the stack, without those of modules that it called."""
         self.attempts: list[Attempt] = []
         """Each module that was tried, in order, with its reasons if `explaining`."""
+        self.applied: dict[str, None] = {}
+        """The names of the modules that were applied, each once, in order."""
         self.explaining = False
         self.asked: list[Attempt] = []
         """The attempts of the modules on the stack."""
@@ -209,6 +211,7 @@ class Calls(ABC):
         self.asked.append(Attempt(call.span.text if outermost else module.name, on, len(self._stack) - 1))
         self.attempts.append(self.asked[-1])
         if module.when is None or truth(evaluate(module.when, scope, self), module.when):
+            self.applied.setdefault(str(module.name))
             self.run(module.body, scope)
         elif self.explaining:
             self.asked[-1].reasons = reasons(module.when, lambda e: evaluate(e, scope, self))

@@ -82,6 +82,7 @@ class Expansion(Calls):
         there always is a schedule. A refused decision refuses the whole trace instead: another draw may be accepted.
         """
         program, mark, depth, asked = self.program, self.recorder.mark(), self.budget.depth, len(self.attempts)
+        applied = dict(self.applied)
         try:
             self.module(module, call, subject, env)
         except ScheduleRefusal as refusal:
@@ -89,6 +90,7 @@ class Expansion(Calls):
                 raise  # a refused decision, or a refusal in the arguments that the space gives the rule
             self.program = program
             self.recorder.back_to(mark)
+            self.applied = applied
             self.budget.back_to(depth)
             self.leave_modules()
             rule, *called = self.attempts[asked:]
@@ -102,7 +104,8 @@ class Expansion(Calls):
             with self.at(span):
                 require_kernels_apart(self.program)
         r = self.recorder
-        return Trace(str(name), str(compute), tuple(r.lines), tuple(r.draws), self.program, tuple(self.refused))
+        made, refused = tuple(self.applied), tuple(self.refused)
+        return Trace(str(name), str(compute), tuple(r.lines), tuple(r.draws), self.program, refused, made)
 
     # --- statements --------------------------------------------------------------------------------------------------
 

@@ -231,7 +231,7 @@ class _Reader:
             for name in around
             if name not in iters
         }
-        spatial = {n: n for n, i in iters.items() if i.kind is IterKind.SPATIAL}
+        spatial = {n: n for n, i in iters.items() if i.kind is not IterKind.REDUCE}
         reduce = {n: "`init` runs once for all steps of the reduction" for n in iters if n not in spatial}
         inside, at_init = self.scope({n: n for n in iters}, loops), self.scope(spatial, {**loops, **reduce})
         init = [self.attempt(lambda x=x: _store(x, at_init)) for x in s.init]

@@ -121,7 +121,7 @@ def _block(b: Block, around: tuple[For, ...], scope: UsableNames, program: Progr
         raise ProgramError(f"{where} stores nothing")
     if (reducer := reducer_name(b)) is not None and not is_whole_update(b):
         raise ProgramError(f"{where}: its stores are not the update of a reduction by {reducer!r}")
-    spatial: UsableNames = dims | {it.name for it in b.iters if it.kind is IterKind.SPATIAL}
+    spatial: UsableNames = dims | {it.name for it in b.iters if it.kind is not IterKind.REDUCE}
     for s in b.init:
         _store(s, spatial, f"{where}, init", program)
     for s in b.body:

@@ -1,1 +1,1 @@
-"""Child processes: bound to their parent, limited, and out of reach of what lies in the working folder."""
+"""Child processes that end with their parent, have limits, and import nothing from the working folder."""

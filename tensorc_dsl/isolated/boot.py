@@ -1,7 +1,7 @@
-"""The first file that a child process runs, in an interpreter that takes nothing from its surroundings (`-I`).
+"""The first file that a child process runs, in an isolated interpreter (`-I`).
 
-When it hands over, the system kills the process with its parent, the limits hold, no core is dumped, the signals that end
-a command are left to the parent, and modules are found where the parent finds them.
+When it runs the program, the system kills the process with its parent, the limits are set, no core is dumped, signals that
+end a command are ignored, and modules are found in the same folders as in the parent.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import TypedDict
 _PR_SET_PDEATHSIG = 1
 
 DATA_LIMIT = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
-"""On Linux the memory that a process may fill. Elsewhere that counts little, and all addresses are counted instead."""
+"""The limited resource: on Linux the memory that a process fills; elsewhere its address space."""
 
 
 class Orders(TypedDict):
-    """What the parent wants; JSON on the command line. `seconds` and `bytes` are 0 where there is no limit.
+    """The parent's request; JSON on the command line. `seconds` and `bytes` are 0 without a limit.
 
-    `program` is a module with its arguments, or where `paths` is None another program. `packages` are loaded from their
+    `program` is a module with its arguments or, if `paths` is None, another program. `packages` are loaded from their
     folders, before any path is searched.
     """
 
@@ -39,20 +39,20 @@ class Orders(TypedDict):
 
 
 def main() -> None:
-    """Become what the orders name; it sees its own arguments only."""
+    """Run the program of the orders in this process, with its own arguments."""
     orders: Orders = json.loads(sys.argv[1])
     die_with(orders["parent"])
     _limit(resource.RLIMIT_CORE, 0)
     if orders["bytes"]:
         _limit(DATA_LIMIT, orders["bytes"])
-    # A signal to all processes of a job must not look like the end of a candidate.
+    # A signal to all processes of a job must not look like a crash of the candidate.
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.SIG_IGN)
-    # It ends the process even while native code runs, and outlives `exec`.
+    # The alarm ends the process even while native code runs, and stays set after `exec`.
     signal.setitimer(signal.ITIMER_REAL, orders["seconds"])
     name, *arguments = orders["program"]
     if orders["paths"] is None:
-        _limit(resource.RLIMIT_CPU, math.ceil(orders["seconds"]))  # which its own children have too
+        _limit(resource.RLIMIT_CPU, math.ceil(orders["seconds"]))  # its own children inherit it
         os.execvp(name, [name, *arguments])
     sys.path[:] = orders["paths"]
     for package, folder in orders["packages"].items():
@@ -65,12 +65,12 @@ def die_with(parent: int) -> None:
     """Have the system kill this process when its parent dies, even while native code runs."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before
+    if os.getppid() != parent:  # the parent died before
         os._exit(0)
 
 
 def _limit(which: int, wanted: int) -> None:
-    """The limit is what is wanted, or what it was where that is less."""
+    """Set the limit to `wanted`, or leave it if it is lower."""
     hard = resource.getrlimit(which)[1]
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(which, (most, hard))

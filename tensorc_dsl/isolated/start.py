@@ -1,4 +1,4 @@
-"""The parent's side of child processes: how each is started, and how it ends."""
+"""The parent's side of child processes: starts and ends them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HOME = __name__.partition(".")[0]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the system kills a process for, or refuses it: seconds that it lives, bytes that it fills."""
+    """The limits of a process: the seconds that it may live, and the bytes that it may fill."""
 
     seconds: float | None = None
     bytes: int | None = None
@@ -35,8 +35,8 @@ def start_module(
 ) -> subprocess.Popen[bytes]:
     """A process that runs a module, as this one would import it, with pipes for its input and output.
 
-    It leads a group of its own, which a terminal's Ctrl-C does not reach, and dies with the thread that started it (with the
-    process, where that is not Linux and it reads its input). Nothing in the working folder is imported.
+    It leads a process group of its own, which a terminal's Ctrl-C does not reach, and dies with the thread that started it
+    (on other systems than Linux with the process, if it reads its input). Nothing in the working folder is imported.
     """
     packages = {name: _folder(name) for name in (_HOME, module.partition(".")[0])}
     found = {name: folder for name, folder in packages.items() if folder is not None}
@@ -45,19 +45,19 @@ def start_module(
 
 
 def run_module(module: str, *arguments: str, limits: Limits) -> subprocess.CompletedProcess[str]:
-    """What a module says, which reads nothing; the status -9 of one that takes longer than it may."""
+    """The output of a module, which gets no input; the status is -9 if it takes longer than the limit."""
     return _finish(start_module(module, *arguments, limits=limits, stderr=subprocess.PIPE), limits)
 
 
 def run_program(program: list[str], limits: Limits) -> subprocess.CompletedProcess[str]:
-    """The same for a program of the system."""
+    """The output of a program of the system, as `run_module`."""
     return _finish(_start(_orders(program, limits, None, {}), subprocess.DEVNULL, subprocess.PIPE, None), limits)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Neither the process nor any that it started in its group runs afterwards."""
+    """End the process and all processes in its group."""
     try:
-        # The child leads its group; until it is waited for, its number cannot be another's.
+        # The child leads its group; its number is not reused before it is waited for.
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         process.kill()
@@ -65,9 +65,9 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def paths() -> list[str]:
-    """Where this process looks for modules, but for the working folder and that of the script that it runs.
+    """The folders in which this process looks for modules, without the working folder and that of the running script.
 
-    What lies there is a person's data; a file `string.py` beside it must not stand in for a module.
+    These contain the user's files; a file `string.py` there must not replace a module.
     """
     apart = {_real(os.curdir)}
     script = getattr(sys.modules.get("__main__"), "__file__", None)
@@ -84,7 +84,7 @@ def _real(path: str) -> str | None:
 
 
 def _folder(package: str) -> str | None:
-    """Where this process has a package; None for a module that is a file."""
+    """The folder of a package in this process; None for a module that is a file."""
     spec = find_spec(package)
     places = None if spec is None else spec.submodule_search_locations
     return str(Path(next(iter(places))).resolve()) if places else None

@@ -1,4 +1,4 @@
-"""The machine that we are on: its description, its peak, and what other libraries reach on it.
+"""The current machine: its description, its peak and bandwidth, and the speed of other libraries on it.
 
 Nothing here knows a schedule.
 """

@@ -1,7 +1,7 @@
-"""What NumPy takes for the same, on the same number of threads: the yardstick beside a tuned kernel.
+"""Times NumPy on the same task and number of threads: the baseline beside a tuned kernel.
 
-Run as a module it is the child process that is timed: NumPy's libraries read their number of threads when they load. What
-does not compute the same as the program has no time.
+Run as a module, it is the child process that is timed, since NumPy's libraries read their number of threads when they load. A
+function that computes another result than the program has no time.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ from tensorc_dsl.reference.tolerance import tolerance
 from tensorc_dsl.source import Source
 
 ROUNDS, SECONDS, PAUSE = 12, 0.1, 0.03
-"""How often and how long calls are timed, and the pause after each round."""
+"""The number of rounds of timed calls, the seconds of a round, and the pause after each."""
 
 LIMIT = 60.0
-"""Seconds that the child process may take for one size, the check among them."""
+"""The time limit in seconds of the child process for one size, including the check."""
 
 Array = NDArray[Any]
 
 
 class Question(msgspec.Struct, tag=True, frozen=True):
-    """An unscheduled program without open sizes."""
+    """A request: an unscheduled program without open sizes."""
 
     program: str
 
 
 class Fastest(msgspec.Struct, tag=True, frozen=True):
-    """Seconds of the fastest call; None where NumPy computes something else."""
+    """The answer: seconds of the fastest call; None if NumPy computes another result."""
 
     seconds: float | None
 
 
 def has_numpy(program: Program) -> bool:
-    """Whether NumPy has functions for the program, at the sizes at which it is timed."""
+    """Whether NumPy has functions for the program, at all sizes at which it is timed."""
     return all(numpy_texts(bind(program, sizes)) for sizes in sizing(program).timed)
 
 
 def numpy_seconds(program: Program, threads: int) -> float | None:
-    """The time of a call, at the sizes and with the weights of a kernel's time.
+    """The time of a call in seconds; for open sizes the mean, at the sizes and with the weights of a kernel's time.
 
-    It has functions for the program. None where they compute something else, and where that takes too long.
+    The program must have NumPy functions. None if they compute another result, or take longer than the limit.
     """
     found, total = sizing(program), 0.0
     for sizes, weight in zip(found.timed, found.weights, strict=True):
@@ -84,7 +84,7 @@ def _seconds_in_child(program: Program, threads: int) -> float | None:
 
 
 def right_calls(program: Program) -> tuple[list[Callable[[], object]], list[str]]:
-    """The ways to compute the program with NumPy that give what it computes, as calls, and what was wrong with others."""
+    """The ways to compute the program with NumPy that give the right result, as calls, and the errors of the others."""
     inputs = make_inputs(program, 0)
     expected = evaluate(program, inputs)
     allowed = tolerance(program, expected, inputs)
@@ -117,7 +117,7 @@ def _fault(
 
 def _time(what: Question) -> Fastest:
     calls, _ = right_calls(parse_program(Source("task", what.program)))
-    # The best call counts, and pauses let the system spread the threads anew: what slows a call down is other work.
+    # The fastest call counts, and pauses let the system redistribute the threads, since other load only slows calls down.
     best: float | None = None
     for _ in range(ROUNDS):
         for call in calls:

@@ -1,4 +1,4 @@
-"""The machine we run on, as a `Target`."""
+"""Describes the current machine as a `Target`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
 def host_target(threads: int | None = None) -> Target:
-    """This machine; kernels may use `threads` threads, by default one per core that this process may use.
+    """The current machine; kernels may use `threads` threads, by default one per core that this process may use.
 
-    ValueError when `threads` is not positive. Cache sizes that the system does not tell are those of `Target`.
+    Raises ValueError if `threads` is not positive. Cache sizes that the system does not report are the defaults of `Target`.
     """
     cores = usable_cores()
     if threads is not None:
@@ -37,7 +37,7 @@ def host_target(threads: int | None = None) -> Target:
 
 
 def _cache(level: int) -> int | None:
-    """The size of the data cache of a level in bytes, None when the system does not say."""
+    """The size of the data cache of a level in bytes; None if the system does not report it."""
     for folder in sorted(_CACHES.glob("index*")):
         try:
             own = int((folder / "level").read_text())

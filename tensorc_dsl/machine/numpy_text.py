@@ -1,7 +1,7 @@
-"""An unscheduled program as a function of NumPy: one line for each stage, of what NumPy has functions for.
+"""Translates an unscheduled program into the text of a NumPy function, with one line for each stage.
 
-Sums of products are `einsum` or `matmul`, other reductions those of ufuncs, sums so far `accumulate`, everything else ufuncs
-over arrays that broadcast. Nothing is taken apart further: recurrences and reducers of one's own have no such function.
+Sums of products become `einsum` or `matmul`, other reductions those of ufuncs, running sums `accumulate`, other operations
+ufuncs over arrays that broadcast. Other recurrences and declared reducers have no such function.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tensorc_dsl.reference.boxes import Box
 from tensorc_dsl.reference.evaluate import EvaluateError, shape_of, unscheduled_blocks
 
 WAYS = ("matmul", "einsum", "reduce")
-"""What a sum of products becomes: BLAS where it can, `einsum`, or the sum of an array of products."""
+"""The translations of a sum of products: BLAS if possible, `einsum`, or the sum of an array of products."""
 
 _UFUNCS: dict[FoldOp, str] = {
     "+": "add", "*": "multiply", "min": "minimum", "max": "maximum", "and": "logical_and", "or": "logical_or",
@@ -43,9 +43,9 @@ _UFUNCS: dict[FoldOp, str] = {
 
 
 def numpy_texts(program: Program) -> tuple[str, ...]:
-    """The ways to write it, as texts of a function `call` of the inputs in order that gives the outputs in order.
+    """The ways to write the program, as texts of a function `call` from the inputs in order to the outputs in order.
 
-    None where NumPy has no functions for it, or the sizes are open.
+    Empty if NumPy has no functions for it, or sizes are open.
     """
     try:
         ways = (_Writer(program, products).text() for products in WAYS)
@@ -58,7 +58,7 @@ def numpy_texts(program: Program) -> tuple[str, ...]:
 class _Writer:
     program: Program
     products: str
-    """What a sum of products of two becomes, where it is a matter of choice."""
+    """The translation of sums of products of two arrays, where there is a choice."""
     names: dict[str, str] = field(default_factory=dict[str, str])
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     lines: list[str] = field(default_factory=list[str])
@@ -79,14 +79,14 @@ class _Writer:
         return "\n    ".join([f"def call({inputs}):", *self.lines, f"return ({outputs})"]) + "\n"
 
     def is_read(self, buffer: str) -> bool:
-        """Whether anybody wants the values of the buffer."""
+        """Whether the values of the buffer are used."""
         stores = (s for b in unscheduled_blocks(self.program) for s in b.body if s.buffer != buffer)
         read = {x.buffer for s in stores for x in loads(s.value)}
         return buffer in read or any(p.name == buffer for p in self.program.outputs)
 
 
 class _Stage(Values):
-    """One block as lines that make its arrays."""
+    """The lines that compute the arrays of one block."""
 
     def __init__(self, writer: _Writer, block: Block) -> None:
         iters = tuple(it.name for it in block.iters)
@@ -100,7 +100,7 @@ class _Stage(Values):
             raise Missing
 
     def matter(self, axes: Sequence[str]) -> set[str]:
-        """Those with more than one value."""
+        """Those of the axes that have more than one value."""
         return {a for a in axes if self.size[a] > 1}
 
     def lines(self) -> list[str]:
@@ -114,7 +114,7 @@ class _Stage(Values):
             text = self.whole(code, wanted, dtype_of(store.value))
             is_output = any(p.name == store.buffer for p in self.writer.program.outputs)
             if is_output and code.is_view and not text.endswith(".copy()"):
-                text = f"{text}.copy()"  # a view is no result
+                text = f"{text}.copy()"  # a result must not be a view
             return [f"{self.names[store.buffer]} = {text}"]
         match update:
             case Fold():
@@ -128,14 +128,14 @@ class _Stage(Values):
                 assert_never(update)
 
     def whole(self, code: Code, wanted: Sequence[str], t: DType) -> str:
-        """The value with exactly the wanted axes, as an array that is its own."""
+        """The value with exactly the wanted axes, as an array that owns its memory."""
         if all(a in code.axes or self.size[a] == 1 for a in wanted) and code.axes:
             return self.exact(code, wanted)
         shape = tuple(self.size[a] for a in wanted)
         return f"np.broadcast_to(np.asarray({self.spread(code, wanted)}, np.{type_name(t)}), {shape}).copy()"
 
     def exact(self, code: Code, wanted: Sequence[str]) -> str:
-        """As `spread`, and those in front that it lacks are there too."""
+        """As `spread`, with missing leading axes added too."""
         lacking = next((n for n, a in enumerate(wanted) if a in code.axes), len(wanted))
         text = self.spread(code, wanted)
         if not lacking or (text.endswith("]") and "None" in text.rpartition("[")[2]):
@@ -155,7 +155,7 @@ class _Stage(Values):
         spread_out = all(self.matter(self.iters) <= set(f.axes) for f in arrays)
         if len(arrays) > 1 and covered and not (spread_out and self.writer.products == "reduce"):
             return " * ".join([self.product(arrays, wanted), *(s.text for s in scalars)])
-        self.before.clear()  # what is done with the product as a whole needs none of its factors
+        self.before.clear()  # the product as a whole needs none of its factors
         value = self.code(update.value)
         if not self.matter(self.reduced) <= set(value.axes) or prod(self.size[a] for a in value.axes) > LARGEST:
             raise Missing
@@ -164,7 +164,7 @@ class _Stage(Values):
         return self.whole(Code(text, tuple(a for a in value.axes if a not in self.reduced)), wanted, t)
 
     def accumulated(self, store: Store, wanted: Sequence[str]) -> str:
-        """What each element adds to the one before it, so far."""
+        """A scan whose step combines the previous element with a value, as `accumulate`. Raises Missing for other scans."""
         t, (axis,) = dtype_of(store.value), self.scanned
         match store.value:
             case Select(cond=Compare("<", Var(name), Const(1)), then=first, other=Binary() | Logic() as step) if (
@@ -202,7 +202,7 @@ class _Stage(Values):
         return self.exact(Code(text, inner), wanted)
 
     def shared(self, factors: Sequence[Code]) -> list[Code]:
-        """The factors, where one that is computed stands twice under a name."""
+        """The factors; a factor that occurs twice and is computed gets a name."""
         out: list[Code] = []
         for f in factors:
             if "(" in f.text and factors.count(f) > 1:
@@ -213,7 +213,7 @@ class _Stage(Values):
         return out
 
     def matmul(self, a: Code, b: Code, wanted: Sequence[str]) -> str:
-        """The same as products of matrices; empty where a reduction concerns one of the two only."""
+        """The sum as a product of matrices; empty if a reduced axis belongs to one of the two arrays only."""
         both = [x for x in a.axes if x in b.axes]
         shared = [x for x in both if x in self.reduced]
         batch = [x for x in both if x not in self.reduced]
@@ -230,7 +230,7 @@ class _Stage(Values):
         return self.exact(Code(text, tuple(axes)), wanted)
 
     def matrix(self, code: Code, groups: Sequence[Sequence[str]]) -> str:
-        """The array with the axes of the first group as they are, and those of each other joined to one."""
+        """The array with the axes of the first group unchanged, and those of each other group joined to one."""
         batch, *joined = groups
         text = self.spread(code, [x for g in groups for x in g])
         if all(len(g) == 1 for g in joined):
@@ -239,7 +239,7 @@ class _Stage(Values):
         return f"{text}.reshape({shape})"
 
     def position(self, update: ArgFold, wanted: Sequence[str]) -> list[str]:
-        """The lines for the position of the best value, and where anybody wants it for that value."""
+        """The lines for the position of the best value and, if it is used, for that value."""
         index, best = self.block.body
         value = self.code(update.value)
         if len(self.reduced) != 1 or update.position not in (

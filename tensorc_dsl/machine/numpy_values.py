@@ -1,8 +1,8 @@
-"""Values of an unscheduled block as expressions of NumPy: whole arrays, with an axis for each iterator that they depend on.
+"""Translates values of an unscheduled block into NumPy expressions: whole arrays with an axis for each iterator.
 
-Subscripts may be iterators, in any order and more than once, with steps and offsets; two in one dimension are a window; data
-and whatever else choose elements along one dimension (`take`). A condition that holds in a box of the iterators makes parts
-of an array: `concatenate` where there are two, one into the other where it is a border.
+Subscripts may be iterators, in any order and more than once, with steps and offsets; two of them in one dimension are a
+window. Data and all other expressions select elements along one dimension (`take`). A condition that holds in a box of the
+iterators splits an array: `concatenate` joins two parts, and a part with a border is written into an array.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.reference.boxes import Box, Form, form
 
 LARGEST = 2**26
-"""Elements that a stage may spread out before it reduces them: more would be another algorithm."""
+"""The largest number of elements that a stage may materialise before a reduction: more would be another algorithm."""
 
 _BINARY = {"+": "({} + {})", "-": "({} - {})", "*": "({} * {})", "%": "({} % {})", "xor": "({} ^ {})",
            "min": "np.minimum({}, {})", "max": "np.maximum({}, {})"}  # fmt: skip
@@ -56,9 +56,9 @@ class Missing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A text that can stand before a dot, and the iterators that its value has axes for, in this order.
+    """A text that can stand before a dot, and the iterators of its value's axes, in order.
 
-    A view has the elements of another array.
+    A view shares the elements of another array.
     """
 
     text: str
@@ -68,7 +68,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A subscript: an index or a slice of its dimension, and of windows of so many elements another one of these."""
+    """A subscript: an index or a slice of its dimension; for windows, another one of these for the elements of a window."""
 
     text: str
     axes: tuple[str, ...] = ()
@@ -77,9 +77,9 @@ class _Place:
 
 
 class Values:
-    """Values in a box of iterators; `names` has the arrays by buffer, and `shapes` how large they are.
+    """Translates values in a box of iterators; `names` has the arrays by buffer, and `shapes` their shapes.
 
-    `before` are lines that make what has no expression.
+    `before` has lines for values that no expression computes.
     """
 
     def __init__(self, names: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]], box: Box) -> None:
@@ -95,7 +95,7 @@ class Values:
 
     @contextmanager
     def within(self, box: Box) -> Generator[None]:
-        """Values are those of a part of the box."""
+        """A context in which values are those of a part of the box."""
         whole, self.box = self.box, box
         try:
             yield
@@ -103,20 +103,20 @@ class Values:
             self.box = whole
 
     def named(self, text: str) -> str:
-        """A line that gives a value a name."""
+        """Add a line that gives a value a name. Returns the name."""
         name = f"v{len(self.before)}"
         self.before.append(f"{name} = {text}")
         return name
 
     def spread(self, code: Code, wanted: Sequence[str]) -> str:
-        """The value with axes in the wanted order, those that it lacks with length 1."""
+        """The value with its axes in the wanted order, and length 1 for axes that it lacks."""
         order = [code.axes.index(a) for a in wanted if a in code.axes]
         text = code.text
         if order != sorted(order):
             text = f"{text}.transpose({', '.join(map(str, order))})"
         missing = [a not in code.axes for a in wanted]
         first = missing.index(False) if False in missing else len(missing)
-        if not any(missing[first:]):  # NumPy adds axes in front by itself
+        if not any(missing[first:]):  # NumPy adds leading axes itself
             return text
         places = ", ".join("None" if m else ":" for m in missing)
         return f"{text}[{places}]"
@@ -180,7 +180,7 @@ class Values:
         return self.bordered(e, part, cut) if rest is None else self.side_by_side(e, part, rest, cut[0])
 
     def side_by_side(self, e: Select, part: Box, rest: Box, at: int) -> Code:
-        """Both branches, each where it holds: one behind the other along one axis."""
+        """Both branches, each where it holds, joined along one axis."""
         pieces: list[tuple[Box, Code]] = []
         for box, branch in sorted(((part, e.then), (rest, e.other)), key=lambda x: x[0].start[at]):
             with self.within(box):
@@ -190,7 +190,7 @@ class Values:
         return Code(f"np.concatenate(({texts}), axis={union.index(self.iters[at])})", union)
 
     def bordered(self, e: Select, part: Box, cut: Sequence[int]) -> Code:
-        """The other branch everywhere, and this one written into it where it holds."""
+        """The other branch everywhere, with this one written into it where it holds."""
         around = self.code(e.other)
         with self.within(part):
             inner = self.code(e.then)
@@ -204,7 +204,7 @@ class Values:
         return Code(whole, union)
 
     def filled(self, code: Code, box: Box, axes: Sequence[str], t: DType) -> str:
-        """The value with all of the axes at the length that they have in the box."""
+        """The value with all of the axes at their lengths in the box."""
         shape = tuple(box.size[self.iters.index(a)] for a in axes)
         if prod(shape) > LARGEST:
             raise Missing
@@ -215,7 +215,7 @@ class Values:
     # --- elements ----------------------------------------------------------------------------------------------------
 
     def load(self, e: Load) -> Code:
-        """A view of the array, or the elements that data choose."""
+        """A view of the array, or the elements that data select."""
         text, shape, indices = self.names[e.buffer], self.shapes[e.buffer], e.indices
         while (k := _divided(indices, shape)) is not None:
             at, index = k
@@ -245,7 +245,7 @@ class Values:
         return Code(f"np.einsum({diagonal!r}, {text})", own)
 
     def place(self, i: Expr, n: int) -> _Place | None:
-        """A subscript of a dimension of length `n`; None where it is no form that a slice can have."""
+        """A subscript of a dimension of length `n`; None if it has no form of a slice."""
         found = None if loads(i) else form(i, self.box)
         if found is None:
             return None
@@ -274,10 +274,10 @@ class Values:
     def taken(
         self, text: str, indices: Sequence[Expr], places: Sequence[_Place], at: int, shape: tuple[int, ...]
     ) -> Code:
-        """Elements along one dimension that an expression chooses; the others are iterators, each once."""
+        """The elements along one dimension that an expression selects; other subscripts are iterators, each once."""
         positions = self.code(indices[at])
         if not loads(indices[at]):
-            chosen = np.asarray(eval(positions.text, {"np": np}))  # of `arange` and numbers, which we wrote
+            chosen = np.asarray(eval(positions.text, {"np": np}))  # generated text of `arange` and numbers only
             if chosen.min() < 0 or chosen.max() >= shape[at]:
                 raise Missing
         if any(p.window > 1 for p in places):
@@ -305,7 +305,7 @@ def _indexed(text: str, places: Sequence[str]) -> str:
 
 
 def _slice(start: int, step: int, count: int, n: int) -> str:
-    """So many elements of a dimension of length `n`."""
+    """The slice of `count` elements of a dimension of length `n`."""
     if (start, step, count) == (0, 1, n):
         return ":"
     stop = start + step * (count - 1) + (1 if step > 0 else -1)
@@ -313,7 +313,7 @@ def _slice(start: int, step: int, count: int, n: int) -> str:
 
 
 def _at(f: Form, box: Box) -> int:
-    """The value where the box begins."""
+    """The value at the start of the box."""
     return f.constant + sum(k * s for k, s in zip(f.factors, box.start, strict=True))
 
 
@@ -337,7 +337,7 @@ def _divided(indices: Sequence[Expr], shape: Sequence[int]) -> tuple[int, Expr] 
 
 
 def _part(cond: Expr, box: Box) -> Box | None:
-    """Where in the box the condition holds, which is a box again; None where it is none, or data decide."""
+    """The box in which the condition holds; None if that is not a box, or if it depends on data."""
     match cond:
         case Logic(op="and", lhs=a, rhs=b):
             first = _part(a, box)
@@ -368,7 +368,7 @@ _HOLDS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_e
 
 
 def _rest(box: Box, part: Box, axis: int) -> Box | None:
-    """What is left of the box beside a part that is cut on one axis; None where that is on both sides."""
+    """The rest of the box beside a part that is cut on one axis; None if it is on both sides."""
     low, high = part.start[axis] - box.start[axis], part.start[axis] + part.size[axis]
     end = box.start[axis] + box.size[axis]
     if low and high < end:

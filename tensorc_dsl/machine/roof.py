@@ -1,6 +1,6 @@
-"""The least time that this machine allows a kernel: what it computes at the peak for its type, or moves at the bandwidth.
+"""The roof: the least time of a kernel on this machine, for its operations at the peak, or its bytes at the bandwidth.
 
-Whichever is longer bounds it. Williams, Waterman and Patterson, Roofline (2009).
+The longer of the two bounds the kernel (Williams, Waterman and Patterson, Roofline, CACM 2009).
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from tensorc_dsl.reference.count import Work, bytes_needed, work
 from tensorc_dsl.reference.open_sizes import sizing
 
 MEASURING = "measuring what this machine can do"
-"""What is said while a roof is measured."""
+"""The message while a roof is measured."""
 
 PATIENCE = 2.0
-"""Seconds that a quiet moment is waited for. One measurement takes some 50 ms."""
+"""The time limit in seconds for waiting for a quiet moment. One measurement takes some 50 ms."""
 
 GLANCE = 0.2
-"""The same where somebody waits for what comes behind, and the roof is only shown beside progress or measured again."""
+"""The same limit for a roof that is only shown beside progress, or measured again later."""
 
 CREDIBLE = 0.75
-"""Threads that have a core each reach about their number times what one does; below this share of it something else ran."""
+"""Threads on cores of their own reach about their number times the rate of one; below this share of it, cores were busy."""
 
 LOOKS = 2
-"""Measurements of the bandwidth, which threads share: that of one says nothing about that of several."""
+"""The number of measurements of the bandwidth, which threads share, so that one thread's rate does not predict it."""
 
 LARGEST = 2
-"""Bandwidth is measured over the task's own size, up to this many times the last cache: beyond, memory is memory."""
+"""Bandwidth is measured over the task's size, up to this many times the last cache; it does not change beyond that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """What bounds a kernel whose call is `operations` on values and needs `bytes_` of its arrays.
+    """The bound of a kernel whose call does `operations` on values and moves `bytes_` of its arrays.
 
-    `peak` is in operations/s, None where no instruction that is measured here stands for the work; `title` says which
-    does. `moving` is how long the arrays take at the measured bandwidth, 0 where there are none.
+    `peak` is in operations/s, None if no measured instruction does this work; `title` names the
+    instruction. `moving` is the time of the arrays at the measured bandwidth in seconds, 0 without arrays.
     """
 
     operations: int
@@ -54,7 +54,7 @@ class Roof:
 
     @property
     def by_memory(self) -> bool:
-        """Whether moving the arrays takes longer than computing; false where that is not known."""
+        """Whether moving the arrays takes longer than computing; false if that is unknown."""
         return self.operations == 0 or (self.peak is not None and self.moving > self.operations / self.peak)
 
     @property
@@ -67,21 +67,21 @@ class Roof:
 
     @property
     def limit(self) -> float | None:
-        """Bytes/s or operations/s, as `unit` says; None where it is not known."""
+        """The limit in bytes/s or operations/s, as `unit` says; None if it is unknown."""
         if self.by_memory:
             return self.bytes_ / self.moving if self.moving else None
         return self.peak
 
     def rate(self, seconds: float) -> float:
-        """What a call in so many seconds does each second: bytes or operations."""
+        """The rate of a call that takes this time, in bytes/s or operations/s."""
         return (self.bytes_ if self.by_memory else self.operations) / seconds
 
     def share(self, seconds: float) -> float | None:
-        """The part of the limit that is; None where that is not known."""
+        """The rate as a share of the limit; None if that is unknown."""
         return None if self.limit is None else self.rate(seconds) / self.limit
 
     def facts(self, seconds: float) -> tuple[str, ...]:
-        """`205 GFLOP/s` and, where it is known, `93 % of f32 FMA peak`."""
+        """`205 GFLOP/s` and, if it is known, `93 % of f32 FMA peak`."""
         share = self.share(seconds)
         rate = f"{units.giga(self.rate(seconds))} {self.unit}"
         return (rate,) if share is None else (rate, f"{units.share(share)} of {self.name}")
@@ -97,10 +97,10 @@ class Roof:
 
 
 def roof_of(program: Program, target: Target, threads: int, patience: float = PATIENCE) -> Roof:
-    """The roof over an unscheduled program, measured now; over its sizes, and with the weights, of a kernel's time.
+    """The roof of an unscheduled program, measured now; for open sizes a mean, with the weights of a kernel's time.
 
-    On a machine with other work some runs never have all their threads at once; then it is measured again, for so many
-    seconds.
+    On a busy machine a run may never have all its threads on cores at once; then the measurement is repeated, for at most
+    `patience` seconds.
     """
     backend = require_backend(target.kind, program.name)
     found = sizing(program)
@@ -133,7 +133,7 @@ def _most(kinds: Counter[Work]) -> Work | None:
 def _peak(
     backend: Backend, kind: Work | None, target: Target, threads: int, patience: float
 ) -> tuple[str, float | None]:
-    """The best instruction for the work, and its rate; None where there is none."""
+    """The title and the rate of the best instruction for the work; the rate is None if there is no instruction."""
     found = () if kind is None else backend.multipliers(kind, target)
     rates = {title: _undisturbed(backend, title, target, threads, patience) for title in found}
     best = max(rates, key=lambda i: rates[i], default=None)
@@ -141,7 +141,7 @@ def _peak(
 
 
 def _undisturbed(backend: Backend, title: str, target: Target, threads: int, patience: float) -> float:
-    """The rate of a moment in which the threads had a core each, if there is one soon."""
+    """The rate at a moment in which each thread had a core, if there is one within `patience` seconds."""
     until = time.monotonic() + patience
     rate = backend.peak(title, target, threads)
     wanted = CREDIBLE * threads * backend.peak(title, target, 1) if threads > 1 else 0.0

@@ -1,4 +1,4 @@
-"""What a kernel's time is held against: what the machine allows, and NumPy where it does the same."""
+"""Measures the roof, and the time of NumPy if it has functions for the task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorc_dsl.units import counted
 
 @dataclass(frozen=True, slots=True)
 class Yardsticks:
-    """`numpy_seconds` is per call, None where NumPy has no functions for it, or was not timed."""
+    """`numpy_seconds` is per call; None if NumPy has no functions for the task, or was not timed."""
 
     roof: Roof
     numpy_seconds: float | None = None
@@ -22,9 +22,9 @@ class Yardsticks:
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """Measures both for a task, on that many threads; `begin` is told what begins.
+    """Measures both for a task on a number of threads; `begin` is told of each measurement.
 
-    What a search shows while it runs needs the roof only, which is soon known. NumPy is timed behind it.
+    A search shows only the roof while it runs, which is measured quickly. NumPy is timed afterwards.
     """
 
     program: Program
@@ -33,19 +33,19 @@ class Measuring:
     begin: Callable[[str], None]
 
     def first(self) -> Yardsticks:
-        """The roof, of which a glance is enough before it is measured again."""
+        """The roof by a short measurement, which is repeated later."""
         self.begin(f"{MEASURING} on {counted(self.threads, 'thread')}")
         return Yardsticks(self._roof(GLANCE))
 
     def beside_numpy(self, known: Yardsticks) -> Yardsticks:
-        """What is known, and NumPy's time where it has functions for the task."""
+        """The known values, and NumPy's time if it has functions for the task."""
         if not has_numpy(self.program):
             return known
         self.begin("timing NumPy")
         return replace(known, numpy_seconds=numpy_seconds(self.program, self.threads))
 
     def again(self, known: Yardsticks) -> Yardsticks:
-        """The higher of two roofs: whatever else ran on the machine can only have hidden it."""
+        """The higher of two roofs, since other load can only lower a measured one."""
         self.begin("measuring the machine again")
         return replace(known, roof=known.roof.better(self._roof(PATIENCE)))
 

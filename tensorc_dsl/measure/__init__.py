@@ -1,4 +1,4 @@
-"""Candidates are built, checked against the reference and timed, in processes of their own.
+"""Builds candidates, checks them against the reference and times them, in processes of their own.
 
 Nothing here decides what is tried.
 """

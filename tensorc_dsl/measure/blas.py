@@ -1,4 +1,4 @@
-"""NumPy's own threads, kept from fighting with the kernels, the builders and each other."""
+"""Limits the threads of NumPy's libraries, so that they do not compete with kernels, builders and each other."""
 
 from __future__ import annotations
 

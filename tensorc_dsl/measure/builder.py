@@ -1,4 +1,4 @@
-"""The child that compiles: a lowered kernel in, object code out. What LLVM does to it, it does to this process only."""
+"""The child process that compiles: it turns program text into object code, and contains crashes of LLVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a kernel computed what it should: its outputs held against a float64 reference."""
+"""Compares the outputs of a kernel with a float64 reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The child's side: read a request, answer it, until the parent is gone."""
+"""The child's side of the protocol: it reads requests and answers them until the parent is gone."""
 
 from __future__ import annotations
 

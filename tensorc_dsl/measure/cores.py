@@ -1,4 +1,4 @@
-"""How many cores this process may use: those it may run on, and the share of time that its control groups leave it."""
+"""The number of cores that this process may use, by its affinity and by the quota of its control groups."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Arrays whose surroundings tell on a kernel that leaves them.
+"""Arrays in guarded memory, which detect kernels that access memory outside of them.
 
-An array ends where unreadable pages begin (up to the alignment's padding), so reading or writing past its end crashes
-the process, and unreadable pages lie below it as well; the bytes between array and pages hold a pattern that is checked.
+An array ends where unreadable pages begin (up to the alignment's padding), so an access past its end crashes
+the process. Unreadable pages lie below it as well. The bytes between array and pages hold a pattern that is checked.
 """
 
 from __future__ import annotations

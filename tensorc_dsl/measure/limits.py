@@ -1,5 +1,4 @@
-"""How much memory checking a task takes and may take; tasks that this machine cannot check: too large for its memory, or for
-the time that a reference may take."""
+"""Limits the memory and time of checking a task, and reports tasks that this machine cannot check."""
 
 from __future__ import annotations
 

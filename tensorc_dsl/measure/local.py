@@ -1,9 +1,10 @@
-"""Candidates built and measured on this machine: builders side by side, then one kernel at a time on a quiet machine."""
+"""Builds and measures candidates on this machine: several builders at once, then one kernel at a time."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -18,6 +19,7 @@ from tensorc_dsl.measure.limits import memory_of, require_memory, too_large, too
 from tensorc_dsl.measure.messages import Build, Built, Failed, Prepare, Ran, Ready, Reply, Run, replies
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.measure.timing import seconds_of
+from tensorc_dsl.measure.turns import Turns, Use
 from tensorc_dsl.measure.worker import (
     Worker,
     WorkerCrash,
@@ -39,6 +41,9 @@ PREPARE_SECONDS = 300.0
 BUILDERS = 2
 """How many candidates are built at once."""
 
+KEPT = 32
+"""How many programs' machine code is kept for another look."""
+
 ROUNDS = 3
 """How often each finalist has its turn in a comparison."""
 
@@ -56,7 +61,7 @@ class LocalRunner:
 
     `program` is the unscheduled program; kernels are checked against it on inputs made from `seed`. TschedError when
     this machine is too small to check them. `on_preparing` is told when the inputs and the reference begin to be
-    computed (true), and when they are there (false).
+    computed (true), and when they are there (false). Kernels are timed in `turns` with other processes.
     """
 
     def __init__(
@@ -70,8 +75,11 @@ class LocalRunner:
         build_seconds: float = BUILD_SECONDS,
         run_seconds: float = RUN_SECONDS,
         on_preparing: Callable[[bool], None] | None = None,
+        turns: Turns | None = None,
     ) -> None:
         there = require_memory(program)
+        self._turns = turns or Turns()
+        self._known: OrderedDict[str, _Build] = OrderedDict()
         self._on_preparing = on_preparing
         self._program = program
         self._task = Prepare(format_program(program), target.kind, seed)
@@ -98,6 +106,11 @@ class LocalRunner:
                 best = min(outcome.seconds, best or outcome.seconds)
             yield outcome
 
+    def again(self, program: Program) -> Outcome:
+        """A program that was measured lately, checked and timed once more."""
+        (build,) = self._build([program])
+        return self._finish(build, None)
+
     def compare(self, programs: Sequence[Program]) -> list[Outcome]:
         """The programs measured in turns, several times round; one that fails in any round has failed."""
         builds = self._build(programs)
@@ -105,9 +118,24 @@ class LocalRunner:
         return [_merge([r[i] for r in rounds]) for i in range(len(builds))]
 
     def _build(self, programs: Sequence[Program]) -> list[_Build]:
-        """All programs compiled, several at once, each within its own time limit."""
+        """All programs compiled, several at once, each within its own time limit; those that were lately are not again."""
         for w in (*self._builders, self._runner):
             w.start()
+        new = {format_program(p): p for p in programs}
+        texts = [*new]
+        for known in self._known.keys() & new.keys():
+            del new[known]
+        if new:
+            with self._turns.use(Use.BUILDING):
+                self._known |= zip(new, self._all_built([*new.values()]), strict=True)
+        for text in texts:
+            self._known.move_to_end(text)
+        found = [self._known[format_program(p)] for p in programs]
+        while len(self._known) > max(KEPT, len(texts)):
+            self._known.popitem(last=False)
+        return found
+
+    def _all_built(self, programs: Sequence[Program]) -> list[_Build]:
         try:
             return self._build_all([self._request(p) for p in programs])
         except BaseException:
@@ -181,11 +209,14 @@ class LocalRunner:
         started = time.monotonic()
         status, message, max_error = Status.OK, "", None
         times: tuple[float, ...] = ()
+        censored = False
         try:
-            reply = self._ask(Run(built.code, self._threads, best))
+            with self._turns.use(Use.TIMING):
+                started = time.monotonic()
+                reply = self._ask(Run(built.code, self._threads, best))
             match reply:
                 case Ran():
-                    times, max_error = reply.times, reply.max_error
+                    times, max_error, censored = reply.times, reply.max_error, reply.censored
                 case Failed():
                     status, message, max_error = Status(reply.status), reply.message, reply.max_error
                 case _:
@@ -202,6 +233,7 @@ class LocalRunner:
             None if max_error is None or math.isnan(max_error) else max_error,
             build_seconds,
             time.monotonic() - started,
+            censored,
         )
 
     def _ask(self, request: Run) -> Reply:

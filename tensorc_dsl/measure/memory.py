@@ -1,4 +1,4 @@
-"""How much memory this process and its children can still have, before the system swaps or kills."""
+"""The memory that this process and its children can still use before the system swaps or kills processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What parent and child processes say to each other: MessagePack frames of these types and nothing else.
+"""The messages between parent and child processes: MessagePack frames of these types only.
 
 A reply is a frame: its length (8 bytes, little-endian) and its bytes. In a request, between the two, stand the seconds that
 it may take, as a double. Nothing that a child says is ever unpickled, so one that a kernel has run wild in can at worst send
@@ -73,10 +73,11 @@ class Failed(msgspec.Struct, tag=True, frozen=True):
 
 
 class Ran(msgspec.Struct, tag=True, frozen=True):
-    """The result was right; seconds of each timed call."""
+    """The result was right; seconds of each timed call, fewer where it is far slower than the best (`censored`)."""
 
     times: tuple[float, ...]
     max_error: float
+    censored: bool = False
 
 
 class Exhausted(msgspec.Struct, tag=True, frozen=True):

@@ -1,4 +1,4 @@
-"""What became of one candidate."""
+"""The outcome of one candidate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """`OK` is the only one with a time. `REFUSED`: the lowering does not take the program, nothing was run."""
+    """`OK` is the only one with a time. `REFUSED`: the lowering does not take the program, nothing was run. `TOO_FAST`: the
+    result was right, and the time is one that the machine does not allow."""
 
     OK = "ok"
     COMPILE_ERROR = "compile_error"
@@ -15,6 +16,7 @@ class Status(StrEnum):
     CRASH = "crash"
     WRONG_RESULT = "wrong_result"
     REFUSED = "refused"
+    TOO_FAST = "too_fast"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,8 @@ class Outcome:
 
     `max_error` is the largest error met as a share of the tolerance (at most 1 when the result was right), None when no
     result came back.
+    `censored`: timing was cut short, since the kernel is far slower than the best. `scale` is how many times slower the
+    machine was than before, by which the summary is divided, and the times are not.
     `build_seconds` and `run_seconds` are what lowering with compiling and what checking with timing took.
     """
 
@@ -33,6 +37,8 @@ class Outcome:
     max_error: float | None = None
     build_seconds: float = 0.0
     run_seconds: float = 0.0
+    censored: bool = False
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
         if (self.seconds is not None) != (self.status is Status.OK):

@@ -1,4 +1,4 @@
-"""The child that runs kernels: checks each one against the reference, in guarded memory, and then takes its times."""
+"""The child process that runs kernels: it checks each one against the reference, in guarded memory, and then times it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tensorc_dsl.measure.check import Verdict, compare
 from tensorc_dsl.measure.child import serve
 from tensorc_dsl.measure.guarded import Guarded, frozen, poison
 from tensorc_dsl.measure.messages import Failed, Prepare, Ran, Ready, Reply, Request, Run, requests
-from tensorc_dsl.measure.timing import ENOUGH_SECONDS, take_times, weighted_times
+from tensorc_dsl.measure.timing import ENOUGH_SECONDS, Taken, take_times, weighted_times
 from tensorc_dsl.reference.evaluate import evaluate, shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.open_sizes import describe, sizing
@@ -111,33 +111,35 @@ def run(job: Job, request: Run) -> Reply:
             return Failed("wrong_result", fault, verdict.max_error)
         worst = max(worst, verdict.max_error)
     of_sizes: list[tuple[float, ...]] = []
+    censored = False
     for task, weight in job.timed:
         # Alone, a size makes the mean at least its weighted time.
         best = None if request.best is None else request.best / weight
         timed = _timed(task, kernel, job.backend, best, ENOUGH_SECONDS / len(job.timed))
         if isinstance(timed, Failed):
             return timed
-        times, error = timed
-        of_sizes.append(times)
+        taken, error = timed
+        of_sizes.append(taken.times)
+        censored |= taken.censored
         worst = max(worst, error)
-    return Ran(weighted_times(of_sizes, [w for _, w in job.timed]), worst)
+    return Ran(weighted_times(of_sizes, [w for _, w in job.timed]), worst, censored)
 
 
 def _timed(
     task: Task, kernel: LoadedKernel, backend: Backend, best: float | None, enough: float
-) -> tuple[tuple[float, ...], float] | Failed:
+) -> tuple[Taken, float] | Failed:
     """The times of the kernel, and the largest error of its last run."""
     # Timed where a caller's arrays would be: the page at whose end a guarded array lies decides about its cache sets.
     arrays = {p.name: backend.empty(shape_of(p), stored_dtype(p.dtype)) for p in task.program.params}
     for name, values in task.inputs.items():
         arrays[name][...] = values
     in_order = [arrays[p.name] for p in task.program.params]
-    times = take_times(lambda calls: kernel.time(in_order, calls), best, enough)
+    taken = take_times(lambda calls: kernel.time(in_order, calls), best, enough)
     # Once more: a kernel that is right only on its first run, or only most of the time, is wrong.
     again = task.verdict(arrays)
     if again.fault:
-        return Failed("wrong_result", f"after {len(times)} runs, {again.fault}", again.max_error)
-    return times, again.max_error
+        return Failed("wrong_result", f"after {len(taken.times)} runs, {again.fault}", again.max_error)
+    return taken, again.max_error
 
 
 def main() -> None:

@@ -1,14 +1,24 @@
-"""How often to run a kernel, and what its times amount to."""
+"""Decides how often to run a kernel, and summarises its times."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+CACHE = "warm"
+"""The state of the caches before a timed call: the call before was the same, on the same arrays."""
+
 ENOUGH_SECONDS = 0.08
 """A kernel is timed for about this long in all, unless its times agree sooner."""
+
+LONGER = 3
+"""One that may be the best is timed for up to this many times as long, until its times agree."""
+
+CONTENDS = 1.1
+"""A kernel may be the best as long as the lower end of its interval is below this many times the best time so far."""
 
 LEAST, MOST = 5, 200
 """Fewest and most times to take of a kernel that is worth timing."""
@@ -19,8 +29,18 @@ CHUNK_SECONDS = 0.01
 GIVE_UP = 1.5
 """A candidate whose best time is beyond this many times the incumbent's is not timed further."""
 
-AGREE = 0.005
-"""Times agree when the 95 % interval of their median is within this share of it on either side."""
+AGREE = 0.01
+"""Times agree when the 95 % interval of their lower quartile is no wider than this share of it."""
+
+QUANTILE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Seconds of single calls, in order; `censored` where there are few, since the kernel is far slower than the best."""
+
+    times: tuple[float, ...]
+    censored: bool = False
 
 
 def seconds_of(times: tuple[float, ...]) -> float:
@@ -28,7 +48,20 @@ def seconds_of(times: tuple[float, ...]) -> float:
 
     Other processes only ever add time, so the low end repeats better than the middle; the minimum would reward luck.
     """
-    return float(np.quantile(times, 0.25))
+    return float(np.quantile(times, QUANTILE))
+
+
+def interval(times: Sequence[float]) -> tuple[float, float]:
+    """What the lower quartile is between with 95 % confidence, whatever the times are distributed like.
+
+    The ranks of the binomial distribution: Conover, Practical Nonparametric Statistics (1999), 3.2. Where there are too few
+    times for an end, it is 0 or infinite.
+    """
+    count = len(times)
+    middle, half = count * QUANTILE, 1.96 * math.sqrt(count * QUANTILE * (1 - QUANTILE))
+    low, high = math.floor(middle - half), math.ceil(middle + half)
+    ordered = sorted(times)
+    return ordered[low] if low >= 0 else 0.0, ordered[high] if high < count else math.inf
 
 
 def weighted_times(of_sizes: Sequence[tuple[float, ...]], weights: Sequence[float]) -> tuple[float, ...]:
@@ -43,31 +76,28 @@ def weighted_times(of_sizes: Sequence[tuple[float, ...]], weights: Sequence[floa
     return tuple(map(float, means))
 
 
-def take_times(
-    time_calls: Callable[[int], list[float]], best: float | None, enough: float = ENOUGH_SECONDS
-) -> tuple[float, ...]:
+def take_times(time_calls: Callable[[int], list[float]], best: float | None, enough: float = ENOUGH_SECONDS) -> Taken:
     """Times of single calls, in order, after one call to warm up.
 
     `time_calls(n)` runs the kernel n times and returns the seconds of each call. Where the kernel is far slower than
-    `best`, a few times (at least one) are all; else they last `enough` seconds, unless they agree sooner.
+    `best`, a few times (at least one) are all. Else there are more until they agree, or last `enough` seconds, or where the
+    kernel may be the best some times as long.
     """
     (warm_up,) = time_calls(1)
     if best is not None and warm_up > 10 * GIVE_UP * best:
-        return (warm_up,)
+        return Taken((warm_up,), censored=True)
     times: list[float] = []
     while True:
         typical = min([warm_up, *times])
         times += time_calls(max(1, min(MOST - len(times), int(CHUNK_SECONDS / max(typical, 1e-9)))))
+        if best is not None and min(times) > GIVE_UP * best:
+            return Taken(tuple(times), censored=True)
         if len(times) >= MOST or sum(times) > 5 * enough:
             break
-        if best is not None and min(times) > GIVE_UP * best:
+        low, high = interval(times)
+        if len(times) >= LEAST and high - low <= AGREE * seconds_of(tuple(times)):
             break
-        if len(times) >= LEAST and (sum(times) >= enough or _agree(times)):
+        contends = best is None or low < CONTENDS * best
+        if len(times) >= LEAST and sum(times) >= enough * (LONGER if contends else 1):
             break
-    return tuple(times)
-
-
-def _agree(times: list[float]) -> bool:
-    # 1.57 IQR / sqrt(n) on either side of the median: McGill, Tukey & Larsen, The American Statistician 32 (1978).
-    low, middle, high = np.quantile(times, [0.25, 0.5, 0.75])
-    return len(times) >= 4 * LEAST and 1.57 * (high - low) / math.sqrt(len(times)) <= AGREE * middle
+    return Taken(tuple(times))

@@ -1,8 +1,8 @@
-"""The parent's side of a child process that may crash, hang or talk nonsense at any time.
+"""The parent's side of a child process, which may crash, hang or send invalid data at any time.
 
-A worker is started when it is first needed and again whenever the last one is gone. It runs in a process group of its
+A worker is started when it is first needed, and again after the last one has ended. It runs in a process group of its
 own, which is killed as a whole on a time-out and when the worker is closed; a terminal's Ctrl-C does not reach it.
-Should the parent die (on Linux: or the thread that started it end), the worker does at once; should the parent hang, the
+If the parent dies (on Linux: or the thread that started it ends), the worker is killed at once; if the parent hangs, the
 worker ends by itself.
 """
 

@@ -1,4 +1,4 @@
-"""Where a `use` finds its file: folders, module paths, installed packages.
+"""Resolves the path of a `use` to files: folders, module paths, installed packages.
 
-Nothing here reads what a file means.
+Nothing here interprets the content of a file.
 """

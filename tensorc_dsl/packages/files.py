@@ -1,4 +1,4 @@
-"""Where the text of a file is read: from the disk, or from what somebody has in front of it, such as an editor."""
+"""The layer through which files are read: the disk, or an overlay such as the open texts of an editor."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tensorc_dsl.source import Source
 
 
 class Files(Protocol):
-    """What files are read through."""
+    """The interface of the layer through which files are read."""
 
     def read(self, path: StrPath, name: str | None = None) -> Source:
-        """The text of a file; `name` is what messages call it. Raises TschedError (E0901, E0902, E0917)."""
+        """The text of a file; `name` is its name in messages. Raises TschedError (E0901, E0902, E0917)."""
         ...
 
 
@@ -26,7 +26,7 @@ class Disk:
 
 
 class Overlay:
-    """Files of which some have another text: `texts`, by path, as they are when the overlay is made."""
+    """Files of which some have another text: `texts`, by path, copied when the overlay is made."""
 
     def __init__(self, texts: Mapping[StrPath, str], below: Files) -> None:
         self._texts = {Path(path).resolve(): text for path, text in texts.items()}

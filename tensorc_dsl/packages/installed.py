@@ -1,4 +1,4 @@
-"""Installed Python packages that ship modules: found by their entry points, never imported."""
+"""Finds installed Python packages that ship modules, by their entry points, without importing them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ GROUP = "tensorc_dsl.modules"
 
 
 def installed() -> Iterator[SearchFolder]:
-    """One place, or several of a namespace package, for each entry point of the group `tensorc_dsl.modules`.
+    """The place of each entry point of the group `tensorc_dsl.modules`, or several places for a namespace package.
 
-    The entry point `vendor = "vendor_kernels.tsched"` says that `use vendor.…` reads the folder `tsched` of the package
+    The entry point `vendor = "vendor_kernels.tsched"` means that `use vendor.…` reads the folder `tsched` of the package
     `vendor_kernels`.
     """
     from importlib.metadata import entry_points  # slow to load, and most files use no package
@@ -30,7 +30,7 @@ def installed() -> Iterator[SearchFolder]:
 
 def _folders(point: EntryPoint) -> list[Path]:
     package, *below = point.value.strip().split(".")
-    # For a name without a dot this looks for the package and runs nothing of it.
+    # For a name without a dot this finds the package without running any of it.
     try:
         spec = find_spec(package)
     except (ImportError, ValueError):

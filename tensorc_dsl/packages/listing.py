@@ -1,4 +1,4 @@
-"""What a `use` could bring: the modules, spaces and computes of every place."""
+"""Lists what a `use` can import: the modules, spaces and computes of every place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS: dict[type, str] = {t.ModuleDef: "module", t.SpaceDef: "space", t.ComputeD
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something to use: `use` says how its file is named, `where` is file:line, `place` why it is looked in."""
+    """An item that can be used: `use` is the path of its file, `where` is file:line, `place` the reason to look there."""
 
     use: str
     name: str
@@ -39,19 +39,16 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All items in order of the places and of their files; the files that cannot be read."""
+    """All items in order of the places and of their files, and the files that cannot be read."""
 
     items: tuple[Item, ...]
     broken: tuple[str, ...]
 
 
 def reachable(include: Sequence[StrPath] = ()) -> Listing:
-    """Everything that a file in the working folder can use. Raises TschedError (E0909)."""
-    places = [
-        SearchFolder(Path(), "this folder"),
-        *Resolver("-", include).shared,
-        SearchFolder(stdlib_root(), "std", ("std",)),
-    ]
+    """All items that a file in the working folder can use. Raises TschedError (E0909)."""
+    here, library = SearchFolder(Path(), "this folder"), SearchFolder(stdlib_root(), "std", ("std",))
+    places = [here, *Resolver("-", include).shared, library]
     items: list[Item] = []
     broken: list[str] = []
     seen: set[Path] = set()
@@ -61,7 +58,7 @@ def reachable(include: Sequence[StrPath] = ()) -> Listing:
                 continue
             seen.add(file.resolve())
             try:
-                # Asked as a `use` is: what it refuses to read is not listed.
+                # The same check as for a `use`: files that it refuses to read are not listed.
                 if place.find(path) is not None:
                     items += _items(path, file, place.what)
             except TschedError:
@@ -70,7 +67,7 @@ def reachable(include: Sequence[StrPath] = ()) -> Listing:
 
 
 def _files(place: SearchFolder) -> Iterator[tuple[tuple[str, ...], Path]]:
-    """The files below a place with the paths that a `use` names them by."""
+    """The files below a place, each with its path in a `use`."""
     for at, folders, files in os.walk(place.folder):
         folders[:] = sorted(f for f in folders if f.isidentifier() and not Path(at, f, "pyvenv.cfg").exists())
         inside = Path(at).relative_to(place.folder).parts
@@ -80,7 +77,7 @@ def _files(place: SearchFolder) -> Iterator[tuple[tuple[str, ...], Path]]:
 
 
 def _places(file: Path) -> Iterator[tuple[str, str]]:
-    """The names that a `use` can bring from a file, and where they stand."""
+    """The names that a `use` can import from a file, with their places."""
     source = read_source(file, shown(file))
     for item in parse(source).items:
         if not isinstance(item, t.UseDecl | t.TaskDef | t.ProgramDef):
@@ -97,16 +94,16 @@ def _items(path: tuple[str, ...], file: Path, what: str) -> Iterator[Item]:
 
 
 def spellings(item: Item) -> tuple[str, ...]:
-    """The names that ask for it: with its file, with the folder of that, and its own."""
+    """The names for an item: with its file, with its folder, and alone."""
     folder = item.use.rpartition(".")[0]
     return (item.path, *([f"{folder}.{item.name}"] if folder else []), item.name)
 
 
 def used(text: str, include: Sequence[StrPath] = ()) -> tuple[str, ...]:
-    """Where everything stands that `use TEXT` brings to a file in this folder: `file`, or `file:line` of a named item.
+    """The places of everything that `use TEXT` imports into a file in this folder: `file`, or `file:line` of a named item.
 
-    The last part of a path may be an item, too: `std.cpu.default` is `std.cpu.{default}`. None where there is no such thing;
-    raises TschedError where a `use` finds several.
+    The last part of a path may be an item, too: `std.cpu.default` is `std.cpu.{default}`. Empty if there is no such path;
+    raises TschedError if a `use` finds several.
     """
     try:
         items = parse(Source("-", f"use {text}\n")).items
@@ -135,6 +132,6 @@ def used(text: str, include: Sequence[StrPath] = ()) -> tuple[str, ...]:
 
 
 def shortest(listing: Listing) -> dict[Item, str]:
-    """The name to show for each: with the folder where that means no other item, else with the file."""
+    """The shortest unambiguous name of each item: with its folder if no other item has that name, else with its file."""
     count = Counter(spelled for i in listing.items for spelled in set(spellings(i)))
     return {i: next((s for s in spellings(i)[-2:0:-1] if count[s] == 1), i.path) for i in listing.items}

@@ -1,4 +1,4 @@
-"""Places: the folders that a `use` is looked up in, and what makes a folder one."""
+"""Places: the folders in which a `use` is looked up."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def SETTINGS(*, file: str, message: str, repair: str) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class SearchFolder:
-    """A folder that is looked in. `what` says for what reason; `name` is what its files' paths begin with, if anything.
+    """A folder in which a `use` is looked up. `what` is the reason; `name` is the first part of its files' paths, or empty.
 
-    `use vendor.kernels` means `kernels.tsched` in a place that has the name `vendor`, and `vendor/kernels.tsched` in one
-    that has none.
+    `use vendor.kernels` means `kernels.tsched` in a place with the name `vendor`, and `vendor/kernels.tsched` in one
+    without a name.
     """
 
     folder: Path
@@ -42,7 +42,7 @@ class SearchFolder:
         return f"{shown(self.folder)} ({self.what})"
 
     def find(self, path: tuple[str, ...]) -> Path | None:
-        """The file or the folder behind the path of a `use`; nothing outside of the place is looked at.
+        """The file or the folder for the path of a `use`. Nothing outside of the place is read.
 
         Raises TschedError (E0232) for a link that leads out of the place.
         """
@@ -63,7 +63,7 @@ class SearchFolder:
         return at if files else None
 
     def _holds(self, path: Path) -> bool:
-        # `Path.resolve` fails on links that lead in a circle; to those this answers that they stay.
+        # `Path.resolve` fails on cyclic links; `os.path.realpath` does not.
         return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.folder))
 
     def _require_inside(self, path: Path) -> None:
@@ -71,7 +71,7 @@ class SearchFolder:
             raise TschedError(LEADS_OUT(None, link=shown(path), place=self))
 
     def names(self, path: tuple[str, ...]) -> list[str]:
-        """What a `use` could name in place of the last part of its path."""
+        """The possible names in place of the last part of the path."""
         if path[: len(self.name)] != self.name:
             return list(self.name[:1]) if len(path) == 1 else []
         parent = self.folder.joinpath(*path[len(self.name) : -1])
@@ -81,13 +81,13 @@ class SearchFolder:
 
 
 def files_in(folder: Path) -> tuple[Path, ...]:
-    """The `.tsched` files of a folder, in the order of their names; none where there is no such folder."""
-    # `os.path` has an answer for names that no file can have, too.
+    """The `.tsched` files of a folder, in the order of their names; none if there is no such folder."""
+    # `os.path` also accepts names that no file can have.
     return tuple(sorted(f for f in folder.glob(f"*{SUFFIX}") if f.is_file())) if os.path.isdir(folder) else ()
 
 
 def shown(path: Path) -> str:
-    """As messages name it: relative to the working folder where it lies in it."""
+    """The path in messages: relative to the working folder if it is inside."""
     try:
         return str(Path(os.path.abspath(path)).relative_to(Path.cwd()))
     except ValueError:
@@ -95,13 +95,13 @@ def shown(path: Path) -> str:
 
 
 def given(folders: Sequence[str | os.PathLike[str]]) -> Iterator[SearchFolder]:
-    """The places of `-I`."""
+    """The places of the option `-I`."""
     for folder in folders:
         yield SearchFolder(Path(folder), "-I")
 
 
 def from_environment() -> Iterator[SearchFolder]:
-    """The places of the variable TSCHED_PATH, separated as those of PATH are."""
+    """The places of the variable TSCHED_PATH, separated like those of PATH."""
     for folder in os.environ.get(VARIABLE, "").split(os.pathsep):
         if folder:
             yield SearchFolder(Path(folder), VARIABLE)
@@ -110,8 +110,8 @@ def from_environment() -> Iterator[SearchFolder]:
 def of_project(folder: Path) -> Iterator[SearchFolder]:
     """The module paths of the project that `folder` lies in.
 
-    They stand in the nearest `pyproject.toml` at or above the folder that has a table `[tool.tensorc-dsl]`, as
-    `module-paths`, relative to that file. Raises TschedError (E0909) where they are not folders of the project.
+    They are listed in the nearest `pyproject.toml` at or above the folder that has a table `[tool.tensorc-dsl]`, as
+    `module-paths`, relative to that file. Raises TschedError (E0909) if they are not folders of the project.
     """
     here = Path(os.path.abspath(folder))
     for above in (here, *here.parents):

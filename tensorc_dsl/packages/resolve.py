@@ -1,8 +1,8 @@
-"""From the path of a `use` to files: which folders are looked in, and what happens where two have an answer.
+"""Resolves the path of a `use` to files, and reports paths with several files.
 
-In this order: the folder of the file that says `use`, the project's module paths, `-I`, TSCHED_PATH, installed packages. Two
-different files for one path are an error whatever the order, so that nobody can put a file in front of another's. `std` is
-never looked for anywhere but in the standard library.
+Places are searched in this order: the folder of the file that says `use`, the project's module paths, `-I`, TSCHED_PATH,
+installed packages. Two different files for one path are an error whatever the order, so that nobody can put a file in front
+of another's. `std` is looked up in the standard library only.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ StrPath = str | os.PathLike[str]
 
 
 class Resolver:
-    """The `Resolve` of one file and of all that it uses; `include` are folders of `-I`.
+    """The `Resolve` function for one file and all files that it uses; `include` are the folders of `-I`.
 
-    A place is looked in when the first `use` asks for more than `std`; files are read once, through `files`.
+    Places are listed when the first `use` asks for more than `std`; files are read once, through `files`.
     """
 
     def __init__(self, file: StrPath, include: Sequence[StrPath] = (), files: Files | None = None) -> None:
@@ -46,7 +46,7 @@ class Resolver:
         return (*of_project(self.folder), *given(self.include), *from_environment(), *installed())
 
     def __call__(self, path: tuple[str, ...], user: Source) -> Found:
-        if not self._sources:  # the first to ask is the file itself
+        if not self._sources:  # the first source is the file itself
             self._sources[self.file.resolve()] = user
             self._homes[user.name] = (self.folder, "")
         if path[0] == "std":
@@ -64,14 +64,14 @@ class Resolver:
         return Found(name, tuple(self._read(file, name) for file in files_in(at)))
 
     def locate(self, path: tuple[str, ...]) -> tuple[Path, ...]:
-        """The files that a `use` of the path brings to the file. Raises TschedError as the `use` does."""
+        """The files that a `use` of the path imports. Raises TschedError as the `use` does."""
         if path[0] == "std":
             return tuple(file for _, file in standard_files(path))
         _, at = self._find(path, (SearchFolder(self.folder, f"the folder of {self.file.name}"),))
         return (at,) if at.is_file() else files_in(at)
 
     def _find(self, path: tuple[str, ...], own: tuple[SearchFolder, ...]) -> tuple[SearchFolder, Path]:
-        """The one file or folder behind a path, and where it was found. Raises TschedError (E0232, E0234)."""
+        """The only file or folder for a path, and its place. Raises TschedError (E0232, E0234)."""
         found: dict[Path, tuple[SearchFolder, Path]] = {}
         for place in (*own, *self.shared):
             if (at := place.find(path)) is not None:
@@ -97,7 +97,7 @@ class Resolver:
         return self._sources[real]
 
     def path_of(self, source: Source) -> Path | None:
-        """The file that a text was read from, None for one that did not come from here."""
+        """The file from which a text was read; None for a text that this resolver did not read."""
         return next((path for path, known in self._sources.items() if known is source), None)
 
     def _looked(self, path: tuple[str, ...], places: Sequence[SearchFolder]) -> tuple[Note, ...]:

@@ -1,4 +1,4 @@
-"""A package of modules to begin with: its files as text."""
+"""The files of a new package of modules, as text."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_schedule_applies(tmp_path: Path) -> None:
 
 
 def good_name(name: str) -> bool:
-    """Whether a package of modules can have this name: one for Python and for `use`, and not ours."""
+    """Whether a package of modules can have this name: valid in Python and in `use`, and not one of ours."""
     return name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and name not in ("std", "tensorc_dsl")
 
 

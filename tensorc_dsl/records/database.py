@@ -1,7 +1,7 @@
-"""The database of trials: one SQLite file that several runs may add to at once. Rows are added, never changed.
+"""The database of trials: one SQLite file to which several runs may add rows at once. Rows are never changed.
 
-Writers take a file lock, so that two runs queue in turn instead of failing on SQLite's own lock; readers need none (the
-journal is a write-ahead log). A row belongs to one task on one target, and no query for rows crosses either: a time
+Writers take a file lock, so that two runs wait for each other instead of failing on SQLite's own lock; readers need none
+(the journal is a write-ahead log). A row belongs to one task on one target, and queries never mix these: a time
 measured on one machine says nothing about another.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -21,10 +21,12 @@ from filelock import FileLock
 from platformdirs import user_data_path
 
 from tensorc_dsl.records import errors
-from tensorc_dsl.records.errors import Passed
 from tensorc_dsl.records.files import for_reading, look
+from tensorc_dsl.records.keys import Subject
+from tensorc_dsl.records.migrate import migrate
+from tensorc_dsl.records.ranking import Kept, Ranking, rank
 from tensorc_dsl.records.rows import READ, BadRow, from_row, to_row
-from tensorc_dsl.records.schema import COLUMNS, create, is_empty, verify_schema, write_again
+from tensorc_dsl.records.schema import COLUMNS, SCHEMA_VERSION, create, is_empty, verify_schema, write_again
 from tensorc_dsl.records.trial import Trial
 
 LOCK_SECONDS = 60.0
@@ -44,12 +46,17 @@ def package_version() -> str:
         return "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """The rows of the valid trials of a task on a target, one for each program, fastest first; and what is none."""
+def stamped(trials: Iterable[Trial]) -> list[Trial]:
+    """The trials with the time and the version, each of another time, where they have none: from then on they are the same
+    records, however often they are offered to a database."""
+    now, version = time.time(), package_version()
+    return [
+        t if t.created else replace(t, created=now + n * _TICK, version=version) for n, t in enumerate(trials)
+    ]  # fmt: skip
 
-    rows: tuple[int, ...]
-    passed: tuple[Passed, ...]
+
+_TICK = 1e-6
+"""Seconds between the dates of records that are made at once."""
 
 
 class Database:
@@ -61,13 +68,13 @@ class Database:
         self._open = open_
         self._wait = wait
         self._lock = FileLock(f"{path}.lock", timeout=wait)
-        self._version = package_version()
 
     @classmethod
     def open(cls, path: Path | None = None, *, wait: float = LOCK_SECONDS) -> Database:
         """Open the file, making it and its folder when they are missing. Raises TschedError (E0701 … E0705).
 
-        What is no database of records is left as it was, and nothing is made beside it.
+        A file of an earlier format is one of today's afterwards. What is no database of records is left as it was, and
+        nothing is made beside it.
         """
         path = (path or default_path()).expanduser()
         with errors.explained(path, wait):
@@ -79,7 +86,8 @@ class Database:
                 with FileLock(f"{path}.lock", timeout=wait):
                     if is_empty(connection):
                         create(connection)
-                    verify_schema(connection, path)
+                    if verify_schema(connection, path) != SCHEMA_VERSION:
+                        migrate(connection)
                     write_again(connection)
                 return cls(path, connection, wait, stack.pop_all())
 
@@ -97,71 +105,105 @@ class Database:
             connection = stack.enter_context(for_reading(path, wait))
             if is_empty(connection):
                 return None
-            verify_schema(connection, path)
+            if verify_schema(connection, path) != SCHEMA_VERSION:
+                old, connection = connection, stack.enter_context(closing(_in_memory()))
+                old.backup(connection)
+                migrate(connection)
             return cls(path, connection, wait, stack.pop_all())
 
     def add(self, trial: Trial) -> None:
         """The trial is on disk afterwards, stamped with the time and the version; or TschedError and none of it is."""
         self.add_all((trial,))
 
-    def add_all(self, trials: Iterable[Trial]) -> None:
-        """All of the trials are recorded in one transaction, or none."""
-        now = time.time()
-        rows = [to_row(t, now, self._version) for t in trials]
+    def add_all(self, trials: Iterable[Trial], subjects: Iterable[Subject] = ()) -> int:
+        """All of the trials are recorded in one transaction, or none; how many of them were not there yet.
+
+        What they are about is recorded with them, where `subjects` tell it.
+        """
+        rows = [to_row(t) for t in stamped(trials)]
         marks = ", ".join("?" * (COLUMNS.count(",") + 1))
+        about = [(s.task_key, s.workload, s.program, s.fingerprint, s.facts) for s in subjects]
+        with self._changing():
+            before = self._connection.total_changes
+            self._connection.executemany(
+                f"INSERT INTO trials ({COLUMNS}) VALUES ({marks}) ON CONFLICT (digest) DO NOTHING", rows
+            )
+            added = self._connection.total_changes - before
+            for key, workload, program, fingerprint, facts in about:
+                if key:
+                    self._connection.execute(
+                        "INSERT OR IGNORE INTO workloads VALUES (?, ?, ?)", (key, workload, program)
+                    )
+                if fingerprint:
+                    self._connection.execute("INSERT OR IGNORE INTO targets VALUES (?, ?)", (fingerprint, facts))
+        return added
+
+    @contextmanager
+    def _changing(self) -> Generator[None]:
+        """What is done inside is on disk afterwards, all of it, or none where it fails."""
         with errors.explained(self.path, self._wait), self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
-                self._connection.executemany(f"INSERT INTO trials ({COLUMNS}) VALUES ({marks})", rows)
+                yield
                 self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def _rows(self, task_key: str, target_key: str) -> Iterator[tuple[int, Trial | BadRow]]:
+    def remove(self, rows: Sequence[int]) -> None:
+        """The rows are gone, and the file is as small as what is left needs."""
+        with self._changing():
+            self._connection.executemany("DELETE FROM trials WHERE id = ?", [(n,) for n in rows])
+        with errors.explained(self.path, self._wait), self._lock:
+            self._connection.execute("VACUUM")
+
+    def of(self, task_key: str, target_key: str) -> Iterator[Kept]:
+        """The records of that task on that target, in the order they were recorded."""
         query = f"SELECT id, {READ} FROM trials WHERE task_key = ? AND target_key = ? ORDER BY id"
+        return self._kept(query, (task_key, target_key))
+
+    def all(self) -> Iterator[Kept]:
+        """Every record of every task on every target, in the order they were recorded."""
+        return self._kept(f"SELECT id, {READ} FROM trials ORDER BY id", ())
+
+    def _kept(self, query: str, values: tuple[str, ...]) -> Iterator[Kept]:
         with errors.explained(self.path, self._wait):
-            for number, *row in self._connection.execute(query, (task_key, target_key)):
+            for number, *row in self._connection.execute(query, values):
                 try:
-                    yield number, from_row(tuple(row))
+                    yield Kept(number, from_row(tuple(row)))
                 except BadRow as e:
-                    yield number, e
+                    yield Kept(number, e)
+
+    def subjects(self) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+        """What is known of tasks by their keys, as workload and program, and of machines by their fingerprints."""
+        with errors.explained(self.path, self._wait):
+            workloads = self._connection.execute("SELECT task_key, workload, program FROM workloads").fetchall()
+            targets = self._connection.execute("SELECT fingerprint, facts FROM targets").fetchall()
+        return {str(k): (str(w), str(p)) for k, w, p in workloads}, {str(f): str(x) for f, x in targets}
 
     def trials(self, task_key: str, target_key: str) -> tuple[Trial, ...]:
         """Every trial of that task on that target, in the order they were recorded. TschedError (E0702) for a damaged one."""
         found: list[Trial] = []
-        for number, t in self._rows(task_key, target_key):
-            if isinstance(t, BadRow):
-                raise errors.not_records(self.path, f"row {number} cannot be read: {t}")
-            found.append(t)
+        for k in self.of(task_key, target_key):
+            if isinstance(k.trial, BadRow):
+                raise errors.not_records(self.path, f"row {k.row} cannot be read: {k.trial}")
+            found.append(k.trial)
         return tuple(found)
 
     def trial(self, row: int) -> Trial:
         """The trial of a row that a ranking named."""
-        with errors.explained(self.path, self._wait):
-            return from_row(self._connection.execute(f"SELECT {READ} FROM trials WHERE id = ?", (row,)).fetchone())
+        kept = self.row(row)
+        assert kept is not None and isinstance(kept.trial, Trial)
+        return kept.trial
+
+    def row(self, number: int) -> Kept | None:
+        """The record in the row of that number; None where there is no such row."""
+        return next(self._kept(f"SELECT id, {READ} FROM trials WHERE id = ?", (str(number),)), None)
 
     def ranking(self, task_key: str, target_key: str) -> Ranking:
-        """The valid trials of that task on that target.
-
-        Where a program was measured again as a finalist, that time speaks for it: the smallest of many first looks is
-        too good to be true more often than not. A program that failed as a finalist is out.
-        """
-        finals: dict[str, tuple[float, int]] = {}
-        firsts: dict[str, tuple[float, int]] = {}
-        failed: set[str] = set()
-        passed: list[Passed] = []
-        for number, t in self._rows(task_key, target_key):
-            if isinstance(t, BadRow):
-                passed.append(Passed(number, str(t)))
-            elif t.seconds is not None:
-                held = finals if t.phase == "final" else firsts
-                held[t.program_key] = min(held.get(t.program_key, (t.seconds, number)), (t.seconds, number))
-            elif t.phase == "final":
-                failed.add(t.program_key)
-        valid = sorted(place for key, place in (firsts | finals).items() if key not in failed)
-        return Ranking(tuple(number for _, number in valid), tuple(passed))
+        """The valid trials of that task on that target."""
+        return rank(self.of(task_key, target_key))
 
     def best(self, task_key: str, target_key: str) -> Trial | None:
         """The fastest valid trial of that task on that target; None when there is none."""
@@ -181,3 +223,7 @@ class Database:
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+def _in_memory() -> sqlite3.Connection:
+    return sqlite3.connect(":memory:", isolation_level=None)

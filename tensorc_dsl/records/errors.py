@@ -1,4 +1,4 @@
-"""What can be wrong with a database file, as diagnostics. None of them touches the file."""
+"""Diagnostics for invalid database files. None of them changes the file."""
 
 from __future__ import annotations
 
@@ -49,6 +49,28 @@ def BUSY(*, path: Path, seconds: float) -> None: ...
 def UNREADABLE(*, path: Path, why: str) -> None: ...
 @problem("W0701", "{records} of `{task}` in `{path}` cannot be used", help="tune the task again, or give another file")
 def PASSED_OVER(*, records: str, task: str, path: Path) -> None: ...
+@problem(
+    "E0709",
+    "`{path}` holds no exported records: {why}",
+    help="give a file that `tensorc-dsl db export` wrote; `db merge` takes a database",
+)
+def NOT_EXPORTED(*, path: str, why: str) -> None: ...
+@problem("E0710", "`{path}` has no record {row}", help="`tensorc-dsl db best` names the rows of the best ones")
+def NO_RECORD(*, path: Path, row: int) -> None: ...
+@problem("E0711", "there are no records in `{path}`", help="`tensorc-dsl tune` records what it tries")
+def NO_DATABASE(*, path: Path) -> None: ...
+@problem(
+    "W0702",
+    "{lines} of `{path}` {be} no record, and passed over",
+    help="export the records again; the other lines are imported",
+)
+def LINES_PASSED(*, lines: str, path: str, be: str) -> None: ...
+@problem(
+    "W0703",
+    "the best record of `{task}` was made by {versions} of {which}",
+    help="tune the task again: a faster one may be found",
+)
+def OTHER_VERSION(*, task: str, versions: str, which: str) -> None: ...
 
 
 def newer_schema(path: Path, found: int, known: int) -> TschedError:
@@ -79,17 +101,49 @@ def busy(path: Path, seconds: float) -> TschedError:
     return TschedError(BUSY(None, path=path, seconds=seconds))
 
 
+def not_exported(path: str, why: str) -> TschedError:
+    return TschedError(NOT_EXPORTED(None, path=path, why=why))
+
+
+def no_database(path: Path) -> TschedError:
+    return TschedError(NO_DATABASE(None, path=path))
+
+
+def no_record(path: Path, row: int) -> TschedError:
+    return TschedError(NO_RECORD(None, path=path, row=row))
+
+
 SHOWN = 5
 """Records of which it is said why they are passed over."""
 
 
+def _reasons(what: str, passed: Sequence[Passed]) -> list[str]:
+    more = [f"and {len(passed) - SHOWN} more"] if len(passed) > SHOWN else []
+    return [f"{what} {p.row}: {p.why}" for p in passed[:SHOWN]] + more
+
+
 def passed_over(path: Path, task: str, passed: Sequence[Passed]) -> Diagnostic:
     """A warning: records that cannot be used."""
-    lines = [f"row {p.row}: {p.why}" for p in passed[:SHOWN]]
-    if len(passed) > SHOWN:
-        lines.append(f"and {len(passed) - SHOWN} more")
+    lines = _reasons("row", passed)
     records = "a record" if len(passed) == 1 else f"{len(passed)} records"
     return PASSED_OVER(None, (Note("note", "\n".join(lines)),), records=records, task=task, path=path)
+
+
+def lines_passed(path: str, passed: Sequence[Passed]) -> Diagnostic:
+    """A warning: lines of an export that are no records."""
+    lines = _reasons("line", passed)
+    many = "a line" if len(passed) == 1 else f"{len(passed)} lines"
+    be = "is" if len(passed) == 1 else "are"
+    return LINES_PASSED(None, (Note("note", "\n".join(lines)),), lines=many, path=path, be=be)
+
+
+def other_version(task: str, row: int, changed: Sequence[str]) -> Diagnostic:
+    """A warning: the best schedule is of other modules than there are now, `changed` by kind and name."""
+    names = [f"{kind} `{name}`" for kind, _, name in (c.partition(" ") for c in changed)]
+    which = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    versions = "another version" if len(names) == 1 else "other versions"
+    note = Note("note", f"row {row} is used as it is: its schedule says every step by itself")
+    return OTHER_VERSION(None, (note,), task=task, versions=versions, which=which)
 
 
 @contextmanager

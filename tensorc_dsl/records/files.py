@@ -1,4 +1,4 @@
-"""Opening the file of a database: what cannot be one is left alone, without a file beside it, and readers need not write."""
+"""Opens the file of a database: an invalid file is not changed, and readers need no right to write."""
 
 from __future__ import annotations
 

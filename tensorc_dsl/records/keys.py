@@ -1,8 +1,12 @@
-"""What a record is filed under: the task it solves and the target it was measured on, never one without the other."""
+"""The key of a record: its task and the target it was measured on, always together."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+import msgspec
 
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
@@ -22,3 +26,36 @@ def program_key(program: Program) -> str:
 def target_key(target: Target, threads: int) -> str:
     """The machine, its instruction set and the number of threads: what a time depends on besides the program."""
     return f"{target.key}:{digest(target.features)[:8]}:t{threads}"
+
+
+_NAMELESS = "_"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What trials are about, in words that outlive them: the unscheduled `program` as text, and the machine as `facts`.
+
+    `workload` is equal for tasks that compute the same and are called differently. `fingerprint` tells apart machines that
+    one target key serves, such as two with other caches.
+    """
+
+    task_key: str
+    workload: str
+    program: str
+    fingerprint: str
+    facts: str
+
+
+def subject(program: Program, target: Target, threads: int) -> Subject:
+    facts = facts_text(asdict(target) | {"with_threads": threads})
+    return Subject(program_key(program), workload_key(program), format_program(program), digest(facts), facts)
+
+
+def workload_key(program: Program) -> str:
+    """The identity of what an unscheduled program computes, whatever the task is called."""
+    return program_key(replace(program, name=_NAMELESS))
+
+
+def facts_text(facts: Mapping[str, int | str]) -> str:
+    """The facts of a machine as the text that its fingerprint is the digest of."""
+    return msgspec.json.encode(facts, order="sorted").decode()

@@ -1,10 +1,10 @@
-"""Trials on their way into the database: what it does not take now is offered again with the next, so that nothing is lost
-as long as the run lives.
+"""A queue of trials for the database: a trial that cannot be written now is retried with the next one, so that none is lost
+while the run lasts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -13,8 +13,10 @@ from types import TracebackType
 from typing import Self
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.records.database import Database
+from tensorc_dsl.records.database import Database, stamped
 from tensorc_dsl.records.errors import is_disk_full
+from tensorc_dsl.records.keys import Subject
+from tensorc_dsl.records.ranking import Kept
 from tensorc_dsl.records.trial import Trial
 
 
@@ -29,7 +31,7 @@ class Unkept:
         """`4 records could not be kept: trials 3 to 5, and of the comparison at the end 4`; trials are counted from 1."""
         parts = [
             f"{before}{'trial' if len(numbers) == 1 else 'trials'} {_ranges(numbers)}"
-            for phase, before in (("trial", ""), ("final", "in the comparison at the end "))
+            for phase, before in _PHASES
             if (numbers := sorted(t.trial + 1 for t in self.trials if t.phase == phase))
         ]
         many = "1 record" if len(self.trials) == 1 else f"{len(self.trials)} records"
@@ -41,6 +43,9 @@ class Unkept:
         return f"records wait, and are offered again with each trial: {why}"
 
 
+_PHASES = (("trial", ""), ("again", "measured again "), ("final", "in the comparison at the end "))
+
+
 class Queue:
     """Use it in a `with`. `opened` opens the database; that one is closed at the end."""
 
@@ -49,6 +54,7 @@ class Queue:
         self._opened = opened
         self._database: Database | None = None
         self._waiting: list[Trial] = []
+        self._subjects: list[Subject] = []
         self._problem: TschedError | None = None
         self._told: tuple[Diagnostic, ...] = ()
         try:
@@ -63,16 +69,24 @@ class Queue:
         """Into the database in that file, by default the user's. Raises TschedError as `Database.open` does."""
         return Queue(partial(Database.open, path))
 
+    def introduce(self, subject: Subject) -> None:
+        """What the trials that follow are about is recorded with the first of them."""
+        self._subjects.append(subject)
+
     def add_all(self, trials: Iterable[Trial]) -> None:
         """The trials are on disk, or wait with those before them."""
-        self._waiting += trials
+        self._waiting += stamped(trials)
         try:
             self._database = self._database or self._opened()
-            self._database.add_all(self._waiting)
+            self._database.add_all(self._waiting, self._subjects)
         except TschedError as e:
             self._problem = e
         else:
-            self._waiting, self._problem, self._told = [], None, ()
+            self._waiting, self._subjects, self._problem, self._told = [], [], None, ()
+
+    def kept(self, task_key: str, target_key: str) -> Iterator[Kept]:
+        """The records of a task on a target that are on disk, in the order they were made."""
+        return iter(()) if self._database is None else self._database.of(task_key, target_key)
 
     @property
     def unkept(self) -> Unkept | None:

@@ -1,4 +1,4 @@
-"""Rows and trials: how one becomes the other. A file need not hold what was put into it, so each value is checked."""
+"""Converts between rows and trials. Every value of a row is checked, since the file may have been edited."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from typing import Any
 
 import msgspec
 
-from tensorc_dsl.records.schema import COLUMNS
-from tensorc_dsl.records.trial import Trial, decode_decisions, decode_times, encode_decisions, encode_times
+from tensorc_dsl.measure.outcome import Status
+from tensorc_dsl.records.keys import digest
+from tensorc_dsl.records.schema import CONTENT
+from tensorc_dsl.records.trial import (
+    Trial,
+    decode_decisions,
+    decode_modules,
+    decode_times,
+    encode_decisions,
+    encode_modules,
+    encode_times,
+)
 
 MAX_TEXT = 1 << 20
 """Bytes of a text that is read: a hundred times the longest trace of the library's spaces."""
@@ -16,9 +26,10 @@ MAX_TEXT = 1 << 20
 SHORTEST = 1e-10
 """Seconds that no call of a kernel undercuts: less than one step of a processor's clock."""
 
-_NAMES = COLUMNS.split(", ")
+_NAMES = CONTENT.split(", ")
 _TEXTS = frozenset(
-    "task_key target_key task strategy status decisions trace program_key times message phase version".split()
+    "task_key target_key task strategy status decisions trace program_key times message phase version "
+    "run fingerprint modules cache".split()
 )
 
 READ = ", ".join(
@@ -34,12 +45,24 @@ class BadRow(Exception):
     """A row holds what no search records; the message says what."""
 
 
-def to_row(t: Trial, now: float, version: str) -> tuple[Any, ...]:
-    return (
+def to_row(t: Trial) -> tuple[Any, ...]:
+    """The values of `COLUMNS`."""
+    row = (
         t.task_key, t.target_key, t.task, t.strategy, t.seed, t.trial, t.status, encode_decisions(t.decisions),
-        t.trace, t.program_key, t.seconds, encode_times(t.times), _storable(t.message), t.max_error, t.build_seconds,
-        t.run_seconds, t.phase, now, version,
+        t.trace, t.program_key, _real(t.seconds), encode_times(t.times), _storable(t.message), _real(t.max_error),
+        float(t.build_seconds), float(t.run_seconds), t.phase, float(t.created), t.version, t.run, t.fingerprint,
+        encode_modules(t.modules), int(t.censored), t.cache, float(t.scale),
     )  # fmt: skip
+    return (*row, row_digest(row))
+
+
+def row_digest(row: tuple[Any, ...]) -> str:
+    """What tells a record apart from all others, wherever it is copied to: the digest of the values of `CONTENT`."""
+    return digest(repr(row))
+
+
+def _real(value: float | None) -> float | None:
+    return None if value is None else float(value)
 
 
 def _storable(text: str) -> str:
@@ -55,15 +78,26 @@ def from_row(row: tuple[Any, ...]) -> Trial:
     try:
         values["decisions"] = decode_decisions(values["decisions"])
         values["times"] = decode_times(values["times"])
+        values["modules"] = decode_modules(values["modules"])
+        values["censored"] = values["censored"] != 0
         trial = msgspec.convert(values, Trial)
     except msgspec.DecodeError as e:
         raise BadRow(str(e)) from e
+    verify_trial(trial)
+    return trial
+
+
+def verify_trial(trial: Trial) -> None:
+    """Raises BadRow where the parts of a trial contradict each other, or a number of it is none that is measured."""
+    if trial.status not in Status.__members__.values():
+        raise BadRow(f"there is no status `{trial.status}`")
     if (trial.status == "ok") != (trial.seconds is not None):
         raise BadRow(f"its status is `{trial.status}`, and its time {trial.seconds}")
     for seconds in (*([] if trial.seconds is None else [trial.seconds]), *trial.times):
         if not SHORTEST <= seconds < math.inf:
             raise BadRow(f"a time of it is {seconds:g} s")
-    return trial
+    if not 0.0 < trial.scale < math.inf:
+        raise BadRow(f"its scale is {trial.scale:g}")
 
 
 def _text(name: str, value: object) -> str:

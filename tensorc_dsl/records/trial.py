@@ -1,4 +1,4 @@
-"""One trial as it is recorded: what was tried, on what, and what came of it."""
+"""One recorded trial: the candidate, its task and target, and its outcome."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ import msgspec
 
 from tensorc_dsl.trace.draw import Decision
 
-Phase = Literal["trial", "final"]
-"""A `final` row is a re-measurement of an earlier trial's program, side by side with the other finalists."""
+Phase = Literal["trial", "again", "final"]
+"""An `again` row is a trial that was measured once more, since the machine was disturbed the first time. A `final` row is
+a re-measurement of an earlier trial's program, side by side with the other finalists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A row of the database. `seconds` is None unless `status` is "ok"; `created` is Unix time."""
+    """A row of the database. `seconds` is None unless `status` is "ok"; `created` is Unix time.
+
+    `run` is the search, by a name that no other one has. `fingerprint` names the machine, and `modules` the versions of what
+    made the schedule. `times` are all samples as they were taken: of a kernel that is far slower than the best they are few
+    (`censored`), and where the machine was slow for long, `seconds` is their summary divided by `scale`. `cache` is the
+    state of the caches before a timed call. Records of format 1 have none of these.
+    """
 
     task_key: str
     target_key: str
@@ -38,6 +45,12 @@ class Trial:
     phase: Phase = "trial"
     created: float = field(default=0.0, compare=False)
     version: str = field(default="", compare=False)
+    run: str = ""
+    fingerprint: str = ""
+    modules: Mapping[str, str] = field(default_factory=dict[str, str])
+    censored: bool = False
+    cache: str = ""
+    scale: float = 1.0
 
 
 _NUMBER = "number"
@@ -45,6 +58,7 @@ _NUMBER = "number"
 
 _decisions = msgspec.json.Decoder(dict[str, int | float | str | bool | tuple[int, ...] | dict[Literal["number"], str]])
 _times = msgspec.json.Decoder(tuple[float, ...])
+_modules = msgspec.json.Decoder(dict[str, str])
 
 
 def encode_decisions(decisions: Mapping[str, Decision]) -> str:
@@ -71,3 +85,11 @@ def encode_times(times: tuple[float, ...]) -> str:
 
 def decode_times(text: str) -> tuple[float, ...]:
     return _times.decode(text)
+
+
+def encode_modules(modules: Mapping[str, str]) -> str:
+    return msgspec.json.encode(modules, order="sorted").decode()
+
+
+def decode_modules(text: str) -> Mapping[str, str]:
+    return _modules.decode(text)

@@ -15,13 +15,16 @@ import numpy as np
 from tensorc_dsl.ir.arrays import Array, wide_dtype, widen, wrap
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import BinaryOp, Expr, Load, LogicOp, Var, constant, factors_of, free_vars, loads
-from tensorc_dsl.ir.program import Block, Buffer, IterKind, Program, Store, walk
+from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Store, walk
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, Update, is_whole_update, update_of
 from tensorc_dsl.reference.boxes import Box, linear_parts
 from tensorc_dsl.reference.contract import contract
 from tensorc_dsl.reference.values import EvaluateError, Values, arithmetic
 
-__all__ = ["EvaluateError", "Evaluation", "bind_inputs", "evaluate", "shape_of", "unscheduled_blocks"]
+__all__ = [
+    "EvaluateError", "Evaluation", "bind_inputs", "evaluate", "run_nest", "shape_of", "unscheduled_blocks",
+    "unscheduled_nests",
+]  # fmt: skip
 
 FACTOR_LIMIT = 16 * 2**20
 """The largest number of elements of one factor of a product: 128 MB if it has to be copied for BLAS."""
@@ -38,9 +41,23 @@ def evaluate(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The outputs of an unscheduled program, by name, in float64, int64 or bool. Raises EvaluateError."""
     arrays = bind_inputs(program, inputs)
     with np.errstate(all="ignore"):
-        for b in unscheduled_blocks(program):
-            Evaluation(program, arrays, b).run()
+        for together in unscheduled_nests(program):
+            run_nest([Evaluation(program, arrays, b) for b in together])
     return {p.name: arrays[p.name] for p in program.outputs}
+
+
+def run_nest(together: Sequence[Evaluation]) -> None:
+    """Evaluate a block, or those of one scan, step after step."""
+    for e in together:
+        e.begin()
+    if len(together) == 1:
+        together[0].advance()
+        return
+    (axis,) = together[0].scan
+    for step in range(together[0].box.size[axis]):
+        for e in together:
+            e.at_step(step)
+            e.advance()
 
 
 def shape_of(b: Buffer) -> tuple[int, ...]:
@@ -67,24 +84,35 @@ def bind_inputs(program: Program, inputs: Mapping[str, Array]) -> dict[str, Arra
 
 
 def unscheduled_blocks(program: Program) -> list[Block]:
-    """The blocks in order. Raises EvaluateError unless each stands in a perfect nest of its own, one loop per iterator."""
-    out: list[Block] = []
-    for around, s in walk(program.body):
-        if not isinstance(s, Block):
-            continue
-        names = [it.binding.name for it in s.iters if isinstance(it.binding, Var)]
-        extents = {loop.var: loop.extent for loop in around}
-        bound = {it.binding.name: it.extent for it in s.iters if isinstance(it.binding, Var)}
-        perfect = all(len(loop.body) == 1 for loop in around)
-        if s.where or not perfect or len(names) != len(s.iters) or len(bound) != len(names) or bound != extents:
-            raise EvaluateError(f"block {s.name} is scheduled; only an unscheduled program has a reference")
-        scans = [it.binding for it in s.iters if it.kind is IterKind.SCAN]
-        if scans and (len(scans) > 1 or s.is_reduction or scans[0] != Var(around[0].var)):
-            raise EvaluateError(f"block {s.name} is a scan that does not run in its outermost loop")
-        if len(s.body) != 1 and not is_whole_update(s):
-            raise EvaluateError(f"block {s.name} stores {len(s.body)} values; an unscheduled block stores one")
-        out.append(s)
+    """The blocks in order. EvaluateError unless each stands in a perfect nest of its own, bound one to one, or in one below
+    the loop of a scan that it is a part of.
+    """
+    return [b for together in unscheduled_nests(program) for b in together]
+
+
+def unscheduled_nests(program: Program) -> list[tuple[Block, ...]]:
+    """The blocks in order, those together that make one scan. EvaluateError as of `unscheduled_blocks`."""
+    out: list[tuple[Block, ...]] = []
+    for top in program.body:
+        found = [(around, s) for around, s in walk((top,)) if isinstance(s, Block)]
+        for around, s in found:
+            _check_unscheduled(around, s, alone=len(found) == 1)
+        out.append(tuple(s for _, s in found))
     return out
+
+
+def _check_unscheduled(around: tuple[For, ...], s: Block, *, alone: bool) -> None:
+    names = [it.binding.name for it in s.iters if isinstance(it.binding, Var)]
+    extents = {loop.var: loop.extent for loop in around}
+    bound = {it.binding.name: it.extent for it in s.iters if isinstance(it.binding, Var)}
+    perfect = all(len(loop.body) == 1 for loop in around[0 if alone else 1 :])
+    if s.where or not perfect or len(names) != len(s.iters) or len(bound) != len(names) or bound != extents:
+        raise EvaluateError(f"block {s.name} is scheduled; only an unscheduled program has a reference")
+    scans = [it.binding for it in s.iters if it.kind is IterKind.SCAN]
+    if (scans or not alone) and (len(scans) != 1 or scans[0] != Var(around[0].var)):
+        raise EvaluateError(f"block {s.name} is a scan that does not run in its outermost loop")
+    if len(s.body) != 1 and not is_whole_update(s):
+        raise EvaluateError(f"block {s.name} stores {len(s.body)} values; an unscheduled block stores one")
 
 
 def _combined(op: BinaryOp | LogicOp, a: Array, b: Array, t: DType) -> Array:
@@ -137,22 +165,36 @@ class Evaluation(Values):
                 raise EvaluateError(f"block {self.block.name} does not store all of {b.name}")
         return axes
 
-    def run(self) -> None:
-        """Evaluate the block, and add its buffers to `arrays`."""
+    def begin(self) -> None:
+        """Add the block's buffers to `arrays`, as they are before its first instance."""
+        self.arrays.update((b.name, out) for b, out in zip(self.buffers, self.start(), strict=True))
+
+    def advance(self) -> None:
+        """Run the instances of the box, which are all, or one step of a scan."""
+        if not self.box.volume:
+            return
         if self.in_order:
             for store, part in self.steps():
                 self.put(store.buffer, part, self.value(store.value, part, None))
             return
-        outs = self.start()
-        if self.update is None and self.box.volume:
+        if self.update is None:
             for part in self.box.chunks(range(len(self.box.size)), CHUNK_LIMIT):
-                outs[0][part.slices(self.axes)] = self.stored(self.value(self.block.body[0].value, part, None), part)
-        elif isinstance(self.update, Fold) and self.box.volume:
-            self._reduce(outs[0], self.update)
-        elif isinstance(self.update, ArgFold) and self.box.volume:
+                self.put(self.buffer.name, part, self.value(self.block.body[0].value, part, None))
+        elif isinstance(self.update, Fold):
+            self._reduce(self.arrays[self.buffer.name], self.update)
+        elif isinstance(self.update, ArgFold):
+            outs = [self.arrays[b.name] for b in self.buffers]
             for part in self.box.chunks(range(len(self.box.size)), CHUNK_LIMIT):
                 self._best(outs, self.update, part)
-        self.arrays.update((b.name, out) for b, out in zip(self.buffers, outs, strict=True))
+
+    def at_step(self, step: int) -> None:
+        """Leave one step of the scan in the box."""
+        (axis,) = self.scan
+        self.box = Box(
+            self.box.names,
+            tuple(step if a == axis else n for a, n in enumerate(self.box.start)),
+            tuple(1 if a == axis else n for a, n in enumerate(self.box.size)),
+        )
 
     def start(self) -> list[Array]:
         """The block's arrays before its first instance: the initial values of a reduction, else uninitialised."""
@@ -168,19 +210,16 @@ class Evaluation(Values):
 
     @property
     def in_order(self) -> bool:
-        """Whether the instances have to be evaluated in order: in a scan, or in a reduction by a declared reducer."""
-        return bool(self.scan) or isinstance(self.update, DeclaredFold)
+        """Whether the instances are evaluated in the order of a scan or of a reduction."""
+        return (bool(self.scan) and self.update is None) or isinstance(self.update, DeclaredFold)
 
     def steps(self) -> Iterator[tuple[Store, Box]]:
-        """The stores in order, each with all instances of one step. The caller stores the values before it continues."""
-        self.arrays.update((b.name, out) for b, out in zip(self.buffers, self.start(), strict=True))
-        ordered = self.scan or self.reduce
-        if not self.box.volume:
-            return
+        """The stores in order, each over all instances of one step; whoever asks stores the values before going on."""
+        ordered = self.scan if self.update is None else self.reduce
         for at in product(*(range(self.box.size[a]) for a in ordered)):
             start, size = list(self.box.start), list(self.box.size)
             for a, value in zip(ordered, at, strict=True):
-                start[a], size[a] = value, 1
+                start[a], size[a] = start[a] + value, 1
             step = Box(self.box.names, tuple(start), tuple(size))
             for part in step.chunks(range(len(size)), CHUNK_LIMIT):
                 for s in self.block.body:

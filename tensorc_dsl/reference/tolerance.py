@@ -45,7 +45,7 @@ from tensorc_dsl.ir.numbers import holds
 from tensorc_dsl.ir.program import Block, Program, Store
 from tensorc_dsl.ir.reductions import ArgFold, Fold
 from tensorc_dsl.reference.boxes import Box
-from tensorc_dsl.reference.evaluate import Evaluation, best_of, bind_inputs, shape_of, unscheduled_blocks
+from tensorc_dsl.reference.evaluate import Evaluation, best_of, bind_inputs, run_nest, shape_of, unscheduled_nests
 from tensorc_dsl.reference.values import arithmetic, cast
 
 LAMBDA = 4.0
@@ -70,8 +70,8 @@ def tolerance(program: Program, reference: Mapping[str, Array], inputs: Mapping[
     arrays = bind_inputs(program, inputs)
     errors: dict[str, Array] = {name: np.zeros((), np.float64) for name in arrays}
     with np.errstate(all="ignore"):
-        for b in unscheduled_blocks(program):
-            _Errors(program, arrays, errors, b).run()
+        for together in unscheduled_nests(program):
+            run_nest([_Errors(program, arrays, errors, b) for b in together])
     out: dict[str, Array] = {}
     for p in program.outputs:
         bound = np.broadcast_to(errors[p.name], shape_of(p))
@@ -88,27 +88,30 @@ class _Errors(Evaluation):
         self.errors = errors
         self.shifted: dict[str, float] = {}
 
-    def run(self) -> None:
-        """Evaluate the block; add its buffers to `arrays`, and their error bounds to `errors`."""
-        outs = {b.name: np.zeros(shape_of(b), np.float64) for b in self.buffers}
+    def begin(self) -> None:
+        super().begin()
+        self.errors.update((b.name, np.zeros(shape_of(b), np.float64)) for b in self.buffers)
+
+    def advance(self) -> None:
+        """Run the instances of the box, and add the bounds for them to `errors`."""
+        if not self.box.volume:
+            return
         if self.in_order:
-            self.errors.update(outs)
             for store, part in self.steps():
                 value, error = self._step(store, part)
                 self.put(store.buffer, part, value)
-                outs[store.buffer][part.slices(self.axes)] = self.stored(error, part)
+                self.errors[store.buffer][part.slices(self.axes)] = self.stored(error, part)
             return
-        out = outs[self.buffer.name]
-        if self.box.volume and isinstance(self.update, Fold):
+        out = self.errors[self.buffer.name]
+        if isinstance(self.update, Fold):
             self._reduction(out, self.update)
-        elif self.box.volume and self.update is None:
+        elif self.update is None:
             for part in self.box.chunks(range(len(self.box.size)), 2**20):
                 _, error = self.pair(self.block.body[0].value, part, None)
                 out[part.slices(self.axes)] = self.stored(error, part)
-        super().run()
-        if self.box.volume and isinstance(self.update, ArgFold):
-            self._positions(list(outs.values()), self.update)
-        self.errors.update(outs)
+        super().advance()
+        if isinstance(self.update, ArgFold):
+            self._positions([self.errors[b.name] for b in self.buffers], self.update)
 
     def _step(self, store: Store, part: Box) -> Pair:
         """The values that one step stores, and their error bounds.
@@ -143,11 +146,11 @@ class _Errors(Evaluation):
     def _positions(self, outs: list[Array], update: ArgFold) -> None:
         """Bound the error of positions: the position of any instance that rounding could make the best one is allowed."""
         positions, best = outs
-        found = self.arrays[self.buffers[0].name]
+        region = self.box.slices(self.axes)
         value, error = (np.broadcast_to(x, self.box.size) for x in self.pair(update.value, self.box, None))
         where = np.broadcast_to(self.value(update.position, self.box, None), self.box.size)
         axes = tuple(self.reduce)
-        best[...] = self.stored(error.max(axis=axes, keepdims=True), self.box)
+        best[region] = self.stored(error.max(axis=axes, keepdims=True), self.box)
         if not error.any():
             return
         sign = -1.0 if update.kind == "argmin" else 1.0
@@ -155,7 +158,7 @@ class _Errors(Evaluation):
         reach = (sign * value - error).max(axis=axes, keepdims=True)
         rivals = np.where(sign * value + error >= reach, np.abs(where - first), 0)
         far = np.where(np.isnan(top), 0, rivals.max(axis=axes, keepdims=True))
-        positions[...] = self.stored(far, self.box).reshape(found.shape)
+        positions[region] = self.stored(far, self.box)
 
     def _reduction(self, out: Array, update: Fold) -> None:
         u = unit_roundoff(self.buffer.dtype)
@@ -186,7 +189,8 @@ class _Errors(Evaluation):
                 case _:
                     raise AssertionError(update.op)
         if update.op == "*":
-            out[...] = (out + growth) * values
+            region = self.box.slices(self.axes)
+            out[region] = (out[region] + growth) * values[region]
 
     def _products(self, pairs: list[Pair], part: Box) -> Pair:
         """The sum of the magnitudes of the products, and the contribution of the errors of the factors."""

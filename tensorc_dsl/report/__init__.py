@@ -1,4 +1,4 @@
-"""What people read: findings, tables, progress, files.
+"""Output for people: findings, tables, progress, files.
 
 Nothing here decides anything.
 """

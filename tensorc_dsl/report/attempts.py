@@ -1,4 +1,4 @@
-"""What a space did to a task, rule by rule: `show --stage space`."""
+"""Formats the outcome of each rule of a space on a task: `show --stage space`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorc_dsl.trace.model import shown
 
 
 def format_attempts(title: str, attempts: Iterable[Attempt]) -> str:
-    """A paragraph for each rule, below it the blocks that it was tried on; modules that it calls stand below those."""
+    """A paragraph for each rule, with the blocks that it was tried on; modules that it calls are indented below."""
     lines = [title]
     rule = ""
     for a in attempts:

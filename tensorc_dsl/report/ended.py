@@ -1,4 +1,4 @@
-"""The end of a search: in figures, for programs and for people."""
+"""Summarises the end of a search, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.visible import visible_line
 
 PLAUSIBLE = 1.05
-"""No kernel is faster than this share of the peak; clocks change by a few percent."""
+"""The largest credible share of the peak: clocks vary by a few percent, and no kernel is faster than the peak."""
 
 NOTABLE = 0.01
-"""A final time that differs from the fastest trial's by more than this share is explained."""
+"""If the final time differs from the fastest trial's by more than this share, the difference is explained."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A search over a task, and what its winner is held against."""
+    """A finished search over a task, with the roof and NumPy's time."""
 
     task: str
     target: Target
@@ -36,10 +36,10 @@ class Ended:
     result: TuneResult
     yardsticks: Yardsticks
     timed: tuple[Sizes, ...]
-    """The sizes of open dimensions that times are means over; one of none where nothing is open."""
+    """The sizes of open dimensions over which times are means; a single empty one if nothing is open."""
 
     def facts(self, best_file: Path | None) -> dict[str, Any]:
-        """What `--json` prints: times in seconds, rates in units of 1e9 operations or bytes a second."""
+        """The object that `--json` prints: times in seconds, rates in units of 1e9 operations or bytes per second."""
         best, roof = self.result.best_seconds, self.yardsticks.roof
         return {
             "task": self.task,
@@ -78,7 +78,7 @@ class Ended:
         }
 
     def table(self, best_file: Path | None) -> str:
-        """The same for people."""
+        """The same as text."""
         r, y = self.result, self.yardsticks
         out = [
             f"{self.task} on {self.target.cpu}, {units.counted(self.threads, 'thread')}{self._sizes()}\n",
@@ -98,7 +98,7 @@ class Ended:
         return "\n".join(out)
 
     def _notes(self) -> Iterator[str]:
-        """What a reader would ask about the figures."""
+        """Explanations of unusual figures."""
         r = self.result
         if r.exhausted is not None:
             yield f"{exhaustion(r.exhausted)}: there was nothing more to try"
@@ -119,7 +119,7 @@ class Ended:
             )
 
     def header(self) -> str:
-        """Two lines of comment that say where the best schedule comes from. There is one."""
+        """Two comment lines for the best schedule's file, which say where it comes from. There must be a best schedule."""
         r = self.result
         assert r.best_seconds is not None
         trials = units.counted(r.trials, "trial")

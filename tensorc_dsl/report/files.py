@@ -1,4 +1,4 @@
-"""Files that people name: read as text, and written whole or not at all. What goes wrong is a diagnostic."""
+"""Reads files as text, and writes them as a whole or not at all. Errors are diagnostics."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ StrPath = str | os.PathLike[str]
     "E0917", "`{name}` holds more than {limit:d} MiB of text, and no more is read", help="split it into several files"
 )
 def TOO_LARGE(*, name: str, limit: int) -> None: ...
-@problem("E0901", "cannot read `{name}`: {reason}", help="give the path of a `.tsched` file")
-def UNREADABLE(*, name: str, reason: str) -> None: ...
+@problem("E0901", "cannot read `{name}`: {reason}", help="{repair}")
+def UNREADABLE(*, name: str, reason: str, repair: str) -> None: ...
 @problem("E0901", "there is no `.tsched` file in `{folder}`", help="give another folder, or a file")
 def NO_FILES(*, folder: Path) -> None: ...
 @problem("E0902", "`{name}` is not UTF-8 text: byte {byte:#04x} at offset {offset}", help="save the file as UTF-8")
@@ -35,7 +35,7 @@ def NO_ROOM(*, path: Path) -> None: ...
 
 
 def read_text(path: StrPath) -> bytes:
-    """What a file holds, a pipe, or for `-` standard input: UTF-8. Raises TschedError (E0901, E0902, E0917)."""
+    """The content of a file, a pipe, or for `-` standard input: UTF-8. Raises TschedError (E0901, E0902, E0917)."""
     name = os.fspath(path)
     try:
         data = read_bytes(name)
@@ -43,14 +43,19 @@ def read_text(path: StrPath) -> bytes:
     except TooLarge as e:
         raise TschedError(TOO_LARGE(None, name=name, limit=MAX_BYTES >> 20)) from e
     except OSError as e:
-        raise TschedError(UNREADABLE(None, name=name, reason=_reason(e))) from e
+        raise unreadable(name, e, "give the path of a `.tsched` file") from e
     except UnicodeDecodeError as e:
         raise TschedError(NOT_UTF8(None, name=name, byte=e.object[e.start], offset=e.start)) from e
     return data
 
 
+def unreadable(name: str, e: OSError, repair: str) -> TschedError:
+    """What is said of a file that cannot be read (E0901)."""
+    return TschedError(UNREADABLE(None, name=name, reason=_reason(e), repair=repair))
+
+
 def source_of(data: bytes, path: StrPath, shown: str | None = None) -> Source:
-    """The text that was read from a path; `shown` is its name in messages."""
+    """The source for data that were read from a path; `shown` is its name in messages."""
     name = os.fspath(path)
     return Source.of(data, "<stdin>" if name == STDIN else shown or name)
 
@@ -61,9 +66,9 @@ def read_source(path: StrPath, shown: str | None = None) -> Source:
 
 
 def sources_below(folder: Path) -> list[Path]:
-    """All `.tsched` files in a folder and in those below, in order; hidden folders and virtual environments are left out.
+    """All `.tsched` files in a folder and below, in order, without hidden folders and virtual environments.
 
-    Raises TschedError (E0901) when there are none.
+    Raises TschedError (E0901) if there are none.
     """
     found: list[Path] = []
     for at, folders, files in os.walk(folder):
@@ -75,12 +80,12 @@ def sources_below(folder: Path) -> list[Path]:
 
 
 def check_writable(path: Path) -> None:
-    """Nothing is written; raises TschedError (E0903, E0904) where writing would, as far as one can tell before."""
+    """Raises TschedError (E0903, E0904) if writing to the path would, as far as that can be checked without writing."""
     _write(path, None)
 
 
 def make_folder(path: Path) -> None:
-    """The folder exists afterwards, and those above it. Raises TschedError (E0903)."""
+    """Create the folder and those above it, unless they exist. Raises TschedError (E0903)."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as e:
@@ -88,12 +93,12 @@ def make_folder(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """The file holds the text afterwards, or what it held before. Raises TschedError (E0903, E0904)."""
+    """Write the text to the file, which keeps its old content on failure. Raises TschedError (E0903, E0904)."""
     _write(path, text.encode())
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """The file holds the data afterwards, or what it held before. Raises TschedError (E0903, E0904)."""
+    """Write the data to the file, which keeps its old content on failure. Raises TschedError (E0903, E0904)."""
     _write(path, data)
 
 
@@ -112,13 +117,13 @@ def _write(path: Path, data: bytes | None) -> None:
 
 
 def _write_into(path: Path, data: bytes | None) -> None:
-    """Devices and pipes take what is written, and stay what they are."""
+    """Write the data into a device or a pipe, which stays what it is."""
     if data is None:
-        # A pipe is not opened for a look: whoever reads it would take the end of that for the end of all.
+        # A pipe is not opened for a check: closing it would look like the end of the data to its reader.
         if not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         return
-    # A pipe that nobody reads is an error, not a wait.
+    # A pipe without a reader is an error; the write must not block.
     file = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
     os.set_blocking(file, True)
     with os.fdopen(file, "wb") as out:
@@ -126,7 +131,7 @@ def _write_into(path: Path, data: bytes | None) -> None:
 
 
 def _replace(path: Path, data: bytes | None) -> None:
-    """The data goes to a file beside the target, which then takes the target's name in one step."""
+    """Write the data to a file beside the target, which then takes the target's name in one step."""
     _sweep(path)
     fd, temporary = _beside(path)
     try:
@@ -143,20 +148,22 @@ def _replace(path: Path, data: bytes | None) -> None:
 
 
 def _beside(path: Path) -> tuple[int, str]:
-    """A new file beside another, with a lock on it that goes with the process."""
+    """A new file beside another, with a lock that the system releases when the process ends."""
     import tempfile  # slow to load, and a check writes nothing
 
     while True:
         fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        with contextlib.suppress(OSError):  # no lock on this file system: nobody takes the file for a left one either
+        with contextlib.suppress(
+            OSError
+        ):  # without locks on this file system, no process removes the file as abandoned
             fcntl.flock(fd, fcntl.LOCK_EX)
         if os.fstat(fd).st_nlink:
             return fd, temporary
-        os.close(fd)  # another process took it for a left one, before it was locked
+        os.close(fd)  # another process removed it as abandoned before it was locked
 
 
 def _sweep(path: Path) -> None:
-    """What processes left here that were killed while they wrote is gone."""
+    """Remove the files of processes that were killed while they wrote."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         with contextlib.suppress(OSError), left.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -164,7 +171,7 @@ def _sweep(path: Path) -> None:
 
 
 def _mode(path: Path) -> int:
-    """The permissions that a plain `open` would leave: those of the file that is replaced, or the umask's."""
+    """The permissions for the new file: those of the file that it replaces, or those of a plain `open`."""
     with contextlib.suppress(OSError):
         return path.stat().st_mode & 0o777
     umask = os.umask(0)

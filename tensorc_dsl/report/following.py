@@ -1,4 +1,4 @@
-"""A search shown as it goes: one line that is kept up to date on a terminal, a line now and then elsewhere."""
+"""Shows the progress of a search: one line that is updated on a terminal, or occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from tensorc_dsl.report.terminal import follow
 from tensorc_dsl.search.events import Event, Measured
 
 PLAIN_SECONDS = 5.0
-"""Where nothing can be overwritten: a line at least this often, and one for each improvement after `PAUSE`."""
+"""Without a terminal, a line is printed at least this often, and one for each improvement after `PAUSE`."""
 
 PAUSE = 0.5
 
 
 class Follower(Protocol):
-    """Shows events, and lines between them."""
+    """Shows events of a search, and lines between them."""
 
     def __call__(self, event: Event) -> None: ...
 
     def begin(self, line: str) -> None:
-        """Something begins that the search says nothing of."""
+        """Show the beginning of work for which the search sends no events."""
         ...
 
 
 def watched(out: TextIO | None) -> bool:
-    """Whether somebody looks at what is written there: on a terminal, or in a notebook."""
+    """Whether a person watches the stream: it is a terminal, or this is a notebook."""
     return out is not None and (out.isatty() or _in_notebook())
 
 
 def _in_notebook() -> bool:
-    """Whether this is a notebook, where whatever is shown goes into the cell."""
+    """Whether this is a notebook, whose output goes into the cell."""
     if "ipykernel" not in sys.modules:
-        return False  # nobody waits for the import of rich
+        return False  # notebooks load ipykernel, so rich need not be imported
 
     from rich.console import Console
 
@@ -45,8 +45,8 @@ def _in_notebook() -> bool:
 
 @contextmanager
 def following(standing: Standing, out: TextIO) -> Generator[Follower, None, None]:
-    """What shows the search on `out`, or in the cell of a notebook, while the context is open."""
-    # In notebooks a line that is overwritten is a widget.
+    """A context in which the search is shown on `out`, or in the cell of a notebook."""
+    # In notebooks a line that is updated is a widget.
     if out.isatty() or (_in_notebook() and find_spec("ipywidgets") is not None):
         from tensorc_dsl.report.live import on_terminal  # only where there is one
 

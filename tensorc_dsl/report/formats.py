@@ -1,6 +1,6 @@
-"""Findings for programs to read: as JSON, as SARIF, and as the commands by which GitHub marks lines of a pull request.
+"""Formats findings for programs: as JSON, as SARIF, and as GitHub's commands that annotate lines of a pull request.
 
-Lines and columns count from 1; columns count characters, and an end is the first character behind.
+Lines and columns count from 1; columns count characters, and an end is the first character after the range.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bytes of what people name: files, pipes and standard input, so many and no more, and no wait without an end."""
+"""Reads the bytes of files, pipes and standard input, with a limit on their size and on waiting."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ STDIN = "-"
 """The path that means standard input."""
 
 MAX_BYTES = 4 << 20
-"""The largest text that is read: of 70,000 computes, which take a minute to check and a gigabyte of memory."""
+"""The largest text that is read, some 70,000 computes, which take a minute to check and a gigabyte of memory."""
 
 NOBODY, SILENT = 5.0, 60.0
-"""Seconds to wait for one who writes to a pipe, and for what that one writes."""
+"""Seconds to wait for a writer of a pipe, and for its next data."""
 
 _PIECE = 1 << 16
 
 
 class TooLarge(Exception):
-    """There is more than MAX_BYTES."""
+    """The input has more than MAX_BYTES."""
 
 
 def read_bytes(name: str) -> bytes:
-    """All that a file, a pipe or, for `-`, standard input holds. Raises OSError with what is wrong, and TooLarge."""
+    """The content of a file, a pipe or, for `-`, standard input. Raises OSError and TooLarge."""
     if name == STDIN:
         data = sys.stdin.buffer.read(MAX_BYTES + 1)
     else:
-        # Opening a pipe waits for one who writes unless it is told not to.
+        # Without O_NONBLOCK, opening a pipe waits for a writer.
         file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             data = _read(file)
@@ -55,11 +55,11 @@ def _read(file: int) -> bytes:
 
 
 def _from_pipe(file: int) -> bytes:
-    """All that comes until the last one who writes has closed the pipe."""
+    """All data until the last writer has closed the pipe."""
     data = bytearray()
     try:
         data += os.read(file, _PIECE)
-        seconds = SILENT if data else NOBODY  # a pipe that nobody has opened for writing looks like one at its end
+        seconds = SILENT if data else NOBODY  # a pipe without a writer yet looks like one at its end
     except BlockingIOError:
         seconds = SILENT
     poll = select.poll()

@@ -1,4 +1,4 @@
-"""The line of a search on a terminal, kept up to date by rich, below the lines of what was begun."""
+"""Shows a search on a terminal: one line that rich keeps up to date, below the lines of finished work."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tensorc_dsl.search.events import Event
 from tensorc_dsl.visible import visible_line
 
 BAR, BAR_FROM = 24, 140
-"""The width of the bar, and how wide a terminal must be to have one."""
+"""The width of the bar, and the least width of a terminal with a bar."""
 
 
 class Line:
-    """Where the search stands, in one line of the terminal's width: a bar where there is room, and the text."""
+    """The state of the search in one line of the terminal's width: a bar if there is room, and text."""
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
@@ -64,6 +64,6 @@ class Terminal:
 
 @contextmanager
 def on_terminal(standing: Standing, out: TextIO) -> Generator[Terminal, None, None]:
-    """What shows the search on the terminal `out` while the context is open; the line is gone afterwards."""
+    """A context in which the search is shown on the terminal `out`; the line is removed at its end."""
     with Live(console=Console(file=out), transient=True, refresh_per_second=8) as live:
         yield Terminal(standing, live)

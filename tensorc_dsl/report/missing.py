@@ -1,4 +1,4 @@
-"""Names that do not exist, with the nearest one that does."""
+"""Errors for unknown names, with the nearest known one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A syntax tree as an indented outline, for people who look at what the parser made of a text."""
+"""Formats a syntax tree as an indented outline, for `show --stage ast`."""
 
 from __future__ import annotations
 

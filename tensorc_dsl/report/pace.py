@@ -1,4 +1,4 @@
-"""How long the rest of a search will take, from what its parts took so far."""
+"""Estimates the time left of a search from the times of its parts so far."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from dataclasses import dataclass
 
 from tensorc_dsl.measure.local import BUILDERS, ROUNDS
 from tensorc_dsl.search.events import Event, Measured, Proposed
-from tensorc_dsl.search.tune import FINALISTS
+from tensorc_dsl.search.finals import FINALISTS
 
 
 @dataclass(slots=True)
 class Pace:
-    """What the batches took. The first one holds much that comes once: processes that start, the reference."""
+    """The times of batches. The first one includes one-time work: starting processes, the reference."""
 
     batches: int = 0
     began: float = 0.0
-    """When the batch that runs was asked for."""
+    """The time at which the current batch was requested."""
 
     before: int = 0
-    """Trials of the batches before it."""
+    """The number of trials before the current batch."""
 
     done: int = 0
     valid: int = 0
     running: float = 0.0
-    """What the trials of all batches took to be checked and timed, and `building` to be built, one by one."""
+    """Seconds for checking and timing the trials of all batches, and in `building` for building them, one by one."""
 
     building: float = 0.0
     later: float = 0.0
-    """What the whole batches but the first took, and `later_trials` how many trials they had."""
+    """Seconds of the complete batches without the first, and in `later_trials` the number of their trials."""
 
     later_trials: int = 0
 
@@ -47,7 +47,7 @@ class Pace:
                 pass
 
     def left(self, trials: int, now: float) -> float | None:
-        """Seconds to the end of so many trials and of the comparison after them; None before a batch is complete."""
+        """Seconds until that many trials and the final comparison are done; None before a batch is complete."""
         if self.batches < 2:
             return None
         run, build = self.running / self.done, self.building / self.done / BUILDERS

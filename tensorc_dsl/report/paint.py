@@ -1,4 +1,4 @@
-"""Colours for rendered diagnostics: the text stays, the terminal's codes come around its parts."""
+"""Colours rendered diagnostics: the text is unchanged, and control sequences surround its parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BOLD, _RED, _YELLOW, _BLUE, _CYAN = "\x1b[1m", "\x1b[1;31m", "\x1b[1;33m", "\x1
 
 
 def paint(diagnostic: Diagnostic) -> str:
-    """The diagnostic as `render` gives it, coloured as rustc does."""
+    """The diagnostic as rendered by `render`, in the colours of rustc."""
     head, *rest = render(diagnostic).split("\n")
     severity, _, message = head.partition(":")
     signal = _YELLOW if diagnostic.severity == "warning" else _RED

@@ -1,6 +1,6 @@
-"""Where a search stands, in words.
+"""Describes the state of a search in words.
 
-What has no trials to count says its name when it begins: so nothing is silent for longer than its longest part.
+Work without trials to count is announced when it begins, so the longest silence is that of its longest part.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from tensorc_dsl.report.pace import Pace
 from tensorc_dsl.report.table import tally
 from tensorc_dsl.search.events import (
     Comparing,
+    Corrected,
+    Diverged,
+    Drifted,
     Event,
     Exhausted,
     Finished,
@@ -24,6 +27,10 @@ from tensorc_dsl.search.events import (
     Prepared,
     Preparing,
     Proposed,
+    Resumed,
+    Settled,
+    Sharing,
+    Slowed,
     Started,
     Verifying,
     Waiting,
@@ -32,7 +39,7 @@ from tensorc_dsl.search.events import (
 
 @dataclass(slots=True)
 class Standing:
-    """Where a search stands: what it does, what it found, and what that is held against, once it is known."""
+    """The state of a search: current work, results so far, and the roof, once it is known."""
 
     clock: Callable[[], float] = time.perf_counter
     roof: Roof | None = None
@@ -44,22 +51,26 @@ class Standing:
     failures: Counter[str] = field(default_factory=Counter[str])
     pace: Pace = field(default_factory=Pace)
     _phase_began: float = 0.0
+    _until: float | None = None
 
     def enter(self) -> None:
-        """Something begins that has no trials to count."""
+        """Begin work without trials to count."""
         self.counting, self._phase_began = False, self.clock()
 
     def take(self, event: Event) -> str | None:
-        """The line that says what begins with the event, or what went wrong, where something did."""
+        """The line for an event that begins work or reports an error; None for other events."""
         self.pace.take(event, self.clock())
         line = self._begins(event)
         if line is not None:
             self.enter()
         match event:
-            case Started(trials=trials):
+            case Started(trials=trials, budget=budget):
                 self.trials = trials
+                self._until = None if budget is None else self.clock() + budget
             case Exhausted(programs=programs):
                 self.trials = programs
+            case Corrected(best_seconds=best):
+                self.counting, self.best = True, best
             case Measured(trial=trial, outcome=outcome, best_seconds=best):
                 self.counting, self.done, self.best = True, trial + 1, best
                 if outcome.seconds is None:
@@ -71,6 +82,8 @@ class Standing:
                 return unkept.waiting()
             case Proposed() | Preparing() | Prepared() | Comparing() | Verifying() | Finished():
                 pass
+            case Resumed() | Diverged() | Drifted() | Settled() | Slowed() | Sharing():
+                return said(event)
             case _:
                 assert_never(event)
         return line
@@ -93,13 +106,21 @@ class Standing:
                 return None
 
     def left(self) -> float | None:
-        """Seconds that the rest will take, once there is a pace to tell it by."""
-        return self.pace.left(self.trials, self.clock())
+        """The estimated seconds left; None before there is a pace."""
+        left = self.pace.left(self.trials, self.clock())
+        if self._until is None:
+            return left
+        until = max(0.0, self._until - self.clock())
+        return until if left is None else min(left, until)
+
+    def count(self) -> str:
+        """`12/64`; without the second where only the clock ends the search before anybody counts that far."""
+        return f"{self.done}/{self.trials}" if self._until is None else f"{self.done}"
 
     def parts(self) -> list[tuple[int, str]]:
-        """What there is to say while trials are counted, in order, each with its rank: the lowest needs the least room."""
+        """The parts of the line while trials are counted, in order, each with a rank; lower ranks are kept longer."""
         left = self.left()
-        out = [(0, f"[{self.done}/{self.trials}]")]
+        out = [(0, f"[{self.count()}]")]
         if left is not None and self.done < self.trials:
             out.append((1, f"{units.seconds(left)} left"))
         if self.best is not None:
@@ -116,7 +137,7 @@ class Standing:
         return _joined(text for _, text in self.parts())
 
     def fitting(self, width: int) -> str:
-        """As much of it as has room, the counter and the time left first; between trials how long what is done takes."""
+        """As much of the text as fits, the counter and the time left first; between trials, the time of the current work."""
         if not self.counting:
             return units.seconds(self.clock() - self._phase_began)
         parts = self.parts()
@@ -127,13 +148,40 @@ class Standing:
         return _joined(parts[n][1] for n in sorted(chosen))
 
 
+def said(event: Resumed | Diverged | Drifted | Settled | Slowed | Sharing) -> str:
+    """What is told of an event that is out of the ordinary."""
+    match event:
+        case Resumed(trials=0):
+            return "no search with this seed and strategy is recorded for the task on this machine: it begins anew"
+        case Resumed(trials=count):
+            return f"going on with the last search: {units.counted(count, 'trial')} recorded"
+        case Diverged(trials=count):
+            records = units.counted(count, "record")
+            return f"the search asks for other programs than it did: {records} of it are of no use"
+        case Drifted(factor=factor):
+            return f"the machine is {factor:.2f} times slower than it was: waiting for it"
+        case Settled(factor=factor, waited=waited, trials=count):
+            again = f"{units.counted(count, 'trial')} measured again"
+            if waited:
+                return f"the machine is as fast as before, after {units.seconds(waited)}: {again}"
+            return f"the machine was {factor:.2f} times slower for a while: {again}"
+        case Slowed(factor=factor):
+            return f"the machine stays {factor:.2f} times slower: times are divided by that"
+        case Sharing(given_up=False):
+            return "another process times kernels on this machine: taking turns"
+        case Sharing():
+            return "another process does not end its turn on this machine: times may be longer than they need be"
+        case _:
+            assert_never(event)
+
+
 def _joined(parts: Iterable[str]) -> str:
     counter, *rest = parts
     return f"{counter} {', '.join(rest)}".rstrip()
 
 
 def exhaustion(found: Exhausted) -> str:
-    """Why there are fewer trials than were asked for."""
+    """The reason why there are fewer trials than requested."""
     if found.whole:
         return f"the space has {units.counted(found.programs, 'program')}"
     return f"the space gave nothing new after {units.counted(found.programs, 'program')}"

@@ -1,4 +1,4 @@
-"""The end of a run as a table: each contender's time, its rate and its share of what the machine allows."""
+"""Formats the end of a run as a table: each contender's time, its rate and its share of the roof."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.measure.outcome import Status
 
 _NOUNS = {"timeout": "timeout", "crash": "crash", "wrong_result": "wrong result", "compile_error": "compile error"}
-"""Statuses that are things, of which there may be several."""
+"""Statuses with a plural form."""
 
 
 def comparison(roof: Roof, seconds: float | None, numpy_seconds: float | None) -> str:
-    """The table as plain text, names to the left and numbers to the right.
+    """The table as plain text, with names to the left and numbers to the right.
 
-    `seconds` is what ours takes; rows and columns of what is not known are left out.
+    `seconds` is the time of our kernel; rows and columns of unknown values are left out.
     """
     limit = roof.limit
     head = ("", "time", roof.unit, "of bandwidth" if roof.by_memory else "of peak")
@@ -38,5 +38,6 @@ def tally(statuses: dict[str, int]) -> str:
     """Counts by status, the valid ones first: `62 ok, 2 timeouts`."""
     order = sorted(statuses.items(), key=lambda item: (item[0] != Status.OK, -item[1], item[0]))
     return ", ".join(
-        units.counted(count, _NOUNS[status]) if status in _NOUNS else f"{count} {status}" for status, count in order
+        units.counted(count, _NOUNS[status]) if status in _NOUNS else f"{count} {status.replace('_', ' ')}"
+        for status, count in order
     )

@@ -1,7 +1,7 @@
-"""The one door to the terminal: whatever is printed goes through here, and nothing in it can act on the terminal.
+"""The only way to print: all output goes through here, and no text can control the terminal.
 
-Only the colours of `paint` come from us; what names, files and other programs bring is spelled out. What is the content of a
-file goes into files and pipes as it is, byte for byte, and to a terminal spelled out too.
+Only the control sequences of `paint` are emitted; control characters in names, files and output of other programs are spelled
+out. The content of a file is written unchanged into files and pipes, and spelled out on a terminal.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from tensorc_dsl.visible import visible, visible_line
 
 
 def say(line: str, *, err: bool = False) -> None:
-    """Print one line; a line end in it is spelled out."""
+    """Print one line, with line ends in it spelled out."""
     _print(visible_line(line), err)
 
 
 def show(text: str, *, err: bool = False) -> None:
-    """Print lines; names in them have been through `visible_line`, else they might end one."""
+    """Print lines; names in them must have been through `visible_line`, so that they contain no line ends."""
     _print(visible(text), err)
 
 
 def show_foreign(text: str, *, err: bool = False) -> None:
-    """Print what another program or a bug said; only its first line begins at the margin."""
+    """Print text of another program or a bug; only its first line begins at the margin."""
     _print(visible(text).replace("\n", "\n    "), err)
 
 
 def show_diagnostics(*diagnostics: Diagnostic) -> None:
-    """Each on standard error, with a line between them."""
+    """Print each on standard error, with an empty line between them."""
     _print("\n\n".join(map(paint, diagnostics)), err=True)
 
 
 def show_object(value: Any, *, indent: int | None = None) -> None:
-    """Print JSON. It holds what there is, and says it in ASCII, so that a terminal shows it as it is."""
+    """Print JSON in ASCII, so that a terminal shows it unchanged."""
     _print(json.dumps(value, indent=indent))
 
 
 def write(content: str) -> None:
-    """Print what a file could hold: exactly that, in UTF-8 as files are, unless a terminal reads it."""
+    """Print the content of a file: unchanged, in UTF-8, unless the output is a terminal."""
     if sys.stdout.isatty():
         _print(visible(content), newline=False)
     else:
@@ -51,7 +51,7 @@ def write(content: str) -> None:
 
 
 def show_markdown(page: str) -> None:
-    """Print Markdown, laid out and coloured."""
+    """Print Markdown, formatted and coloured."""
     from rich.console import Console  # slow to load
     from rich.markdown import Markdown
 
@@ -59,11 +59,11 @@ def show_markdown(page: str) -> None:
 
 
 def follow(line: str, out: TextIO) -> None:
-    """Print a line to a stream that tells how something goes on, at once."""
+    """Print a line of progress to a stream, and flush it."""
     print(visible_line(line), file=out, flush=True)
 
 
 def _print(text: str, err: bool = False, *, newline: bool = True) -> None:
     encoding = (sys.stderr if err else sys.stdout).encoding
-    # A stream that lacks a character, such as one of ASCII, gets its number.
+    # A character that the stream's encoding lacks is printed as its number.
     click.echo(text.encode(encoding, "backslashreplace").decode(encoding), err=err, nl=newline)

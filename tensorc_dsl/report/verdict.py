@@ -1,4 +1,4 @@
-"""What a proof says, for programs and for people."""
+"""Formats the result of a proof, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tensorc_dsl.validate.validate import Invalid, Report, Unproved, Valid
 
 
 def facts(report: Report) -> tuple[str, Diagnostic | None]:
-    """The verdict in a word, and what is found where that is not "valid"."""
+    """The verdict in one word, and the diagnostic unless it is "valid"."""
     match report:
         case Valid():
             return "valid", None
@@ -22,7 +22,7 @@ def facts(report: Report) -> tuple[str, Diagnostic | None]:
 
 
 def assumed(report: Report) -> tuple[str, ...]:
-    """What a proof stands on besides the programs."""
+    """The assumptions of a proof."""
     return report.assumes if isinstance(report, Valid) else ()
 
 

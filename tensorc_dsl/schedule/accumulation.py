@@ -28,15 +28,15 @@ def NOT_AT_ZERO(*focus: str, block: str, iterator: str, binding: str) -> None: .
 
 
 def spatial(b: Block) -> tuple[Iter, ...]:
-    """The spatial iterators of the block."""
-    return tuple(it for it in b.iters if it.kind is IterKind.SPATIAL)
+    """The iterators that count elements."""
+    return tuple(it for it in b.iters if it.kind is not IterKind.REDUCE)
 
 
 def reduction_loops(program: Program, b: Block, around: tuple[For, ...]) -> frozenset[str]:
     """The loops that count the reduction: all its iterators are 0 exactly if these loops are, and no other iterator uses
     them. So the instances that initialise are those of the other loops.
     """
-    reductions = [it for it in b.iters if it.kind is not IterKind.SPATIAL]
+    reductions = [it for it in b.iters if it.kind is IterKind.REDUCE]
     counting = frozenset[str]().union(*(free_vars(it.binding) for it in reductions)) & {x.var for x in around}
     for it in spatial(b):
         for v in sorted(counting & free_vars(it.binding)):

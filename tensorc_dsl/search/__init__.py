@@ -1,4 +1,4 @@
-"""What to try next: features, surrogates, strategies, and the loop that tunes.
+"""Proposes candidates: features, surrogates, strategies, and the loop that tunes.
 
 Nothing here prints.
 """

@@ -1,4 +1,4 @@
-"""What a search tells while it runs. Faces show it; nothing depends on who listens."""
+"""The events of a running search, which the faces show. The search does not depend on its listeners."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from tensorc_dsl.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Started:
+    """`budget` are the seconds after which the search ends, where the clock ends it."""
+
     task: str
     strategy: str
     trials: int
     seed: int
+    budget: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,61 @@ class Measured:
     trace: Trace
     outcome: Outcome
     best_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """Another outcome of trial number `trial` takes the place of the one that was told: the machine was slow then."""
+
+    trial: int
+    trace: Trace
+    outcome: Outcome
+    best_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The search goes on with one of which so many trials are recorded; with none, it begins anew."""
+
+    trials: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged:
+    """So many recorded trials are of no use to the search that is resumed: it asks for other programs than it did."""
+
+    trials: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drifted:
+    """The best program takes `factor` times as long as it did: the machine is slower than it was, and is waited for."""
+
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The machine is as fast as before, after so many seconds; so many trials are measured again."""
+
+    factor: float
+    waited: float
+    trials: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slowed:
+    """The machine stays `factor` times slower: from now on times are divided by that."""
+
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Another process of the user's times kernels on this machine, and the two take turns; `given_up` where its turn did not
+    end, and both go on."""
+
+    given_up: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,5 +144,8 @@ class Finished:
     interrupted: bool
 
 
-Event = Started | Proposed | Preparing | Prepared | Measured | Waiting | Exhausted | Comparing | Finished | Verifying
+Event = (
+    Started | Proposed | Preparing | Prepared | Measured | Corrected | Waiting | Resumed | Diverged | Drifted | Settled
+    | Slowed | Sharing | Exhausted | Comparing | Finished | Verifying
+)  # fmt: skip
 Listener = Callable[[Event], None]

@@ -1,8 +1,8 @@
-"""Traces as vectors: each open draw's features side by side, with a bit that says whether the draw was made at all.
+"""Encodes traces as vectors: the features of each open draw, and a bit for whether the draw was made.
 
-Features come from the draws alone, so a candidate can be judged before it is expanded. A draw says itself how it looks
-(`Distribution.features`): tiles as log2 of cumulative inner products, not as an index into a sorted list, whose
-neighbours are no neighbours in the machine.
+Features come from the draws alone, so a candidate can be judged before it is expanded. The distribution of a draw
+defines its encoding (`Distribution.features`): tiles are log2 of cumulative inner products, not an index into a sorted list,
+whose neighbours need not behave alike on the machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a search believes: a surrogate of the speed and a guess at which candidates fail.
+"""The surrogate model of a search: the speed of candidates, and the probability that they fail.
 
 "RW" is Rasmussen & Williams, Gaussian Processes for Machine Learning (2006).
 """

@@ -1,8 +1,8 @@
-"""Candidates by the thousand: recombinations of the draws of known traces, judged by their features, not expanded.
+"""Generates thousands of candidates by recombining draws of known traces, judged by their features without expansion.
 
-A candidate is a known trace (its template) with some of its draws decided otherwise: from the draw's own distribution,
-by one of its moves, or as another good trace decided it. Expanding one costs milliseconds; this costs microseconds.
-Where a changed draw changes the support of a later one, expansion redraws that one and the features were an estimate.
+A candidate is a known trace (its template) with new decisions for some draws: from the draw's own distribution,
+by one of its moves, or from another good trace. Expanding a candidate takes milliseconds; this takes microseconds.
+If a changed draw changes the support of a later one, expansion redraws that one, and the features were an estimate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a search needs of a space, and how it gets traces out of it that it has not seen."""
+"""The interface of a search to a space, which returns traces that have not been tried."""
 
 from __future__ import annotations
 

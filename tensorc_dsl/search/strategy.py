@@ -1,4 +1,4 @@
-"""What a strategy is, and how one is found: a file in `strategies/`, or a module of an installed package, by its name."""
+"""The interface of strategies. A strategy is found by name: a file in `strategies/`, or a module of an installed package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random streams by name, so that what one part of a search draws does not depend on how much another part drew."""
+"""Named random streams, so that the draws of one part of a search do not depend on those of another part."""
 
 from __future__ import annotations
 

@@ -1,33 +1,37 @@
-"""Tuning: a strategy asks, a runner answers, the database remembers."""
+"""The tuning loop: a strategy proposes candidates, a runner measures them, the database records them."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.blas import one_blas_thread
-from tensorc_dsl.measure.outcome import Outcome, Status
+from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.queue import Queue, Unkept
-from tensorc_dsl.records.trial import Phase, Trial
+from tensorc_dsl.search.drift import Recovered, Slower, Steady, Watch
 from tensorc_dsl.search.events import (
-    Comparing,
-    Event,
+    Diverged,
+    Drifted,
     Exhausted,
     Finished,
     Listener,
-    Measured,
     Proposed,
+    Resumed,
+    Settled,
+    Slowed,
     Started,
-    Verifying,
-    Waiting,
 )
+from tensorc_dsl.search.finals import final, judged
+from tensorc_dsl.search.log import Log
 from tensorc_dsl.search.options import SearchOptions
+from tensorc_dsl.search.past import Past, latest
+from tensorc_dsl.search.runner import RunnerLike
 from tensorc_dsl.search.space import Explorer, SpaceLike
 from tensorc_dsl.search.strategy import Setting, strategy_of
 from tensorc_dsl.trace.draw import Decision
@@ -36,28 +40,6 @@ from tensorc_dsl.validate.validate import Invalid, Report
 
 BATCH = 8
 """Candidates per question: they build together, and the model is asked anew after each batch."""
-
-FINALISTS = 5
-"""How many of the best are measured again, side by side, at the end."""
-
-LOOKS, DISTURBED = 3, 1.2
-"""A comparison in which every finalist took this many times longer than in its trial was disturbed by other work on the
-machine; it is repeated, up to this many in all."""
-
-TIE = 0.01
-"""Finalists within this share of the fastest are as fast; the one with the shorter program wins."""
-
-
-class RunnerLike(Protocol):
-    """Builds, checks and times programs; `measure.local.LocalRunner` is one."""
-
-    def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
-        """An outcome per program, in order, each as soon as it is known; far slower than `best` may be cut short."""
-        ...
-
-    def compare(self, programs: Sequence[Program]) -> list[Outcome]:
-        """The programs measured again, in turns, so that a drift of the machine hits all of them alike."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +81,153 @@ class TuneResult:
         return f"TuneResult({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
 
+class Search:
+    """A search under way: `step` tries one batch, and `finish` says what was found."""
+
+    def __init__(
+        self,
+        space: SpaceLike,
+        program: Program,
+        target: Target,
+        options: SearchOptions,
+        *,
+        runner: RunnerLike,
+        threads: int,
+        records: Queue | None = None,
+        defaults: Iterable[Mapping[str, Decision]] = (),
+        on_event: Listener | None = None,
+        verify: Callable[[Trace], Report] | None = None,
+        made_by: Callable[[Trace], Mapping[str, str]] = lambda _: {},
+        watch: Watch | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.options = options
+        self._explorer = Explorer(space, options.seed, program.name, target)
+        self._asked = strategy_of(options.strategy)(Setting(self._explorer, options.trials, tuple(defaults)))
+        self._runner = runner
+        self._records = records
+        self._verify = verify
+        self._watch = watch
+        self._clock = clock
+        self._started = clock()
+        self._past = Past()
+        if options.resume and records is not None:
+            self._past = latest(records.kept(program_key(program), target_key(target, threads)), options)
+        self._exhausted: Exhausted | None = None
+        self.curve: list[tuple[int, float | None]] = []
+        """How many trials there were, and the best time, before each batch."""
+        self.log = Log(program, target, threads, options, records, on_event or (lambda _: None), made_by, self._past)
+        self.log.emit(Started(program.name, options.strategy, options.trials, options.seed, options.budget))
+        self.log.tell_what_waits()
+        if options.resume:
+            self.log.emit(Resumed(len(self._past.outcomes)))
+
+    @property
+    def over(self) -> bool:
+        """Whether the space has nothing new, or the time is up."""
+        return self._exhausted is not None or self._late()
+
+    def _late(self) -> bool:
+        return self.options.budget is not None and self._clock() - self._started >= self.options.budget
+
+    def step(self, most: int) -> None:
+        """One batch of at most so many trials."""
+        log, before = self.log, self._clock()
+        with one_blas_thread():
+            batch = self._asked.propose(min(BATCH, most))
+        if not batch:
+            self._exhausted = Exhausted(len(log.traces), self._explorer.followed(log.traces))
+            log.emit(self._exhausted)
+            return
+        log.emit(Proposed(tuple(batch), self._clock() - before))
+        self.curve.append((len(log.outcomes), log.best_seconds))
+        first = len(log.outcomes)
+        fresh = self._measured(batch)
+        if fresh and self._watch is not None:
+            self._settle(self._watch, fresh)
+        for n in range(first, len(log.outcomes)):
+            self._asked.tell(log.traces[n], log.outcomes[n])
+
+    def _measured(self, batch: Sequence[Trace]) -> list[int]:
+        """All of the batch is in the log, or as much as there is time for; the numbers of what was not recorded before."""
+        known = [self._past.take(program_key(t.program)) for t in batch]
+        new = [t.program for t, outcome in zip(batch, known, strict=True) if outcome is None]
+        if new and self._past.outcomes:
+            self.log.emit(Diverged(len(self._past.outcomes)))
+            self._past.outcomes.clear()
+        scale = 1.0 if self._watch is None else self._watch.scale
+        best = None if self.log.best_seconds is None else scale * self.log.best_seconds
+        answers = self._runner.measure(new, best) if new else iter(())
+        fresh: list[int] = []
+        for trace, outcome in zip(batch, known, strict=True):
+            if outcome is None:
+                if fresh and self._late():
+                    break
+                fresh.append(len(self.log.outcomes))
+            self.log.measured(trace, outcome or next(answers), recorded=outcome is not None)
+        return fresh
+
+    def _settle(self, watch: Watch, fresh: Sequence[int]) -> None:
+        """The new outcomes are those of the machine as it was before the batch."""
+        log = self.log
+        look = watch.look(lambda factor: log.emit(Drifted(factor)))
+        valid = [n for n in fresh if log.outcomes[n].seconds is not None]
+        match look:
+            case Steady():
+                pass
+            case Recovered(factor=factor, waited=waited):
+                log.emit(Settled(factor, waited, len(valid)))
+                for n in valid:
+                    log.corrected(n, watch.again(log.traces[n].program))
+            case Slower(factor=factor, waited=waited):
+                if waited:
+                    log.emit(Slowed(factor))
+                for n in valid:
+                    # Some of the batch may have been measured before the machine became slow.
+                    outcome = watch.again(log.traces[n].program) if waited else log.outcomes[n]
+                    scaled = None if outcome.seconds is None else outcome.seconds / factor
+                    log.corrected(n, replace(outcome, seconds=scaled, scale=factor))
+            case _:
+                assert_never(look)
+        for _, n in log.ranked()[:1]:
+            watch.follow(log.traces[n].program, log.outcomes[n])
+
+    def finish(self, interrupted: bool) -> TuneResult:
+        """The best few compared and proved, unless the search was interrupted: then what there is by then."""
+        log = self.log
+        compared: list[tuple[float, int]] = []
+        if not interrupted:
+            try:
+                compared = final(log, self._runner)
+            except KeyboardInterrupt:
+                interrupted = True
+        # Whoever interrupts waits for nothing: what was found is right by the reference, and is not given up for a proof.
+        best, verdict, wrong, cut = judged(log, compared, None if interrupted else self._verify)
+        interrupted = interrupted or cut
+        if self._records is not None and self._records.unkept is not None:
+            self._records.add_all(())  # there may be room by now
+        elapsed = self._clock() - self._started
+        log.emit(Finished(len(log.outcomes), best[1] if best else None, elapsed, interrupted))
+        return TuneResult(
+            best=best[0] if best else None,
+            best_seconds=best[1] if best else None,
+            verdict=verdict,
+            wrong=wrong,
+            finalists=tuple(log.traces[n] for n in log.finalists),
+            traces=tuple(log.traces),
+            outcomes=tuple(log.outcomes),
+            statuses=dict(Counter(str(o.status) for o in log.outcomes)),
+            elapsed_seconds=elapsed,
+            trials=len(log.outcomes),
+            seed=self.options.seed,
+            refusals=self._explorer.refusals,
+            refused=self._explorer.refused,
+            interrupted=interrupted,
+            exhausted=self._exhausted,
+            unkept=None if self._records is None else self._records.unkept,
+        )
+
+
 def tune(
     space: SpaceLike,
     program: Program,
@@ -111,205 +240,24 @@ def tune(
     defaults: Iterable[Mapping[str, Decision]] = (),
     on_event: Listener | None = None,
     verify: Callable[[Trace], Report] | None = None,
+    made_by: Callable[[Trace], Mapping[str, str]] = lambda _: {},
+    watch: Watch | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> TuneResult:
     """Search `space` for the fastest way to run `program` (unscheduled) on `target` with `threads` threads.
 
-    Ends after the trials of the options, or when the space has nothing new, or on Ctrl-C with what there is by then. What
-    `verify` refutes does not win, and is recorded as wrong. Given the measured times, the run is a function of the options.
+    Ends after the trials or the time of the options, or when the space has nothing new, or on Ctrl-C with what there is by
+    then. What `verify` refutes does not win, and is recorded as wrong. `made_by` says which versions of what made a trace.
+    `watch` tells when the machine is slower than it was. Given the measured times, the run is a function of the options.
     Raises KeyError for an unknown strategy; whatever is not a refusal or a failed candidate propagates.
     """
-    trials = options.trials
-    explorer = Explorer(space, options.seed, program.name, target)
-    asked = strategy_of(options.strategy)(Setting(explorer, trials, tuple(defaults)))
-    run = _Run(program, target, threads, options, records, on_event or (lambda _: None))
-    started = clock()
-    run.emit(Started(program.name, options.strategy, trials, options.seed))
-    run.tell_what_waits()
-    interrupted = False
-    exhausted: Exhausted | None = None
-    final: list[tuple[float, int]] = []
+    search = Search(
+        space, program, target, options, runner=runner, threads=threads, records=records, defaults=defaults,
+        on_event=on_event, verify=verify, made_by=made_by, watch=watch, clock=clock,
+    )  # fmt: skip
     try:
-        while len(run.outcomes) < trials:
-            before = clock()
-            with one_blas_thread():
-                batch = asked.propose(min(BATCH, trials - len(run.outcomes)))
-            if not batch:
-                exhausted = Exhausted(len(run.traces), explorer.followed(run.traces))
-                run.emit(exhausted)
-                break
-            run.emit(Proposed(tuple(batch), clock() - before))
-            answers = runner.measure([t.program for t in batch], run.best_seconds)
-            for trace, outcome in zip(batch, answers, strict=True):
-                run.measured(trace, outcome)
-                asked.tell(trace, outcome)
-        final = _final(run, runner)
+        while len(search.log.outcomes) < options.trials and not search.over:
+            search.step(options.trials - len(search.log.outcomes))
     except KeyboardInterrupt:
-        interrupted = True
-    # Whoever interrupts waits for nothing: what was found is right by the reference, and is not given up for a proof.
-    best, verdict, wrong, cut = _judged(run, final, None if interrupted else verify)
-    interrupted = interrupted or cut
-    if records is not None and records.unkept is not None:
-        records.add_all(())  # there may be room by now
-    elapsed = clock() - started
-    run.emit(Finished(len(run.outcomes), best[1] if best else None, elapsed, interrupted))
-    return TuneResult(
-        best=best[0] if best else None,
-        best_seconds=best[1] if best else None,
-        verdict=verdict,
-        wrong=wrong,
-        finalists=tuple(run.traces[n] for n in run.finalists),
-        traces=tuple(run.traces),
-        outcomes=tuple(run.outcomes),
-        statuses=dict(Counter(str(o.status) for o in run.outcomes)),
-        elapsed_seconds=elapsed,
-        trials=len(run.outcomes),
-        seed=options.seed,
-        refusals=explorer.refusals,
-        refused=explorer.refused,
-        interrupted=interrupted,
-        exhausted=exhausted,
-        unkept=None if records is None else records.unkept,
-    )
-
-
-class _Run:
-    """The state of one search: what was tried so far, and where it is told and recorded."""
-
-    def __init__(
-        self,
-        program: Program,
-        target: Target,
-        threads: int,
-        options: SearchOptions,
-        records: Queue | None,
-        emit: Callable[[Event], None],
-    ) -> None:
-        self._task = program.name
-        self._task_key = program_key(program)
-        self._target_key = target_key(target, threads)
-        self._options = options
-        self._records = records
-        self.emit = emit
-        self.traces: list[Trace] = []
-        self.outcomes: list[Outcome] = []
-        self.best_seconds: float | None = None
-        self.finalists: list[int] = []
-
-    def measured(self, trace: Trace, outcome: Outcome) -> None:
-        number = len(self.outcomes)
-        self.record([(number, trace, outcome)], "trial")
-        self.traces.append(trace)
-        self.outcomes.append(outcome)
-        if outcome.seconds is not None:
-            self.best_seconds = min(outcome.seconds, self.best_seconds or outcome.seconds)
-        self.emit(Measured(number, trace, outcome, self.best_seconds))
-
-    def ranked(self) -> list[tuple[float, int]]:
-        """(seconds, number) of the valid trials, fastest first."""
-        return sorted((o.seconds, n) for n, o in enumerate(self.outcomes) if o.seconds is not None)
-
-    def record(self, rows: list[tuple[int, Trace, Outcome]], phase: Phase) -> None:
-        if self._records is not None:
-            self._records.add_all([self._row(number, trace, outcome, phase) for number, trace, outcome in rows])
-            self.tell_what_waits()
-
-    def tell_what_waits(self) -> None:
-        unkept = None if self._records is None else self._records.untold()
-        if unkept is not None:
-            self.emit(Waiting(unkept))
-
-    def _row(self, number: int, trace: Trace, outcome: Outcome, phase: Phase) -> Trial:
-        return Trial(
-            task_key=self._task_key,
-            target_key=self._target_key,
-            task=self._task,
-            strategy=self._options.strategy,
-            seed=self._options.seed,
-            trial=number,
-            status=str(outcome.status),
-            decisions=trace.decisions,
-            trace=trace.text,
-            program_key=program_key(trace.program),
-            seconds=outcome.seconds,
-            times=outcome.times,
-            message=outcome.message,
-            max_error=outcome.max_error,
-            build_seconds=outcome.build_seconds,
-            run_seconds=outcome.run_seconds,
-            phase=phase,
-        )
-
-
-Best = tuple[Trace, float] | None
-
-
-def _judged(
-    run: _Run, final: Sequence[tuple[float, int]], verify: Callable[[Trace], Report] | None
-) -> tuple[Best, Report | None, tuple[tuple[Trace, Invalid], ...], bool]:
-    """The first that is not refuted, of the finalists and then of the other trials, with its verdict; the wrong ones; and
-    whether Ctrl-C cut the looking short.
-
-    All finalists are looked at: their times are in the database, too.
-    """
-    best: Best = None
-    verdict: Report | None = None
-    wrong: list[tuple[Trace, Invalid]] = []
-    looked = 0
-    others = [(s, n) for s, n in run.ranked() if n not in run.finalists]
-    try:
-        for seconds, n in (*final, *others):
-            trace = run.traces[n]
-            if best is not None and (n not in run.finalists or verify is None):
-                break
-            if verify is not None and n in run.finalists:
-                run.emit(Verifying(looked, len(run.finalists)))
-                looked += 1
-            report = None if verify is None else verify(trace)
-            if isinstance(report, Invalid):
-                wrong.append((trace, report))
-                message = f"{report.diagnostic.code}: {report.diagnostic.message}"
-                run.record([(n, trace, Outcome(Status.WRONG_RESULT, message=message))], "final")
-            elif best is None:
-                best, verdict = (trace, seconds), report
-    except KeyboardInterrupt:
-        left = [(run.traces[n], s) for s, n in (*final, *others) if all(run.traces[n] is not t for t, _ in wrong)]
-        return best or (left[0] if left else None), verdict, tuple(wrong), True
-    return best, verdict, tuple(wrong), False
-
-
-def _final(run: _Run, runner: RunnerLike) -> list[tuple[float, int]]:
-    """Times of a second look at the best few, the winner first; where none works twice, at the next few, and so on."""
-    numbers = [n for _, n in run.ranked()]
-    while numbers:
-        few, numbers = numbers[:FINALISTS], numbers[FINALISTS:]
-        run.emit(Comparing(len(few)))
-        again = _compare(run, few, runner)
-        run.finalists += few
-        run.record([(n, run.traces[n], o) for n, o in zip(few, again, strict=True)], "final")
-        times = [(o.seconds, n) for n, o in zip(few, again, strict=True) if o.seconds is not None]
-        if times:
-            limit = min(times)[0] * (1 + TIE)
-            even = [(len(run.traces[n].text), run.traces[n].text, n, s) for s, n in times if s <= limit]
-            _, _, winner, seconds = min(even)
-            return [(seconds, winner), *sorted(x for x in times if x[1] != winner)]
-    return []
-
-
-def _compare(run: _Run, numbers: list[int], runner: RunnerLike) -> list[Outcome]:
-    """An outcome per trial, from measuring them side by side: a failure if there was any, else the fastest look."""
-    held: list[Outcome] = []
-    for _ in range(LOOKS):
-        seen = runner.compare([run.traces[n].program for n in numbers])
-        held = [_better(a, b) for a, b in zip(held, seen, strict=True)] if held else seen
-        ratios = [o.seconds / (run.outcomes[n].seconds or 1.0) for n, o in zip(numbers, held, strict=True) if o.seconds]
-        if min(ratios, default=0.0) <= DISTURBED:
-            break
-    return held
-
-
-def _better(a: Outcome, b: Outcome) -> Outcome:
-    """The failure if one is, else the faster."""
-    if a.seconds is None or b.seconds is None:
-        return b if a.seconds is not None else a
-    return min(a, b, key=lambda o: o.seconds or 0.0)
+        return search.finish(interrupted=True)
+    return search.finish(interrupted=False)

@@ -24,6 +24,7 @@ class Trace:
     """`text` is a `schedule` item that expands to the same program, byte for byte; `program` is the scheduled program.
 
     `draws` has all draws that were decided. Draws of a rule in `refused` are not in the text, which does not depend on them.
+    `modules` are the names of the modules that were applied, each once, in order.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Trace:
     draws: tuple[Draw, ...]
     program: Program = field(repr=False)
     refused: tuple[Refused, ...] = ()
+    modules: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""Which nests run once, before the first call."""
+"""The nests that run once, before the first call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Conditions on elements against enumeration: all that are written fulfil them, and where all carry over, no other does."""
+"""Conditions on elements against enumeration: all elements that are written satisfy them, and no others if all conditions
+carry over.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accesses that data decide, against brute force over all that the data may be."""
+"""Accesses through data, against brute force over all possible data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intervals of distances hold every distance there is, and guards make them tighter."""
+"""Intervals of distances contain all distances, and guards make them tighter."""
 
 from __future__ import annotations
 

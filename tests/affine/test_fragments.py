@@ -1,4 +1,4 @@
-"""`disagreement`, held against a count of all elements in Python's own arithmetic."""
+"""`disagreement`, compared with a count of all elements in plain Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of reducers: what is proved, what is refuted, and what is neither. Nothing that breaks a law may be proved."""
+"""Laws of reducers: proved, refuted, or neither. A law with a counterexample must not be proved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which buffers are private to an iteration, against brute force over all reads and writes."""
+"""Buffers that are private to an iteration, against brute force over all reads and writes."""
 
 from __future__ import annotations
 

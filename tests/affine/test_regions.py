@@ -1,4 +1,4 @@
-"""Regions against enumeration: every element touched is in the box, and the box is no larger where that is promised."""
+"""Regions against enumeration: every element that is accessed is in the box, which is exact where that is promised."""
 
 from __future__ import annotations
 

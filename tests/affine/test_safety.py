@@ -1,4 +1,4 @@
-"""Accesses that are said to stay inside do, and those that are said to leave do so at the place that is named."""
+"""Accesses that are proved in bounds are, and counterexamples are out of bounds."""
 
 from __future__ import annotations
 

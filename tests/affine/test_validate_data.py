@@ -1,4 +1,4 @@
-"""Whole-program validation where data decide which elements are read."""
+"""Whole-program validation of reads through data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops as digits: the digits of every iteration give the same values, in the same order; schedules that needed days."""
+"""Loops as digits: every iteration gives the same values in the same order; schedules that once took days are proved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps without needless divisions: equal to what they were, and refused where too many are left."""
+"""Simplified maps are equal to the originals; questions about maps with too many divisions are refused."""
 
 from __future__ import annotations
 

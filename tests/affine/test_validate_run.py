@@ -1,4 +1,4 @@
-"""What is called wrong has been run, and schedules of reads that data decide are not called wrong."""
+"""Refutations are confirmed by a run, and right schedules of reads through data are not called wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation of what primitives make, and what they may come to make: by hand, so that none of them has to exist."""
+"""Validation of rewrites that primitives make or may make, written by hand."""
 
 from __future__ import annotations
 

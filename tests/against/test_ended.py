@@ -1,4 +1,4 @@
-"""A run that is ended from outside takes with it all that the libraries started."""
+"""A run that is ended from outside ends all processes of the libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine's processors, as a system tells of them."""
+"""The description of the machine's processors, from the system's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command: which tasks and peers it takes, and what it says of those that are not there."""
+"""The command: the tasks and peers that it accepts, and its errors for unknown ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Libraries that are right, wrong, broken or not there, in processes of their own: each ends in its place."""
+"""Libraries that are right, wrong, broken or missing, in processes of their own: each gets the right outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program without this package knows of a library: its name, `ctypes`, and DLPack's description of an array.
+"""Calls a library with `ctypes` and DLPack's descriptions of arrays, as a program without this package does.
 
 Run as text by a Python without site packages, in front of a test's own program; the last argument is the file's path.
 """

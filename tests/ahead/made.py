@@ -1,4 +1,4 @@
-"""Libraries made of `tasks.tsched`, and programs in other languages that use them."""
+"""Makes libraries from `tasks.tsched`, and programs in other languages that use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A library looks at the processor first, and does nothing on one that it is not made for."""
+"""A library checks the processor first, and does nothing on one that lacks its features."""
 
 from __future__ import annotations
 

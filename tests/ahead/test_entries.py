@@ -1,4 +1,4 @@
-"""The functions of a library, called by a Python that knows `ctypes` only: results, and everything that they refuse."""
+"""The functions of a library, called by `ctypes` alone: results, and all status codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files: headers that C and C++ take, objects that go into one program, libraries that show three names."""
+"""The files: headers that C and C++ accept, objects that link into one program, libraries that export three names."""
 
 from __future__ import annotations
 

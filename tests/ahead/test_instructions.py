@@ -1,4 +1,4 @@
-"""Instructions counted under Callgrind, and held beside what was counted before."""
+"""Instructions counted under Callgrind, compared with the recorded counts."""
 
 from __future__ import annotations
 

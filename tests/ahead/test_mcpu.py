@@ -1,4 +1,4 @@
-"""`--mcpu`: a CPU by name is a target with all that LLVM knows of it."""
+"""`--mcpu`: the name of a CPU selects the features that LLVM knows for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from constant inputs, prepared once by a C program and by `ctypes`, against NumPy."""
+"""Values that depend on constant inputs alone, prepared once by a C program and by `ctypes`, against NumPy."""
 
 from __future__ import annotations
 

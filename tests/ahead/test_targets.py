@@ -1,4 +1,4 @@
-"""Code for other machines, made and read here: it fills the vectors of each, and what fits the registers stays there."""
+"""Code for other machines, compiled and read here: it uses their vector width, and small buffers stay in registers."""
 
 from __future__ import annotations
 

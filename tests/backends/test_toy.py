@@ -1,4 +1,4 @@
-"""A backend of another package: it is found by its kind, and all that it needs lies in its own folder."""
+"""A backend of another package: it is found by its kind, and needs no change outside its own folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong files and what is said of them: `tests/bad/NAME.tsched`, with the rendered findings in `NAME.expected`.
+"""Wrong files and their findings: `tests/bad/NAME.tsched`, with the rendered findings in `NAME.expected`.
 
 Those with a code for a name belong to the pages about errors: `tests/explain`.
 """

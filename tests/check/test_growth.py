@@ -1,4 +1,4 @@
-"""Twice as long a file takes about twice the work, whatever there is much of; what would take more is refused with its bound.
+"""Work grows linearly with the file, whatever it repeats; a file beyond a bound is refused.
 
 Work is counted in calls, of Python's functions and of C's: seconds say more about the machine.
 """

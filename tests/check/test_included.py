@@ -1,4 +1,4 @@
-"""Spaces that name spaces: their rules in their places, and what is refused."""
+"""Spaces that name spaces: their rules in place, and the errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds: what the checker knows of values, and what it says where one does not fit."""
+"""Kinds: their inference for values, and the messages for kinds that do not fit."""
 
 from __future__ import annotations
 

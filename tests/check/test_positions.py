@@ -1,4 +1,4 @@
-"""Any position of a file: which name stands there, and where it is defined."""
+"""The name at any position of a file, and its definition."""
 
 from __future__ import annotations
 

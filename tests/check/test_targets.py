@@ -1,4 +1,4 @@
-"""Targets of a file: facts, mistakes, and which one a task is expanded for."""
+"""Targets of a file: facts, mistakes, and the target for which a task is expanded."""
 
 from __future__ import annotations
 

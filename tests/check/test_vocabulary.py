@@ -1,4 +1,4 @@
-"""The checker's vocabulary is the interpreter's, and says something about each word."""
+"""The checker's vocabulary equals the interpreter's, and describes each word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`check`: what it says in each format, for files, folders and standard input, and how it ends."""
+"""`check`: its output in each format, for files, folders and standard input, and its exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shell completion: the scripts, and what they are answered."""
+"""Shell completion: the scripts, and the completions that they get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `tune` ends when it is told to, and when a disk is full: what was found is kept, and no process is left."""
+"""The end of `tune` by signals and on a full disk: results are kept, and no process is left."""
 
 from __future__ import annotations
 

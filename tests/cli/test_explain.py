@@ -1,4 +1,4 @@
-"""`explain`: pages and titles of errors, words of the language, and names that there are not."""
+"""`explain`: pages and titles of errors, words of the language, and unknown names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that a stranger wrote acts on the terminal: hostile text in every place, through every command."""
+"""Foreign text cannot control the terminal: hostile text in every place, through every command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thing has one name on the command line: an option that several commands have is the same option in all of them."""
+"""An option that several commands have is the same option in all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""That nothing can be recorded is told before anything that takes long: before the file is read and the machine measured."""
+"""A database that cannot be written is reported first: before the file is read and the machine measured."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_python_hears_of_records_before_anything_is_measured(folder: Path, monke
     def never(*_: object) -> None:
         raise AssertionError("the machine was measured")
 
-    monkeypatch.setattr("tensorc_dsl.api.tasks.roof_of", never)
+    monkeypatch.setattr("tensorc_dsl.api.searching.roof_of", never)
     write_words(folder / "r.sqlite")
     with pytest.raises(TschedError, match="E0702"):
         tensorc_dsl.load(folder / "f.tsched")["endless"].tune(trials=1, records=folder / "r.sqlite", progress=True)

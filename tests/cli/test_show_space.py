@@ -1,4 +1,4 @@
-"""`show --stage space`: what became of each rule, and why."""
+"""`show --stage space`: the outcome of each rule, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start loads. Times are no test's business (`python -m bench.startup` shows them); the modules behind them are."""
+"""The modules that a start loads. No test measures time; `python -m bench.startup` does."""
 
 from __future__ import annotations
 

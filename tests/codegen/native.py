@@ -1,4 +1,4 @@
-"""Programs written as text, compiled and run in guarded memory, held against the interpreter."""
+"""Compiles programs from text, runs them in guarded memory, and compares them with the interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operator, conversion and function on the values at the edges of every type: one answer from all that compute it."""
+"""Every operator, conversion and function on the edge values of every type: all implementations agree."""
 
 from __future__ import annotations
 

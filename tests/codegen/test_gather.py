@@ -1,4 +1,4 @@
-"""Elements that data decide, compiled: in every kind of loop, for numbers far outside, and where no lane is alive."""
+"""Elements selected by data, compiled: in every kind of loop, for numbers far out of bounds, and without active lanes."""
 
 from __future__ import annotations
 

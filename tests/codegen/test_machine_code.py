@@ -1,4 +1,4 @@
-"""What the machine code must look like for the speed that is promised, and what a compiled kernel is as a value."""
+"""Properties of the machine code that its speed needs, and of compiled kernels as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps over loops whose length is known when the kernel is called: one kernel, and right for every size."""
+"""Steps over loops whose length is known at run time: one kernel is right for every size."""
 
 from __future__ import annotations
 

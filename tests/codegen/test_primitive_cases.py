@@ -1,4 +1,4 @@
-"""What the pages of primitives accept, as machine code: it computes what the program computed before the steps."""
+"""The accepted cases of primitives, as machine code: the result is that of the program before the steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random schedules, compiled: the machine code computes what the unscheduled program does, and touches nothing else."""
+"""Random schedules, compiled: the machine code computes the unscheduled program's result, and changes no other memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs that are stored past the caches: where their vectors fill lines of memory, with a fence behind them."""
+"""Outputs that are stored past the caches: in whole cache lines, followed by a fence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles that are turned in registers: all types and odd sizes, against NumPy, and code without a load for each element."""
+"""Tiles transposed in registers: all types and odd sizes, against NumPy, and without a load for each element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compute means, read from the pages about the language and from nothing else: one element after another.
+"""An evaluator of computes written from the language's pages alone, one element after another.
 
 It walks the tree that the parser makes and shares no code with the checker, with elaboration, or with the reference; what
 they misread together would otherwise never show. Floats are Python's, integers wrap around at each operation. An access

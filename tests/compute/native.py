@@ -1,4 +1,4 @@
-"""A program's reference, its interpretation and its machine code held against each other."""
+"""Compares a program's reference, its interpretation and its machine code."""
 
 from __future__ import annotations
 

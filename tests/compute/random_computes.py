@@ -1,4 +1,4 @@
-"""Random small computes: several stages over tensors of several types, with everything that the compute layer has.
+"""Random small computes: several stages over tensors of several types, with all features of the compute layer.
 
 What rounding can turn round (a comparison, a conversion to an integer) is asked of inputs only, whose values are exact.
 """

@@ -1,4 +1,4 @@
-"""Values of the language, one by one: types, wrapping, operators. Shared with nothing but `meaning`."""
+"""Single values of the language: types, wrapping, operators. Only `meaning` uses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the compute layer says about mistakes."""
+"""The messages of the compute layer for mistakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Index arithmetic that 64 bits do not hold is refused; what is taken computes the same everywhere, whatever is read."""
+"""Index arithmetic that may overflow 64 bits is refused; accepted computes have the same result everywhere, for any data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscripts that data decide, in computes: what is taken, what is refused, and the programs that come out."""
+"""Subscripts through data, in computes: accepted ones, refused ones, and the resulting programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Literals take the type of what stands beside them: the nearest value of that type, or an error."""
+"""A literal takes the type of its context: the nearest value of that type, or an error."""
 
 from __future__ import annotations
 

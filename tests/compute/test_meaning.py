@@ -1,4 +1,4 @@
-"""The reference, the interpreter and the kernel, held against what the pages about the language say (`meaning`).
+"""The reference, the interpreter and the kernel, compared with an evaluator written from the language's pages (`meaning`).
 
 `make computes COUNT=5000` runs as many random computes.
 """

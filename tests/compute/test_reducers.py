@@ -1,4 +1,4 @@
-"""Declared reducers where they are used: what is refused, what stands on an assumption, and that `verify` says so."""
+"""Uses of declared reducers: errors, assumptions, and how `verify` reports these."""
 
 from __future__ import annotations
 

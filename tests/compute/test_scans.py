@@ -1,4 +1,4 @@
-"""Scans: `init` gives the first element alone, whatever the step looks back to."""
+"""Scans: `init` gives the first element alone, however far the step looks back."""
 
 from __future__ import annotations
 

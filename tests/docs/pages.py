@@ -1,4 +1,4 @@
-"""Pages of Markdown whose examples run: what a page shows is what the software does.
+"""Runs the examples of Markdown pages: a page shows exactly the output of the software.
 
 Inside a page, in order, in one folder of the page's own:
 

@@ -1,4 +1,4 @@
-"""Every example of the documentation runs, and prints what the page says."""
+"""Every example of the documentation runs, and its output is that on the page."""
 
 from __future__ import annotations
 

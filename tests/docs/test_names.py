@@ -1,4 +1,4 @@
-"""What the pages name exists: codes, commands, options, targets of make; in examples of the grammar, functions too."""
+"""The names on pages exist: codes, commands, options, targets of make, and functions in examples of the grammar."""
 
 from __future__ import annotations
 

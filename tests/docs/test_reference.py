@@ -1,4 +1,4 @@
-"""The reference pages say what the declarations say now."""
+"""The reference pages agree with the declarations."""
 
 from __future__ import annotations
 

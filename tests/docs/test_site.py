@@ -1,4 +1,4 @@
-"""The site holds every page and what it links to, in the folders of the repository; its navigation is the map."""
+"""The site has every page and every file that it links to, under the repository's paths; its navigation is the map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table beside TensorIR names every step and draw there is here, and none that there is not."""
+"""The table beside TensorIR names every step and draw, and no others."""
 
 from __future__ import annotations
 

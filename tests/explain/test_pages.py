@@ -1,4 +1,4 @@
-"""Pages about errors: every code has one, its example gives that code, and `tests/bad` holds what is said of it.
+"""Every error code has a page whose example gives that code, and `tests/bad` has its message.
 
 The example of a page is the last block above `## Repair` that fails: a `tsched` file, the commands of a `console`, a
 `python` program, or the commands of an `sh`, which fail on a machine in trouble only; `FAULTS` makes the trouble. Its text
@@ -34,6 +34,7 @@ from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.records import database
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.records.lines import written
 from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.source import Source
 from tests.docs.pages import Fence, Run, fences, findings, run_command, sessions
@@ -213,6 +214,26 @@ def edited_records() -> Iterator[None]:
 
 
 @contextmanager
+def edited_export() -> Iterator[None]:
+    trial = Trial("a", "b", "small", "random", 0, 0, "ok", {}, "", "", 1.0, created=1.0)
+    whole = b"".join(written([trial], {}, {}))
+    Path("edited.jsonl").write_bytes(whole + whole.splitlines()[1].replace(b'"seconds":1.0', b'"seconds":-1.0'))
+    yield
+
+
+@contextmanager
+def records_of_before() -> Iterator[None]:
+    task = load("small.tsched")["small"]
+    keys = program_key(task.program), target_key(task.target, task.threads)
+    trace = task.sample(0)
+    made = dict.fromkeys(task.made_by(trace), "of before")
+    made = {name: v for name, v in made.items() if name.startswith("space")}
+    with Database.open(Path("shared.sqlite")) as records:
+        records.add(Trial(*keys, "small", "random", 0, 0, "ok", {}, trace.text, "", 1.0, modules=made))
+    yield
+
+
+@contextmanager
 def one_core() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cores, "usable_cores", lambda: 1)
@@ -231,6 +252,8 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0917": endless_file,
     "E0930": broken_package,
     "W0701": edited_records,
+    "W0702": edited_export,
+    "W0703": records_of_before,
     "W0901": one_core,
 }
 

@@ -1,4 +1,4 @@
-"""Ways to break the primitives: each takes out one proof, or spoils one formula, and names the steps that show it."""
+"""Faults to plant in primitives: each removes one proof or changes one formula, and has steps that show it."""
 
 from __future__ import annotations
 

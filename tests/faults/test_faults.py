@@ -1,4 +1,4 @@
-"""Primitives that are broken on purpose: what they make is caught. `pytest tests/faults -s` prints by what."""
+"""Broken primitives are caught. `pytest tests/faults -s` prints by which check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A `tune` that is ended at each of the moments that are seen of it leaves no process and loses no record."""
+"""A `tune` that is killed at each of its moments leaves no process and loses no record."""
 
 from __future__ import annotations
 

@@ -117,6 +117,18 @@ def lstm(x: Array, f: Array, i: Array) -> Array:
     return list(accumulate(x, step, initial=(start, start)))[-1][1]
 
 
+def full_lstm(x: Array, w: Array, u: Array, b: Array) -> Array:
+    """Gates in the order of the input, what is forgotten, the cell and the output."""
+    c = h = np.zeros(u.shape[1])
+    out: list[Array] = []
+    for row in x:
+        i, f, g, o = (w @ row) + (u @ h) + b
+        c = special.expit(f) * c + special.expit(i) * np.tanh(g)
+        h = special.expit(o) * np.tanh(c)
+        out.append(h)
+    return np.array(out)
+
+
 def dft(x: Array, w: Array) -> tuple[Array, Array]:
     n = np.arange(len(x))
     y = x * (0.5 - 0.5 * np.cos(w * n))
@@ -262,5 +274,6 @@ ONNX: dict[str, Foreign] = {
     "cum_sum_1d": Foreign(np.cumsum, sized("N", (1,), (70,))),
     "gru": Foreign(gru, sized("T B", (2, 3), (5, 17))),
     "lstm_cell": Foreign(lstm, sized("T B C", (2, 3, 5), (5, 3, 33))),
+    "lstm": Foreign(full_lstm, sized("T D C", (3, 2, 5), (4, 17, 33))),
     "hann_dft": Foreign(dft, sized("N", (5,), (40,)), small_angle),
 }  # fmt: skip

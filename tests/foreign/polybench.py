@@ -130,6 +130,50 @@ def tridiagonal(given: Given) -> Given:
     return {**given, "a": np.array(-1.0), "b": np.array(4.0)}
 
 
+def decaying(given: Given) -> Given:
+    """Correlations that grow smaller with the distance, so that no step divides by something near 0."""
+    r = given["r"]
+    return {"r": r * 0.2 / (1 + np.arange(len(r)))}
+
+
+def durbin(r: Array) -> Array:
+    apart = np.abs(np.subtract.outer(np.arange(len(r)), np.arange(len(r))))
+    return np.linalg.solve(np.concatenate([[1.0], r[:-1]])[apart], -r)
+
+
+def gramschmidt(a: Array) -> tuple[Array, Array]:
+    q, r = np.linalg.qr(a)
+    sign = np.sign(np.diag(r))
+    return q * sign, r * sign[:, None]
+
+
+def tall(given: Given) -> Given:
+    return {"A": given["A"] + 4 * np.eye(*given["A"].shape)}
+
+
+def bases(given: Given) -> Given:
+    return {"q": given["q"] % 4}
+
+
+def nussinov(q: Array) -> Array:
+    n = len(q)
+    t = np.zeros((n, n), np.int64)
+    for i in range(n - 2, -1, -1):
+        for j in range(i + 1, n):
+            pair = t[i + 1, j - 1] + (i < j - 1 and q[i] + q[j] == 3)
+            t[i, j] = max([t[i, j - 1], t[i + 1, j], pair, *(t[i, k] + t[k + 1, j] for k in range(i + 1, j))])
+    return t
+
+
+def seidel(a: Array) -> Array:
+    a = a.copy()
+    for _ in range(2):
+        for i in range(1, len(a) - 1):
+            for j in range(1, len(a) - 1):
+                a[i, j] = a[i - 1 : i + 2, j - 1 : j + 2].sum() / 9
+    return a
+
+
 def integral(x: Array) -> Array:
     return x.cumsum(0).cumsum(1)
 
@@ -162,5 +206,9 @@ POLYBENCH: dict[str, Foreign] = {
     "ludcmp": Foreign(np.linalg.solve, N, dominant),
     "deriche_rows": Foreign(deriche, sized("M N", (2, 5), (17, 33)), halved),
     "adi_sweep": Foreign(adi, sized("M N", (2, 5), (17, 33)), tridiagonal),
+    "durbin": Foreign(durbin, N, decaying),
+    "gramschmidt": Foreign(gramschmidt, sized("M N", (5, 3), (33, 17)), tall),
+    "nussinov": Foreign(nussinov, sized("N", (7,), (12,)), bases),
+    "seidel_2d": Foreign(seidel, sized("N", (4,), (12,))),
     "integral_image": Foreign(integral, sized("M N", (2, 5), (17, 33))),
 }

@@ -1,5 +1,5 @@
-"""Random computes of what spaces meet: windows, strides, padding, gathers, products, reductions, single values, scans with
-lags and neighbours; shapes of any rank up to four, of lengths 0 and 1, primes, and whole vectors.
+"""Random computes with features that spaces meet: windows, strides, padding, gathers, products, reductions, single values,
+scans with lags and neighbours; shapes of any rank.
 
 What rounding can turn round (a comparison, a position, an index) is asked of inputs and indices only.
 """

@@ -1,4 +1,4 @@
-"""What the computes of this folder should give, from NumPy and SciPy in wide types, and sizes to ask at: odd, prime, 1, or
+"""The expected results of this folder's computes, from NumPy and SciPy in wide types, with sizes that are odd, prime, 1, or
 long enough for whole vectors.
 
 A reference takes the inputs in order and gives the outputs in order. It is written from the definition of the operator.

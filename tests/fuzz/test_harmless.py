@@ -1,4 +1,6 @@
-"""A file can do no harm: what reading, checking, expanding and drawing touch, as Python's own audit events tell it."""
+"""Foreign files do no harm: the files and processes used by reading, checking, expanding and drawing, from Python's audit
+events.
+"""
 
 from __future__ import annotations
 

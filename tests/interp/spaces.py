@@ -1,4 +1,4 @@
-"""Spaces over a matrix product and a chain of two maps, from the text of a schedule or of modules and a space."""
+"""Makes spaces over a matrix product and a chain of two maps, from the text of a schedule or of modules and a space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`std.cpu.chain`: what a piece of the last product's rows is made of runs with it, and no more of it than there is."""
+"""`std.cpu.chain`: the operands of a piece of the last product's rows are computed with it, and only those."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of the language's description, as they are written there."""
+"""The examples of the language's description."""
 
 import pytest
 

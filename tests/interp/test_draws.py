@@ -1,4 +1,4 @@
-"""Every kind of draw in the language: its trace replays byte for byte, pins decide, illegal ones list what is legal."""
+"""Every kind of draw in the language: its trace replays byte for byte, pins decide, errors list the legal values."""
 
 import pytest
 

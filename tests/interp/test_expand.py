@@ -1,4 +1,4 @@
-"""Expansion: draws, pins, modules, `either`; a trace expands to itself; mistakes are told with their place."""
+"""Expansion: draws, pins, modules, `either`; a trace expands to itself; errors have their places."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`std.cpu.move`: its rules take what only moves memory, leave the rest alone, and change no result."""
+"""`std.cpu.move`: its rules apply to blocks that only move memory, leave others alone, and change no result."""
 
 from __future__ import annotations
 

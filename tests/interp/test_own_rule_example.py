@@ -1,4 +1,4 @@
-"""`examples/channel_sums.tsched`: its rule is asked of reductions down columns, and of no others."""
+"""`examples/channel_sums.tsched`: its rule applies to reductions down columns, and to no others."""
 
 from __future__ import annotations
 

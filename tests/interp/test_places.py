@@ -1,4 +1,4 @@
-"""What a refusal underlines, and what it says of the step: which one of which module, and what its draws were."""
+"""The underlined part of a refusal, and the step, module and draws that it names."""
 
 from __future__ import annotations
 

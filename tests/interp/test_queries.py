@@ -1,4 +1,4 @@
-"""What a schedule can ask, and what it is told."""
+"""The queries of a schedule, and their answers."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A rule of a space that is refused is left out, and told; the schedule goes on without it."""
+"""A refused rule of a space is left out and reported; the schedule goes on without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the default space spreads a scan: its columns where a step stays in them, else the elements of each step."""
+"""The default space runs the columns of a scan in parallel if steps stay in them, else the elements of each step."""
 
 from __future__ import annotations
 

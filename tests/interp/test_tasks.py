@@ -1,4 +1,4 @@
-"""Tasks: which space is meant, what can go wrong in choosing; queries of blocks and loops that are gone."""
+"""Tasks: the choice of their space and its errors; queries of blocks and loops that no longer exist."""
 
 import numpy as np
 import pytest

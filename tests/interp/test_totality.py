@@ -1,4 +1,4 @@
-"""A schedule always ends, soon, and with something to read: whatever grows or repeats has a bound."""
+"""Expansion ends soon, with a readable error: everything that grows or repeats has a bound."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A drawn value of any kind stands in the frozen schedule as itself, and in the text of the program that it is noted on."""
+"""A drawn value of any kind is written unchanged into the frozen schedule, and into annotations of the program."""
 
 from __future__ import annotations
 

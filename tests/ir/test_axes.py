@@ -1,4 +1,4 @@
-"""Loops bound to axes, written by hand: what is not a kernel is no program."""
+"""Loops bound to axes, in hand-written programs: invalid kernels are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results by identity: asked once per object, never mixed up, and never kept without end."""
+"""Caches by identity: one computation per object, no mix-ups, bounded size."""
 
 from dataclasses import dataclass
 

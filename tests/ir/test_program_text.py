@@ -1,4 +1,4 @@
-"""Programs as text: what is printed parses back to the same program, and mistakes are told with their place."""
+"""Programs as text: printed programs parse back to the same program, and errors have their places."""
 
 from __future__ import annotations
 

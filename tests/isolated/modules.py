@@ -1,4 +1,4 @@
-"""Names of modules, and files of those names that tell on who runs them."""
+"""Names of modules, and files of these names that report who runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that lies in the working folder is executed: a file for every module that a run imports is planted there."""
+"""No file of the working folder is executed: a file for every imported module is planted there."""
 
 from __future__ import annotations
 

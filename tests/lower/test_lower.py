@@ -1,4 +1,4 @@
-"""What programs are lowered to, as whole texts."""
+"""Lowered programs, as whole texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A builder that does what the candidate's name says, and otherwise builds."""
+"""A builder that fails as the candidate's name says, and builds otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A child that does what the text of a `Build` says, for the tests of `Worker`."""
+"""A child that follows the text of a `Build`, for the tests of `Worker`."""
 
 from __future__ import annotations
 

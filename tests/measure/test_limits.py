@@ -1,4 +1,4 @@
-"""Tasks that this machine cannot check are told before anything is started."""
+"""Tasks that this machine cannot check are reported before any process is started."""
 
 import pytest
 

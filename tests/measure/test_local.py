@@ -1,4 +1,4 @@
-"""Candidates built and run in child processes: every way to fail is recorded as what it is, and the run goes on."""
+"""Candidates built and run in child processes: every failure is recorded with its kind, and the run goes on."""
 
 from __future__ import annotations
 

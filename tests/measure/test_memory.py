@@ -1,4 +1,4 @@
-"""What may be filled is the least of the machine's memory, the control groups' and the process's own limits."""
+"""The memory that may be filled is the least of the machine's, the control groups' and the process's limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sizes at which an open task is checked: from the least to one whose reference is soon there."""
+"""The sizes at which an open task is checked: from the least to the largest whose reference is fast."""
 
 import pytest
 

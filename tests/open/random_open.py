@@ -1,4 +1,4 @@
-"""Computes with open dimensions, random schedules of them, and one kernel of each held against the reference."""
+"""Random computes with open dimensions, random schedules of them, and a comparison of one kernel with the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules of open computes that were wrong once, or that others get wrong; each kernel is run at many sizes."""
+"""Schedules of open computes that were wrong once, here or in other systems; each kernel is run at many sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stranger's package: written by `module new`, built, installed into a fresh environment, found, never imported."""
+"""A foreign package: written by `module new`, built, installed into a fresh environment, found, never imported."""
 
 from __future__ import annotations
 

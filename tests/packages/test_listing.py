@@ -1,4 +1,4 @@
-"""`module list` and `module which`: everything that can be used, by its names."""
+"""`module list` and `module which`: all items that can be used, by their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the files of a `use` are looked for, and what is never read."""
+"""The places in which the files of a `use` are looked for, and files that are never read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of primitives as Markdown: read, run, written back.
+"""Reads, runs and writes the cases of primitives, which are Markdown pages.
 
 A page holds sections `## title`: prose, a fenced `tsched` program, a fenced `call` with one step a line, and what comes
 out, as a fenced `tsched` program or a fenced `error`.

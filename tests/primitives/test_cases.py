@@ -1,4 +1,4 @@
-"""The pages of cases, and what must hold around every primitive."""
+"""The pages of cases, and the rules that hold for every primitive."""
 
 from __future__ import annotations
 

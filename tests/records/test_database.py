@@ -1,4 +1,4 @@
-"""The database of trials: what is added comes back, to its own task and target only, and bad files are left alone."""
+"""The database of trials: rows come back for their own task and target only, and invalid files are not changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that hold what no search writes: each ends in an error with a code or in a warning, and stays as it was."""
+"""Files that no search has written: each ends in an error with a code or in a warning, and is not changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trials that the database does not take wait, and nothing is lost while the run lives."""
+"""Trials that the database refuses wait, and none is lost during the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a search, for people."""
+"""The summary of a finished search."""
 
 from __future__ import annotations
 

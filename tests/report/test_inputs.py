@@ -1,4 +1,4 @@
-"""What is read ends: large files, pipes that nobody writes to, devices that never end."""
+"""Reading is bounded: large files, pipes without a writer, endless devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the end of a run and its progress look like."""
+"""The text of progress and of the end of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The NumPy row: derived from the program, and shown only where it computes the same."""
+"""The NumPy row: derived from the program, and shown only with the right result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search shows while it runs."""
+"""The progress display of a search."""
 
 from __future__ import annotations
 

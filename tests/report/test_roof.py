@@ -1,4 +1,4 @@
-"""What bounds a kernel: the peak for its own types, or the bandwidth."""
+"""The roof of a kernel: the peak of its own types, or the bandwidth."""
 
 from __future__ import annotations
 

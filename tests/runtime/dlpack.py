@@ -1,4 +1,4 @@
-"""Exporters of DLPack as they come: made by hand, field by field, so that each of them can be wrong."""
+"""Exporters of DLPack, built field by field, so that each field can be wrong."""
 
 from __future__ import annotations
 

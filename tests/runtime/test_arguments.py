@@ -1,4 +1,4 @@
-"""What kernels are called with: arrays are what they are in memory, whatever they say; what cannot be read is refused."""
+"""The arguments of kernels: arrays are read from memory, whatever their class claims; unreadable ones are refused."""
 
 from __future__ import annotations
 

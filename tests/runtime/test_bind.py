@@ -1,4 +1,4 @@
-"""Kernels bound to their constant inputs: what is computed once, what they hold, what they refuse."""
+"""Kernels bound to their constant inputs: the values computed once, the data that they hold, the errors."""
 
 from __future__ import annotations
 

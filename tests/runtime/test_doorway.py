@@ -1,4 +1,4 @@
-"""The short way into a kernel: it is taken for what it fits, and only for that; the long way has the same results."""
+"""The fast path into a kernel: it is taken only for calls that fit it, and gives the results of the slow path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels as callables: what they accept, what they refuse, and that threads and processes do not disturb them."""
+"""Kernels as callables: valid and invalid arguments, threads and processes."""
 
 from __future__ import annotations
 

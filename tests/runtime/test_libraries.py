@@ -1,4 +1,4 @@
-"""Arrays of other libraries: what goes in as theirs comes out as theirs."""
+"""Arrays of other libraries: outputs belong to the library of the inputs."""
 
 from __future__ import annotations
 

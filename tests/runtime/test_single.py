@@ -1,4 +1,4 @@
-"""Inputs and outputs without dimensions: a number or an array without dimensions is passed for the one; the other is one."""
+"""Inputs and outputs without dimensions: an input may be a number or an array without dimensions; an output is an array."""
 
 from __future__ import annotations
 

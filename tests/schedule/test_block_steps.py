@@ -1,4 +1,4 @@
-"""Steps that move, copy, inline and lay out: whole schedules, the traps, and random sequences of steps."""
+"""Steps that move, copy, inline and change layouts: whole schedules, the traps, and random sequences of steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step declared of a loop holds after later steps, or those are refused; a pipeline is what its definition says."""
+"""Declarations of steps about loops hold after later steps, or those are refused; pipelines follow their definition."""
 
 from __future__ import annotations
 

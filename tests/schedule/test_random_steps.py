@@ -1,4 +1,4 @@
-"""Random schedules of small programs at odd sizes: what is accepted is right. More of them: `make schedules`."""
+"""Random schedules of small programs at odd sizes: accepted schedules are right. `make schedules` runs more of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the steps over reductions and padding make, as machine code and in every order that it allows."""
+"""The results of steps over reductions and padding, as machine code and in every order that they allow."""
 
 from __future__ import annotations
 

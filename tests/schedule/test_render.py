@@ -1,4 +1,4 @@
-"""A refused step shows the program as it stood, the place in it, and what led there."""
+"""A refused step shows the program as it stood, the place in it, and the steps before."""
 
 from __future__ import annotations
 

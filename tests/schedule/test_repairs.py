@@ -1,4 +1,4 @@
-"""What a refusal says is true of the program it shows, and the repair that it names is one."""
+"""A refusal states facts of the program that it shows, and its repair works."""
 
 from __future__ import annotations
 

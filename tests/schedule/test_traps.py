@@ -1,4 +1,4 @@
-"""Ways in which schedulers have been wrong, as far as steps over loops go. Each is refused, or right."""
+"""Known mistakes of schedulers in steps over loops: each is refused, or right."""
 
 from __future__ import annotations
 

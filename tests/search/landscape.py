@@ -1,4 +1,4 @@
-"""Made-up spaces and machines for the tests of the search: tiles, a category, a branch, and a time for each point."""
+"""Artificial spaces and machines for tests of the search: tiles, a category, a branch, and a time for each point."""
 
 from __future__ import annotations
 

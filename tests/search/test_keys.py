@@ -1,4 +1,4 @@
-"""Which programs count as one candidate: those that become the same loops."""
+"""Programs that count as one candidate: those that become the same loops."""
 
 from __future__ import annotations
 

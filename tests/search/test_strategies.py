@@ -1,4 +1,4 @@
-"""Strategies on made-up machines: repeatable, terminating, and better than chance where they should be."""
+"""Strategies on artificial machines: repeatable, terminating, and better than chance where they should be."""
 
 from __future__ import annotations
 

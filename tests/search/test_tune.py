@@ -1,22 +1,23 @@
-"""The tuning loop with a made-up runner: records, events, interrupts, failures, bugs."""
+"""The tuning loop with an artificial runner: records, events, interrupts, failures, bugs."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Unpack
 
 import pytest
 
 from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.records.keys import program_key, target_key, workload_key
 from tensorc_dsl.records.queue import Queue
+from tensorc_dsl.search.drift import Watch
 from tensorc_dsl.search.events import Comparing, Event, Exhausted, Finished, Measured, Proposed, Started
 from tensorc_dsl.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.search.space import Explorer
@@ -77,7 +78,9 @@ def run(
     runner: FakeRunner,
     database: Database | None = None,
     verify: Callable[[Trace], Report] | None = None,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] = lambda: 0.0,
+    made_by: Callable[[Trace], Mapping[str, str]] = lambda _: {},
+    watch: Watch | None = None,
     **options: Unpack[SearchChanges],
 ) -> tuple[TuneResult, list[Event]]:
     events: list[Event] = []
@@ -91,6 +94,8 @@ def run(
         records=None if database is None else Queue(lambda: database),
         on_event=events.append,
         verify=verify,
+        made_by=made_by,
+        watch=watch,
         clock=clock,
     )
     return result, events
@@ -116,6 +121,20 @@ def test_every_trial_is_told_and_recorded(tmp_path: Path) -> None:
     bests = [e.best_seconds for e in measured[1:] if e.best_seconds is not None]
     assert bests == sorted(bests, reverse=True)
     assert sum(len(e.traces) for e in events if isinstance(e, Proposed)) == 20
+
+
+def test_a_record_says_what_it_is_about(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "r.sqlite") as db:
+        run(FakeRunner(), db, trials=3, made_by=lambda t: {"module m": t.text[:1]})
+        run(FakeRunner(), db, trials=3)
+        rows = db.trials(program_key(TASK), target_key(TARGET, 2))
+        workloads, targets = db.subjects()
+    assert len({r.run for r in rows}) == 2
+    assert [r.modules for r in rows[:3]] == [{"module m": "s"}] * 3
+    assert {r.fingerprint for r in rows} == targets.keys()
+    assert workloads == {program_key(TASK): (workload_key(TASK), format_program(TASK))}
+    assert '"l3":8388608' in next(iter(targets.values()))
+    assert workload_key(replace(TASK, name="other")) == workload_key(TASK)
 
 
 def test_the_finalists_are_the_fastest_and_decide() -> None:

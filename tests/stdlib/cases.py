@@ -1,4 +1,4 @@
-"""The operators of `stdlib/ops` at the sizes of their references: programs, inputs, and what should come out."""
+"""The operators of `stdlib/ops` at the sizes of their references: programs, inputs, and expected results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every schedule of a space for a GPU has to pass, and the computes that are tried."""
+"""The checks for every schedule of a space for a GPU, and the computes that are tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the operators of `stdlib/ops` should give, from NumPy and SciPy in float64, and sizes to ask at: odd, prime, or 1."""
+"""The expected results of the operators of `stdlib/ops`, from NumPy and SciPy in float64, at sizes that are odd, prime, or
+1.
+"""
 
 from __future__ import annotations
 

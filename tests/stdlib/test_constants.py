@@ -1,4 +1,4 @@
-"""Weights of the library's operators under its space: packed before the first call, and asked for by rules."""
+"""Weights of the library's operators under its space: packed before the first call, and recognised by rules."""
 
 from __future__ import annotations
 

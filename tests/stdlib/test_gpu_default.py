@@ -1,4 +1,4 @@
-"""`std.gpu.default`: what it draws is right, fits the machine, and uses threads and shared memory as its rules say."""
+"""`std.gpu.default`: its draws are right, fit the machine, and use threads and shared memory as its rules say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the spaces for GPUs draw fits the machine, mostly, and nothing that fits is left out."""
+"""Most draws of the spaces for GPUs fit the machine, and no schedule that fits is excluded."""
 
 from __future__ import annotations
 

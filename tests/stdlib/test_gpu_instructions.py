@@ -1,4 +1,4 @@
-"""`std.intrinsics.cuda`: layouts as CUTLASS writes them, and texts that the assembler of the toolkit takes."""
+"""`std.intrinsics.cuda`: layouts as in CUTLASS, and texts that the toolkit's assembler accepts."""
 
 from __future__ import annotations
 

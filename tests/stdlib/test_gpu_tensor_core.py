@@ -1,4 +1,4 @@
-"""`std.gpu.tensor_core`: products as instructions of warps, proved, with fragments that every instruction lays out alike."""
+"""`std.gpu.tensor_core`: products as instructions of warps, proved, with fragments on which all instructions agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operator of `stdlib/ops` is what NumPy and SciPy make of the same inputs: evaluated, interpreted and compiled."""
+"""Every operator of `stdlib/ops` gives NumPy's and SciPy's result: evaluated, interpreted and compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lark's own parser, as what the engine is compared with: the same grammar and layout, driven by Lark."""
+"""Lark's own parser, with the same grammar and layout, to compare the engine with."""
 
 from __future__ import annotations
 

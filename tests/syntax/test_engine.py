@@ -1,4 +1,4 @@
-"""The engine and Lark run the same tables: they make the same trees, and say the same of what they refuse."""
+"""The engine and Lark run the same tables: they make the same trees, and report the same errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One layout for every text: all words and comments kept, and nothing left to do the second time."""
+"""One layout for every text: all words and comments are kept, and formatting twice changes nothing."""
 
 from __future__ import annotations
 

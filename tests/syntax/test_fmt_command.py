@@ -1,4 +1,4 @@
-"""`tensorc-dsl fmt`: what is written, what is printed, and the exit status."""
+"""`tensorc-dsl fmt`: the written files, the output, and the exit status."""
 
 from __future__ import annotations
 

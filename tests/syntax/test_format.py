@@ -1,4 +1,4 @@
-"""Printing and parsing undo each other."""
+"""Printing and parsing are inverse."""
 
 from __future__ import annotations
 

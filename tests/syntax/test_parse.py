@@ -1,4 +1,4 @@
-"""What parses, and how newlines count."""
+"""Texts that parse, and newlines that count."""
 
 from __future__ import annotations
 

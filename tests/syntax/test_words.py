@@ -1,4 +1,4 @@
-"""Every name of a tree knows where it is written."""
+"""Every name of a tree has its place in the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any tree that the grammar can spell, for hypothesis."""
+"""Arbitrary trees of the grammar, as a hypothesis strategy."""
 
 from __future__ import annotations
 

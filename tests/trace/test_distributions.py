@@ -1,4 +1,4 @@
-"""What holds of every distribution, whichever it is."""
+"""Rules that hold for every distribution."""
 
 import math
 from importlib import import_module

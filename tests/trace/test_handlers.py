@@ -1,4 +1,4 @@
-"""Handlers: they nest, they never bend a decision, and what they fix is no choice of a search's."""
+"""Handlers: they nest, they never replace a decision, and a search cannot change what they pin."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Factors within limits: as many as brute force finds, numbered one by one, and drawn evenly."""
+"""Factors within limits: the number that brute force finds, numbered one by one, and drawn uniformly."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Traps of schedule steps; those of one primitive stand on its page too. `docs/traps.md` lists all of them."""
+"""Traps of schedule steps; those of one primitive are also on its page. `docs/traps.md` lists all of them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One file for each library: `prepare` makes of a job what its users would call, or None where it has no such operator."""
+"""One file for each library: `prepare` returns the calls that its users would write for a job; None if it has none."""

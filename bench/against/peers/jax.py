@@ -71,7 +71,7 @@ def _conv_transpose(job: Job) -> Callable[..., Any]:
     padding = [(k - 1 - c.pad, k - 1 - c.pad) for k in sides]
 
     def conv(x: Any, f: Any) -> Any:
-        # lax.conv_transpose turns the weight around where a plain transposed convolution does not.
+        # lax.conv_transpose flips the weight, which a plain transposed convolution does not.
         return lax.conv_general_dilated(
             x, f[::-1, ::-1], [1, 1], padding, lhs_dilation=[c.stride] * 2, dimension_numbers=("NHWC", "HWIO", "NHWC")
         )

@@ -1,4 +1,4 @@
-"""Numba: the loops that one would write, rows in parallel, where plain loops are a good way to do it."""
+"""Numba: plain loops with parallel rows, for operators that plain loops suit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy, with SciPy for what NumPy has no function for."""
+"""NumPy, with SciPy for functions that NumPy lacks."""
 
 from __future__ import annotations
 
@@ -130,4 +130,4 @@ MAKERS: dict[str, Callable[[Job], Callable[[], Array]]] = {
     "add": _add,
     "copy": _copy,
 }
-"""What NumPy does well. A convolution is none of that: it would be a copy of the input for each weight."""
+"""The operators that NumPy supports well. A convolution would copy the input once for each weight."""

@@ -1,6 +1,6 @@
 """OpenVINO's CPU plugin: a model of the operator compiled for latency, arrays bound once.
 
-A product of bf16 is one of f32 that may be computed in bf16, as the plugin does it; one of bytes is one of quantized values.
+A product of bf16 is one of f32 that the plugin may compute in bf16; a product of bytes is one of quantized values.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def prepare(job: Job) -> Ready | None:
 
 
 def _quantized(ov: Any, a: Array, b: Array) -> Any:
-    """A · B as a quantized network has it, where each byte stands for its own value; the plugin multiplies bytes.
+    """A · B as in a quantized network, in which each byte stands for its own value, so that the plugin multiplies bytes.
 
-    Of ONNX's MatMulInteger, it would make a product of f32. The result is in f32.
+    It would compute ONNX's MatMulInteger in f32. The result is in f32.
     """
     op: Any = import_module("openvino.opset13")
     x = op.parameter(a.shape, a.dtype)

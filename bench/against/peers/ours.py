@@ -1,4 +1,4 @@
-"""tensorc-dsl: the best schedule on record, or a search, as a user of the Python interface has it."""
+"""tensorc-dsl through its Python interface: the best recorded schedule, or a search."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def prepare(job: Job) -> Ready:
 
 
 def _recorded(task: tensorc_dsl.Task, job: Job) -> tensorc_dsl.Kernel | None:
-    # A schedule of an older version may not fit any more; then there is nothing on record.
+    # A schedule of an older version may not fit any more; it is ignored.
     with suppress(tensorc_dsl.TschedError):
         found = task.recorded(job.records)
         return None if found is None else task.replay(found)

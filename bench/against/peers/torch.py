@@ -114,7 +114,7 @@ def _dense_gelu(job: Job) -> Callable[[], Any]:
 
 
 def _matmul_u8i8(job: Job) -> Callable[[], Any]:
-    # A quantized layer, as TorchInductor calls oneDNN for it: scales of 1 and zeros of 0, a result in f32.
+    # A quantized layer, as TorchInductor calls oneDNN for it: scales of 1, zero points of 0, a result in f32.
     a, b = _tensors(job)
     held = torch.ops.onednn.qlinear_prepack(b.t().contiguous(), None)
     scales, zeros = torch.ones(b.shape[1]), torch.zeros(b.shape[1], dtype=torch.int64)

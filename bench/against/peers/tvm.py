@@ -1,6 +1,6 @@
 """TVM: MetaSchedule's default space and evolutionary search, with as many trials as ours, on the computes of its own suite.
 
-Its records lie in a folder beside ours; what has one there is not tuned again.
+Its records are in a folder beside ours; a task with a record is not tuned again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ms: Any = import_module("tvm.s_tir.meta_schedule")
 suite: Any = import_module("tvm.s_tir.meta_schedule.testing.te_workload")
 
 PATIENCE = 180
-"""Seconds that a builder or a runner may take: importing what it needs took it 30 s, the default."""
+"""The time limit of a builder or a runner in seconds: its imports alone took the default of 30 s."""
 
 
 def prepare(job: Job) -> Ready | None:
@@ -44,7 +44,7 @@ def prepare(job: Job) -> Ready | None:
 
 
 def _tuned(job: Job, function: Any, target: Any) -> tuple[Any, str, float | None]:
-    """The best schedule on record, or of a search, and how many seconds that took."""
+    """The best schedule, recorded or found by a search, and the seconds of the search."""
     folder = job.records.parent / f"{job.records.stem}.tvm" / job.problem.task
     folder.mkdir(parents=True, exist_ok=True)
     found = ms.tir_integration.compile_tir(ms.database.JSONDatabase(work_dir=str(folder)), function, target)
@@ -116,4 +116,4 @@ MAKERS: dict[str, Make] = {
     "norm_bmn": _sized(suite.norm_bmn, "B", "M", "N"),
     "softmax": _sized(suite.softmax_mn, "M", "N"),
 }
-"""What TVM's suite has too."""
+"""The operators of TVM's suite."""

@@ -1,4 +1,4 @@
-"""CPUs, through LLVM: code generation, the runtime of kernels, libraries ahead of time.
+"""The backend for CPUs, through LLVM: code generation, the runtime of kernels, libraries ahead of time.
 
-`backend.py` is its door; nothing outside of this folder imports any of it.
+`backend.py` is its interface; nothing outside of this folder imports the other files.
 """

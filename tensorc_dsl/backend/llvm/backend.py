@@ -1,4 +1,4 @@
-"""The door to the backend of CPUs: each method is one call into the rooms beside this file."""
+"""The backend for CPUs: each method is one call into the folders beside this file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processor that we are on, as LLVM sees it."""
+"""The processor of this machine, as LLVM sees it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tensorc_dsl.backend.protocol import Processor
 
 
 def host_processor() -> Processor:
-    """Its name and features."""
+    """The name and features of the processor."""
     features = llvm.get_host_cpu_features()
     names = {name for name, on in features.items() if on}
     return Processor(llvm.get_host_cpu_name(), features.flatten(sort=True), vector_bits_of(names), native_triple())
 
 
 def host_lacks(features: Iterable[str]) -> tuple[str, ...]:
-    """Those of the features that this machine is known not to have; a feature that LLVM says nothing of is not among them."""
+    """The features that this machine is known to lack; features that LLVM does not report are not included."""
     here = llvm.get_host_cpu_features()
     return tuple(f for f in features if not here.get(f, True))
 
 
 def vector_bits_of(features: Collection[str]) -> int:
-    """The widest vectors whose width these features fix. SVE's is not fixed, and it has those of 128 bits."""
+    """The widest vectors, in bits, whose width these features determine. SVE counts as 128 bits, since its width varies."""
     if "avx512f" in features:
         return 512
     if "avx" in features or "avx2" in features:

@@ -1,4 +1,4 @@
-"""What LLVM is asked in a process of its own, since it prints, or ends the process.
+"""Queries of LLVM that run in a process of their own, since LLVM prints the answer, or ends the process.
 
 The arguments are `names TRIPLE`, or `usable TRIPLE FEATURES CPU…`.
 """
@@ -15,12 +15,12 @@ from tensorc_dsl.isolated.boot import die_with
 
 
 def _names(triple: str) -> None:
-    """LLVM prints what it knows on standard error, once for each process."""
+    """Have LLVM print the names that it knows on standard error, which it does once per process."""
     llvm.Target.from_triple(triple).create_target_machine(cpu="help")
 
 
 def _usable(triple: str, features: str, cpus: Sequence[str]) -> None:
-    """Print those of the CPUs that LLVM makes code for. One of the other width, `athlon` of x86-64, ends the process."""
+    """Print those of the CPUs that LLVM generates code for. One of another width, `athlon` for x86-64, ends the process."""
     kind = llvm.Target.from_triple(triple)
     module = llvm.parse_assembly("define void @f() { ret void }")
     for cpu in cpus:

@@ -1,4 +1,4 @@
-"""What LLVM knows of a kind of machine, as text."""
+"""Formats the CPUs and features that LLVM knows for a kind of machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tensorc_dsl.ir.target import Target
 
 
 def format_processors(target: Target) -> str:
-    """The CPUs that `--mcpu` takes, and the features that a `target` item may list, one a line."""
+    """The CPUs that `--mcpu` takes, and the features that a `target` item may list, one per line."""
     triple = target.triple or native_triple()
     known = processors(triple)
     width = max(map(len, known.features), default=0)

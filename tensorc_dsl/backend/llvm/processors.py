@@ -1,4 +1,4 @@
-"""The processors and features that LLVM knows, and targets that are described by the name of one."""
+"""The processors and features that LLVM knows, and targets described by a processor's name."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def NO_FEATURE(*, feature: str, triple: str) -> None: ...
 
 
 SECONDS = 60.0
-"""How long LLVM may take to answer; it takes a tenth of one."""
+"""The time limit for an answer of LLVM, which usually takes a tenth of a second."""
 
 _LINE = re.compile(r"^  (\S+) +- (.*?)\.?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Processors:
-    """LLVM's names for the CPUs of one kind of machine, and for what they may have, with a few words on each feature."""
+    """LLVM's names for the CPUs of one kind of machine and for their features, with a few words on each feature."""
 
     cpus: tuple[str, ...]
     features: dict[str, str]
@@ -48,7 +48,7 @@ class Processors:
 
 @cache
 def processors(triple: str) -> Processors:
-    """All names that LLVM has, of CPUs that only share the triple's registers too; none where it does not know the triple."""
+    """All names that LLVM lists, including CPUs that only share the triple's registers; none for an unknown triple."""
     done = _asked("names", triple)
     cpus, _, features = done.stderr.partition("\nAvailable features")
     if done.returncode or not features:
@@ -58,7 +58,7 @@ def processors(triple: str) -> Processors:
 
 @cache
 def usable(triple: str, cpus: tuple[str, ...], features: str = "") -> tuple[str, ...]:
-    """Those of the CPUs that LLVM makes code of this triple for, with these features."""
+    """Those of the CPUs for which LLVM generates code with this triple and these features."""
     return tuple(_asked("usable", triple, features, *cpus).stdout.split())
 
 
@@ -67,16 +67,16 @@ def _asked(*question: str) -> CompletedProcess[str]:
 
 
 def require_known(target: Target) -> None:
-    """Raises TschedError (E0915, E0916) where LLVM does not know the target's CPU or one of its features.
+    """Raises TschedError (E0915, E0916) if LLVM does not know the target's CPU or one of its features.
 
-    LLVM itself would say so on standard error and make code for a CPU that has none of it, or end the process.
+    LLVM itself would warn on standard error and generate code for a CPU without features, or end the process.
     """
     if (target.triple, target.cpu, target.features) in (_native(), (target.triple, "generic", "")):
         return
     triple = target.triple or native_triple()
     known = processors(triple)
     if not known.cpus:
-        return  # the kind of machine is unknown, and making code says so
+        return  # the kind of machine is unknown; code generation reports that
     found: list[Diagnostic] = []
     for feature in target.features.split(",") if target.features else ():
         name = feature[1:]
@@ -97,10 +97,10 @@ def _native() -> tuple[str, str, str]:
 
 
 def with_cpu(target: Target, cpu: str) -> Target:
-    """The target with another CPU of the same kind of machine: its features, and the vectors that they have.
+    """The target with another CPU of the same kind of machine, with its features and vector width.
 
-    Caches and cores stay those of the target. On architectures that are neither x86-64 nor AArch64 no features are listed:
-    code uses them, schedules cannot ask for them. Raises TschedError (E0915) where LLVM does not know the CPU.
+    Caches and cores stay those of the target. On architectures other than x86-64 and AArch64 no features are listed: code
+    uses them, but schedules cannot query them. Raises TschedError (E0915) if LLVM does not know the CPU.
     """
     plain = replace(target, cpu=cpu, features="")
     require_known(plain)

@@ -1,4 +1,4 @@
-"""`check`: find what is wrong with files."""
+"""`check`: report the errors in files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check(ctx: click.Context, files: tuple[str, ...], output: Format, deny_warni
     """
     from tensorc_dsl.report.findings import Finding, count
 
-    gc.set_threshold(1_000_000, 20, 20)  # nothing that a check makes refers to itself
+    gc.set_threshold(1_000_000, 20, 20)  # a check makes no cyclic garbage
     names: list[str] = []
     found: list[Finding] = []
     seen: set[Diagnostic] = set()
@@ -48,7 +48,7 @@ def check(ctx: click.Context, files: tuple[str, ...], output: Format, deny_warni
             for file in _below(name):
                 names.append(file)
                 for d in _findings(file, settings(ctx).include, expand, output == "text"):
-                    if d not in seen:  # a file that several others use
+                    if d not in seen:  # a finding in a file that several others use
                         seen.add(d)
                         found.append(Finding(file, d))
         except TschedError as e:
@@ -70,7 +70,7 @@ def _below(name: str) -> tuple[str, ...]:
 
 
 def _findings(file: str, include: tuple[str, ...], expand: bool, aloud: bool) -> Iterator[Diagnostic]:
-    """What is wrong with a file; where nothing is and it is to be said `aloud`, it says so. Raises TschedError."""
+    """The findings of a file; if there are none and `aloud`, print that it is ok. Raises TschedError."""
     from tensorc_dsl.check.scope import load_file
     from tensorc_dsl.packages.resolve import Resolver
     from tensorc_dsl.report.files import read_source
@@ -86,7 +86,7 @@ def _findings(file: str, include: tuple[str, ...], expand: bool, aloud: bool) ->
 
 
 def _expanded(checked: CheckedFile) -> Iterator[Diagnostic]:
-    """What turns up when each task is expanded once."""
+    """The findings of expanding each task once."""
     from tensorc_dsl.api.files import TaskFile
     from tensorc_dsl.machine.host import host_target
 
@@ -101,7 +101,7 @@ def _expanded(checked: CheckedFile) -> Iterator[Diagnostic]:
 
 
 def _left_out(rule: Refused) -> Diagnostic:
-    """The refusal of a rule, without which there still is a schedule."""
+    """The warning for a rule that was refused and left out."""
     from tensorc_dsl.schedule.render import refusal_diagnostic
 
     found = refusal_diagnostic(rule.refusal)

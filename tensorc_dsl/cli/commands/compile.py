@@ -1,4 +1,4 @@
-"""`compile`: a frozen schedule as an object file, a shared library, a header, assembly or LLVM code."""
+"""`compile`: make an object file, a shared library, a header, assembly or LLVM code from a frozen schedule."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def compile(  # noqa: A001 (a command is called as it is typed)
 
 
 def _frozen(task: Task, seed: int | None) -> Trace:
-    """The task's schedule. Raises TschedError (E0911) where draws are open and nobody said how they are drawn."""
+    """The task's schedule. Raises TschedError (E0911) if it has open draws and no seed is given."""
     trace = task.sample(seed or 0)
     names = [d.name for d in trace.open_draws]
     if names and seed is None:

@@ -24,8 +24,8 @@ def completion(ctx: click.Context, shell: str) -> None:
     fish  tensorc-dsl completion fish | source       in ~/.config/fish/config.fish
     """
     kind = get_completion_class(shell)
-    assert kind is not None  # click has all three
+    assert kind is not None  # click supports all three
     variable = f"_{PROGRAM.replace('-', '_').upper()}_COMPLETE"
     complete = kind(ctx.find_root().command, {}, PROGRAM, variable)
-    # Not `source()`: for bash it would run the bash that is here, which need not be the one that reads this.
+    # Not `source()`: for bash it would run the installed bash, which may be another than the one that reads this.
     show(complete.source_template % complete.source_vars())

@@ -1,4 +1,4 @@
-"""`explain`: what the code of an error or a warning means, or a word of the language."""
+"""`explain`: describe the code of an error or a warning, or a word of the language."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def NO_NAME(*, name: str) -> None: ...
 
 
 def _page(name: str) -> str:
-    """What there is to read, as Markdown. Raises TschedError (E0906) for a name that means nothing."""
+    """The page for a name, as Markdown. Raises TschedError (E0906) for an unknown name."""
     titles = error_titles()
     code = name.upper()
     if code in titles:
-        # What stands behind a fence's language is for the tests of the pages.
+        # The options behind a fence's language are for the tests of the pages.
         return re.sub(r"^```(\w+) .*$", r"```\1", error_page(code), flags=re.MULTILINE)
     from tensorc_dsl.syntax.names import did_you_mean
 

@@ -1,4 +1,4 @@
-"""`fmt`: give files their one layout."""
+"""`fmt`: format files."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _format(name: str, check: bool, diff: bool) -> bool:
     data = read_text(name)
     source = source_of(data, name)
     after = format_text(source)
-    # What the file holds, byte for byte: its line ends are layout too.
+    # The content is compared byte for byte, since line ends are layout too.
     before = source.text if name == STDIN else data.decode()
     if diff:
         write(_difference(source.name, before, after))

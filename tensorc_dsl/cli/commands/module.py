@@ -1,4 +1,4 @@
-"""`module`: what can be used, where it is, and a package to begin with."""
+"""`module`: list the items that can be used, find their files, and write a new package."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def which(ctx: click.Context, name: str) -> None:
     from tensorc_dsl.packages.listing import spellings, used
     from tensorc_dsl.syntax.names import did_you_mean
 
-    # A name alone is first of all that of an item; with its path it is what a `use` finds.
+    # A name alone is looked up as an item first; with a path, as in a `use`.
     found = () if name.isidentifier() else used(name, settings(ctx).include)
     if not found:
         listing = _listing(ctx)

@@ -1,4 +1,4 @@
-"""`replay`: what a frozen schedule is worth on this machine."""
+"""`replay`: run and time a frozen schedule on this machine."""
 
 from __future__ import annotations
 

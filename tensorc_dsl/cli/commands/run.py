@@ -1,4 +1,4 @@
-"""`run`: what the best recorded schedule of a task is worth on this machine."""
+"""`run`: run and time the best recorded schedule of a task on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`show`: look at what becomes of a text, stage by stage."""
+"""`show`: print the stages of compilation."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def show(
 
 
 def _check_pass(task: Task, stage: str, after: str) -> None:
-    """Ends the command with the list of passes for `help`. Raises UsageError where there is no such pass."""
+    """End the command with the list of passes for `help`. Raises UsageError for an unknown pass."""
     if stage != "lowered":
         raise click.UsageError("`--after` is for `--stage lowered`")
     if after == "help":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,32 +12,34 @@ import click
 
 from tensorc_dsl.cli.endings import finishing
 from tensorc_dsl.cli.failures import ExitCode
-from tensorc_dsl.cli.handling import handled, handler_options
-from tensorc_dsl.cli.loading import HELP, load_task
+from tensorc_dsl.cli.handling import handled, handler_options, pairs
+from tensorc_dsl.cli.loading import HELP, chosen, load, only
 from tensorc_dsl.cli.measured import warn_of_threads
 from tensorc_dsl.cli.options import (
     common_options,
+    duration,
     file_argument,
     records_option,
     seed_option,
     settings,
     target_options,
-    task_argument,
 )
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_foreign, show_object, write
+from tensorc_dsl.cli.tuned import Form, tell_what_is_lost, tell_what_is_wrong, write_and_show
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.report.terminal import say, show_diagnostics, show_foreign, show_object, write
 from tensorc_dsl.search.options import SearchOptions
 
 DEFAULTS = SearchOptions()
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
+    from tensorc_dsl.search.events import Event, Listener
     from tensorc_dsl.search.tune import TuneResult
 
 
 def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
-    """The name of a strategy that there is; ends the command with their list for `help`."""
-    from tensorc_dsl.extensions import STRATEGIES  # what is installed is looked up by this command only
+    """The name of a known strategy; for `help`, end the command with the list of strategies."""
+    from tensorc_dsl.extensions import STRATEGIES  # a late import: only this command looks up what is installed
 
     if value == HELP:
         write("\n".join((*STRATEGIES.names(), "")))
@@ -50,14 +53,20 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
 
 @click.command()
 @file_argument
-@task_argument
+@click.argument("tasks", metavar="[TASK]...", nargs=-1)
 @click.option(
     "--trials",
     type=click.IntRange(1),
-    default=DEFAULTS.trials,
-    show_default=True,
     metavar="N",
-    help="Schedules to try.",
+    help=f"Schedules to try for each task; by default {DEFAULTS.trials}, or as many as there is time for with --budget.",
+)
+@click.option(
+    "--budget", metavar="TIME", callback=duration, help="How long to try schedules, such as 10m, 1h30m or 90s."
+)
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on with the last search of the task that has this seed and strategy: what it recorded is not measured again.",
 )
 @seed_option
 @click.option(
@@ -69,20 +78,34 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
     metavar="NAME",
     help="bayes learns from what it measured; random draws from the space; `help` lists those of installed packages too.",
 )
+@click.option(
+    "--weight",
+    "weights",
+    multiple=True,
+    metavar="TASK=W",
+    callback=pairs,
+    help="What a task's time counts beside those of others, by default 1: how often a network runs it.",
+)
 @handler_options
 @target_options
 @click.option("--output", type=click.Path(), metavar="PATH", help="The best schedule; by default TASK.best.tsched.")
 @records_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on standard output.")
+@click.option(
+    "--json-lines", "as_lines", is_flag=True, help="Print each event as a line of JSON, and the result as the last one."
+)
 @common_options
 @click.pass_context
 def tune(
     ctx: click.Context,
     file: str,
-    task: str | None,
-    trials: int,
+    tasks: tuple[str, ...],
+    trials: int | None,
+    budget: float | None,
+    resume: bool,
     seed: int,
     strategy: str,
+    weights: tuple[tuple[str, str], ...],
     replayed: str | None,
     conditions: tuple[tuple[str, str], ...],
     hidden: tuple[str, ...],
@@ -92,93 +115,126 @@ def tune(
     output: str | None,
     records: str | None,
     as_json: bool,
+    as_lines: bool,
 ) -> None:
     """Search for the fastest schedule of a task and write it to a file that `replay` takes.
 
-    Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Ctrl-C ends
-    the search early and keeps what was found, as do SIGTERM and SIGHUP; a second Ctrl-C ends at once. Exit status 3: nothing
-    that was tried works; 4: a schedule that was as fast as the best is proved to be wrong, and the best of the others is
-    written.
+    Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Of several
+    tasks, or without a name all of the file, each has its file; they share their trials, and those are next from which
+    most is expected. Ctrl-C ends the search early and keeps what was found, as do SIGTERM and SIGHUP; a second Ctrl-C ends at
+    once. Exit status 3: nothing that was tried works; 4: a schedule that was as fast as the best is proved to be wrong, and
+    the best of the others is written.
     """
-    say(f"reading {file}", err=True)  # before anything that takes a while to load
+    if as_json and as_lines:
+        raise click.UsageError("--json prints one object, and --json-lines many: give one of them")
+    say(f"reading {file}", err=True)  # before imports that take a while
     from tensorc_dsl.records.queue import Queue
 
-    # Before what takes longer: nobody waits to hear that nothing can be recorded.
+    # Checked first, so that nobody waits only to learn that nothing can be recorded.
     queue = ctx.with_resource(Queue.at(Path(records) if records else None))
     if (unkept := queue.untold()) is not None:
         say(unkept.waiting(), err=True)
-    from tensorc_dsl.api.failures import WrongSchedule
+    from tensorc_dsl.api.searching import search_all
     from tensorc_dsl.machine.yardsticks import Measuring
     from tensorc_dsl.report.ended import Ended
-    from tensorc_dsl.report.files import check_writable, write_text
+    from tensorc_dsl.report.files import check_writable
     from tensorc_dsl.report.following import following
+    from tensorc_dsl.report.lines import printing
     from tensorc_dsl.report.progress import Standing
+    from tensorc_dsl.report.together import Together
     from tensorc_dsl.search.strategy import strategy_of
 
-    found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, hidden)
-    best_file = Path(output or f"{found.name}.best.tsched")
-    check_writable(best_file)
-    found.require_machine()
-    strategy_of(strategy)  # one that is broken is told of before anything is measured
-    warn_of_threads(found.threads)
+    there = load(file, threads, target, mcpu)
+    names = tuple(dict.fromkeys(tasks)) or tuple(there) or (only(there, file),)
+    found = [handled(chosen(there, name, mcpu), replayed, conditions, hidden) for name in names]
+    if output is not None and len(found) > 1:
+        raise click.UsageError("--output names the file of one task: give one task")
+    files = [Path(output or f"{one.name}.best.tsched") for one in found]
+    counts = _weights(weights, names)
+    for path in files:
+        check_writable(path)
+    for one in found:
+        one.require_machine()
+    strategy_of(strategy)  # a broken one is reported before anything is measured
+    warn_of_threads(found[0].threads)
+    options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume)
     standing = Standing()
     with following(standing, sys.stderr) as follower:
-        measuring = Measuring(found.program, found.target, found.threads, follower.begin)
-        yardsticks = measuring.first()
-        standing.roof = yardsticks.roof
-        result = found.search(
-            SearchOptions(trials, seed, strategy),
-            records=queue,
-            on_event=follower,
-        )
-        ending, interrupted = settings(ctx).ending, result.interrupted
-        if result.best is not None and not interrupted:
-            try:
-                yardsticks = measuring.beside_numpy(yardsticks)
-                yardsticks = measuring.again(yardsticks)
-            except KeyboardInterrupt:  # the search is over: what it found is not given up for what it is held against
-                interrupted = True
-    ended = Ended(found.name, found.target, found.threads, strategy, result, yardsticks, found.timed_at)
-    problem: tuple[Diagnostic, ...] = ()
-    written: Path | None = None
+        measuring = [Measuring(one.program, one.target, one.threads, follower.begin) for one in found]
+        yardsticks = [m.first() for m in measuring]
+        together = Together(standing, follower, [y.roof for y in yardsticks], list(names), options.trials)
+        listeners = [together.listener(n) for n in range(len(found))]
+        if as_lines:
+            listeners = [
+                _both(listener, printing(name, show_object)) for name, listener in zip(names, listeners, strict=True)
+            ]
+        plans = [one.plan(tell, w) for one, tell, w in zip(found, listeners, counts, strict=True)]
+        results = search_all(plans, options, records=queue)
+        ending, interrupted = settings(ctx).ending, any(r.interrupted for r in results)
+        for n, result in enumerate(results):
+            if result.best is not None and not interrupted:
+                try:
+                    yardsticks[n] = measuring[n].beside_numpy(yardsticks[n])
+                    yardsticks[n] = measuring[n].again(yardsticks[n])
+                except KeyboardInterrupt:  # the search is over; its result is kept without the comparison
+                    interrupted = True
+    ended = [
+        Ended(one.name, one.target, one.threads, strategy, result, yards, one.timed_at)
+        for one, result, yards in zip(found, results, yardsticks, strict=True)
+    ]
+    form = Form.LINES if as_lines else Form.OBJECT if as_json else Form.TABLE
     with finishing(ending):
-        if result.best is not None:
-            try:
-                write_text(best_file, ended.header() + result.best.text)
-                written = best_file
-            except TschedError as e:
-                problem = e.diagnostics
-        if as_json:
-            show_object(ended.facts(written))
-        else:
-            show(ended.table(written))
-    if problem:
-        show_diagnostics(*problem)
-        if result.unkept is None:
-            say("the schedule is among the records: `tensorc-dsl run` uses it", err=True)
-        elif result.best is not None:
-            say("the schedule, which may be in no file:", err=True)
-            show(result.best.text, err=True)
-    if result.unkept is not None:
-        show_diagnostics(*result.unkept.why)
-        say(str(result.unkept), err=True)
-    for trace, report in result.wrong[:1]:
-        wrong = Path(f"{found.name}.wrong.tsched")
-        write_text(wrong, trace.text)
-        say(f"{wrong} holds a schedule that is wrong: `tensorc-dsl verify {file} {found.name} {wrong}`", err=True)
-        raise WrongSchedule(trace, report.diagnostic)
+        problems = write_and_show(ended, files, form)
+    tell_what_is_lost(ended, problems)
+    tell_what_is_wrong(file, ended)
     if interrupted:
-        say("interrupted" if result.unkept else "interrupted; the trials so far are recorded", err=True)
+        unkept = any(r.unkept for r in results)
+        say("interrupted" if unkept else "interrupted; the trials so far are recorded", err=True)
         ctx.exit(ending.status)
-    if problem or result.unkept is not None:
+    if any(problems) or any(r.unkept is not None for r in results):
         ctx.exit(ExitCode.FINDINGS)
-    if result.best is None:
-        _explain(found, result)
+    for one, result in zip(found, results, strict=True):
+        if result.best is None:
+            _explain(one, result)
+    if any(r.best is None for r in results):
         ctx.exit(ExitCode.NO_CANDIDATE)
 
 
+MANY = 1_000_000
+"""Trials of a search that only the clock ends: more than any has time for."""
+
+
+def _trials(trials: int | None, budget: float | None) -> int:
+    if trials is not None:
+        return trials
+    return DEFAULTS.trials if budget is None else MANY
+
+
+def _both(one: Listener, other: Listener) -> Listener:
+    def tell(event: Event) -> None:
+        one(event)
+        other(event)
+
+    return tell
+
+
+def _weights(given: Sequence[tuple[str, str]], names: Sequence[str]) -> list[float]:
+    """What the time of each task counts."""
+    found = dict.fromkeys(names, 1.0)
+    for name, text in given:
+        if name not in found:
+            raise click.BadParameter(f"there is no search for a task {name!r}", param_hint="--weight")
+        try:
+            found[name] = float(text)
+        except ValueError:
+            found[name] = -1.0
+        if not 0.0 < found[name] < 1e9:
+            raise click.BadParameter(f"{text!r} is no positive number", param_hint="--weight")
+    return list(found.values())
+
+
 def _explain(task: Task, result: TuneResult) -> None:
-    """Why there is no valid candidate: the step that is refused, or what the failed ones said."""
+    """The reason why there is no valid candidate: the refused step, or the messages of the failed candidates."""
     say("no valid candidate", err=True)
     if not result.trials:
         try:

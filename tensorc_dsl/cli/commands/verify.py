@@ -1,4 +1,4 @@
-"""`verify`: show that a schedule computes what its task does, or that two programs do the same."""
+"""`verify`: prove that a schedule computes what its task does, or that two programs compute the same."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _two_programs(file: str, items: Sequence[ProgramDef]) -> tuple[str, Report]:
 
 
 def _listed(report: Report) -> dict[str, object]:
-    """The inputs that show what is wrong, as they lie in memory; none where nothing needs them."""
+    """The inputs that show the error, as they are in memory; none if it needs none."""
     from tensorc_dsl.validate.validate import Invalid
 
     return {name: a.tolist() for name, a in report.inputs.items()} if isinstance(report, Invalid) else {}

@@ -1,1 +1,1 @@
-"""Entries of the reference, from the declarations: what `explain NAME` prints, and what the pages are made of."""
+"""Entries of the reference, made from the declarations, for `explain NAME` and the generated pages."""

@@ -1,4 +1,4 @@
-"""Primitives, draws and queries, from their declarations."""
+"""Entries of primitives, draws and queries, from their declarations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CASES = re.compile(r"Cases: (tests/\S+\.md)")
 
 
 def prose(doc: str) -> str:
-    """A docstring as Markdown: a paragraph with an arrow is a rewrite, shown as it is."""
+    """A docstring as Markdown; a paragraph with an arrow is a rewrite, and is shown in a fence."""
     out: list[str] = []
     for paragraph in doc.split("\n\n"):
         if re.search(r"\s->(\s|$)", paragraph, re.MULTILINE):
@@ -44,7 +44,7 @@ def primitive_entry(p: Primitive) -> str:
 
 
 def plain(message: str) -> str:
-    """A message with its facts shown as names: `{loop}` is the loop's name. A fact that is computed has none."""
+    """A message with its facts as names: `{loop}` is the loop's name. Computed facts have no name."""
     named = re.sub(r"`?\{([a-z_]+)(?::[^{}]*)?\}`?", r"*\1*", message)
     return re.sub(r"`?\{[^}]*\}+`?", "…", named)
 
@@ -65,6 +65,6 @@ def draw_entry(d: DrawKind) -> str:
 
 
 def query_row(subject: type, q: Query) -> list[str]:
-    """How it is asked, what kind of thing the answer is, and what it says."""
+    """The row of a query: its call, the kind of the answer, and its description."""
     call = f"({parameters(q.signature)})" if q.is_method else ""
     return [code(f"{SUBJECTS[subject][1]}.{q.name}{call}"), type_text(q.result), " ".join(q.doc.split())]

@@ -1,4 +1,4 @@
-"""The standard library: every item with its signature, its description and its file."""
+"""Entries of the standard library: every item with its signature, its description and its file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tensorc_dsl.syntax.parse import parse
 
 @dataclass(frozen=True, slots=True)
 class LibraryFile:
-    """A file of the library: the path by which a `use` names it, where it lies, and its items."""
+    """A file of the library: its path in a `use`, its place, and its items."""
 
     path: str
     place: str
@@ -33,12 +33,12 @@ def library() -> Iterator[LibraryFile]:
 
 
 def item_entry(item: tree.NamedItem) -> str:
-    """The item up to its body, and what is written about it."""
+    """The item's text up to its body, and its description."""
     return f"### `{item.name}`\n\n{fence(_head(item))}\n\n{item.doc}".rstrip()
 
 
 def _head(item: tree.NamedItem) -> str:
-    """The item up to its body."""
+    """The item's text up to its body."""
     match item:
         case tree.ModuleDef():
             return format_item(replace(item, doc="", body=())).removesuffix("{}").strip()

@@ -17,5 +17,5 @@ def code(text: str) -> str:
 
 
 def fence(text: str) -> str:
-    """Text as it is, for the eye only."""
+    """Text in a fence that no test runs."""
     return f"```text\n{text}\n```"

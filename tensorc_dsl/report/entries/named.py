@@ -1,4 +1,4 @@
-"""What there is to read about a name: of a primitive, a draw, a query, a function, or an item of the standard library."""
+"""Finds the entries for a name: of a primitive, a draw, a query, a function, or an item of the standard library."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./|errors\.md)[^)]*\)")
 
 
 def entries(name: str) -> list[str]:
-    """All that has the name, as Markdown, in the order of the reference; none where nothing has it.
+    """All entries for the name, as Markdown, in the order of the reference; none for an unknown name.
 
     A query is `loops` or `b.loops`; an item of the library `matmul` or `std.ops.matmul`.
     """
@@ -41,7 +41,7 @@ def names() -> set[str]:
 
 @cache
 def _all() -> tuple[tuple[tuple[str, ...], str], ...]:
-    """Every entry with the names that ask for it."""
+    """Every entry, with the names that select it."""
     return (*_declared(), *_words(), *_library())
 
 

@@ -1,4 +1,4 @@
-"""Python signatures of declarations as the language writes them."""
+"""Formats the Python signatures of declarations in the syntax of the language."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NAMES: dict[object, str] = {
 
 
 def type_text(annotation: object) -> str:
-    """The type as the reference calls it. KeyError for one that it has no word for.
+    """The type's name in the reference. Raises KeyError for a type without a name.
 
-    What Python calls None is the whole program, or in a list a factor that is left open.
+    None stands for the whole program or, in a list, for an open factor.
     """
     if len(_alternatives(annotation)) > 1:
         return " or ".join(dict.fromkeys(type_text(part) for part in _alternatives(annotation)))
@@ -33,7 +33,7 @@ def type_text(annotation: object) -> str:
 
 
 def _alternatives(annotation: object) -> tuple[object, ...]:
-    """The members of a union, or the one type that it is."""
+    """The members of a union type; the type itself if it is none."""
     union = isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
     return typing.get_args(annotation) if union else (annotation,)
 
@@ -66,5 +66,5 @@ def parameters(signature: inspect.Signature) -> str:
 
 
 def _without_none(annotation: object) -> str:
-    """Where nothing given means nothing asked, the parameter is shown as optional."""
+    """The annotation without None, for parameters that are optional."""
     return " or ".join(type_text(a) for a in _alternatives(annotation) if a is not type(None))

@@ -1,4 +1,4 @@
-"""Functions and methods of the schedule layer, and reducers and maths functions of the compute layer."""
+"""Entries of functions and methods of the schedule layer, and of reducers and maths functions of the compute layer."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def _call(name: str, s: Signature) -> str:
 
 
 def signature_rows(signatures: Mapping[str, Signature], before: str = "") -> list[list[str]]:
-    """How each is called, what kind of thing it gives, and what it says."""
+    """The rows of callables: their call, the kind of the result, and a description."""
     return [[code(before + _call(name, s)), _kind(s.result), s.doc] for name, s in signatures.items()]
 
 
 def reducer_rows() -> dict[str, list[str]]:
-    """By name what each reducer works on, and what it gives where there is nothing to reduce."""
+    """For each reducer, the types that it accepts, and its result for an empty range."""
     rows = {
         name: [
             code(name),
@@ -64,7 +64,7 @@ def _identity(reducer: Reducer, dtype: DType) -> str:
 
 
 def maths_rows() -> dict[str, list[str]]:
-    """By name how each function is called, and what it is."""
+    """For each maths function, its call and a description."""
     letters = ("x", "y", "z")
     return {
         name: [code(f"{name}({', '.join(letters[:count])})"), MATH_WORDS[name]]

@@ -114,7 +114,7 @@ def _parts(program: Program, b: Block) -> tuple[Part, ...]:
     def refuse(reason: str, repair: str) -> Exception:
         return NO_PARTS(program, b.name, block=b.name, reason=reason, repair=repair)
 
-    if not b.is_reduction or any(it.kind is IterKind.SCAN for it in b.iters):
+    if not b.is_reduction:
         raise refuse("is no reduction", "take a block that reduces, with `sum`, `max` or a reducer of the file")
     if not b.init:
         raise refuse("has no initialisation any more", "make partial results first, then `decompose_reduction`")

@@ -203,10 +203,11 @@ def functions(program: Program, block: BlockRef) -> tuple[str, ...]:
 def has_reuse(program: Program, block: BlockRef) -> bool:
     """Whether it is a reduction that reads some element more than once: it reads a buffer without a spatial iterator.
 
-    Iterators with a single value do not count.
+    Iterators with a single value do not count. False for a reduction in the step of a scan, where
+    tiles would hold several steps.
     """
     b = the_block(program, block)[1]
-    if not b.is_reduction:
+    if not b.is_reduction or any(it.kind is IterKind.SCAN for it in b.iters):
         return False
     spatial = {it.name for it in b.iters if it.kind is IterKind.SPATIAL and constant(it.extent) != 1}
     return any(spatial - frozenset[str]().union(*map(free_vars, x.indices)) for x in _own_reads(b))

@@ -1,1 +1,1 @@
-"""The strategies of a search, a file each: `extensions.STRATEGIES` finds them by its name."""
+"""The search strategies, one file each; `extensions.STRATEGIES` finds them by name."""

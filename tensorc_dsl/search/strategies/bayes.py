@@ -1,7 +1,7 @@
-"""`bayes`: a Gaussian process over the draws decides most of what is tried; evolution and the prior keep their slots.
+"""`bayes`: a Gaussian process over the draws proposes most candidates; evolution and the prior propose the others.
 
-Maximin draws from the prior first; then batches of picks by an upper-confidence portfolio, some moves of the best and
-some plain draws; at the end the neighbours of the best two.
+The first batch is a maximin design drawn from the prior. The next batches are chosen by a portfolio of upper confidence
+bounds, with some moves of the best candidates and some draws from the prior. The last ones are neighbours of the best two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`sample_categorical`: weights count, and true is not 1."""
+"""`sample_categorical`: probabilities follow weights, and true is not 1."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""`sample_compute_location`: exactly the places where `compute_at` is accepted now."""
+"""`sample_compute_location`: exactly the places at which `compute_at` is accepted."""
 
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program

@@ -1,4 +1,4 @@
-"""`sample_int`: both ends are included, however far they are apart."""
+"""`sample_int`: both ends are included, for ranges of any size."""
 
 import math
 

@@ -1,7 +1,7 @@
-"""A library asks, before it does anything else, whether the processor has what its code is made for.
+"""Generates the check of a library that the processor has the features of its code.
 
-Without that question the system would end the program at the first instruction that is missing. The entries themselves
-are made for any processor of the architecture, so that they get as far as to ask.
+Without the check, the system would end the program at the first missing instruction. The entries themselves
+are compiled for every processor of the architecture, so that they can run the check.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLAIN = {
 """Attributes of functions that run on every processor of an architecture."""
 
 _OSXSAVE = Bit(1, 0, ECX, 27)
-"""XCR0 can be read."""
+"""The bit that allows XCR0 to be read."""
 
 _CPUID = bytes.fromhex(
     "49 89 d0"  # mov r8, rdx
@@ -39,29 +39,29 @@ _CPUID = bytes.fromhex(
     "4c 89 cb"  # mov rbx, r9
     "c3"  # ret
 )
-"""`void (i32 leaf, i32 subleaf, ptr four)`: the four registers after CPUID. As machine code, since LLVM has no name for the
-instruction and can read assembly only for the machine that it runs on."""
+"""`void (i32 leaf, i32 subleaf, ptr four)`: stores the four registers after CPUID. It is machine code, since LLVM has no name
+for the instruction and can assemble only for the machine that it runs on."""
 
 _XGETBV = bytes.fromhex(
     "31 c9"  # xor ecx, ecx
     "0f 01 d0"  # xgetbv
     "c3"  # ret
 )
-"""`i32 ()`: the low half of XCR0."""
+"""`i32 ()`: returns the low half of XCR0."""
 
 _AT_HWCAP, _AT_HWCAP2 = 16, 26
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What entries call first, and the attributes that let them run everywhere; none where there is nothing to ask."""
+    """The function that entries call first, and the attributes that let them run everywhere."""
 
     symbol: str
     attributes: str
 
 
 def add_check(module: Module, name: str, target: Target) -> Check | None:
-    """The check that a library of that name needs, in the module; None where there is nothing to ask."""
+    """Add the check for a library of that name to the module. None if the target has no features to check."""
     features = required_features(target)
     if not features:
         return None
@@ -72,8 +72,8 @@ def add_check(module: Module, name: str, target: Target) -> Check | None:
 
 @cache
 def required_features(target: Target) -> tuple[str, ...]:
-    """The features that code for the target may use and every library can ask for, sorted; what all processors of the
-    architecture have is not among them. Empty where nothing can be asked: not x86-64, and not Linux on AArch64."""
+    """The features that code for the target may use and a library can query, sorted, without those that all processors of
+    the architecture have. Empty if features cannot be queried: not x86-64, and not Linux on AArch64."""
     triple = target.triple or native_triple()
     match architecture_of(triple):
         case "x86_64":
@@ -87,7 +87,7 @@ def required_features(target: Target) -> tuple[str, ...]:
 
 
 def write_cpu_check(module: Module, name: str, architecture: str, features: Collection[str]) -> None:
-    """Add `name`, `i1 ()`: whether the processor has all the features. Once it has, later calls do not look again."""
+    """Add `name`, `i1 ()`: whether the processor has all the features. A positive result is cached for later calls."""
     state = f"{name}.state"
     module.functions.append(f"@{state} = internal global i8 0, align 1")
     f = _Looking(module)
@@ -106,7 +106,7 @@ def write_cpu_check(module: Module, name: str, architecture: str, features: Coll
 
 
 def _write_code(module: Module, name: str, kind: str, code: bytes) -> None:
-    """Add a function that is these instructions, once. They stand where a function begins; its body is never reached."""
+    """Add a function with these instructions as prefix data, unless it is there already; its body is never reached."""
     result, formal = kind.split(" ", 1)
     text = "".join(f"\\{b:02X}" for b in code)
     body = (
@@ -118,10 +118,10 @@ def _write_code(module: Module, name: str, kind: str, code: bytes) -> None:
 
 
 class _Looking(Function):
-    """A function that returns false where something is missing."""
+    """A function that returns false if something is missing."""
 
     def need(self, value: str, kind: str, mask: int) -> None:
-        """All bits of the mask."""
+        """Require all bits of the mask."""
         have = self.op(f"and {kind} {value}, {mask}")
         self.need_true(self.op(f"icmp eq {kind} {have}, {mask}"))
 

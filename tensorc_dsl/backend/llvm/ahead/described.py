@@ -1,4 +1,4 @@
-"""Entries for arrays that carry their descriptions, as LLVM IR: these are checked, and then the pointers are passed on."""
+"""Writes the entries for arrays with descriptions, as LLVM IR: they check these, and then pass the pointers on."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tensorc_dsl.backend.llvm.codegen.body import Expressions, Scalar, SymbolTab
 from tensorc_dsl.backend.llvm.codegen.function import Module
 
 RECORD = 48
-"""Bytes of a `tensorc_array`, which is laid out as DLPack's `DLTensor`."""
+"""The number of bytes of a `tensorc_array`, which has the layout of DLPack's `DLTensor`."""
 
 _DATA, _DEVICE, _RANK, _DTYPE, _SHAPE, _STRIDES, _OFFSET = 0, 8, 16, 20, 24, 32, 40
-"""Where its fields begin."""
+"""The offsets of its fields."""
 
 _CPU = 1
 """DLPack's number for memory of the CPU."""
@@ -62,8 +62,8 @@ def write_checked(module: Module, api: Interface, s: Signature, check: Check | N
 
 
 def _sizes(entry: Entry, api: Interface, s: Signature, extents: list[list[str]]) -> dict[str, Scalar]:
-    """The sizes that prepared memory and the shapes tell, each within its range. That they fit every shape is still to be
-    checked. A factor is never 0, since the lowering asks that the shapes tell all sizes whatever they are."""
+    """The sizes in prepared memory and those that the shapes determine, each within its range. The caller has to compare
+    them with every shape. A factor is never 0, since lowering requires that the shapes determine all sizes in any case."""
     f = entry.f
     sizes: dict[str, Scalar] = {}
     given = api.memory.dims if api.memory and s.memory == "reads" else ()
@@ -83,7 +83,7 @@ def _sizes(entry: Entry, api: Interface, s: Signature, extents: list[list[str]])
 
 
 def _check_strides(entry: Entry, strides: str, extents: list[str], argument: int) -> None:
-    """Leave unless the strides, in elements, are those of a dense array; along an extent of 1 any will do."""
+    """Return an error unless the strides, in elements, are those of a dense array; along an extent of 1 any are valid."""
     f = entry.f
     look, done = f.label("strides"), f.label("dense")
     f.branch_if(f.op(f"icmp eq ptr {strides}, null"), done, look)

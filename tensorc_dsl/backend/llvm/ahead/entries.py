@@ -1,4 +1,4 @@
-"""The functions that C calls, as LLVM IR: every argument is checked before memory is touched."""
+"""Writes the functions that C calls, as LLVM IR. They check every argument before they access memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _bytes(p: Param) -> Expr:
 
 
 def _cache(api: Interface) -> str:
-    """Where scratch memory is kept from call to call."""
+    """The global that keeps scratch memory from call to call."""
     return f"{api.name}.scratch"
 
 
@@ -67,14 +67,14 @@ def _write_plain(module: Module, api: Interface, s: Signature, kernel: Compiled,
 
 
 class _Arguments:
-    """What a kernel's functions take: an array of its own, with nothing for what is not given."""
+    """The arguments of a kernel's functions, in an array on the stack; missing arguments are null."""
 
     def __init__(self, f: Function, kernel: Compiled, data: Mapping[str, str], sizes: Mapping[str, Scalar]) -> None:
         self._f = f
         values = [f"ptr {data.get(p.name, 'null')}" for p in kernel.params]
         values += [f"i64 {sizes.get(d.name, 0)}" for d in kernel.dims]
         self.prepared = kernel.prepared_symbol if any(p.constant for p in kernel.params) else None
-        """The function that tells how much is prepared, where there is a place for that among the arguments, the last."""
+        """The function that returns the size of prepared memory; its argument is the last one. None without constants."""
         self._last = len(values)
         self.pointer = f.alloca("i64", len(values) + (self.prepared is not None))
         for k, value in enumerate(values):
@@ -88,14 +88,14 @@ class _Arguments:
         self._set(self._last, f"ptr {pointer}")
 
     def ask(self, symbol: str) -> str:
-        """A number of bytes that the kernel tells."""
+        """The number of bytes that a function of the kernel returns."""
         self._f.module.declare("i64", symbol, ("ptr",))
         return self._f.op(f"call i64 @{symbol}(ptr {self.pointer})")
 
 
 def _call(entry: Entry, api: Interface, arguments: _Arguments, steps: list[str]) -> None:
-    """Call functions of the kernel one after the other, in scratch memory if they need any. Where the preparation is one of
-    several, what it writes is in that memory too: nothing says here that constants are those of the call before."""
+    """Call functions of the kernel one after the other, in scratch memory if they need any. If the preparation is one of
+    them, its results are in that memory too, since the constants may differ from those of the call before."""
     f = entry.f
     inside = arguments.prepared if len(steps) > 1 else None
     prepared = arguments.ask(inside) if inside else "0"
@@ -132,7 +132,7 @@ def _call(entry: Entry, api: Interface, arguments: _Arguments, steps: list[str])
 
 
 def _finish(entry: Entry, m: PreparedMemory, data: Mapping[str, str], expressions: Expressions) -> None:
-    """Copy the constants that calls read, and write the head: from here on the memory counts as prepared."""
+    """Copy the constants that calls read, and write the head, which marks the memory as prepared."""
     f = entry.f
     f.module.declare("void", "llvm.memcpy.p0.p0.i64", ("ptr", "ptr", "i64", "i1"))
     for p, place in m.copies:
@@ -143,7 +143,7 @@ def _finish(entry: Entry, m: PreparedMemory, data: Mapping[str, str], expression
 
 
 def _write_prepared_bytes(module: Module, api: Interface, m: PreparedMemory, attributes: str) -> None:
-    """A function of the sizes: how much prepared memory is needed, −1 where a size is out of its range."""
+    """Add a function of the sizes that returns the size of prepared memory, or −1 if a size is out of its range."""
     f = Function(module)
     inside = "true"
     for k, d in enumerate(m.dims):

@@ -1,4 +1,4 @@
-"""The C header of a library."""
+"""Writes the C header of a library."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ typedef char tensorc_requires_the_layout_of_dlpack[sizeof(tensorc_array) == 48 ?
 
 
 def write_header(api: Interface, target: Target, triple: str, threads: int) -> str:
-    """Declarations for C99 and C++11: the functions, what they return, and the shape of each array."""
+    """Declarations for C99 and C++11: the functions, their status codes, and the shape of each array."""
     at_most = "one thread" if threads == 1 else f"up to {threads} threads"
     features = ", ".join(required_features(target))
     needed = f"Without one of these features it does nothing: {features}." if features else "It asks for no features."
@@ -106,7 +106,7 @@ def _functions(api: Interface) -> Iterator[str]:
 
 
 def _function(s: Signature, what: str) -> Iterator[str]:
-    """Both forms of a function, with what it takes, argument by argument."""
+    """The declarations of both forms of a function, with a comment on each argument."""
     prepared = _free_name("prepared", s)
     memory = {"no": [], "writes": [f"void *{prepared}"], "reads": [f"const void *{prepared}"]}[s.memory]
     yield f"/* {what}. Returns 0, or a status and writes nothing."
@@ -150,7 +150,7 @@ def _constants(api: Interface) -> Iterator[str]:
 
 
 def _shape_of(prefix: str, p: Param) -> Iterator[str]:
-    """The shape and the number of elements; over sizes, where a shape is made of those and of numbers alone."""
+    """The shape and the number of elements of an array; over sizes if the shape contains only those and numbers."""
     if not all(isinstance(e, Dim) or constant(e) is not None for e in p.shape):
         return
     names = sorted({d.name for e in p.shape for d in dims_in(e)})

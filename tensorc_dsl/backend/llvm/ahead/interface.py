@@ -1,4 +1,4 @@
-"""What C sees of a kernel: names, types, and what its functions can answer. Header, entries and metadata are made of this."""
+"""The C interface of a kernel: names, types, and status codes. Header, entries and metadata are made from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tensorc_dsl.lower.flat import Param
 
 
 class Status(IntEnum):
-    """The low byte of what an entry returns; above it stands which argument is at fault, counted from 0."""
+    """The low byte of an entry's result; the higher bits are the position of the wrong argument, from 0."""
 
     OK = 0
     NULL = 1
@@ -56,7 +56,7 @@ MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class CType:
-    """How C writes an element type, and DLPack's code for its kind. f16 and bf16 are passed as their bits."""
+    """The C type of an element, and DLPack's code for its kind. f16 and bf16 are passed as their bits."""
 
     name: str
     code: int
@@ -69,7 +69,7 @@ _NAMES = {"f16": "uint16_t", "bf16": "uint16_t", "f32": "float", "f64": "double"
 
 
 def c_type(t: DType) -> CType:
-    """The type in C: `float`, `int8_t`; with DLPack's code and bits, where a bool has 8."""
+    """The type in C (`float`, `int8_t`), with DLPack's code and bits; a bool has 8 bits."""
     code = _BFLOAT if t.name == "bf16" else _KINDS[t.kind]
     name = _NAMES.get(t.name) or f"{'u' if t.kind == 'uint' else ''}int{t.bits}_t"
     return CType(name, code, 8 * t.bytes)
@@ -85,7 +85,7 @@ _KEYWORDS = frozenset(
     typedef typeid typename typeof union unsigned using virtual void volatile wchar_t while xor xor_eq
     """.split()
 )
-"""Words of C and C++ that name nothing."""
+"""Keywords of C and C++."""
 
 _LIBRARY = frozenset(
     """
@@ -98,7 +98,7 @@ _LIBRARY = frozenset(
     kill wait times alarm nice
     """.split()
 )
-"""Functions of C's library and of POSIX that a task may well be called after: one of ours would stand in for them."""
+"""Functions of the C library and POSIX that a task could be named after: a function of ours would replace them."""
 
 
 @problem(
@@ -110,17 +110,17 @@ def NO_NAME(*, name: str) -> None: ...
 
 
 def require_free(name: str) -> None:
-    """Raises TschedError (E0912) where a function of that name is at odds with C or C++, their libraries or our own names."""
+    """Raises TschedError (E0912) if a function of that name would conflict with C, C++, their libraries or our names."""
     if name in _KEYWORDS | _LIBRARY or name.lower().startswith("tensorc_"):
         raise TschedError(NO_NAME(None, name=name))
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A function that C calls: `name` takes the sizes, the arrays and the prepared memory, if it writes or reads that.
+    """A function that C calls: `name` takes the sizes, the arrays and, if it uses it, the prepared memory.
 
-    `checked` takes the arrays with their descriptions instead. An argument counts by its place among the arrays, and
-    prepared memory comes behind them.
+    `checked` takes the arrays with their descriptions instead. The position of an argument counts arrays, followed by
+    the prepared memory.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """The names of a library. With prepared memory, what follows from constant inputs can be computed once."""
+    """The names of a library. With prepared memory, values that depend on constant inputs alone can be computed once."""
 
     name: str
     params: tuple[Param, ...]
@@ -174,7 +174,7 @@ class Interface:
 
     @property
     def exports(self) -> tuple[str, ...]:
-        """All that an object file shows to others."""
+        """All symbols that an object file exports."""
         functions = [name for s in self.signatures for name in (s.name, s.checked)]
         return (*functions, *([self.prepared_bytes] if self.memory else []), self.metadata)
 
@@ -185,7 +185,7 @@ def argument_name(name: str) -> str:
 
 
 def describe(api: Interface, target: Target, triple: str, threads: int, version: str) -> str:
-    """The metadata: JSON on one line, for programs that have the library and not its header."""
+    """The metadata as JSON on one line, for programs that have the library without its header."""
     arrays = [
         {
             "name": p.name,

@@ -1,4 +1,4 @@
-"""A kernel as a library: one LLVM module with its entries, its scratch memory and, where it has parallel loops, the pool."""
+"""A kernel as a library: one LLVM module with its entries, its scratch memory and, for parallel loops, the thread pool."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What is made ahead of time of one kernel. Its functions may be called from several threads at once."""
+    """The ahead-of-time output of one kernel. Its functions may be called from several threads at once."""
 
     interface: Interface
     target: Target
     threads: int
     llvm_ir: str
-    """The module as written, before LLVM's passes: it needs nothing but C's library."""
+    """The module as written, before LLVM's passes; it needs only the C library."""
 
     def make(self, form: str) -> bytes:
-        """A file of one of the forms of `FORMS`. Raises TschedError (E0913) where there is no C compiler to link `so`.
+        """A file in one of the forms of `FORMS`. Raises TschedError (E0913) if there is no C compiler to link `so`.
 
         Objects show `interface.exports` only; they are position-independent, to be linked with `-pthread`.
         """
@@ -63,7 +63,7 @@ class Library:
 def make_library(kernel: Compiled) -> Library:
     """The library of a kernel, for its target and number of threads.
 
-    Raises CompileError when LLVM refuses.
+    Raises CompileError if LLVM refuses the code.
     """
     name = kernel.symbol.removeprefix("tensorc_")
     api = Interface(name, kernel.params, kernel.dims, prepared_memory(kernel))
@@ -89,7 +89,7 @@ def _link(module: llvm.ModuleRef, other: llvm.ModuleRef) -> None:
 
 
 def _hide(module: llvm.ModuleRef, exports: tuple[str, ...]) -> None:
-    """Only `exports` can be seen from outside. The pool is shared with other objects that are linked to the same program."""
+    """Make all symbols but `exports` internal. The pool stays shared with other objects linked into the same program."""
     for f in module.functions:
         if f.name == PARALLEL_FOR:
             f.linkage, f.visibility = "weak_any", "hidden"
@@ -98,5 +98,5 @@ def _hide(module: llvm.ModuleRef, exports: tuple[str, ...]) -> None:
 
 
 def _escaped(data: bytes) -> str:
-    """Bytes as LLVM writes a string."""
+    """Bytes as a string constant of LLVM."""
     return "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)

@@ -1,4 +1,4 @@
-"""Shared libraries: linked by the system's C compiler, which knows how the system wants them."""
+"""Links shared libraries with the system's C compiler, which knows the system's conventions."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def NO_LINKER(*, name: str, reason: str) -> None: ...
 
 
 SECONDS = 300.0
-"""How long a linker may take; it takes a twentieth of one."""
+"""The time limit of a linker, which usually takes a twentieth of a second."""
 
 
 def link_shared(object_code: bytes, name: str) -> bytes:
-    """The shared library of an object file, by the compiler that the variable CC names, else `cc`.
+    """The shared library of an object file, linked by the compiler that the variable CC names, else by `cc`.
 
-    TschedError (E0913) where there is none, or where it fails.
+    Raises TschedError (E0913) if there is none, or if it fails.
     """
     command = shlex.split(os.environ.get("CC", "")) or ["cc"]
     if shutil.which(command[0]) is None:
         raise TschedError(NO_LINKER(None, name=name, reason=f"there is no C compiler `{command[0]}`"))
     options = ["-shared", "-pthread"]
     if sys.platform != "darwin":
-        # The pool's threads run code of the library, so that it must never be taken out of memory.
+        # The pool's threads run code of the library, so it must never be unloaded.
         options += ["-Wl,-z,nodelete", "-Wl,-z,noexecstack", "-Wl,--no-undefined", "-Wl,--as-needed"]
     with tempfile.TemporaryDirectory(prefix="tensorc-dsl-") as folder:
         source, out = Path(folder, f"{name}.o"), Path(folder, f"{name}.so")

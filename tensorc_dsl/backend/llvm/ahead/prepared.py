@@ -1,4 +1,4 @@
-"""What follows from constant inputs, in memory that the caller owns: how it is laid out."""
+"""The layout of prepared memory: values that depend on constant inputs alone, in memory that the caller owns."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from tensorc_dsl.ir.expr import Dim, Expr, add, dims_in, index, mul
 from tensorc_dsl.lower.flat import Param, Prepared
 
 WORD = 8
-"""Bytes of the mark, and of each size behind it."""
+"""The number of bytes of the mark, and of each size after it."""
 
 LINE = 64
-"""Prepared memory is aligned to this many bytes, and so is every part of it."""
+"""The alignment of prepared memory and of every part of it, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedMemory:
-    """A head with `mark` and the sizes of `dims`, then what the kernel's preparation writes, then copies of `kept`.
+    """A head with `mark` and the sizes of `dims`, then the results of the kernel's preparation, then copies of `kept`.
 
-    Nothing in it is an address, so that it may be copied, and kept in a file. The mark stands for the code that was made,
-    which is what knows the layout.
+    It contains no addresses, so it may be copied, and kept in a file. The mark identifies the code, which determines
+    the layout.
     """
 
     constants: tuple[Param, ...]
     dims: tuple[Dim, ...]
-    """The open sizes that the shapes of the constant inputs tell."""
+    """The open sizes that the shapes of the constant inputs determine."""
     kept: tuple[Param, ...]
     """The constant inputs that calls still read."""
     own: Expr
-    """How many bytes the kernel's preparation writes."""
+    """The number of bytes that the kernel's preparation writes."""
     mark: int
 
     @property
     def head(self) -> int:
-        """The bytes of the head, in whole lines."""
+        """The size of the head in bytes, a multiple of the alignment."""
         return -(-WORD * (1 + len(self.dims)) // LINE) * LINE
 
     @property
     def copies(self) -> tuple[tuple[Param, Expr], ...]:
-        """Where the copies of `kept` begin."""
+        """The copies of `kept`, with their offsets."""
         places: list[tuple[Param, Expr]] = []
         at = add(index(self.head), self.own)
         for p in self.kept:
@@ -53,12 +53,12 @@ class PreparedMemory:
 
     @property
     def bytes(self) -> Expr:
-        """The size of the whole, over `dims`."""
+        """The total size in bytes, over `dims`."""
         return reduce(add, map(_lines, self.kept), add(index(self.head), self.own))
 
 
 def prepared_memory(kernel: Compiled) -> PreparedMemory | None:
-    """None where the kernel has no constant inputs, or where their shapes do not tell the sizes that they are made of."""
+    """The layout for a kernel; None without constant inputs, or if their shapes do not determine their open sizes."""
     constants = tuple(p for p in kernel.params if p.constant)
     mentioned = {d for p in constants for e in p.shape for d in dims_in(e)}
     dims = tuple(d for d in kernel.dims if d in mentioned)

@@ -1,4 +1,4 @@
-"""Flat loops become LLVM code, and that machine code.
+"""Generates LLVM code from flat loops, and machine code from that.
 
 Nothing here loads or runs a kernel.
 """

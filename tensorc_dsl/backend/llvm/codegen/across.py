@@ -1,4 +1,4 @@
-"""Vectors folded into one value: halves are combined until one lane is left."""
+"""Folds vectors into one value: halves are combined until one lane is left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorc_dsl.ir.reductions import FoldOp
 
 
 def fold_lanes(f: Function, op: FoldOp, vectors: Sequence[Value]) -> Value:
-    """All lanes of all vectors combined by `op`, as a tree."""
+    """All lanes of all vectors combined by `op`, in the order of a tree."""
     groups: dict[int, list[Value]] = {}
     for v in vectors:
         groups.setdefault(v.lanes, []).append(v)

@@ -1,9 +1,8 @@
-"""Flat statements and expressions become LLVM text: scalars as they are, vectorized loops lane-parallel in pieces.
+"""Generates LLVM text for flat expressions: scalars, or several lanes of a vectorized loop at once.
 
-Inside a vectorized loop code is written for one *piece* at a time: a few adjacent lanes, at most one native vector. Each
-expression yields a scalar when it is the same in all lanes, and a vector otherwise. A condition that differs between
-lanes becomes a mask; memory that a lane must not touch is not touched (no load runs past the end for speed).
-"""
+Inside a vectorized loop code is written for one *piece* at a time: a few adjacent lanes, at most one native vector. An
+expression becomes a scalar if it is the same in all lanes, and a vector otherwise. A condition that differs between
+lanes becomes a mask. A lane that is masked off accesses no memory; no load runs past the end of an array."""
 
 from __future__ import annotations
 
@@ -40,15 +39,15 @@ from tensorc_dsl.ir.expr import (
 )
 
 Scalar = int | str
-"""An index that is the same in all lanes: a number known here, or the name of an i64."""
+"""An index that is the same in all lanes: a constant, or the name of an i64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Lanes `offset` .. `offset + width - 1` of the loop over `var`, counted from the value of `var` in the scope.
 
-    `mask` says which lanes are alive (None: all). `some` says that at least one is, so that what all lanes share may be
-    read once.
+    `mask` has the active lanes (None: all). `some` means that at least one is active, so that a value which all lanes share
+    may be loaded once.
     """
 
     var: str
@@ -60,18 +59,18 @@ class Piece:
 
 @dataclass(slots=True)
 class SymbolTable:
-    """What names mean at a place: loop variables and open dimensions, and buffers as pointers to their first elements."""
+    """The values of names at a place: loop variables, open dimensions, and buffers as pointers to their first elements."""
 
     vars: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
     buffers: dict[str, tuple[str, DType]] = field(default_factory=dict[str, tuple[str, DType]])
     factors: dict[str, int] = field(default_factory=dict[str, int])
-    """Numbers of which loop variables are multiples, where more than 1 is known."""
+    """For each loop variable a number that divides it, if one greater than 1 is known."""
     streamed: dict[str, int] = field(default_factory=dict[str, int])
-    """Buffers that begin at a line of memory and are stored past the caches, in vectors of so many bytes."""
+    """The buffers that begin at a cache line and are stored past the caches, with the size of their vectors in bytes."""
 
     @contextmanager
     def bound(self, values: Mapping[str, Scalar], factor: int = 1) -> Generator[None]:
-        """Variables with values, multiples of `factor`, for the length of a `with`."""
+        """A context in which variables have the given values, which are multiples of `factor`."""
         before, factors = {v: self.vars[v] for v in values if v in self.vars}, self.factors
         self.vars.update(values)
         self.factors = factors | dict.fromkeys(values, factor)
@@ -92,18 +91,18 @@ class Expressions:
         self.scope = scope
         self._forms: dict[Expr, Linear] = {}
         self.turned: dict[Load, Value] = {}
-        """What the lanes of the current piece read, where a whole tile was loaded before."""
+        """The values that the lanes of the current piece load, if a whole tile was loaded before."""
 
     # Subscripts
 
     def form(self, e: Expr) -> Linear:
-        """The linear form of a subscript, without any knowledge of ranges."""
+        """The linear form of a subscript, without knowledge of ranges."""
         if e not in self._forms:
             self._forms[e] = linear(e, Context({}))
         return self._forms[e]
 
     def known(self) -> dict[str, tuple[int | None, int | None]]:
-        """The variables whose values are numbers here, that is the unrolled ones."""
+        """The variables whose values are constants here, which are those of unrolled loops."""
         return {v: (x, x) for v, x in self.scope.vars.items() if isinstance(x, int)}
 
     def index(self, e: Expr) -> Scalar:
@@ -113,7 +112,7 @@ class Expressions:
         return self._sum(terms, constant)
 
     def _split(self, form: Linear, piece: Piece | None) -> tuple[list[tuple[str, int]], int]:
-        """Named terms with factors, and the number; the lane variable counts as its value in lane 0 of the piece."""
+        """Named terms with factors, and the constant; the lane variable has its value in lane 0 of the piece."""
         terms: list[tuple[str, int]] = []
         constant = form.constant
         for atom, c in form.terms.items():
@@ -150,16 +149,16 @@ class Expressions:
         return total
 
     def stride(self, e: Expr, piece: Piece) -> int | None:
-        """How far `e` moves from lane to lane; None when not by the same step."""
+        """The change of `e` from lane to lane; None if it is not constant."""
         form = self.form(e)
         if any(not isinstance(a, str) and piece.var in free_vars(a) for a in form.terms):
             return None
         return form.terms.get(piece.var, 0)
 
     def pointer(self, buffer: str, e: Expr, piece: Piece | None) -> str:
-        """The address of an element; in a piece, of the one that its first lane touches.
+        """The address of an element; in a piece, that of its first lane.
 
-        The number goes last, in an instruction of its own: equal rests are then shared and LLVM sees the distances.
+        The constant is added last, by an instruction of its own, so that equal bases are shared and LLVM sees the distances.
         """
         base, dtype = self.scope.buffers[buffer]
         terms, constant = self._split(self.form(e), piece)
@@ -172,7 +171,7 @@ class Expressions:
     # Values
 
     def value(self, e: Expr, at: Piece | None) -> Value:
-        """The value of `e`: a scalar where lanes agree, else a vector of the piece's width."""
+        """The value of `e`: a scalar if all lanes agree, else a vector of the piece's width."""
         f = self.f
         match e:
             case Const(value=v, dtype=t):
@@ -205,7 +204,7 @@ class Expressions:
                 a, b = self.alike(self.value(x, at), self.value(y, at))
                 return compare(f, op, a, b)
             case Logic(op=op, lhs=x, rhs=y):
-                if loads(y):  # the right side may only be read where the left one decides nothing
+                if loads(y):  # the right operand may only be loaded in lanes that the left one does not decide
                     yes, no = Const(True, BOOL), Const(False, BOOL)
                     return self.choice(Select(x, y, no) if op == "and" else Select(x, yes, y), at)
                 a, b = self.alike(self.value(x, at), self.value(y, at))
@@ -222,12 +221,12 @@ class Expressions:
                 assert_never(e)
 
     def alike(self, a: Value, b: Value) -> tuple[Value, Value]:
-        """Both with the lanes of the wider."""
+        """Both values with the number of lanes of the wider one."""
         lanes = max(a.lanes, b.lanes)
         return self.f.splat(a, lanes), self.f.splat(b, lanes)
 
     def _fused(self, e: Binary, at: Piece | None) -> Value | None:
-        """`x*y + z` and its kin in one rounding, where the machine has that."""
+        """`x*y + z` and similar expressions with a single rounding, if the machine has fused operations; else None."""
         t = dtype_of(e)
         if e.op not in ("+", "-") or t.name not in ("f32", "f64"):
             return None
@@ -278,7 +277,7 @@ class Expressions:
         return f.value(last.dtype, f"phi {last.type} {', '.join(incoming)}", last.lanes)
 
     def narrow(self, at: Piece, cond: Value) -> Piece:
-        """The piece with only those lanes alive where `cond` holds too; perhaps none."""
+        """The piece with only those lanes active for which `cond` holds, possibly none."""
         mask = cond if at.mask is None else logic(self.f, "and", at.mask, cond)
         return replace(at, mask=mask, some=False)
 
@@ -289,7 +288,7 @@ class Expressions:
             return self.turned[e]
         step = 0 if at is None else self.stride(e.indices[0], at)
         if at is not None and at.mask is not None and not at.some and loads(e.indices[0]):
-            return self._gather(e, at)  # where no lane is alive, what the subscript reads must not be read either
+            return self._gather(e, at)  # without active lanes, loads in the subscript must not happen either
         if at is None or step == 0:
             if at is None or at.mask is None or at.some:
                 return self._load_one(self.pointer(e.buffer, e.indices[0], at), e.dtype)
@@ -314,13 +313,13 @@ class Expressions:
         return self.f.value(BOOL, f"icmp ne {vector_type('i8', lanes)} {ref}, {zero}", lanes)
 
     def to_memory(self, v: Value) -> Value:
-        """As it lies in memory: a bool as a byte."""
+        """The value as it is stored: a bool as a byte."""
         if v.dtype.kind != "bool":
             return v
         return Value(U8, self.f.op(f"zext {v.typed} to {vector_type('i8', v.lanes)}"), v.lanes)
 
     def put(self, value: Value, buffer: str, e: Expr, at: Piece) -> None:
-        """Store adjacent lanes from the first one of a piece on, past the caches where they are whole vectors of a streamed
+        """Store adjacent lanes, starting at the first one of a piece; past the caches if they are whole vectors of a streamed
         buffer."""
         f, pointer, size = self.f, self.pointer(buffer, e, at), value.dtype.bytes
         stored, unit = self.to_memory(value), self.scope.streamed.get(buffer, 0)
@@ -343,7 +342,7 @@ class Expressions:
         return number % n == 0 and math.gcd(*terms) == n
 
     def _load_if_any(self, e: Load, at: Piece, mask: Value) -> Value:
-        """What all lanes share, read only if one of them is alive."""
+        """A value that all lanes share, loaded only if one of them is active."""
         f = self.f
         some, after = f.label("some"), f.label("after")
         alive = any_lane(f, mask)
@@ -384,13 +383,13 @@ class Expressions:
 
 
 def mangled(t: DType, lanes: int) -> str:
-    """How LLVM spells a vector type in an intrinsic's name; bools lie in memory as bytes."""
+    """LLVM's name of a vector type in the name of an intrinsic; bools are bytes in memory."""
     name = {"float": "f32", "double": "f64", "half": "f16"}.get(in_memory(t), in_memory(t))
     return f"v{lanes}{name}" if lanes else name
 
 
 def is_safe(e: Expr) -> bool:
-    """Whether evaluating `e` without need costs little and touches no memory."""
+    """Whether evaluating `e` unnecessarily is cheap and accesses no memory."""
     return not isinstance(e, (Load, Call)) and all(is_safe(c) for c in children(e))
 
 

@@ -1,4 +1,4 @@
-"""From a flat kernel to object code."""
+"""Compiles a flat kernel to object code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.lower.flat import Alloc, Flat, Kernel, Param, Space, body_of
 
 LINE = 64
-"""Bytes of a line of memory, and of the widest vector."""
+"""The size in bytes of a cache line, and of the widest vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class Compiled:
     """A kernel in machine code, as a value that can be sent to another process on the same kind of machine.
 
     The symbol is `void (ptr arguments, ptr workspace)`: an array of pointers, one per parameter, followed by the sizes of
-    the open dimensions (i64), and scratch memory, aligned to 64. How many bytes of it a call needs
-    `i64 (ptr arguments)` tells, `workspace_symbol`. The kernel calls `tensorc_parallel_for` when `threads` > 1.
+    the open dimensions (i64); and scratch memory, aligned to 64. `workspace_symbol`, an `i64 (ptr arguments)`, returns the
+    number of bytes that a call needs. The kernel calls `tensorc_parallel_for` if `threads` > 1.
 
-    With constant inputs the last argument, behind the sizes, is a pointer to prepared memory, aligned to 64, of which
-    `prepared_symbol` tells the bytes. `prepare_symbol`, with scratch memory of its own size, fills it before the first
-    call. It reads the constant inputs, and the sizes that their shapes tell; calls read those of `kept` and the prepared
-    memory.
+    With constant inputs the last argument, after the sizes, is a pointer to prepared memory, aligned to 64;
+    `prepared_symbol` returns its size. `prepare_symbol`, with scratch memory of its own size, fills it before the first
+    call. It reads the constant inputs, and the sizes that their shapes determine. Calls read the inputs of `kept` and the
+    prepared memory.
     """
 
     object_code: bytes
@@ -40,10 +40,10 @@ class Compiled:
     threads: int
     target: Target
     llvm_ir: str
-    """As written, before LLVM's passes."""
+    """The LLVM IR as written, before LLVM's passes."""
     kept: frozenset[str]
     prepared_bytes: Expr = ZERO
-    """What `prepared_symbol` tells, over the sizes that the constant inputs tell."""
+    """The value of `prepared_symbol`, over the sizes that the constant inputs determine."""
 
     @property
     def workspace_symbol(self) -> str:
@@ -71,7 +71,7 @@ class Compiled:
 
 
 def workspace_symbol(symbol: str) -> str:
-    """The function that tells how much scratch memory a call of another one needs."""
+    """The name of the function that returns the size of the scratch memory for a call of `symbol`."""
     return f"{symbol}_workspace"
 
 
@@ -82,7 +82,7 @@ def _prepare_symbol(symbol: str) -> str:
 def compile_kernel(kernel: Kernel, target: Target, threads: int) -> Compiled:
     """Machine code of `kernel` for `target`; parallel loops run on up to `threads` threads.
 
-    Raises CompileError when LLVM refuses; ValueError when `threads` is not positive.
+    Raises CompileError if LLVM refuses the code, ValueError if `threads` is not positive.
     """
     if threads < 1:
         raise ValueError(f"a kernel needs at least one thread, not {threads}")
@@ -96,7 +96,7 @@ def compile_kernel(kernel: Kernel, target: Target, threads: int) -> Compiled:
 
 
 def scratch(body: tuple[Flat, ...], space: Space) -> Expr:
-    """The bytes that are in use at once in a space, each buffer on 64-byte lines of its own."""
+    """The largest number of bytes in use at once in a space, with each buffer on 64-byte lines of its own."""
     most: Expr = ZERO
     for s in body:
         own = whole_lines(s) if isinstance(s, Alloc) and s.space == space else ZERO
@@ -105,7 +105,7 @@ def scratch(body: tuple[Flat, ...], space: Space) -> Expr:
 
 
 def write_module(kernel: Kernel, symbol: str, vector_bits: int, threads: int, features: tuple[str, ...]) -> str:
-    """The LLVM IR of a kernel and, where it has constant inputs, of its preparation."""
+    """The LLVM IR of a kernel and, with constant inputs, of its preparation."""
     module = Module(frozenset(features))
 
     def write(body: tuple[Flat, ...], name: str, prepares: bool) -> None:
@@ -123,8 +123,8 @@ def write_module(kernel: Kernel, symbol: str, vector_bits: int, threads: int, fe
 def _write_function(
     module: Module, kernel: Kernel, body: tuple[Flat, ...], symbol: str, plan: Plan, *, prepares: bool
 ) -> None:
-    """An entry that unpacks the arguments, and the work with arguments that do not overlap; and a function that says how
-    much scratch memory a call needs. Outputs are stored past the caches where all of those begin at a line of memory."""
+    """Write an entry that unpacks the arguments, the work with arguments that do not overlap, and a function that returns
+    the size of scratch memory. Outputs are stored past the caches if all of these begin at a cache line."""
     entry = Function(module)
     args: list[str] = []
     for k in range(len(kernel.params)):
@@ -166,7 +166,7 @@ def _write_work(
     prepares: bool,
     streamed: frozenset[str] = frozenset(),
 ) -> None:
-    """The body as a function of its arguments, in memory that does not overlap."""
+    """Write the body as a function of its arguments, which do not overlap."""
     work = Function(module)
     scope = SymbolTable(
         vars={d.name: f"%d{k}" for k, d in enumerate(kernel.dims)},
@@ -186,14 +186,14 @@ def _write_work(
 
 
 def _write_size(module: Module, kernel: Kernel, symbol: str, size: Expr) -> None:
-    """A function of the arguments that tells a number of bytes."""
+    """Write a function of the arguments that returns a number of bytes."""
     f = Function(module)
     bytes_ = Expressions(f, SymbolTable(vars=_sizes(f, kernel))).index(size)
     f.define(f"define i64 @{symbol}(ptr %arguments) nounwind", result=f"i64 {bytes_}")
 
 
 def _places(kernel: Kernel) -> tuple[list[Expr], Expr]:
-    """Where each prepared buffer begins, in bytes, each on lines of its own, and how many bytes there are."""
+    """The offset of each prepared buffer in bytes, on cache lines of its own, and the total size."""
     places: list[Expr] = []
     size: Expr = ZERO
     for p in kernel.prepared:
@@ -203,13 +203,13 @@ def _places(kernel: Kernel) -> tuple[list[Expr], Expr]:
 
 
 def _loaded(f: Function, k: int) -> str:
-    """The pointer in place `k` of the arguments."""
+    """The pointer at position `k` of the arguments."""
     slot = f.op(f"getelementptr ptr, ptr %arguments, i64 {k}")
     return f.op(f"load ptr, ptr {slot}, align 8")
 
 
 def _sizes(f: Function, kernel: Kernel) -> dict[str, Scalar]:
-    """The sizes of the open dimensions, loaded from behind the pointers."""
+    """The sizes of the open dimensions, loaded from after the pointers."""
     out: dict[str, Scalar] = {}
     for k, d in enumerate(kernel.dims):
         slot = f.op(f"getelementptr i64, ptr %arguments, i64 {len(kernel.params) + k}")

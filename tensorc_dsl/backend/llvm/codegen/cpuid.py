@@ -1,8 +1,8 @@
-"""How a program finds out which features the processor has that it runs on.
+"""The features of processors, and the bits by which a program can query them.
 
 x86-64: the bits of CPUID, and of XCR0 for registers that the system has to save (Intel 64 and IA-32 Architectures Software
 Developer's Manual, volume 2A, CPUID, and volume 1, 13.3; AMD64 Architecture Programmer's Manual, volume 3, appendix E).
-AArch64: the words that Linux hands to each process (`HWCAP_*`, Documentation/arch/arm64/elf_hwcaps.rst).
+AArch64: the words that Linux passes to each process (`HWCAP_*`, arm64 ELF hwcaps in the kernel's documentation).
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 AVX_STATE, AVX512_STATE, AMX_STATE, APX_STATE = 0x6, 0xE6, 0x60000, 0x80000
-"""Bits of XCR0: the registers whose contents the system keeps."""
+"""Bits of XCR0 for the registers that the system saves."""
 
 EAX, EBX, ECX, EDX = range(4)
 
 
 @dataclass(frozen=True, slots=True)
 class Bit:
-    """One bit of a register after CPUID; `state` are the bits of XCR0 that go with it."""
+    """One bit of a register after CPUID; `state` has the bits of XCR0 that the feature needs."""
 
     leaf: int
     subleaf: int
@@ -31,7 +31,7 @@ def _bits(leaf: int, subleaf: int, register: int, state: int, **bits: int) -> di
 
 
 def _spelled(name: str) -> str:
-    """LLVM's name of a feature from one that Python takes."""
+    """LLVM's name of a feature, from a Python identifier."""
     return {"sse41": "sse4.1", "sse42": "sse4.2"}.get(name, name.replace("_", "-"))
 
 
@@ -55,11 +55,11 @@ X86: dict[str, Bit] = {
     **_bits(0x80000001, 0, ECX, 0, lzcnt=5, sse4a=6, tbm=21),
     **_bits(0x80000001, 0, ECX, AVX_STATE, xop=11, fma4=16),
 }
-"""LLVM's names of the features that change which instructions a computation is made of. Those for cryptography do not: there
-are processors that lack them alone, such as Cortex-A72 in a Raspberry Pi 4, and LLVM uses them only where it is told to."""
+"""LLVM's names of the features that change the instructions of computations. Features for cryptography do not: some
+processors lack only those, such as Cortex-A72 in a Raspberry Pi 4, and LLVM uses them only on request."""
 
 AVX10: dict[str, int] = {"avx10.1": 1, "avx10.2": 2}
-"""The least version, in the low byte of EBX at leaf 0x24, which there is with bit 19 of EDX at leaf 7, subleaf 1."""
+"""The least version, in the low byte of EBX at leaf 0x24, which exists if bit 19 of EDX at leaf 7, subleaf 1, is set."""
 
 AVX10_BIT = Bit(7, 1, EDX, 19, AVX512_STATE)
 
@@ -89,4 +89,4 @@ ARM: dict[str, tuple[int, int]] = {
     "bf16": (0, 1 << 14),
     "sme": (0, 1 << 23),
 }
-"""LLVM's names, and the bits of AT_HWCAP and of AT_HWCAP2 that there have to be."""
+"""LLVM's names, and the required bits of AT_HWCAP and of AT_HWCAP2."""

@@ -1,4 +1,4 @@
-"""Which features a processor has, as LLVM sees it: what its command line calls `-mattr`."""
+"""The features that LLVM attributes to a target: its `-mattr`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.ir.target import Target
 
 ARCHITECTURES = frozenset({"x86_64", "aarch64"})
-"""Those whose features may be asked for one by one. Elsewhere some end the process, such as RISC-V's of 32 bits."""
+"""Architectures whose features can be queried one by one. Others may end the process, such as 32-bit RISC-V."""
 
 _MODES = frozenset({"16bit-mode", "32bit-mode", "64bit-mode", "64bit"})
-"""What an x86 processor is in, not what it has; a subtarget without the right one ends the process."""
+"""Modes of x86, which are not features; a subtarget without the right one ends the process."""
 
 
 def has_features(target: Target, names: Iterable[str]) -> tuple[str, ...]:
-    """Those of `names` that code for the target may use: what its CPU implies, and what its own features do.
+    """Those of `names` that code for the target may use: its CPU's features and its own.
 
-    LLVM has no question for that, but an answer: it inlines a function into another one if that may use all features
+    LLVM cannot be asked directly. But it inlines a function into another one only if that may use all features
+    of the first one (`areInlineCompatible`). Raises CompileError if LLVM does not know the machine.
     that the first one is made for (`areInlineCompatible`). CompileError where LLVM has no such machine.
     """
     names = tuple(names)
@@ -27,7 +28,7 @@ def has_features(target: Target, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def instruction_sets(target: Target, names: Iterable[str]) -> tuple[str, ...]:
-    """Those of `names` that decide which instructions there are; others say what is fast, and inlining passes them over."""
+    """Those of `names` that enable instructions; inlining ignores the others, which describe speed."""
     names = tuple(name for name in names if name not in _MODES)
     others = _inlined(target, [(_attribute([f"-{name}"]), _attribute([f"+{name}"]), name) for name in names])
     return tuple(name for name in names if name not in others)
@@ -38,7 +39,7 @@ def _attribute(features: Sequence[str]) -> str:
 
 
 def _inlined(target: Target, pairs: Sequence[tuple[str, str, str]]) -> tuple[str, ...]:
-    """The names of the pairs where a function with the second attribute goes into one with the first."""
+    """The names of the pairs for which a function with the second attribute is inlined into one with the first."""
     module = Module()
     for k, (outside, inside, _) in enumerate(pairs):
         module.declare("void", f"used.{k}", ())

@@ -1,4 +1,4 @@
-"""One LLVM function being written: lines of text in basic blocks, and the names in use."""
+"""An LLVM function under construction: lines of text in basic blocks, and the names in use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensorc_dsl.ir.dtypes import DType
 
 @dataclass(slots=True)
 class Module:
-    """What several functions share: finished texts, the declarations they need, and the machine's instruction sets."""
+    """The state that several functions share: finished texts, declarations, and the target's instruction sets."""
 
     features: frozenset[str] = frozenset()
     functions: list[str] = field(default_factory=list[str])
@@ -39,7 +39,7 @@ class Function:
         self.block = "start"
 
     def define(self, header: str, result: str = "void") -> None:
-        """Finish: add the function to the module under `header` (everything up to the brace); it returns `result`."""
+        """Finish the function under `header` (everything up to the brace), returning `result`, and add it to the module."""
         lines = [
             f"{header} {{",
             "entry:",
@@ -60,13 +60,13 @@ class Function:
         self._lines.append(f"  {text}")
 
     def op(self, text: str) -> str:
-        """An instruction with a result; its name."""
+        """Append an instruction with a result. Returns the name of the result."""
         name = self.fresh()
         self._lines.append(f"  {name} = {text}")
         return name
 
     def reserve(self) -> int:
-        """A line to be filled later: a phi is known only after the loop body is written."""
+        """Reserve a line to be filled later: a phi is known only after the loop body is written."""
         self._lines.append("")
         return len(self._lines) - 1
 
@@ -97,7 +97,7 @@ class Function:
 
     @contextmanager
     def region(self) -> Generator[None]:
-        """Code whose results the code after it cannot use: a loop body or a branch."""
+        """A context for code whose results later code cannot use: a loop body or a branch."""
         self._caches.append({})
         try:
             yield
@@ -105,7 +105,7 @@ class Function:
             self._caches.pop()
 
     def cached(self, text: str) -> str:
-        """An instruction without side effects, reused where an equal one dominates this place."""
+        """An instruction without side effects, reused if an equal one dominates this place."""
         for cache in self._caches:
             if text in cache:
                 return cache[text]
@@ -116,7 +116,7 @@ class Function:
     # Values
 
     def splat(self, v: Value, lanes: int) -> Value:
-        """`v` in every lane; a vector as it is."""
+        """`v` in every lane; a vector is returned as it is."""
         if v.lanes or not lanes:
             return v
         if not v.ref.startswith("%"):
@@ -126,11 +126,11 @@ class Function:
         return self.value(v.dtype, f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer", lanes)
 
     def lane(self, v: Value, k: int) -> Value:
-        """Lane `k` of a vector; a scalar as it is."""
+        """Lane `k` of a vector; a scalar is returned as it is."""
         return self.value(v.dtype, f"extractelement {v.typed}, i64 {k}", 0) if v.lanes else v
 
     def gather_lanes(self, parts: list[Value]) -> Value:
-        """A vector of scalars."""
+        """The vector of some scalars."""
         n, t = len(parts), parts[0].dtype
         kind = vector_type(element(t), n)
         ref = "poison"

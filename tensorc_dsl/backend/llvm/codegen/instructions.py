@@ -1,8 +1,8 @@
-"""Instructions as calls of LLVM's functions: tiles are loaded into vectors, the call is made, the result is stored.
+"""Writes instructions as calls of LLVM functions: loads tiles into vectors, makes the call, stores the result.
 
-A vector holds the elements of its operand in order, the last dimension fastest. Elements that lie side by side in memory
-are loaded together, in whichever order the operand wants them: a tile whose rows are contiguous and one whose columns are
-both cost as many loads as there are such runs.
+A vector holds the elements of its operand in order, the last dimension fastest. Elements that are contiguous in memory
+are loaded together, in any order of the operand: a tile with contiguous rows and one with contiguous columns
+both take as many loads as there are contiguous runs.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ KIND = "llvm"
 
 
 def code_for(intrinsic: Intrinsic, features: Sequence[str]) -> str | None:
-    """The first call that a machine with these features has for the instruction; None when it has none."""
+    """The first call for the instruction that a machine with these features has; None if it has none."""
     fitting = (x.code for x in intrinsic.lowerings if x.target == KIND and set(x.requires) <= set(features))
     return next(fitting, None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Elements side by side from `start` on; `lanes` says for each which lanes of the vector it is."""
+    """Contiguous elements from `start` on; `lanes` has the lanes of the vector for each element."""
 
     start: Expr
     lanes: tuple[tuple[int, ...], ...]
 
 
 def _runs(tile: Tile) -> list[_Run]:
-    """The elements of a tile in as few contiguous runs as there are, in the order of memory where that is known."""
+    """The elements of a tile in the smallest number of contiguous runs, in memory order if that is known."""
     (origin,), strides = tile.origin, [step for (step,) in tile.steps]
     sizes = [constant(n) or 0 for n in tile.operand.shape]
     groups: dict[Expr, dict[int, list[int]]] = {}
@@ -63,9 +63,9 @@ def _runs(tile: Tile) -> list[_Run]:
 
 
 def write_instruction(f: Function, e: Expressions, s: Instruction, code: str) -> None:
-    """The instruction by the call that `code` spells."""
+    """Write the instruction by the call that `code` spells."""
     call = signature_of(code)
-    assert call is not None  # an `intrinsic` with another is refused
+    assert call is not None  # an `intrinsic` with another form is refused
     tiles = {t.operand.name: t for t in s.tiles}
     args = [f"{type_} {_argument(f, e, tiles[name], type_) if name in tiles else name}" for type_, name in call.args]
     f.module.declare(call.result, call.function, tuple(type_ for type_, _ in call.args))
@@ -82,7 +82,7 @@ def _lanes(tile: Tile) -> int:
 
 
 def _argument(f: Function, e: Expressions, tile: Tile, type_: str) -> str:
-    """A tile as a value of `type_`, repeated until it fills it."""
+    """A tile as a value of `type_`, repeated until it fills the type."""
     own = operand_bits(tile.operand)
     times = bits_of(type_) // own
     ref, vector = _load(f, e, tile), vector_type(in_memory(tile.operand.dtype), _lanes(tile))
@@ -128,7 +128,7 @@ def _store(f: Function, e: Expressions, tile: Tile, type_: str, result: str) -> 
     whole = _cast(f, result, type_, vector)
     for run in _runs(tile):
         part, ref = vector_type(element, len(run.lanes)), whole
-        lanes = [lane for (lane,) in run.lanes]  # the elements of a result lie apart
+        lanes = [lane for (lane,) in run.lanes]  # the elements of a result are distinct
         if lanes != list(range(n)):
             ref = f.op(f"shufflevector {vector} {whole}, {vector} poison, {_mask(lanes)}")
         f.line(f"store {part} {ref}, ptr {e.pointer(tile.buffer, run.start, None)}, align {align}")

@@ -1,4 +1,4 @@
-"""The door to LLVM: text in, optimised text, assembly or object code out."""
+"""The interface to LLVM: optimises, assembles and compiles LLVM text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tensorc_dsl.ir.target import Target, architecture_of
 
 
 def native_triple() -> str:
-    """LLVM's name for the kind of machine that we are on."""
+    """LLVM's name for the current kind of machine."""
     return llvm.get_default_triple()
 
 
@@ -41,7 +41,7 @@ class Machine:
         return self.machine.triple
 
     def parsed(self, text: str) -> llvm.ModuleRef:
-        """The module as it is written, checked. CompileError when it is not well formed."""
+        """The module as written, verified. Raises CompileError if it is not well formed."""
         try:
             module = llvm.parse_assembly(text)
             module.triple = self.triple
@@ -52,10 +52,10 @@ class Machine:
         return module
 
     def module(self, text: str) -> llvm.ModuleRef:
-        """The module, checked and optimised. CompileError when it is not well formed."""
+        """The module, verified and optimised. Raises CompileError if it is not well formed."""
         module = self.parsed(text)
-        # Vectors are explicit and unrolling is the schedule's business: LLVM is left with scalar clean-up, which keeps
-        # compile times down and code as scheduled.
+        # Vectors and unrolling are explicit in the schedule. LLVM only cleans up scalar code, which keeps compile times
+        # short and the code as scheduled.
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         options.loop_vectorization = False
         options.slp_vectorization = False

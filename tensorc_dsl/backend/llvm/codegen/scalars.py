@@ -1,4 +1,4 @@
-"""Operations on values of one element type: arithmetic, comparisons, conversions. Lanes come in equal numbers."""
+"""Operations on values of one element type: arithmetic, comparisons, conversions. Operands have equal numbers of lanes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _UNSIGNED = {"<": "ult", "<=": "ule", ">": "ugt", ">=": "uge", "==": "eq", "!=":
 
 
 def binary(f: Function, op: BinaryOp, a: Value, b: Value) -> Value:
-    """`a op b`. Integer division and remainder floor; by 0 they give 0, as in NumPy, and never trap."""
+    """`a op b`. Integer division and remainder round down; by 0 they give 0, as in NumPy, and never trap."""
     t = a.dtype
     if op == "%" and t.is_float:
         return convert(f, _remainder(f, convert(f, a, F64), convert(f, b, F64)), t)
     if t.name == "bf16":
         return convert(f, binary(f, op, convert(f, a, F32), convert(f, b, F32)), BF16)
     if op in ("min", "max"):
-        if t.is_float:  # NaN wins, as in NumPy; which zero wins does not matter
+        if t.is_float:  # NaN is propagated, as in NumPy; either of two zeros may be returned
             return f.intrinsic("minimum" if op == "min" else "maximum", t, (a, b), flags="nsz ")
         cond = compare(f, "<" if op == "min" else ">", a, b)
         return select(f, cond, a, b)
@@ -41,7 +41,7 @@ def binary(f: Function, op: BinaryOp, a: Value, b: Value) -> Value:
 def _divide(f: Function, op: BinaryOp, a: Value, b: Value) -> Value:
     t, lanes = a.dtype, a.lanes
     zero, one = constant_value(t, 0, lanes), constant_value(t, 1, lanes)
-    # Of a number other than 0, and -1, nothing can go wrong.
+    # With a divisor other than 0 and -1, division cannot trap.
     known = re.fullmatch(r"(splat \(i\d+ )?(-?\d+)\)?", b.ref) is not None and not re.search(r"(^| )(0|-1)\)?$", b.ref)
     if t.kind == "uint":
         by_zero = compare(f, "==", b, zero)
@@ -57,7 +57,7 @@ def _divide(f: Function, op: BinaryOp, a: Value, b: Value) -> Value:
         d = select(f, logic(f, "or", bad, overflow), one, b)
     quotient = f.value(t, f"sdiv {a.type} {a.ref}, {d.ref}", lanes)
     rest = f.value(t, f"srem {a.type} {a.ref}, {d.ref}", lanes)
-    # Towards zero so far; one down where there is a rest whose sign is not the divisor's.
+    # LLVM divides towards zero; one is subtracted if there is a remainder whose sign is not the divisor's.
     sign = f.value(t, f"xor {a.type} {rest.ref}, {d.ref}", lanes)
     down = logic(f, "and", compare(f, "!=", rest, zero), compare(f, "<", sign, zero))
     if op == "/":
@@ -70,7 +70,7 @@ def _divide(f: Function, op: BinaryOp, a: Value, b: Value) -> Value:
 
 
 def _remainder(f: Function, a: Value, b: Value) -> Value:
-    """`a % b` of f64: what C's `fmod` leaves, exactly, and the divisor added where that has the other sign."""
+    """`a % b` of f64: the exact result of C's `fmod`, plus the divisor if the signs differ."""
     rest, zero = library(f, "fmod", (a, b)), constant_value(F64, 0.0, a.lanes)
     other = logic(f, "xor", compare(f, "<", rest, zero), compare(f, "<", b, zero))
     moved = select(f, other, binary(f, "+", rest, b), rest)
@@ -78,7 +78,7 @@ def _remainder(f: Function, a: Value, b: Value) -> Value:
 
 
 def library(f: Function, name: str, args: tuple[Value, ...]) -> Value:
-    """The C library's function of doubles, lane by lane."""
+    """The C library's function of doubles, called lane by lane."""
     f.module.declare("double", name, ("double",) * len(args), "nounwind willreturn memory(none)")
 
     def one(parts: tuple[Value, ...]) -> Value:
@@ -109,12 +109,12 @@ def invert(f: Function, a: Value) -> Value:
 
 
 def select(f: Function, cond: Value, a: Value, b: Value) -> Value:
-    """`a` where `cond`, else `b`; the condition may be one for all lanes."""
+    """`a` where `cond` holds, else `b`; the condition may be a single one for all lanes."""
     return f.value(a.dtype, f"select {cond.typed}, {a.typed}, {b.typed}", a.lanes)
 
 
 def any_lane(f: Function, mask: Value) -> str:
-    """An i1: whether any lane of a mask is set; the one that there is of a scalar."""
+    """An i1: whether any lane of a mask is set; for a scalar, its value."""
     if not mask.lanes:
         return mask.ref
     name = f"llvm.vector.reduce.or.v{mask.lanes}i1"
@@ -129,12 +129,12 @@ def bits(f: Function, v: Value, t: DType) -> Value:
 
 
 def convert(f: Function, v: Value, t: DType) -> Value:
-    """A conversion as NumPy's `astype`, except that floats out of an integer's range saturate and NaN becomes 0."""
+    """A conversion as by NumPy's `astype`, except that floats out of an integer's range saturate and NaN becomes 0."""
     s = v.dtype
     if s == t:
         return v
     if t.is_float and t.bits == 16 and s.bits >= 32:
-        # By way of f32; what does not fit that exactly is rounded to odd, so that it is rounded to nearest only once.
+        # The conversion goes through f32. A value that f32 cannot hold is rounded to odd, so that it is rounded only once.
         v = v if s == F32 else _to_odd_f32(f, convert(f, _to_odd_i64(f, v) if s.kind == "int" else v, F64))
         return (
             _to_bf16(f, v)
@@ -176,7 +176,7 @@ def _mangled(t: DType, lanes: int) -> str:
 
 
 def _to_odd_i64(f: Function, v: Value) -> Value:
-    """An integer as one that f64 holds: of more than 53 bits the lowest 11 are 0, and the next is set where they were not."""
+    """An integer that f64 can hold: of more than 53 bits, the lowest 11 are cleared, and the next is set if one was."""
     if v.dtype.bits < 64:
         return v
 
@@ -186,7 +186,7 @@ def _to_odd_i64(f: Function, v: Value) -> Value:
     def op(word: str, a: Value, b: Value) -> Value:
         return f.value(v.dtype, f"{word} {a.type} {a.ref}, {b.ref}", v.lanes)
 
-    # What is left above 53 bits is the sign alone of a number that has no more.
+    # The remaining difference beyond 53 bits is the sign extension of a smaller number.
     top = op("ashr", v, number(53))
     wide = compare(f, "!=", top, op("ashr", v, number(63)))
     lost = compare(f, "!=", op("and", v, number(0x7FF)), number(0))
@@ -195,7 +195,7 @@ def _to_odd_i64(f: Function, v: Value) -> Value:
 
 
 def _to_odd_f32(f: Function, v: Value) -> Value:
-    """An f64 rounded towards zero in f32, with the last bit set where that is not exact (Boldo and Melquiond, 2008)."""
+    """An f64 rounded to f32 by rounding to odd: the last bit is set if inexact (Boldo and Melquiond, 2008)."""
     n = v.lanes
     near = f.value(F32, f"fptrunc {v.typed} to {vector_type('float', n)}", n)
     back = f.value(F64, f"fpext {near.typed} to {v.type}", n)

@@ -1,4 +1,4 @@
-"""Flat statements become LLVM text: loops, guards, stores, buffers; parallel bodies become functions of their own."""
+"""Generates LLVM text for flat statements: loops, guards, stores, buffers; parallel bodies become functions."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Instruction, Loop, Parallel, Prepared, body_of, store_loads, stores
 
 PARALLEL_FOR = "tensorc_parallel_for"
-"""`void (ptr fn, ptr context, i64 tasks, i64 threads)`: runs `fn(context, begin, end, worker)` on parts of 0 .. tasks,
-`worker` being 0 .. threads-1 and different in each. The runtime defines it."""
+"""`void (ptr fn, ptr context, i64 tasks, i64 threads)`: runs `fn(context, begin, end, worker)` on parts of 0 .. tasks, with
+a different `worker` in 0 .. threads-1 for each thread. The runtime defines it."""
 
 _TASK = ".task"
 """The task counter, under a name that no variable of a program can have."""
 
 PIECES_AT_ONCE = 4
-"""Native vectors per store and pass of a long vectorized loop: enough to hide latencies, few enough for registers."""
+"""The number of native vectors per store and pass of a long vectorized loop: it hides latencies and fits the registers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is the same in a whole kernel."""
+    """The settings of a whole kernel."""
 
     vector_bits: int
     threads: int
@@ -58,7 +58,7 @@ class Statements:
         self._used: dict[str, Expr] = {"shared": ZERO, "worker": ZERO}
 
     def write(self, body: Sequence[Flat], pieces: tuple[Piece, ...] = ()) -> None:
-        """All of `body`; inside a vectorized loop for each of `pieces`, statement by statement."""
+        """Write all of `body`; inside a vectorized loop for each of `pieces`, statement by statement."""
         for s in body:
             match s:
                 case Store():
@@ -107,7 +107,7 @@ class Statements:
             self.counted(s.var, first, last, 1, lambda: self.write(s.body, pieces))
 
     def counted(self, var: str, begin: Scalar, end: Scalar, step: int, write: Callable[[], None]) -> None:
-        """`for var in begin .. end` by `step`, the body written once."""
+        """Write `for var in begin .. end` by `step`, with its body once."""
         f = self.f
         head, after = f.label(f"loop.{var}"), f.label("after")
         if isinstance(begin, int) and isinstance(end, int):
@@ -132,7 +132,7 @@ class Statements:
         f.start_block(after)
 
     def _vector_loop(self, s: Loop, begin: int, end: int) -> None:
-        """Long loops in passes of a few native vectors; short ones, and what is left, in pieces at once."""
+        """Write a vectorized loop: a long one in passes of a few native vectors, a short one and the remainder in pieces."""
         width = self._width(s)
         group = PIECES_AT_ONCE * width
         n = end - begin
@@ -147,7 +147,7 @@ class Statements:
                 self.write(s.body, pieces)
 
     def _width(self, s: Loop) -> int:
-        """Lanes of a native vector of the widest element that the loop touches; 32 bits at least."""
+        """The lanes of a native vector of the widest element type in the loop, which counts as at least 32 bits."""
         bits = [32]
         for x in stores(s.body):
             bits.append(dtype_of(x.value).bits)
@@ -191,7 +191,7 @@ class Statements:
         return total
 
     def _captured(self, s: Parallel) -> tuple[SymbolTable, list[tuple[str, str]]]:
-        """The scope inside the part, in terms of its arguments `%a0`, `%a1`, …, and what those are here."""
+        """The scope inside the part, in terms of its arguments `%a0`, `%a1`, …, and the values to pass for these."""
         values: list[tuple[str, str]] = [("ptr", self.workspace)]
         inner = SymbolTable(streamed=self.scope.streamed)
 
@@ -210,7 +210,7 @@ class Statements:
         return inner, values
 
     def _part(self, s: Parallel, name: str, scope: SymbolTable, kinds: list[str]) -> None:
-        """Two functions: one that unpacks the context, and one whose arguments LLVM knows not to overlap."""
+        """Write two functions: one that unpacks the context, and one whose arguments are declared not to overlap."""
         module = self.f.module
         unpack = Function(module)
         args: list[str] = []
@@ -228,7 +228,7 @@ class Statements:
         f.define(f"define internal void @{name}.tasks({', '.join(params)}) noinline nounwind")
 
     def tasks(self, s: Parallel) -> None:
-        """The tasks `%begin` .. `%end`, each one combination of the loop variables, the last one fastest."""
+        """Write a loop over the tasks `%begin` .. `%end`, combinations of the loop variables, the last one fastest."""
         extents = [self.expressions.index(e) for e in s.extents]
 
         def one() -> None:
@@ -245,7 +245,7 @@ class Statements:
         self.fence()
 
     def fence(self) -> None:
-        """Stores past the caches are done for all to see before what follows: alone they come in any order."""
+        """Write a fence after stores past the caches, which are not ordered otherwise."""
         if self.scope.streamed:
             self.f.module.declare("void", "llvm.x86.sse.sfence", ())
             self.f.line("call void @llvm.x86.sse.sfence()")
@@ -262,7 +262,7 @@ class Statements:
                 self._uniform_if(cond, s, (at,))
                 continue
             inner = replace(self.expressions.narrow(at, cond), some=True)
-            assert inner.mask is not None  # narrowing makes one
+            assert inner.mask is not None  # `narrow` sets it
             alive = Value(BOOL, any_lane(self.f, inner.mask))
             self._uniform_if(alive, s, (inner,))
 
@@ -315,9 +315,9 @@ class Statements:
             f.line(f"call void @{name}({value.typed}, {places}, {mask.typed})")
 
     def _fold(self, s: Store, pieces: tuple[Piece, ...]) -> None:
-        """What all lanes fold into one place: first with each other, then with what is there."""
+        """Write a store into which all lanes fold: they are folded with each other, then into the stored value."""
         f, e, fold = self.f, self.expressions, fold_of(s)
-        assert fold is not None  # only folds may meet in one place
+        assert fold is not None  # only folds may store to one element from several lanes
         lanes = fold_lanes(f, fold.op, [f.splat(e.value(fold.value, at), at.width) for at in pieces])
         old = e.value(Load(s.buffer, s.indices, lanes.dtype), None)
         self._store_one(combined(f, fold.op, old, lanes), e.pointer(s.buffer, s.indices[0], None))
@@ -333,7 +333,7 @@ class Statements:
         outer, before = self.scope.buffers.get(s.name), self._used.get(s.space, ZERO)
         if s.space == "stack":
             elements = constant(s.size)
-            assert elements is not None  # what is open is on the heap
+            assert elements is not None  # buffers of an open size are on the heap
             pointer = self.f.alloca(kind, max(1, elements))
         else:
             offset = self._used[s.space]
@@ -356,12 +356,12 @@ class Statements:
 
 
 def whole_lines(s: Alloc | Prepared) -> Expr:
-    """The bytes of a buffer, rounded up to 64-byte lines."""
+    """The size of a buffer in bytes, rounded up to 64-byte lines."""
     return mul(ceildiv(mul(s.size, index(s.dtype.bytes)), index(64)), index(64))
 
 
 def _mentioned(body: tuple[Flat, ...]) -> tuple[set[str], set[str]]:
-    """Buffers and variables that statements mention."""
+    """The buffers and variables that occur in statements."""
     buffers: set[str] = set()
     names: set[str] = set()
     exprs: list[Expr] = []
@@ -381,7 +381,7 @@ def _mentioned(body: tuple[Flat, ...]) -> tuple[set[str], set[str]]:
                 case Alloc():
                     exprs.append(s.size)
                 case Instruction():
-                    pass  # its body mentions the same
+                    pass  # the same names occur in its body
             go(body_of(s))
 
     go(body)

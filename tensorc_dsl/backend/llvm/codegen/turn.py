@@ -1,8 +1,8 @@
-"""Tiles that are turned in registers: rows are loaded as vectors, exchanged between registers, and stored as vectors.
+"""Transposes tiles in registers: rows are loaded as vectors, exchanged between registers, and stored as vectors.
 
-Where a vectorized loop goes down the columns of what it reads, and an unrolled loop directly around it along the rows, both
-together touch a tile, of which every row is one load. Turning n × n elements takes log2 n steps, in each of which pairs of
-registers exchange half of their elements (Eklundh, A fast computer method for matrix transposing, 1972).
+If a vectorized loop runs down the columns of its input, and an unrolled loop directly around it along the rows, both
+together access a tile, each row of which is one load. Transposing n × n elements takes log2 n steps, in each of which pairs
+of registers exchange half of their elements (Eklundh, A fast computer method for matrix transposing, 1972).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tensorc_dsl.lower.flat import Loop, store_loads
 class Turn:
     """A nest that reads `loads` along the unrolled loop `along` and stores along the vectorized loop `across`.
 
-    `rows` and `lanes` are the values of the two loops; `pitch` is how far apart rows are stored.
+    `rows` and `lanes` are the values of the two loops; `pitch` is the distance of stored rows in elements.
     """
 
     along: Loop
@@ -36,9 +36,9 @@ class Turn:
 
 
 def turned(s: Loop) -> Turn | None:
-    """The nest as a tile to be turned. None where it reads no columns, or where its order might matter.
+    """The nest as a tile to be transposed. None if it reads no columns, or if its order might matter.
 
-    Tiles are written one after the other, so no two iterations may meet in a place, and nothing may read what is written.
+    Tiles are written one after the other, so no two iterations may store to one element, and stored elements may not be read.
     """
     (across,) = s.body if len(s.body) == 1 else (None,)
     if not isinstance(across, Loop) or s.kind is not LoopKind.UNROLLED or across.kind is not LoopKind.VECTORIZED:
@@ -62,7 +62,7 @@ def _values(s: Loop) -> range | None:
 
 
 def _always(e: Expr) -> Iterator[Load]:
-    """The loads that happen whatever is read."""
+    """The loads that happen for any data."""
     match e:
         case Load():
             yield e
@@ -78,7 +78,7 @@ def _is_column(x: Load, along: str, across: str) -> bool:
 
 
 def write_turned(e: Expressions, s: Turn, width: int, write: Callable[[Store, Piece], None]) -> None:
-    """The tile in square pieces of `width` elements, whose stores `write` writes."""
+    """Write the tile in square pieces of `width` elements; `write` writes their stores."""
     along, across = s.along.var, s.across.var
     if s.pitch == len(s.lanes) < width:
         _write_narrow(e, s, width)
@@ -98,7 +98,7 @@ def write_turned(e: Expressions, s: Turn, width: int, write: Callable[[Store, Pi
 
 
 def _write_narrow(e: Expressions, s: Turn, width: int) -> None:
-    """Rows narrower than a vector, stored without a gap: vectors go along what is read, and are stored interleaved."""
+    """Write rows narrower than a vector, stored without gaps: vectors run along the input, and are stored interleaved."""
     along, across = s.along.var, s.across.var
     for first in s.rows[::width]:
         at = Piece(along, 0, min(width, s.rows.stop - first))
@@ -111,9 +111,9 @@ def _write_narrow(e: Expressions, s: Turn, width: int) -> None:
 
 
 def _columns(e: Expressions, x: Load, at: Piece, count: int) -> list[Value]:
-    """What the lanes of a piece read in each of `count` iterations along the rows, from the one that the scope is in."""
+    """The loads of a piece's lanes in each of `count` iterations along the rows, starting at the current one."""
     lanes = list(range(at.width))
-    if e.stride(x.indices[0], at) == count < at.width:  # rows narrower than a vector, without a gap
+    if e.stride(x.indices[0], at) == count < at.width:  # rows narrower than a vector, without gaps
         kind = vector_type(in_memory(x.dtype), count * at.width)
         whole = e.f.op(f"load {kind}, ptr {e.pointer(x.buffer, x.indices[0], at)}, align {x.dtype.bytes}")
         found = [_picked(e.f, kind, whole, "poison", [k + count * n for n in lanes]) for k in range(count)]
@@ -137,7 +137,7 @@ def _columns(e: Expressions, x: Load, at: Piece, count: int) -> list[Value]:
 
 
 def _exchanged(f: Function, kind: str, pair: tuple[str, str], size: int, half: int) -> tuple[str, str]:
-    """Two rows in blocks of `half` elements: every second block of the first changes places with the one before it in the
+    """Two rows as blocks of `half` elements, with every second block of the first swapped with the preceding block of the
     second."""
     low = [k if not k & half else size + k - half for k in range(size)]
     high = [k + half if not k & half else size + k for k in range(size)]
@@ -145,7 +145,7 @@ def _exchanged(f: Function, kind: str, pair: tuple[str, str], size: int, half: i
 
 
 def _interleaved(f: Function, parts: list[Value]) -> Value:
-    """The first lanes of all vectors, then their second ones, and so on."""
+    """The first lanes of all vectors, then their second lanes, and so on."""
     n = parts[0].lanes
     ref, kind = parts[0].ref, parts[0].type
     for k, p in enumerate(parts[1:], 1):
@@ -157,6 +157,6 @@ def _interleaved(f: Function, parts: list[Value]) -> Value:
 
 
 def _picked(f: Function, kind: str, a: str, b: str, places: list[int]) -> str:
-    """Elements of two vectors by their places, those of the second behind those of the first; -1 may be anything."""
+    """Elements of two vectors by position, where the second vector follows the first; -1 stands for any value."""
     picked = ", ".join(f"i32 {k}" if k >= 0 else "i32 poison" for k in places)
     return f.op(f"shufflevector {kind} {a}, {kind} {b}, <{len(places)} x i32> <{picked}>")

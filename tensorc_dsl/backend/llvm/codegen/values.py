@@ -1,4 +1,4 @@
-"""LLVM values and types as text: how element types are spelled, and constants of them."""
+"""LLVM values and types as text: the spelling of element types and constants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Value:
 
 
 def element(t: DType) -> str:
-    """The type of an element in a register. bf16 is held as its bits: LLVM's own needs a library on most targets."""
+    """The type of an element in a register. bf16 is held as bits, since LLVM's bf16 needs a library on most targets."""
     match t.name:
         case "f32":
             return "float"
@@ -54,7 +54,7 @@ def _bits(form: str, x: float) -> int:
 
 
 def literal(t: DType, x: int | float | bool) -> str:
-    """A scalar constant of type `t`."""
+    """The text of a scalar constant of type `t`."""
     if t.kind == "bool":
         return "true" if x else "false"
     if t.is_integer:
@@ -66,7 +66,7 @@ def literal(t: DType, x: int | float | bool) -> str:
         case "f16":
             return f"0xH{_bits('e', x):04X}"
         case _:
-            return f"0x{_bits('d', x):016X}"  # an f32 is spelled as the f64 that it is
+            return f"0x{_bits('d', x):016X}"  # LLVM spells an f32 as the f64 of the same value
 
 
 def constant_value(t: DType, x: int | float | bool, lanes: int = 0) -> Value:

@@ -1,4 +1,4 @@
-"""The last passes of lowering, which know how many registers a CPU has and how long its vectors are.
+"""The last passes of lowering, which depend on the number of a CPU's registers and the length of its vectors.
 
 Nothing here writes LLVM code.
 """

@@ -1,7 +1,7 @@
-"""Partial results in registers are combined across the lanes of vectors, as a tree, not one after another.
+"""Combines partial results in registers across the lanes of vectors, as a tree instead of a chain.
 
-A loop is that when it does nothing but fold contiguous elements of small private buffers into one place, as what
-`rfactor` leaves behind a vectorized loop does. Its order is free, since folds are associative and commutative.
+A loop qualifies if it only folds contiguous elements of small private buffers into one element, such as the loop that
+`rfactor` leaves after a vectorized loop. Its order is free, since folds are associative and commutative.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, store_loads
 
 FEWEST = 4
-"""Partial results below which a tree is no shorter than a chain."""
+"""The number of partial results below which a tree is no shorter than a chain."""
 
 
 def fold_across(body: tuple[Flat, ...], small: frozenset[str] = frozenset()) -> tuple[Flat, ...]:
-    """Serial and unrolled loops over partial results become vectorized ones; `small` are the private buffers around."""
+    """The body with serial and unrolled loops over partial results vectorized; `small` has the private buffers around."""
     out: list[Flat] = []
     for s in body:
         match s:
             case Store():
                 pass
             case Loop(kind=LoopKind.VECTORIZED):
-                pass  # its lanes are taken
+                pass  # the lanes are already in use
             case Loop() if _folds(s, small):
                 s = replace(s, kind=LoopKind.VECTORIZED)
             case Alloc(name=name, space=space):

@@ -14,7 +14,7 @@ from tensorc_dsl.lower.lower import COMMON, lower
 from tensorc_dsl.lower.passes import Pass, Unit
 
 UNROLL_LIMIT = 4096
-"""Code (see `code_size`) of one unrolled nest: beyond it code leaves the instruction cache and takes long to compile."""
+"""The largest `code_size` of one unrolled nest: larger code leaves the instruction cache and takes long to compile."""
 
 
 def _max_step(program: Program) -> int:
@@ -48,5 +48,5 @@ PASSES = (
 
 
 def lower_cpu(program: Program) -> Kernel:
-    """The kernel of a scheduled program, for any CPU. LowerError as `lower`'s."""
+    """The kernel of a scheduled program, for any CPU. Raises LowerError as `lower` does."""
     return lower(program, PASSES)

@@ -1,8 +1,8 @@
-"""Small private buffers become registers: the loops that walk them are vectorized or unrolled until subscripts are fixed.
+"""Keeps small private buffers in registers: vectorizes or unrolls loops over them until their subscripts are constant.
 
-A buffer is in registers when every access stands at a subscript made of unrolled variables, lanes of a vectorized loop
-and numbers. LLVM then finds one value per vector, carried round the reduction loop. A single access in a serial loop
-would force the whole buffer into memory, so short serial loops that walk such a buffer are changed with it.
+A buffer is in registers if every access has a subscript over unrolled variables, lanes of a vectorized loop
+and constants. LLVM then finds one value per vector, carried around the reduction loop. A single access in a serial loop
+would force the whole buffer into memory, so short serial loops that access such a buffer are changed with it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, buffers_of, inside, store_loads, stores
 
 REGISTER_BYTES = 32 * 64
-"""All of the widest register file there is (AVX-512): a larger buffer cannot be in registers whatever is done."""
+"""The size in bytes of the largest register file (AVX-512): a larger buffer cannot be in registers."""
 
 UNROLLED_CODE = 2048
-"""How much code (see `code_size`) unrolling for the sake of registers may leave in one loop."""
+"""The largest `code_size` that unrolling for registers may leave in one loop."""
 
 NARROWEST_VECTOR = 4
 
 UNROLLED_STORES = 512
-"""How many stores one unrolled nest may become: LLVM compares those of a loop with each other, which takes two seconds for
-as many and ten for twice as many. All of the register file as f32, lane by lane, is as many."""
+"""The largest number of stores of one unrolled nest: LLVM compares the stores of a loop with each other, which takes two
+seconds for this number and ten for twice as many. It is the whole register file as f32, lane by lane."""
 
 _LANES, _PIECES = 16, 8
-"""A vectorized loop is written out for at most so many vectors of so many lanes at once."""
+"""The largest number of lanes of a vector, and of vectors, for which a vectorized loop is written out at once."""
 
 
 def keep_in_registers(body: tuple[Flat, ...], *, in_lanes: bool = False) -> tuple[Flat, ...]:
-    """Vectorize and unroll the serial loops that keep small stack buffers out of registers; `in_lanes`: unroll only."""
+    """The body with serial loops that keep small stack buffers out of registers vectorized or, if `in_lanes`, unrolled."""
     return tuple(_keep(s, in_lanes) for s in body)
 
 
@@ -44,14 +44,14 @@ def _keep(s: Flat, in_lanes: bool) -> Flat:
     s = replace(s, body=keep_in_registers(s.body, in_lanes=lanes))
     small = isinstance(s, Alloc) and s.space == "stack" and (constant(s.size) or 0) * s.dtype.bytes <= REGISTER_BYTES
     if not isinstance(s, Alloc) or not small or any(isinstance(x, Parallel) for x in inside(s.body)):
-        return s  # what several threads share is in memory anyway
+        return s  # a buffer that several threads share is in memory in any case
     walkers = set(_walkers(s.body, s.name, {}))
     fixed = _fix(s.body, walkers, in_lanes)
     return replace(s, body=fixed) if walkers and not any(_walkers(fixed, s.name, {})) else s
 
 
 def _walkers(body: tuple[Flat, ...], name: str, serial: dict[str, Loop]) -> Iterator[str]:
-    """Serial loops inside `body` whose variables the subscripts of `name` mention."""
+    """The serial loops inside `body` whose variables occur in the subscripts of `name`."""
     for s in body:
         if isinstance(s, Store):
             if name not in buffers_of(s):
@@ -87,30 +87,30 @@ def _fix(body: tuple[Flat, ...], walkers: set[str], in_lanes: bool) -> tuple[Fla
 
 
 def _straight(body: tuple[Flat, ...]) -> bool:
-    """Whether no loop is left in `body` once it is unrolled."""
+    """Whether no loop is left in `body` after unrolling."""
     return not any(isinstance(x, Parallel) or (isinstance(x, Loop) and x.kind is LoopKind.SERIAL) for x in inside(body))
 
 
 def code_size(body: tuple[Flat, ...]) -> int:
-    """About how many instructions a body becomes: unrolled loops count in full, vectorized ones per 16 lanes.
+    """The approximate number of instructions of a body: unrolled loops count in full, vectorized ones per 16 lanes.
 
-    What depends on the variables of its unrolled loops alone is a number in the code: the factors of a transform that are
-    computed from its indices.
+    An expression over variables of unrolled loops alone is a constant in the code, such as the factors of a transform that
+    are computed from its indices.
     """
     known = frozenset(s.var for s in inside(body) if isinstance(s, Loop) and s.kind is LoopKind.UNROLLED)
     return _size(body, lambda s: 2 + expression_size(s.value, known), _vectors)
 
 
 def written_stores(body: tuple[Flat, ...]) -> int:
-    """How many stores a body becomes: those of a vectorized loop whose lanes lie apart are written lane by lane."""
+    """The number of stores of a body; a vectorized loop whose lanes are not contiguous is written lane by lane."""
     apart = _LANES * _PIECES
     return _size(body, lambda _: 1, lambda s: min(apart, _iterations(s)) if _lanes_lie_apart(s) else _vectors(s))
 
 
 def steps(body: tuple[Flat, ...]) -> int:
-    """Stores that run in one pass over a body when unrolled loops are written out; a vectorized loop is one pass.
+    """The number of stores in one pass over a body with unrolled loops written out; a vectorized loop is one pass.
 
-    Where its lanes lie apart in memory it is as many as it has lanes: each is moved by itself.
+    If its lanes are not contiguous in memory, it counts once per lane, since each is moved separately.
     """
     return _size(body, lambda _: 1, lambda s: _iterations(s) if _lanes_lie_apart(s) else 1)
 
@@ -128,29 +128,29 @@ def _size(body: tuple[Flat, ...], of_store: Callable[[Store], int], of_vector: C
 
 
 def _vectors(s: Loop) -> int:
-    """The vectors for which a vectorized loop is written out."""
+    """The number of vectors for which a vectorized loop is written out."""
     return min(_PIECES, -(-_iterations(s) // _LANES))
 
 
 def _iterations(s: Loop) -> int:
-    """1 where it is not known."""
+    """The number of iterations of a loop; 1 if it is not known."""
     begin, end = constant(s.begin), constant(s.end)
     return end - begin if begin is not None and end is not None else 1
 
 
 def _lanes_lie_apart(s: Loop) -> bool:
-    """Whether an access in a vectorized loop is neither one element for all lanes nor one next to the other."""
+    """Whether some access in a vectorized loop is neither the same element for all lanes nor contiguous."""
     accesses = [i for x in stores(s.body) for i in (*x.indices, *(j for r in store_loads(x) for j in r.indices))]
     return any(stride(i, s.var) not in (0, 1) for i in accesses)
 
 
 def expression_size(e: Expr, known: frozenset[str]) -> int:
-    """About how many instructions an expression becomes where the variables `known` are numbers."""
+    """The approximate number of instructions of an expression if the variables `known` are constants."""
     return _expression_size(e, known)[0]
 
 
 def _expression_size(e: Expr, known: frozenset[str]) -> tuple[int, bool]:
-    """The size, and whether the expression is a number."""
+    """The size, and whether the expression is a constant."""
     match e:
         case Const():
             return 0, True
@@ -167,7 +167,7 @@ def _expression_size(e: Expr, known: frozenset[str]) -> tuple[int, bool]:
 
 
 def unroll_small(body: tuple[Flat, ...], step: int) -> tuple[Flat, ...]:
-    """`"unroll.max_step"`: an innermost serial loop is unrolled when its iterations times its steps are at most `step`."""
+    """Apply `"unroll.max_step"`: innermost serial loops of at most `step` iterations times steps are unrolled."""
     return _map_loops(body, lambda s: _unroll(s, step))
 
 
@@ -180,8 +180,8 @@ def _unroll(s: Loop, step: int) -> Loop:
 
 
 def limit_unrolling(body: tuple[Flat, ...], limit: int) -> tuple[Flat, ...]:
-    """Unrolled loops that would leave more code than `limit`, or more than `UNROLLED_STORES`, run as serial loops; those
-    inside them stay if they fit."""
+    """The body with unrolled loops that would leave more code than `limit`, or more than `UNROLLED_STORES`, as serial loops;
+    loops inside them stay unrolled if they fit."""
 
     def lower(s: Loop) -> Loop:
         known = constant(s.begin) is not None and constant(s.end) is not None

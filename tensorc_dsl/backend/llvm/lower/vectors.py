@@ -1,7 +1,7 @@
-"""Vectorized loops that code generators can run lane by lane in lock step; the others become serial.
+"""Makes vectorized loops serial unless a code generator can run their lanes in lock step.
 
-A loop is one vector operation per store when its lanes do not meet: every store goes to a place of its own in each lane.
-The scheduler has proven that lanes carry nothing between them; what is checked here is shape, not dependence.
+A loop is one vector operation per store if every store goes to a different element in each lane.
+The scheduler has proved that lanes have no dependences; this pass checks the form of the stores only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tensorc_dsl.lower.flat import Flat, Loop, Parallel, body_of, store_loads, s
 
 
 def legalise_vectors(body: tuple[Flat, ...]) -> tuple[Flat, ...]:
-    """The innermost vectorized loops stay; one around another, around threads, or without lanes becomes serial."""
+    """The body with the innermost vectorized loops; one around another, around threads, or with shared stores is serial."""
     return tuple(_legal(s) for s in body)
 
 
@@ -35,7 +35,7 @@ def _has_lanes(s: Loop) -> bool:
 
 
 def _holds_wide(body: tuple[Flat, ...], var: str) -> bool:
-    """Whether threads start, another vector stands, or a loop's length depends on the lane, inside."""
+    """Whether a body contains a parallel loop, another vectorized loop, or a loop whose length depends on the lane."""
     for s in body:
         if isinstance(s, Parallel):
             return True
@@ -50,8 +50,8 @@ def _holds_wide(body: tuple[Flat, ...], var: str) -> bool:
 def lanes_are_independent(s: Loop) -> bool:
     """Whether a serial loop of plain stores may run as a vector: contiguous stores that no other iteration reads.
 
-    Holds when each store moves by one element per iteration and whatever it overwrites is read, if at all, at exactly
-    that element. Accesses that do not move, or move otherwise, are fine for buffers that are only read.
+    It may if each store moves by one element per iteration, and its buffer is read, if at all, at exactly
+    the stored element. Other accesses are allowed for buffers that are only read.
     """
     written: dict[str, set[object]] = {}
     for x in s.body:

@@ -1,4 +1,4 @@
-"""Machine code in this process: arguments, threads, scratch memory, times.
+"""Loads and runs machine code in this process: arguments, threads, scratch memory, times.
 
 Nothing here makes the code of a task.
 """

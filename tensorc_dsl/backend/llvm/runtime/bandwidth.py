@@ -1,6 +1,6 @@
-"""The other roof: how many bytes a second this machine moves between memory and registers, at a size of memory.
+"""Measures the bandwidth: the bytes per second that this machine moves between memory and registers, for an amount of memory.
 
-Small sizes stay in caches, so that a kernel whose arrays do too is held against what those give.
+Small amounts stay in caches, so a kernel on small arrays is compared with the bandwidth of caches.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.ir.target import Target
 
 _VECTORS = 8
-"""Vectors in a step of the loop: enough loads on their way at once."""
+"""The number of vectors in a step of the loop, so that enough loads are in flight."""
 
 _RUN_BYTES = 1 << 22
-"""What a run moves per thread at the least, in several rounds where the memory is less: long against starting a loop."""
+"""The bytes that a run moves per thread at least, in several rounds for less memory: long compared with starting a loop."""
 
 _REPEATS = 4, 20
-"""Fewest and most runs of each kernel."""
+"""The smallest and the largest number of runs of each kernel."""
 
 _ALL_BYTES = 1 << 30
-"""What the runs of a kernel move in all, where that is between the fewest and the most."""
+"""The bytes that all runs of a kernel move together, within these numbers of runs."""
 
 _numbers = itertools.count()
 
 
 def bandwidth(target: Target, threads: int, size: int) -> float:
-    """Bytes/s on `threads` threads over `size` bytes: reading them, or copying one half to the other through the caches or
-    past them: the most of these.
+    """Bytes/s on `threads` threads over `size` bytes: the largest rate of reading them, and of copying one half to the other,
+    through the caches or past them.
 
     Copied bytes count twice. The best of several runs of each, some 0.1 s in all. `size` is rounded to vectors.
     """
@@ -60,7 +60,7 @@ def bandwidth(target: Target, threads: int, size: int) -> float:
 
 
 def _text(lanes: int) -> str:
-    """Kernels of the arguments (threads, memory, bytes for each thread, rounds)."""
+    """The LLVM IR of kernels with the arguments (threads, memory, bytes for each thread, rounds)."""
     kind, size = f"<{lanes} x i32>", lanes * 4
     every = range(_VECTORS)
     held = [f"%x{k} = phi {kind} [ zeroinitializer, %entry ], [ %y{k}, %step ]" for k in every]
@@ -75,7 +75,7 @@ def _text(lanes: int) -> str:
     past = [f"{line}, !nontemporal !0" for line in store]
     mixed = [f"%y{k} = xor {kind} %x{k}, %v{k}" for k in every]
     total = [f"%s{k} = or {kind} {f'%s{k - 1}' if k > 1 else '%y0'}, %y{k}" for k in every[1:]]
-    # Volatile, once for each task: then what was read is of use.
+    # A volatile store, once per task, so that the loads are not removed.
     total.append(f"store volatile {kind} %s{_VECTORS - 1}, ptr @tensorc_sink, align {size}")
     to = "%to = getelementptr i8, ptr %from, i64 %half"
     return "\n".join(
@@ -91,9 +91,9 @@ def _text(lanes: int) -> str:
 
 
 def _kernel(name: str, length: str, step: int, held: list[str], body: list[str], end: list[str]) -> str:
-    """A parallel loop over the threads, whose tasks go over `length` bytes of their memory again and again.
+    """A parallel loop over the threads, whose tasks go over `length` bytes of their memory repeatedly.
 
-    One loop counts rounds and places: of two, the outer one could be left out, since it does the same every time.
+    A single loop counts rounds and positions: an outer loop could be optimised away, since its iterations are equal.
     """
     lines = "\n  ".join
     return f"""

@@ -1,8 +1,8 @@
-"""Arrays of other libraries, by DLPack: read as NumPy's, and made of NumPy's.
+"""Exchanges arrays with other libraries by DLPack: imports them as NumPy arrays, and exports NumPy arrays.
 
-NumPy reads what an exporter gives and refuses what it cannot hold. Two things are done for it here. It has no bf16: the type
-that is written in an exporter's capsule is changed to that of the bit patterns, or back, before anyone reads it. And it
-takes a missing address for a wish for new memory.
+NumPy imports the capsule of an exporter and refuses arrays that it does not support. This module adds two things. NumPy has
+no bf16: the element type in the capsule is replaced by that of the bit patterns, or the reverse, before it is read. And
+NumPy takes a null address for a request for new memory.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tensorc_dsl.ir.dtypes import BF16, DType
 
 _DEVICES = {2: "a CUDA device", 8: "a Metal device", 10: "a ROCm device"}
 _HOST = (1, 3, 11, 13)
-"""Device types whose memory the CPU reads: its own, pinned for CUDA or ROCm, or managed by CUDA."""
+"""Device types whose memory the CPU can read: its own, pinned for CUDA or ROCm, or managed by CUDA."""
 
 _UINT, _BFLOAT = 1, 4
-"""Kinds of element types."""
+"""DLPack's codes for kinds of element types."""
 
 _TYPE = {b"dltensor": 20, b"dltensor_versioned": 52}
-"""Where the element type is in what a capsule of each name points at: 8 bits of kind, 8 of bits, 16 of lanes."""
+"""The offset of the element type in the struct of each capsule name: 8 bits of kind, 8 of bits, 16 of lanes."""
 
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
@@ -34,7 +34,7 @@ _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 
 
 class _Recoded:
-    """Exports what another does, with one kind of 16-bit elements called another."""
+    """Exports the array of another exporter, with one kind of 16-bit elements replaced by another."""
 
     def __init__(self, exporter: Any, found: int, called: int) -> None:
         self._exporter = exporter
@@ -48,7 +48,7 @@ class _Recoded:
         for name, offset in _TYPE.items():
             if _is_valid(capsule, name):
                 start = _pointer(capsule, name)
-                # Another major version may have its fields elsewhere. NumPy says that it does not know it.
+                # Another major version may have other offsets. NumPy reports that it does not know the version.
                 known = name == b"dltensor" or ctypes.c_uint32.from_address(start).value == 1
                 kind, bits = (ctypes.c_uint8.from_address(start + offset + n) for n in (0, 1))
                 if known and (kind.value, bits.value) == (self._kinds[0], 16):
@@ -57,7 +57,7 @@ class _Recoded:
 
 
 def imported(name: str, value: Any, dtype: DType) -> Array:
-    """The memory that an exporter shows, for a parameter of that name and type. ValueError where there is none to read."""
+    """The memory of an exporter as an array, for a parameter of that name and type. Raises ValueError if it is unreadable."""
     where = f"{name}: {type(value).__name__}"
     try:
         device = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else _HOST[0]
@@ -77,10 +77,10 @@ FromDLPack = Callable[[Any], Any]
 
 
 def library_of(values: Iterable[Any]) -> FromDLPack | None:
-    """`from_dlpack` of the one library that all of the arrays are of; None where that is NumPy, or there are several.
+    """`from_dlpack` of the single library of all of the arrays; None if that is NumPy, or there are several.
 
-    A library is found by the package that an array's type, or one that it is made from, is defined in; else it is what the
-    array names as its namespace.
+    A library is found by the package in which an array's type, or a base of it, is defined; else by the array's
+    namespace.
     """
     found = {_library(v) for v in values}
     return found.pop() if len(found) == 1 else None
@@ -99,7 +99,7 @@ def _library(value: object) -> FromDLPack | None:
 
 
 def exported(name: str, a: Array, dtype: DType, make: FromDLPack) -> Any:
-    """A new array as an array of another library, of the same memory. ValueError where the library does not take it."""
+    """A new array as an array of another library over the same memory. Raises ValueError if the library refuses it."""
     try:
         return make(_Recoded(a, _UINT, _BFLOAT) if dtype == BF16 else a)
     except Exception as e:

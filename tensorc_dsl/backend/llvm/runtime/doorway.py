@@ -1,8 +1,8 @@
-"""The short way from Python into a kernel: a function of machine code that Python calls as one of its own.
+"""The fast path from Python into a kernel: a function of machine code that Python calls as a built-in function.
 
 Checking three arrays one attribute at a time takes 10 µs, longer than a small kernel runs. The fields of NumPy's arrays are
-part of its C interface, so machine code may read them; it takes 0.3 µs. It says yes or no only: what it refuses goes the long
-way, which says why.
+part of its C interface, so machine code may read them; it takes 0.3 µs. It only accepts or refuses: refused calls take the
+slow path, which reports the reason.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.target import Target
 
 MOST = 64
-"""Arguments of a kernel that the function has room for."""
+"""The largest number of a kernel's arguments that the function supports."""
 
 _FASTCALL = 0x80
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
-"""Python's flag for methods that take an array of arguments, and NumPy's of arrays."""
+"""Python's flag of functions that take an array of arguments, and NumPy's flags of arrays."""
 
 Doorway = Callable[..., Array | None]
-"""Takes all arrays in order; returns the last of those that are written, or None where nothing was done."""
+"""Takes all arrays in order. Returns the last output, or None if the call was refused and nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an array has to be, and which of the kernel's arguments its address is."""
+    """The requirements on an array, and the position of its address among the kernel's arguments."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -75,7 +75,7 @@ class _ArrayFields(ctypes.Structure):
 
 
 class _Address(int):
-    """The address of a table. What the table points at lives as long as the function that has this for its `self`."""
+    """The address of a table. The memory of the table lives as long as the function that has this object as its `self`."""
 
     kept: tuple[object, ...]
 
@@ -90,8 +90,8 @@ _method: list[_MethodDef | None] = []
 def doorway(kernel: int, scratch: Array, fixed: Sequence[int], wanted: Sequence[Wanted]) -> Doorway | None:
     """The function for a kernel at an address, with scratch memory for one call at a time.
 
-    `fixed` are all arguments of the kernel, those of the arrays as any number; the caller keeps alive what they point at.
-    None where this Python has arrays of another make, or where there are too many arguments.
+    `fixed` has all arguments of the kernel, with any number for those of arrays; the caller keeps their memory alive.
+    None if this Python's arrays have another layout, or there are too many arguments.
     """
     method = _prepared()
     outputs = [n for n, w in enumerate(wanted) if w.output]
@@ -124,7 +124,7 @@ def doorway(kernel: int, scratch: Array, fixed: Sequence[int], wanted: Sequence[
 
 
 def _prepared() -> _MethodDef | None:
-    """Python's description of the function, compiled on first use (some 10 ms); None where arrays are of another make."""
+    """Python's description of the function, compiled on first use (some 10 ms); None if arrays have another layout."""
     with _lock:
         if not _method:
             _method.append(_load() if _as_expected() else None)
@@ -132,7 +132,7 @@ def _prepared() -> _MethodDef | None:
 
 
 def _as_expected() -> bool:
-    """Whether arrays lie in memory as the function reads them."""
+    """Whether arrays have the memory layout that the function assumes."""
     if sysconfig.get_config_var("Py_GIL_DISABLED") or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
     for shape, dtype in (((3, 5, 7), "f4"), ((2,), "i1")):
@@ -156,7 +156,7 @@ def _load() -> _MethodDef:
     library = llvm.JITLibraryBuilder().add_object_img(machine.object_code(text)).add_current_process()
     library.export_symbol("tensorc_doorway")
     tracker = library.link(runtime().jit, "tensorc_doorway")
-    # Python's functions point at this description and this code until the process ends.
+    # Python's function refers to this description and this code until the process ends.
     method = _MethodDef(b"kernel", int(tracker["tensorc_doorway"]), _FASTCALL, None)
     for forever in (tracker, method):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(forever))

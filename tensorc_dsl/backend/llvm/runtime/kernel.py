@@ -31,7 +31,7 @@ _Arguments = ctypes.Array[ctypes.c_void_p]
 
 
 class _Entry:
-    """A function of machine code, `void (ptr arguments, ptr workspace)`, and how much scratch memory it needs."""
+    """A function of machine code, `void (ptr arguments, ptr workspace)`, and the size of its scratch memory."""
 
     def __init__(self, tracker: llvm.ResourceTracker, symbol: str) -> None:
         self.address = int(tracker[symbol])
@@ -40,7 +40,7 @@ class _Entry:
 
 
 class _Preparation(_Entry):
-    """The function that fills prepared memory, and how much there is of that."""
+    """The function that fills prepared memory, and the size of that memory."""
 
     def __init__(self, tracker: llvm.ResourceTracker, compiled: Compiled) -> None:
         super().__init__(tracker, compiled.prepare_symbol)
@@ -48,7 +48,7 @@ class _Preparation(_Entry):
 
 
 def _teller(tracker: llvm.ResourceTracker, symbol: str) -> Callable[[_Arguments], int]:
-    """A function of machine code that tells a number of bytes."""
+    """A function of machine code that returns a number of bytes."""
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(int(tracker[symbol]))
 
 
@@ -76,8 +76,8 @@ class _Code:
 
 @dataclass(frozen=True, slots=True)
 class _Constants:
-    """What a bound kernel holds of its constant inputs: the shapes of all of them, copies of those that calls read, and the
-    memory that the preparation filled."""
+    """The constants of a bound kernel: the shapes of all constant inputs, copies of those that calls read, and the
+    prepared memory."""
 
     shapes: dict[str, Shape]
     copies: dict[str, Array]
@@ -91,7 +91,7 @@ class BoundKernel:
     """
 
     def __init__(self, code: _Code, fixed: _Constants | None) -> None:
-        """With `fixed` None no input is given, and each call prepares those that are constant."""
+        """With `fixed` None no constants are bound, and each call prepares them."""
         self._code = code
         self._fixed = fixed
         self._known = {} if fixed is None else fixed.shapes
@@ -139,7 +139,7 @@ class BoundKernel:
         return f"BoundKernel({params}; bound: {', '.join(self._known) or 'nothing'})"
 
     def _with_outputs(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        """New arrays among the given ones, where the outputs belong."""
+        """The given arrays, with new arrays in the positions of the outputs."""
         given = iter(arrays)
         return tuple(
             aligned_empty(shape, self._code.dtypes[p.name]) if p.output else next(given)
@@ -148,7 +148,7 @@ class BoundKernel:
 
     @cached_property
     def _door(self) -> Doorway | None:
-        """The short way for calls with all arrays; None where sizes are open, or inputs have to be prepared in each call."""
+        """The fast path for calls with all arrays; None if sizes are open, or if each call prepares constant inputs."""
         if self._shapes is None or self._bytes is None or self._preparation is not None:
             return None
         dtypes = self._code.dtypes
@@ -170,7 +170,7 @@ class BoundKernel:
         return outs[0] if len(outs) == 1 else outs
 
     def _made(self, inputs: tuple[Any, ...], bound: list[Array]) -> Sequence[Any]:
-        """The bound arrays, those that are new as arrays of the inputs' library."""
+        """The bound arrays, with new ones converted to the inputs' library."""
         make = library_of(a for a in inputs if not _is_number(a))
         if make is None:
             return bound
@@ -179,7 +179,7 @@ class BoundKernel:
     def time(self, arrays: Sequence[Any], repeats: int) -> list[float]:
         """Seconds of each of `repeats` runs in a row on the same arrays, measured in native code.
 
-        Constant inputs are prepared before, outside of these times.
+        Constant inputs are prepared before; that time is not included.
         """
         bound, arguments = self._bind(tuple(arrays))
         workspace, locked = self._prepared(arguments)
@@ -187,12 +187,12 @@ class BoundKernel:
             address = ctypes.addressof(arguments)
             return time_native(self._code.main.address, address, workspace.ctypes.data, repeats)
         finally:
-            del bound  # alive until here: the arguments are addresses
+            del bound  # kept alive until here, since the arguments are addresses
             if locked:
                 self._memory_lock.release()
 
     def _needed(self, arguments: _Arguments) -> tuple[int, int]:
-        """How many bytes of scratch memory a call needs, in whole lines, and behind it for what it prepares itself."""
+        """The bytes of scratch memory of a call, in whole lines, and those after it for inputs that it prepares itself."""
         scratch, prepared = self._code.main.workspace_bytes(arguments), 0
         if self._preparation is not None:
             prepared = self._preparation.prepared_bytes(arguments)
@@ -200,9 +200,9 @@ class BoundKernel:
         return -(-scratch // ALIGNMENT) * ALIGNMENT, prepared
 
     def _prepared(self, arguments: _Arguments) -> tuple[Array, bool]:
-        """Scratch memory for one call: the kernel's own, locked, or new memory where another call has that.
+        """Scratch memory for one call, and whether it is the kernel's own, locked; new memory if another call uses that.
 
-        What calls prepare themselves is prepared then, in the same memory.
+        If calls prepare constant inputs themselves, they are prepared here, in the same memory.
         """
         scratch, prepared = self._needed(arguments) if self._bytes is None else self._bytes
         locked = self._memory_lock.acquire(blocking=False)
@@ -223,9 +223,9 @@ class BoundKernel:
             raise
 
     def _bind(self, arrays: tuple[Any, ...]) -> tuple[list[Array], _Arguments]:
-        """The arrays of all parameters that are not given, in order, and what the kernel gets: addresses and open sizes.
+        """The arrays of all parameters that are not bound, in order, and the kernel's arguments: addresses and open sizes.
 
-        Small kernels take a few microseconds, so this asks NumPy for each thing once.
+        Small kernels take a few microseconds, so each property of an array is read once.
         """
         named = self._params if len(arrays) == len(self._params) else self._inputs
         if len(arrays) != len(named):
@@ -276,11 +276,11 @@ class NativeKernel:
     def __call__(self, *arrays: Any) -> Any:
         """Run once. Pass all parameters in order, or the inputs only: then new output arrays are made.
 
-        Arrays are NumPy's or anything that speaks DLPack on the CPU; a number will do for an input without dimensions.
-        Returns the output, or a tuple of several: the arrays that were given for them, else new ones of the library that
-        all input arrays are of, NumPy's where there are several.
-        ValueError when a dtype, a shape or a layout is not the declared one, when an array has a mask or cannot be read, when
-        sizes do not fit each other or are out of their range, or when an output overlaps another argument. Constant inputs
+        Arrays are NumPy's or support DLPack on the CPU; an input without dimensions may be a number.
+        Returns the output, or a tuple of several: the arrays that were given for them, else new ones of the library of
+        all input arrays, or of NumPy if there are several libraries.
+        Raises ValueError if a dtype, a shape or a layout is not the declared one, an array has a mask or cannot be read,
+        sizes contradict each other or are out of their range, or an output overlaps another argument. Constant inputs
         are prepared in each call; see `bind`.
         """
         return self._unbound(*arrays)
@@ -288,14 +288,14 @@ class NativeKernel:
     def time(self, arrays: Sequence[Any], repeats: int) -> list[float]:
         """Seconds of each of `repeats` runs in a row on the same arrays, measured in native code.
 
-        Constant inputs are prepared once before, outside of these times.
+        Constant inputs are prepared once before; that time is not included.
         """
         return self._unbound.time(arrays, repeats)
 
     def bind(self, **constants: Any) -> BoundKernel:
-        """The kernel for these constant inputs, all of them by name: what follows from them alone is computed here, once.
+        """The kernel for these constant inputs, all given by name. Values that depend on them alone are computed here, once.
 
-        The result holds what it needs of them, so the arrays may change afterwards. ValueError as for a call.
+        The result holds copies of the data that it needs, so the arrays may change afterwards. Raises ValueError as a call.
         """
         code = self._code
         if constants.keys() != {p.name for p in code.constants}:
@@ -321,12 +321,12 @@ class NativeKernel:
 
 
 def load(compiled: Compiled) -> NativeKernel:
-    """Put a compiled kernel into memory. It is freed with the last reference to the result."""
+    """The compiled kernel, loaded into this process. It is freed with the last reference to the result."""
     return NativeKernel(compiled)
 
 
 def _array(p: Param, value: object, want: np.dtype[Any]) -> Array:
-    """The array that was passed for a parameter, of the right type: what is in memory, whatever the object says it is."""
+    """The array for a parameter, of the right type: read from memory, whatever its class reports."""
     kind = type(value)
     a: Array
     if issubclass(kind, np.ma.MaskedArray):
@@ -352,7 +352,7 @@ def _speaks_dlpack(value: object) -> bool:
     try:
         return hasattr(value, "__dlpack__")
     except Exception:
-        return True  # asked for it, it says what is wrong
+        return True  # the slow path reports the error
 
 
 def _is_number(value: object) -> bool:
@@ -360,7 +360,7 @@ def _is_number(value: object) -> bool:
 
 
 def _single(p: Param, value: Any, want: np.dtype[Any]) -> Array:
-    """A number as an input without dimensions: floats are rounded to its type, nothing else becomes another number."""
+    """A number as an input without dimensions: floats are rounded to its type, other numbers must be exact."""
     given = np.asarray(value)
     if p.dtype.kind == "bool" or given.dtype.kind == "b":
         fits = p.dtype.kind == "bool" and given.dtype.kind == "b"

@@ -1,4 +1,4 @@
-"""The roof: how many operations a second this machine does when it does nothing but one kind of multiply-add."""
+"""Measures the peak: the operations per second of this machine with one kind of multiply-add in registers."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.count import Work
 
 _CHAINS = 12
-"""Independent accumulators: more than latency times throughput of any processor in use, fewer than the registers of all."""
+"""Independent accumulators: more than latency times throughput of current processors, and fewer than their registers."""
 
 _STEPS = 20_000
-"""Per run and thread: long against starting a loop, short against a time slice."""
+"""The steps per run and thread: long compared with starting a loop, short compared with a time slice."""
 
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What multiplies and adds: vectors of `kind`, which has `bits`, from one of those and two of `operand`.
+    """An instruction that multiplies and adds: a vector of `kind`, which has `bits`, from one of those and two of `operand`.
 
-    `call` is LLVM's function, or two instructions that follow each other, such as `mul add`. `lanes` stands in the texts for
-    how many numbers of `kind` a vector holds. `operations` is for each of them, with a multiplication and an addition as two.
-    `features` are what a processor needs to have it.
+    `call` is LLVM's function, or two instructions that follow each other, such as `mul add`. `lanes` in the texts stands
+    for the number of elements of `kind` in a vector. `operations` counts per element, with a multiplication and an addition
+    as two. `features` are those that a processor needs.
     """
 
     title: str
@@ -79,7 +79,7 @@ PLAIN = {
     F16: _fma(F16, "f16", "half", ("avx512fp16",)),
     **{t: _integers(t.bits) for t in (I16, U16, I32, U32, I64)},
 }
-"""By the type of the values what multiplies and adds them. Others are computed in pieces that no instruction stands for."""
+"""The multiply-add of each type of values. Other types need several instructions, and have no peak."""
 
 MULTIPLIERS: dict[Work, tuple[Instruction, ...]] = {
     **{Work(t): (i,) for t, i in PLAIN.items()},
@@ -90,15 +90,15 @@ MULTIPLIERS: dict[Work, tuple[Instruction, ...]] = {
     Work(I32, I8): (DOT_U8I8,),
     Work(I32, U8): (DOT_U8I8,),
 }
-"""What can do the work, by its kind: values as they are, or after they are converted."""
+"""The instructions for each kind of work: with values as they are, or after conversion."""
 
 
 INSTRUCTIONS = {i.title: i for some in MULTIPLIERS.values() for i in some}
-"""All of them by their titles."""
+"""All instructions by title."""
 
 
 def multipliers(work: Work, target: Target) -> tuple[Instruction, ...]:
-    """Those instructions that do such work and that the target has; none where nothing that is measured here does."""
+    """The instructions for such work that the target has; none if no instruction that is measured here does it."""
     return tuple(i for i in MULTIPLIERS.get(work, ()) if len(has_features(target, i.features)) == len(i.features))
 
 
@@ -115,8 +115,7 @@ def fma_peak(target: Target, threads: int, repeats: int = 200) -> float:
 def peak(instruction: Instruction, target: Target, threads: int, repeats: int = 200) -> float:
     """Operations/s of an instruction that the target has, in registers, on `threads` threads.
 
-    The best of `repeats` short runs, some 20 ms in all: the roof is what the machine can do, not what it did while others
-    used it.
+    The best of `repeats` short runs, some 20 ms in all, since other load on the machine can only slow them down.
     """
     width = widest(target)
     lanes = width // instruction.bits
@@ -130,7 +129,7 @@ def peak(instruction: Instruction, target: Target, threads: int, repeats: int = 
 
 
 def _text(instruction: Instruction, width: int) -> str:
-    """A parallel loop whose tasks each run `_STEPS` rounds of `_CHAINS` dependent chains."""
+    """The LLVM IR of a parallel loop whose tasks each run `_STEPS` rounds of `_CHAINS` dependent chains."""
     lanes, singles = width // instruction.bits, width // 32
     name, operand = instruction.call.format(lanes=lanes), instruction.operand.format(lanes=lanes)
     kind, floats = f"<{lanes} x {instruction.kind}>", f"<{singles} x float>"

@@ -1,4 +1,4 @@
-"""The thread pool's code, for the machine that kernels are made for."""
+"""The thread pool's code, for the target of the kernels."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _PAUSES = {
 
 
 def runtime_text(name: str) -> str:
-    """One of this folder's files of LLVM IR."""
+    """The text of one of this folder's files of LLVM IR."""
     return resources.files("tensorc_dsl.backend.llvm.runtime").joinpath(f"{name}.ll").read_text("utf-8")
 
 
 def pool_text(triple: str) -> str:
-    """The LLVM IR of the pool for LLVM's name of a machine, `aarch64-unknown-linux-gnu`; it defines `PARALLEL_FOR`."""
+    """The LLVM IR of the pool for a triple such as `aarch64-unknown-linux-gnu`; it defines `PARALLEL_FOR`."""
     declaration, pause = _PAUSES.get(architecture_of(triple), ("", ""))
-    # The clock's number is the system's: Linux's, or that of macOS.
+    # The number of the clock depends on the system: Linux or macOS.
     text = runtime_text("pool").replace("CLOCK_MONOTONIC", "1" if "linux" in triple else "6")
     text += runtime_text("placement_linux" if "linux" in triple else "placement_none")
     return f"{text}\n{declaration}\ndefine internal void @pause() alwaysinline {{\n  {pause}\n  ret void\n}}\n"

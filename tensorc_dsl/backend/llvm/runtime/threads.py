@@ -1,4 +1,4 @@
-"""The runtime that kernels are linked to: parallel loops and native timing. Compiled once per process, never unloaded."""
+"""The runtime that kernels are linked to: parallel loops and timing. It is compiled once per process, and never unloaded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tensorc_dsl.ir.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Addresses of the runtime's functions, and the JIT that kernels are linked in."""
+    """The addresses of the runtime's functions, and the JIT in which kernels are linked."""
 
     jit: llvm.LLJIT
     parallel_for: int
@@ -47,14 +47,14 @@ def _load() -> Runtime:
         library.export_symbol(name)
     tracker = library.link(jit, "tensorc_runtime")
     addresses = [int(tracker[name]) for name in names]
-    # Worker threads run this code until the process ends: freeing it at interpreter shutdown would pull it from under them.
+    # Worker threads run this code until the process ends, so it must not be freed at interpreter shutdown.
     for forever in (jit, tracker):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(forever))
     return Runtime(jit, *addresses)
 
 
 def fork_join_seconds(threads: int, repeats: int = 2000) -> float:
-    """What starting and joining an empty parallel loop costs: the median of `repeats` in a row."""
+    """Seconds to start and join an empty parallel loop: the median of `repeats` in a row."""
     rt = runtime()
     count = ctypes.c_int64(threads)
     return median(time_native(rt.empty_loop, ctypes.addressof(count), 0, repeats))

@@ -1,1 +1,1 @@
-"""C for elementwise programs: a backend as another package has it. Nothing of `tensorc_dsl` names it."""
+"""A backend for elementwise programs as C text, in a package of its own. No file of `tensorc_dsl` names it."""

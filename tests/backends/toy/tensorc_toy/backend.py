@@ -1,4 +1,4 @@
-"""Elementwise programs of f32 as C text, which the system's compiler makes a kernel of."""
+"""Generates C text for elementwise programs of f32, and compiles it with the system's compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which code a maths function becomes. Those of f32 are ours, so that vector loops stay vectors, or instructions."""
+"""Selects the code of maths functions. Functions of f32 are our own vector code, or instructions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ROUNDING = {"floor": "floor", "ceil": "ceil", "round": "roundeven", "sqrt": "sq
 _OURS: dict[str, Callable[..., Lanes]] = {
     "exp": exp, "log": log, "tanh": tanh, "erf": erf, "sigmoid": sigmoid, "sin": sin, "cos": cos, "pow": power,
 }  # fmt: skip
-"""For f32. Accuracy and method of each are in docs/maths.md."""
+"""The functions of f32 with code of our own. docs/maths.md has their accuracy and methods."""
 
 
 def call(f: Function, function: str, args: tuple[Value, ...]) -> Value:
-    """`function(args)`. Half precisions are computed in f32; what f64 has no instruction for is a call per lane."""
+    """`function(args)`. Half precisions are computed in f32; for f64, functions without an instruction are calls per lane."""
     a = args[0]
     t = a.dtype
     if t.is_float and t.bits == 16:

@@ -11,7 +11,7 @@ _NEAR = (
     -0.3761262893676758, 0.12837916612625122,
 )  # fmt: skip
 
-# log(erfc(x)) for 1 <= x <= 4, where its error counts erfc(x) times
+# log(erfc(x)) for 1 <= x <= 4; an error of it counts erfc(x) times in the result
 _FAR = (
     0.0001855772570706904, -0.0029396265745162964, 0.021805359050631523, -0.10303740203380585, -0.6382256746292114,
     -1.1270400285720825, -0.00035372094134800136,
@@ -19,13 +19,13 @@ _FAR = (
 
 _BORDER = 1.0
 _ONE_FROM_HERE = 4.0
-"""Above 3.92, where erf comes within half an ulp of 1."""
+"""A value above 3.92, from where on erf is within half an ulp of 1."""
 
 
 def erf(x: Lanes) -> Lanes:
     """The error function, never outside -1 … 1: a polynomial near 0, else 1 - exp(log(erfc|x|)).
 
-    NaN is not beyond the border, and so goes through the polynomial.
+    NaN does not compare as beyond the border, so it passes through the polynomial.
     """
     a = x.size()
     near = (a * a).polynomial(_NEAR).times_plus(a, a)

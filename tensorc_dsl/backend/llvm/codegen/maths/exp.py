@@ -1,4 +1,4 @@
-"""`exp` of f32, and the functions made of it and one division: `sigmoid`, and the far parts of `tanh` and `erf`."""
+"""`exp` of f32, and functions that use it and one division: `sigmoid`, and `tanh` and `erf` for large arguments."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _EXP = (0.0013940645148977637, 0.008368827402591705, 0.04166640341281891, 0.1666
 
 _LOG2_E = 1.4426950408889634
 
-# ln 2 as two float32: n times the first is taken off exactly in an fma (Cody and Waite; Muller, Elementary Functions,
-# chapter 11).
+# ln 2 as the sum of two float32: n times the first is subtracted exactly by an fma (Cody and Waite; Muller, Elementary
+# Functions, chapter 11).
 LN2 = 0.693147182464599609375, -1.904654323148236017e-09
 
 # Adding 1.5 * 2**23 to a small float leaves its nearest integer in the low bits.
@@ -35,7 +35,7 @@ def exp(x: Lanes) -> Lanes:
 
 
 def exp_of_moderate(x: Lanes) -> Lanes:
-    """e**x for -87 <= x <= 88; anything for other x and NaN."""
+    """e**x for -87 <= x <= 88; any value for other x and NaN."""
     p, shifted = _parts(x)
     scaled = p.scaled(shifted - _ROUNDER)
     return (p.bits() + ((shifted.bits() - _ROUNDER_BITS) << 23)).bits() if scaled is None else scaled
@@ -52,8 +52,8 @@ def _parts(x: Lanes) -> tuple[Lanes, Lanes]:
 def sigmoid(x: Lanes) -> Lanes:
     """1 / (1 + exp(-x)), never outside 0 … 1.
 
-    With z = exp(-|x|), which cannot overflow, and w = z / (1 + z): 1 - w, and for a negative x z - z*w, where what w has
-    lost counts z times only.
+    With z = exp(-|x|), which cannot overflow, and w = z / (1 + z), it is 1 - w, or z - z*w for a negative x, in which the
+    error of w counts z times only.
     """
     z = exp(-x.size())
     w = z / (z + 1.0)

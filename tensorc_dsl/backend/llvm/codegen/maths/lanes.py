@@ -1,4 +1,4 @@
-"""Arithmetic on values written as formulas: `x * y + 1.0` writes a multiplication and an addition to the function."""
+"""Operators that write arithmetic into a function: `x * y + 1.0` writes a multiplication and an addition."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tensorc_dsl.ir.expr import BinaryOp, CompareOp
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """A value, and the function that computes with it. A plain number beside it is a constant of its type."""
+    """A value in a function. A plain number as the other operand is a constant of its type."""
 
     f: Function
     value: Value
 
     def to(self, t: DType) -> Self:
-        """Converted to another type."""
+        """The value converted to another type."""
         return self._with(convert(self.f, self.value, t))
 
     def bits(self) -> Self:
-        """A float's bits as an integer, and back."""
+        """The bits of a float as an integer, or the reverse."""
         t = {F32: I32, F64: I64, I32: F32, I64: F64}[self.value.dtype]
         return self._with(bits(self.f, self.value, t))
 
@@ -54,7 +54,7 @@ class Lanes:
         return self._intrinsic("fma", factor, term)
 
     def nearest(self) -> Self:
-        """The nearest whole number, ties to even."""
+        """The nearest integer, ties to even."""
         return self._intrinsic("roundeven")
 
     def size(self) -> Self:
@@ -62,16 +62,16 @@ class Lanes:
         return self._intrinsic("fabs")
 
     def signed_as(self, other: Self) -> Self:
-        """With the sign of `other`."""
+        """The value with the sign of `other`."""
         return self._intrinsic("copysign", other)
 
     def limited(self, low: float, high: float) -> Self:
-        """Within low … high; NaN stays NaN."""
+        """The value limited to low … high; NaN stays NaN."""
         below = (self < low).choose(self.constant(low), self)
         return (below > high).choose(self.constant(high), below)
 
     def scaled(self, n: Self) -> Self | None:
-        """Of f32: `self * 2**n` for whole n, rounded once; None where that is no instruction for so many lanes."""
+        """For f32: `self * 2**n` for integer n, rounded once; None if there is no instruction for this number of lanes."""
         f, lanes = self.f, self.value.lanes
         if "avx512f" not in f.module.features or not lanes or lanes % 16:
             return None
@@ -86,7 +86,7 @@ class Lanes:
                 f.op(f"call {part} @llvm.vector.extract.v16f32.{size}({kind} {x.value.ref}, i64 {k})")
                 for x in (self, n)
             )
-            # All lanes, rounded as the processor is set to.
+            # All lanes, in the current rounding mode.
             p = f.op(f"call {part} @{name}({part} {p}, {part} {e}, {part} poison, i16 -1, i32 4)")
             out = f.op(f"call {kind} @llvm.vector.insert.{size}.v16f32({kind} {out}, {part} {p}, i64 {k})")
         return self._with(Value(F32, out, lanes))
@@ -113,11 +113,11 @@ class Lanes:
         return self._integer("shl", places)
 
     def __rshift__(self, places: int) -> Self:
-        """Zeros come in from the left."""
+        """A logical shift to the right."""
         return self._integer("lshr", places)
 
     def halved(self) -> Self:
-        """An integer's half, rounded down."""
+        """Half of an integer, rounded down."""
         return self._integer("ashr", 1)
 
     # Conditions
@@ -138,7 +138,7 @@ class Lanes:
         return self._compare("!=", other)
 
     def choose(self, then: Self, other: Self) -> Self:
-        """Of a condition: `then` where it holds, else `other`."""
+        """Where the condition holds `then`, else `other`."""
         return self._with(select(self.f, self.value, then.value, other.value))
 
     def _with(self, value: Value) -> Self:

@@ -22,8 +22,8 @@ _ONE, _ROOT_HALF = 0x3F800000, 0x3F3504F3
 def log(x: Lanes) -> Lanes:
     """The natural logarithm: -infinity at both zeros, NaN below, infinity at infinity, +0 at 1.
 
-    x = 2**e * m with m between the roots of 1/2 and 2; log x = e*ln2 + log1p(m - 1) (Cody and Waite). A number too
-    small to have a whole mantissa is first multiplied by 2**23.
+    x = 2**e * m with m between the roots of 1/2 and 2; log x = e*ln2 + log1p(m - 1) (Cody and Waite). A subnormal number is
+    first multiplied by 2**23.
     """
     tiny = x < _SMALLEST_NORMAL
     scaled = tiny.choose(x * 2.0**23, x)

@@ -29,9 +29,9 @@ _ROUNDER = 1.5 * 2.0**52
 def power(x: Lanes, y: Lanes) -> Lanes:
     """x**y with the special cases of C (ISO/IEC 9899:1999, F.9.4.4).
 
-    2**(y * log2|x|) in float64, where neither overflows nor loses digits that count; the only rounding that shows is that
-    to f32. The sign and the NaN of a negative base come after. An infinite y counts as the largest float32, which is
-    an even integer: then |x| = 1 gives 1, as it should.
+    It is 2**(y * log2|x|) in float64, which neither overflows nor loses significant digits; the only relevant rounding is
+    that to f32. The sign and the NaN of a negative base are applied afterwards. An infinite y counts as the largest float32,
+    which is an even integer: then |x| = 1 gives 1, as required.
     """
     a = x.size().to(F64)
     t = _log2(a) * y.limited(-_LARGEST, _LARGEST).to(F64)
@@ -45,7 +45,7 @@ def power(x: Lanes, y: Lanes) -> Lanes:
 
 
 def _log2(a: Lanes) -> Lanes:
-    """log2 of a float64 that is no subnormal and not negative; -infinity at 0, infinity and NaN as they are."""
+    """log2 of a nonnegative float64 that is not subnormal; -infinity at 0; infinity and NaN are unchanged."""
     shifted = a.bits() + (_ONE - _ROOT_HALF)
     e = ((shifted >> 52) | _INTEGERS).bits() - (2.0**52 + 1023.0)
     m = ((shifted & 0x000FFFFFFFFFFFFF) + _ROOT_HALF).bits()
@@ -55,7 +55,7 @@ def _log2(a: Lanes) -> Lanes:
 
 
 def _exp2(t: Lanes) -> Lanes:
-    """2**t for |t| <= 1000, and NaN for a NaN that has no bits at its end, such as one that was f32."""
+    """2**t for |t| <= 1000, and NaN for a NaN with zeros in its low bits, such as one converted from f32."""
     shifted = t + _ROUNDER
     p = (t - (shifted - _ROUNDER)).polynomial(_EXP2)
     return (p.bits() + (shifted.bits() << 52)).bits()

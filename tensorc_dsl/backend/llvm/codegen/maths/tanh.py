@@ -10,13 +10,13 @@ _TANH = (-0.005714063532650471, 0.020648062229156494, -0.053742773830890656, 0.1
 
 _BORDER = 0.625
 _ONE_FROM_HERE = 10.0
-"""Well above 9.02, where tanh comes within half an ulp of 1."""
+"""A value above 9.02, from where on tanh is within half an ulp of 1."""
 
 
 def tanh(x: Lanes) -> Lanes:
     """The hyperbolic tangent, never outside -1 … 1: a polynomial near 0, else 1 - 2 / (exp(2|x|) + 1).
 
-    NaN is not beyond the border, and so goes through the polynomial.
+    NaN does not compare as beyond the border, so it passes through the polynomial.
     """
     a = x.size()
     square = a * a

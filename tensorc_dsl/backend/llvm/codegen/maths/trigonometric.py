@@ -19,9 +19,9 @@ _HALF_PI = 1.5707963267948966, 6.123233995736766e-17
 _ROUNDER = 1.5 * 2.0**52
 
 _LARGE = 2.0**40
-"""From here on an angle is reduced in the long way. It is a multiple of 2**17."""
+"""The size from which on an angle takes the long reduction. It is a multiple of 2**17."""
 
-# 1/(2 pi) without its first 17 bits, in pieces of 29: times the 24 bits of a float32 each is exact in float64.
+# 1/(2 pi) without its first 17 bits, in pieces of 29 bits: their products with the 24 bits of a float32 are exact in float64.
 _PER_TURN_BITS = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561 >> 2
 _PIECES = tuple(math.ldexp((_PER_TURN_BITS >> (256 - k)) & (2**29 - 1), -k) for k in range(17 + 29, 17 + 7 * 29, 29))
 
@@ -48,11 +48,11 @@ def _wave(r: Lanes, quadrant: Lanes) -> Lanes:
 
 
 def _reduced(x: Lanes) -> tuple[Lanes, Lanes]:
-    """The f32 nearest to x - n*pi/2 with |.| <= pi/4, and an i32 that is n modulo 4.
+    """The f32 nearest to x - n*pi/2, at most pi/4 in magnitude, and n modulo 4 as an i32.
 
-    n*pi/2 is taken off in two steps (Cody and Waite). Below `_LARGE` n has at most 40 bits, and the error is some
-    2**-66; no float32 but 0 comes nearer than 2**-30 to a multiple of pi/2. Code for large angles runs for all lanes
-    when one needs it; what it gives to the others is thrown away, so that a result does not depend on its neighbours.
+    n*pi/2 is subtracted in two steps (Cody and Waite). Below `_LARGE` n has at most 40 bits, and the error is about
+    2**-66; no float32 but 0 is nearer than 2**-30 to a multiple of pi/2. The code for large angles runs for all lanes
+    if one needs it; its results for the others are discarded, so that a result does not depend on its neighbours.
     """
     angle = x.to(F64)
     shifted = angle.times_plus(2 / math.pi, _ROUNDER)
@@ -78,10 +78,10 @@ def _phi(f: Function, left: str, a: Lanes, right: str, b: Lanes) -> Lanes:
 
 
 def _reduced_large(angle: Lanes) -> tuple[Lanes, Lanes]:
-    """The same for multiples of 2**17 up to 2**128, in the manner of Payne and Hanek (Muller, chapter 11).
+    """The same for multiples of 2**17 up to 2**128, by the method of Payne and Hanek (Muller, chapter 11).
 
-    The digits of 1/(2 pi) whose products are whole turns are left out, or fall away with the nearest integer; the
-    products of the others are exact, and what their sum rounds away is kept beside it (Knuth's two-sum).
+    Digits of 1/(2 pi) whose products are whole turns are left out, or vanish with the nearest integer. The
+    products of the other digits are exact, and the rounding error of their sum is kept beside it (Knuth's two-sum).
     """
     turns, rest = angle.constant(0.0), angle.constant(0.0)
     for c in _PIECES:

@@ -1,0 +1,87 @@
+"""The end of searches: files written, results shown, and what went wrong told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.report.terminal import say, show, show_diagnostics, show_object
+
+if TYPE_CHECKING:
+    from tensorc_dsl.report.ended import Ended
+
+
+class Form(Enum):
+    """How results are printed: for people, as one JSON value, or as the last of many lines."""
+
+    TABLE = auto()
+    OBJECT = auto()
+    LINES = auto()
+
+
+Problems = Sequence[tuple[Diagnostic, ...]]
+"""What kept each search's file from being written."""
+
+
+def write_and_show(ended: Sequence[Ended], files: Sequence[Path], form: Form) -> Problems:
+    """The best schedules are in their files, and the results on standard output."""
+    from tensorc_dsl.report.files import write_text
+
+    problems: list[tuple[Diagnostic, ...]] = []
+    written: list[Path | None] = []
+    for one, path in zip(ended, files, strict=True):
+        problem: tuple[Diagnostic, ...] = ()
+        found: Path | None = None
+        if one.result.best is not None:
+            try:
+                write_text(path, one.header() + one.result.best.text)
+                found = path
+            except TschedError as e:
+                problem = e.diagnostics
+        problems.append(problem)
+        written.append(found)
+    facts = [one.facts(path) for one, path in zip(ended, written, strict=True)]
+    match form:
+        case Form.TABLE:
+            show("\n\n".join(one.table(path) for one, path in zip(ended, written, strict=True)))
+        case Form.OBJECT if len(facts) == 1:
+            show_object(facts[0])
+        case Form.OBJECT:
+            show_object(facts)
+        case Form.LINES:
+            for fact in facts:
+                show_object({"event": "result"} | fact)
+    return problems
+
+
+def tell_what_is_lost(ended: Sequence[Ended], problems: Problems) -> None:
+    """What could not be written or recorded, and where it is else."""
+    for one, problem in zip(ended, problems, strict=True):
+        result = one.result
+        if problem:
+            show_diagnostics(*problem)
+            if result.unkept is None:
+                say("the schedule is among the records: `tensorc-dsl run` uses it", err=True)
+            elif result.best is not None:
+                say("the schedule, which may be in no file:", err=True)
+                show(result.best.text, err=True)
+    # One queue keeps the records of all searches.
+    for unkept in [one.result.unkept for one in ended if one.result.unkept is not None][-1:]:
+        show_diagnostics(*unkept.why)
+        say(str(unkept), err=True)
+
+
+def tell_what_is_wrong(file: str, ended: Sequence[Ended]) -> None:
+    """Raises WrongSchedule, which is a bug of ours, where a proof refutes a schedule; that is in a file."""
+    from tensorc_dsl.api.failures import WrongSchedule
+    from tensorc_dsl.report.files import write_text
+
+    for one in ended:
+        for trace, report in one.result.wrong[:1]:
+            wrong = Path(f"{one.task}.wrong.tsched")
+            write_text(wrong, trace.text)
+            say(f"{wrong} holds a schedule that is wrong: `tensorc-dsl verify {file} {one.task} {wrong}`", err=True)
+            raise WrongSchedule(trace, report.diagnostic)

@@ -1,0 +1,207 @@
+"""Records as JSON Lines, for other programs and other machines: one object a line, each with its `kind`.
+
+A `workload` or a `target` stands before the first trial that is about it. Lines may be left out, and files put together: what
+was there already is not recorded again. What is read was written by others: each line is checked, and is passed over where
+it is not as it should be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import BinaryIO, Literal, TypeVar
+
+import msgspec
+
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.measure.outcome import Status
+from tensorc_dsl.records.errors import Passed
+from tensorc_dsl.records.keys import Subject, digest, facts_text, program_key, workload_key
+from tensorc_dsl.records.rows import MAX_TEXT, BadRow, verify_trial
+from tensorc_dsl.records.schema import SCHEMA_VERSION
+from tensorc_dsl.records.trial import Phase, Trial, decode_decisions, encode_decisions
+from tensorc_dsl.source import Source
+
+MAX_LINE = 4 * MAX_TEXT
+"""Bytes of a line that is read."""
+
+_Times = list[float]
+
+
+class _Format(msgspec.Struct, tag_field="kind", tag="format", forbid_unknown_fields=True):
+    """The first line."""
+
+    version: int
+    name: Literal["tensorc-dsl records"] = "tensorc-dsl records"
+
+
+class _Workload(msgspec.Struct, tag_field="kind", tag="workload", forbid_unknown_fields=True):
+    task_key: str
+    workload: str
+    program: str
+
+
+class _Target(msgspec.Struct, tag_field="kind", tag="target", forbid_unknown_fields=True):
+    fingerprint: str
+    facts: dict[str, int | str]
+
+
+class _Trial(msgspec.Struct, tag_field="kind", tag="trial", forbid_unknown_fields=True):
+    task_key: str
+    target_key: str
+    task: str
+    strategy: str
+    seed: int
+    trial: int
+    status: Status
+    decisions: msgspec.Raw
+    trace: str
+    program_key: str
+    seconds: float | None
+    times: _Times
+    message: str
+    max_error: float | Literal["inf"] | None
+    build_seconds: float
+    run_seconds: float
+    phase: Phase
+    created: float
+    version: str
+    run: str
+    fingerprint: str
+    modules: dict[str, str]
+    censored: bool
+    cache: str
+    scale: float
+
+
+_Line = _Format | _Workload | _Target | _Trial
+
+_decoder = msgspec.json.Decoder(_Line)
+
+
+@dataclass(slots=True)
+class Read:
+    """What a file of lines holds: trials with what they are about, and the lines that are passed over.
+
+    `newer` is the format that the file says it is in, where that is none of ours: then nothing of it is read.
+    """
+
+    trials: list[Trial] = field(default_factory=list[Trial])
+    subjects: list[Subject] = field(default_factory=list[Subject])
+    passed: list[Passed] = field(default_factory=list[Passed])
+    newer: int | None = None
+
+
+def written(
+    trials: Iterable[Trial], workloads: Mapping[str, tuple[str, str]], targets: Mapping[str, str]
+) -> Iterator[bytes]:
+    """The lines that say all that is known of the trials, each with its end."""
+    yield _line(_Format(SCHEMA_VERSION))
+    told: set[str] = set()
+    for t in trials:
+        if t.task_key in workloads and t.task_key not in told:
+            yield _line(_Workload(t.task_key, *workloads[t.task_key]))
+        if t.fingerprint in targets and t.fingerprint not in told:
+            yield _line(_Target(t.fingerprint, msgspec.json.decode(targets[t.fingerprint], type=dict[str, int | str])))
+        told |= {t.task_key, t.fingerprint}
+        yield _line(
+            _Trial(
+                t.task_key, t.target_key, t.task, t.strategy, t.seed, t.trial, Status(t.status),
+                msgspec.Raw(encode_decisions(t.decisions).encode()), t.trace, t.program_key, t.seconds, list(t.times),
+                t.message, "inf" if t.max_error == math.inf else t.max_error, t.build_seconds, t.run_seconds, t.phase,
+                t.created, t.version, t.run, t.fingerprint, dict(t.modules), t.censored, t.cache, t.scale,
+            )
+        )  # fmt: skip
+
+
+def _line(line: _Line) -> bytes:
+    return msgspec.json.encode(line) + b"\n"
+
+
+def read(file: BinaryIO) -> Read:
+    """What the lines hold. Never raises for what stands in them."""
+    found = Read()
+    number = 0
+    while raw := file.readline(MAX_LINE + 1):
+        number += 1
+        try:
+            if len(raw) > MAX_LINE:
+                while raw and not raw.endswith(b"\n"):
+                    raw = file.readline(MAX_LINE)
+                raise BadRow(f"it is longer than {MAX_LINE} bytes")
+            if raw.strip():
+                _take(_decoded(raw, _decoder), found)
+        except BadRow as e:
+            found.passed.append(Passed(number, str(e)))
+        if found.newer is not None:
+            break
+    return found
+
+
+def _take(line: _Line, found: Read) -> None:
+    match line:
+        case _Format(version=version):
+            if version > SCHEMA_VERSION:
+                found.newer = version
+        case _Workload():
+            found.subjects.append(_workload(line))
+        case _Target(fingerprint=fingerprint, facts=facts):
+            text = facts_text(facts)
+            if digest(text) != fingerprint:
+                raise BadRow("its fingerprint is not that of its facts")
+            found.subjects.append(Subject("", "", "", fingerprint, text))
+        case _Trial():
+            found.trials.append(_trial(line))
+
+
+def _workload(line: _Workload) -> Subject:
+    _short(line.program, "program")
+    try:
+        program = parse_program(Source("workload", line.program))
+    except TschedError as e:
+        raise BadRow(f"its program cannot be read: {e.diagnostics[0].message}") from e
+    if program_key(program) != line.task_key or workload_key(program) != line.workload:
+        raise BadRow("its keys are not those of its program")
+    return Subject(line.task_key, line.workload, line.program, "", "")
+
+
+def _trial(line: _Trial) -> Trial:
+    values = msgspec.structs.asdict(line)
+    for name, value in values.items():
+        if isinstance(value, str):
+            _short(value, name)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise BadRow(f"its {name} is {value}")
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise BadRow(f"its {name} has more than 64 bits")
+    if not line.created > 0:
+        raise BadRow("it has no date")
+    if sum(len(k) + len(v) for k, v in line.modules.items()) > MAX_TEXT:
+        raise BadRow("its modules are too many")
+    values["status"] = str(line.status)
+    values["max_error"] = math.inf if line.max_error == "inf" else line.max_error
+    values["times"] = tuple(line.times)
+    try:
+        values["decisions"] = decode_decisions(bytes(line.decisions).decode())
+    except (msgspec.DecodeError, ValueError, RecursionError) as e:
+        raise BadRow(f"its decisions cannot be read: {e}") from e
+    trial = Trial(**values)
+    verify_trial(trial)
+    return trial
+
+
+def _short(text: str, name: str) -> None:
+    if len(text.encode("utf-8", "replace")) > MAX_TEXT:
+        raise BadRow(f"its {name} is longer than {MAX_TEXT} bytes")
+
+
+_Any = TypeVar("_Any")
+
+
+def _decoded(raw: bytes, decoder: msgspec.json.Decoder[_Any]) -> _Any:
+    try:
+        return decoder.decode(raw)
+    except (msgspec.DecodeError, RecursionError, ValueError) as e:
+        raise BadRow(str(e)) from e

@@ -1,0 +1,126 @@
+"""Records for people and for programs: groups of them as tables, and one with all that is known of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tensorc_dsl import units
+from tensorc_dsl.records.ranking import Group
+from tensorc_dsl.records.trial import Trial, encode_decisions
+from tensorc_dsl.visible import visible_line
+
+Row = Sequence[str]
+
+
+def table(head: Row, rows: Sequence[Row]) -> str:
+    """Plain text, columns set apart by two blanks."""
+    lines = [head, *([visible_line(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[n]) for line in lines) for n in range(len(head))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def listed(groups: Sequence[Group]) -> str:
+    """A line for each task on each machine."""
+    rows: list[Row] = []
+    for g in groups:
+        best = g.ranked()[:1]
+        trials = g.trials.values()
+        rows.append((
+            g.task, g.target_key, str(len(trials)), str(sum(t.status == "ok" for t in trials)),
+            units.seconds(best[0][1].seconds or 0.0) if best else "", date(max(t.created for t in trials)),
+        ))  # fmt: skip
+    return table(("task", "machine", "records", "valid", "best", "last"), rows)
+
+
+def best(groups: Sequence[Group]) -> str:
+    """The best record of each task on each machine, by the row that `db show` takes."""
+    rows: list[Row] = []
+    for g in groups:
+        for row, t in g.ranked()[:1]:
+            made = f"{t.strategy}, seed {t.seed}"
+            rows.append((g.task, g.target_key, units.seconds(t.seconds or 0.0), str(row), made, date(t.created)))
+    return table(("task", "machine", "time", "record", "search", "date"), rows)
+
+
+def group_facts(g: Group) -> dict[str, Any]:
+    """What `db list --json` and `db best --json` print of a group."""
+    trials = g.trials.values()
+    found = g.ranked()[:1]
+    return {
+        "task": g.task,
+        "task_key": g.task_key,
+        "target_key": g.target_key,
+        "records": len(trials),
+        "valid": sum(t.status == "ok" for t in trials),
+        "last": max(t.created for t in trials),
+        "best": facts(*found[0]) if found else None,
+    }
+
+
+def facts(row: int, t: Trial) -> dict[str, Any]:
+    """All that a record says."""
+    return {
+        "record": row,
+        "task": t.task,
+        "task_key": t.task_key,
+        "target_key": t.target_key,
+        "fingerprint": t.fingerprint,
+        "status": t.status,
+        "seconds": t.seconds,
+        "samples": list(t.times),
+        "censored": t.censored,
+        "cache": t.cache or None,
+        "scale": t.scale,
+        "message": t.message,
+        "max_error": t.max_error if t.max_error is None or t.max_error < float("inf") else "inf",
+        "strategy": t.strategy,
+        "seed": t.seed,
+        "trial": t.trial + 1,
+        "phase": t.phase,
+        "run": t.run,
+        "created": t.created,
+        "version": t.version,
+        "program_key": t.program_key,
+        "modules": dict(t.modules),
+        "decisions": msgspec.json.decode(encode_decisions(t.decisions)),
+        "trace": t.trace,
+    }
+
+
+def described(row: int, t: Trial, machine: str | None) -> str:
+    """The same for people; the schedule at the end can be replayed."""
+    took = t.status.replace("_", " ") if t.seconds is None else units.seconds(t.seconds)
+    lines = [
+        f"record {row}: {t.task}, {took}",
+        f"on {machine or t.target_key}",
+        f"{t.strategy}, seed {t.seed}, trial {t.trial + 1}{_PHASES[t.phase]}; {date(t.created)}, version {t.version}",
+        *_samples(t),
+        *([t.message] if t.message else []),
+        *(f"made by {name}, version {version[:8]}" for name, version in sorted(t.modules.items())),
+    ]
+    return "\n".join(f"// {visible_line(line)}" for text in lines for line in text.splitlines()) + f"\n{t.trace}"
+
+
+_PHASES = {"trial": "", "again": ", measured again", "final": ", in the comparison at the end"}
+
+
+def _samples(t: Trial) -> list[str]:
+    if not t.times:
+        return []
+    cut = ", cut short" if t.censored else ""
+    scaled = f", on a machine that was {t.scale:.2f} times slower" if t.scale != 1.0 else ""
+    cache = f", {t.cache} caches" if t.cache else ""
+    low, high = units.seconds(min(t.times)), units.seconds(max(t.times))
+    return [f"{units.counted(len(t.times), 'sample')} from {low} to {high}{cut}{cache}{scaled}"]
+
+
+def date(created: float) -> str:
+    """A day and a time of it where we are; of a date that no calendar has, the seconds."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(created))
+    except (OverflowError, OSError, ValueError):
+        return f"{created:g} s"

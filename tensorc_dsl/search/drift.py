@@ -1,0 +1,115 @@
+"""Whether the machine is as fast as it was: the best program so far is run again after each batch.
+
+A search compares times that were taken minutes apart. Where another program takes a core, or the clock goes down, everything
+measured from then on looks slower than it is, and the model learns that. The one thing known to be as fast as before is a
+program that was measured before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.measure.outcome import Outcome
+
+LEAST = 0.05
+"""A change below this share is none, whatever the spread: candidates that differ by less are settled side by side."""
+
+SPREADS = 3.0
+"""How many times its own spread the best program's time may move: its spread is the interquartile range over the quartile."""
+
+PATIENCE = 30.0
+"""Seconds that a search waits in all for the machine to be as fast as before."""
+
+PAUSES = (1.0, 2.0, 4.0, 8.0)
+"""Seconds between looks; the last one again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """The machine is as fast as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The machine was `factor` times slower, and is not any more: what was measured meanwhile is to be measured again."""
+
+    factor: float
+    waited: float
+
+
+@dataclass(frozen=True, slots=True)
+class Slower:
+    """The machine is `factor` times slower, and stays so."""
+
+    factor: float
+    waited: float
+
+
+Look = Steady | Recovered | Slower
+
+
+class Watch:
+    """Holds the machine against what it was. `again` runs a program that was measured lately once more."""
+
+    def __init__(self, again: Callable[[Program], Outcome], *, sleep: Callable[[float], object] = time.sleep) -> None:
+        self.again = again
+        self._sleep = sleep
+        self._program: Program | None = None
+        self._seconds = 0.0
+        self._limit = LEAST
+        self._patience = PATIENCE
+        self.scale = 1.0
+        """How many times slower the machine is than it was, where it stays so."""
+
+    def follow(self, program: Program, outcome: Outcome) -> None:
+        """From now on the machine is held against this program, whose time is of a machine `scale` times slower."""
+        if outcome.seconds is None or program is self._program:
+            return
+        self._program, self._seconds = program, outcome.seconds
+        low, high = np.quantile(outcome.times or (outcome.seconds,), (0.25, 0.75))
+        self._limit = max(LEAST, SPREADS * float(high / low - 1.0))
+
+    def look(self, told: Callable[[float], None]) -> Look:
+        """How fast the machine is. Where it is slower than it was, `told` is called with how many times, and then some time
+        is waited, of which there is only so much in a search."""
+        factor = self._factor()
+        if self._same(factor, self.scale):
+            return Steady() if self.scale == 1.0 else Slower(self.scale, 0.0)
+        if factor < self.scale:
+            return self._faster(factor)
+        told(factor)
+        waited, pauses = 0.0, iter(PAUSES)
+        pause = next(pauses)
+        while self._patience > 0 and not self._same(factor, 1.0) and factor > 1.0:
+            self._sleep(pause)
+            waited, self._patience = waited + pause, self._patience - pause
+            factor, pause = self._factor(), next(pauses, pause)
+        if self._same(factor, 1.0) or factor < 1.0:
+            self.scale = 1.0
+            return Recovered(factor, waited)
+        self.scale = factor
+        return Slower(factor, waited)
+
+    def _faster(self, factor: float) -> Look:
+        """What was slow is over; or the program was measured in a slow moment, and is faster than was thought."""
+        was = self.scale
+        self.scale = 1.0
+        if was == 1.0 and factor < 1.0:
+            self._seconds *= factor
+            return Recovered(1.0 / factor, 0.0)
+        return Recovered(was, 0.0)
+
+    def _factor(self) -> float:
+        """How many times slower the program is than it was; 1 where there is none, or it fails now."""
+        if self._program is None:
+            return 1.0
+        now = self.again(self._program).seconds
+        return 1.0 if now is None else now / self._seconds
+
+    def _same(self, one: float, other: float) -> bool:
+        return max(one, other) <= (1.0 + self._limit) * min(one, other)

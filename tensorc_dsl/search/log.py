@@ -1,0 +1,107 @@
+"""The log of a search: its decisions are a function of the options and of what stands here."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.measure.timing import CACHE
+from tensorc_dsl.records.keys import program_key, subject, target_key
+from tensorc_dsl.records.queue import Queue
+from tensorc_dsl.records.trial import Phase, Trial
+from tensorc_dsl.search.events import Corrected, Event, Measured, Waiting
+from tensorc_dsl.search.options import SearchOptions
+from tensorc_dsl.search.past import Past
+from tensorc_dsl.trace.trace import Trace
+
+
+class Log:
+    """What was tried so far, told and recorded. A search that goes on with a past one has its `name`."""
+
+    def __init__(
+        self,
+        program: Program,
+        target: Target,
+        threads: int,
+        options: SearchOptions,
+        records: Queue | None,
+        emit: Callable[[Event], None],
+        made_by: Callable[[Trace], Mapping[str, str]],
+        past: Past,
+    ) -> None:
+        self._task = program.name
+        self._name = past.run or uuid.uuid4().hex
+        self._subject = subject(program, target, threads)
+        self._target_key = target_key(target, threads)
+        self._options = options
+        self._records = records
+        self._made_by = made_by
+        if records is not None:
+            records.introduce(self._subject)
+        self.emit = emit
+        self.traces: list[Trace] = []
+        self.outcomes: list[Outcome] = []
+        self.best_seconds: float | None = None
+        self.finalists: list[int] = []
+
+    def measured(self, trace: Trace, outcome: Outcome, *, recorded: bool = False) -> None:
+        """The trial is told, and recorded unless it was."""
+        number = len(self.outcomes)
+        if not recorded:
+            self.record([(number, trace, outcome)], "trial")
+        self.traces.append(trace)
+        self.outcomes.append(outcome)
+        if outcome.seconds is not None:
+            self.best_seconds = min(outcome.seconds, self.best_seconds or outcome.seconds)
+        self.emit(Measured(number, trace, outcome, self.best_seconds))
+
+    def corrected(self, number: int, outcome: Outcome) -> None:
+        """Another outcome of a trial takes the place of the one before."""
+        self.record([(number, self.traces[number], outcome)], "again")
+        self.outcomes[number] = outcome
+        self.best_seconds = min((s for s, _ in self.ranked()), default=None)
+        self.emit(Corrected(number, self.traces[number], outcome, self.best_seconds))
+
+    def ranked(self) -> list[tuple[float, int]]:
+        """(seconds, number) of the valid trials, fastest first."""
+        return sorted((o.seconds, n) for n, o in enumerate(self.outcomes) if o.seconds is not None)
+
+    def record(self, rows: list[tuple[int, Trace, Outcome]], phase: Phase) -> None:
+        if self._records is not None:
+            self._records.add_all([self._row(number, trace, outcome, phase) for number, trace, outcome in rows])
+            self.tell_what_waits()
+
+    def tell_what_waits(self) -> None:
+        unkept = None if self._records is None else self._records.untold()
+        if unkept is not None:
+            self.emit(Waiting(unkept))
+
+    def _row(self, number: int, trace: Trace, outcome: Outcome, phase: Phase) -> Trial:
+        return Trial(
+            task_key=self._subject.task_key,
+            target_key=self._target_key,
+            task=self._task,
+            strategy=self._options.strategy,
+            seed=self._options.seed,
+            trial=number,
+            status=str(outcome.status),
+            decisions=trace.decisions,
+            trace=trace.text,
+            program_key=program_key(trace.program),
+            seconds=outcome.seconds,
+            times=outcome.times,
+            message=outcome.message,
+            max_error=outcome.max_error,
+            build_seconds=outcome.build_seconds,
+            run_seconds=outcome.run_seconds,
+            phase=phase,
+            run=self._name,
+            fingerprint=self._subject.fingerprint,
+            modules=self._made_by(trace),
+            censored=outcome.censored,
+            cache=CACHE if outcome.times else "",
+            scale=outcome.scale,
+        )

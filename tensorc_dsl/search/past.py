@@ -1,0 +1,47 @@
+"""A search that was cut short, as its records tell it: what goes on from there measures nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tensorc_dsl.measure.outcome import Outcome, Status
+from tensorc_dsl.records.ranking import Kept
+from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.search.options import SearchOptions
+
+
+@dataclass(slots=True)
+class Past:
+    """The outcomes of a search by program; `run` is its name, and empty where there is none."""
+
+    run: str = ""
+    outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+
+    def take(self, program_key: str) -> Outcome | None:
+        """What became of the program then; it is told once, since a search asks for no program twice."""
+        return self.outcomes.pop(program_key, None)
+
+
+def latest(kept: Iterable[Kept], options: SearchOptions) -> Past:
+    """The last search with these options among the records of a task on a target.
+
+    Where a trial was measured again, that speaks. Records of format 1 do not say which search they are of.
+    """
+    found: dict[str, Past] = {}
+    last: dict[str, float] = {}
+    for k in kept:
+        t = k.trial
+        if not isinstance(t, Trial) or not t.run or t.phase == "final":
+            continue
+        if (t.strategy, t.seed) == (options.strategy, options.seed):
+            found.setdefault(t.run, Past(t.run)).outcomes[t.program_key] = outcome_of(t)
+            last[t.run] = max(last.get(t.run, 0.0), t.created)
+    return found[max(last, key=lambda run: (last[run], run))] if last else Past()
+
+
+def outcome_of(t: Trial) -> Outcome:
+    """What the record says that a measurement gave."""
+    return Outcome(
+        Status(t.status), t.seconds, t.times, t.message, t.max_error, t.build_seconds, t.run_seconds, t.censored, t.scale
+    )  # fmt: skip

@@ -1,0 +1,73 @@
+"""Times held against what the machine allows: one that no kernel can have is measured again, and then is a failure.
+
+The clock of a machine that was stopped for a moment may jump, and a candidate that looks a hundred times faster than the
+peak would win every search. A roof is no proof: it is measured, perhaps beside other work, and a compiler may do with fewer
+operations than a program says. So only a time of half the roof's is suspected, and only after the roof was measured again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from tensorc_dsl import units
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.machine.roof import Roof
+from tensorc_dsl.measure.outcome import Outcome, Status
+from tensorc_dsl.search.runner import RunnerLike
+
+BEYOND = 2.0
+"""A time is suspected where the roof's is more than this many times longer."""
+
+
+class Repeats(RunnerLike, Protocol):
+    """A runner that can run again what it ran lately; `measure.local.LocalRunner` is one."""
+
+    def again(self, program: Program) -> Outcome: ...
+
+
+def least_seconds(roof: Roof) -> float:
+    """What a call takes at least: what it moves at the bandwidth, and what it computes at the peak, as far as those are
+    known. Operations on integers do not count: compilers turn sums of them into products."""
+    computing = roof.operations / roof.peak if roof.peak and roof.is_float else 0.0
+    return max(roof.moving, computing)
+
+
+class Plausible:
+    """Measures as another runner does; times that are too short are failures. `look` measures the roof again."""
+
+    def __init__(self, runner: Repeats, roof: Roof, look: Callable[[], Roof]) -> None:
+        self._runner = runner
+        self._roof = roof
+        self._look: Callable[[], Roof] | None = look
+
+    def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
+        for program, outcome in zip(programs, self._runner.measure(programs, best), strict=True):
+            yield self._held(program, outcome)
+
+    def compare(self, programs: Sequence[Program]) -> list[Outcome]:
+        found = self._runner.compare(programs)
+        return [self._held(p, o) for p, o in zip(programs, found, strict=True)]
+
+    def again(self, program: Program) -> Outcome:
+        return self._held(program, self._runner.again(program))
+
+    def _held(self, program: Program, outcome: Outcome) -> Outcome:
+        if not self._too_fast(outcome):
+            return outcome
+        if self._look is not None:
+            self._roof, self._look = self._roof.better(self._look()), None
+            if not self._too_fast(outcome):
+                return outcome
+        again = self._runner.again(program)
+        return _rejected(again, least_seconds(self._roof)) if self._too_fast(again) else again
+
+    def _too_fast(self, outcome: Outcome) -> bool:
+        return outcome.seconds is not None and BEYOND * outcome.seconds < least_seconds(self._roof)
+
+
+def _rejected(outcome: Outcome, least: float) -> Outcome:
+    taken = units.seconds(outcome.seconds or 0.0)
+    message = f"it takes {taken}, twice, and the machine needs at least {units.seconds(least)}"
+    return replace(outcome, status=Status.TOO_FAST, seconds=None, message=message)

@@ -1,0 +1,164 @@
+"""`tune` as programs use it: events as lines, searches that end by the clock, and such that are killed and go on."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tensorc_dsl.cli.main import main
+from tensorc_dsl.records.database import Database
+from tensorc_dsl.records.trial import Trial
+
+FILE = """\
+use std.cpu
+use std.ops.{matmul}
+
+task small = matmul(M=32, N=32, K=32)
+"""
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "tune.md"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("f.tsched").write_text(FILE, encoding="utf-8")
+    return tmp_path
+
+
+WORDS = ("tune", "f.tsched", "small", "--threads", "1", "--records", "r.sqlite", "--strategy", "random")
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(main, [*WORDS, *words])
+
+
+def documented() -> dict[str, set[str]]:
+    """The events of the page and their fields."""
+    rows = re.findall(r"^\| (`[^|]*`) \| [^|]* \| ([^|]*)\|$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    found: dict[str, set[str]] = {}
+    for events, fields in rows:
+        names = set(re.findall(r"`(\w+)`", re.sub(r"as of `measured`", "", fields)))
+        for event in re.findall(r"`(\w+)`", events):
+            found[event] = names
+    return found | {"corrected": found["measured"]}
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_each_event_is_a_line_as_the_page_says() -> None:
+    result = call("--trials", "3", "--json-lines")
+    assert result.exit_code == 0, result.stderr
+    found = lines(result.stdout)
+    page = documented()
+    for line in found[:-1]:
+        assert line.keys() == {"event", "task"} | page[line["event"]], line
+    kinds = [line["event"] for line in found]
+    assert [k for k in kinds if k not in ("verifying", "corrected", "drifted", "settled", "slowed", "sharing")] == [
+        "started", "proposed", "preparing", "prepared", "measured", "measured", "measured", "comparing", "finished",
+        "result",
+    ]  # fmt: skip
+    assert [line["trial"] for line in found if line["event"] == "measured"] == [1, 2, 3]
+    assert found[-1]["best_file"] == "small.best.tsched"
+
+
+def test_one_kind_of_json_at_a_time() -> None:
+    assert call("--json", "--json-lines").exit_code == 2
+
+
+@pytest.mark.parametrize("wrong", ["", "soon", "-1s", "0", "10x", "1m1h", "m", "1e9999"])
+def test_a_budget_is_a_time(wrong: str) -> None:
+    found = call("--budget", wrong)
+    assert found.exit_code == 2 and "is no time" in found.stderr
+
+
+def test_a_budget_ends_a_search_without_trials() -> None:
+    found = call("--budget", "0.001s", "--json")
+    assert found.exit_code in (0, 3)
+    assert json.loads(found.stdout)["trials"] <= 8
+
+
+def trials() -> list[Trial]:
+    with Database.open(Path("r.sqlite")) as db:
+        found = [k.trial for k in db.all()]
+    return [t for t in found if isinstance(t, Trial) and t.phase == "trial"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_search_that_is_killed_goes_on(number: signal.Signals) -> None:
+    command = [sys.executable, "-c", "from tensorc_dsl.cli.main import main; main()", *WORDS, "--trials", "12"]
+    with subprocess.Popen(
+        [*command, "--json-lines"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as run:
+        assert run.stdout is not None
+        seen = 0
+        for line in run.stdout:
+            seen += json.loads(line)["event"] == "measured"
+            if seen == 5:
+                run.send_signal(number)
+                break
+        run.communicate()
+    before = trials()
+    assert len(before) >= 5
+    resumed = call("--trials", "12", "--resume", "--json-lines")
+    assert resumed.exit_code == 0, resumed.stderr
+    assert next(x["trials"] for x in lines(resumed.stdout) if x["event"] == "resumed") == len(before)
+    after = trials()
+    assert after[: len(before)] == before
+    assert [t.trial for t in after] == list(range(12))
+    assert len({t.program_key for t in after}) == 12 and len({t.run for t in after}) == 1
+
+
+def test_where_nothing_is_recorded_a_search_begins_anew() -> None:
+    found = call("--trials", "1", "--resume")
+    assert found.exit_code == 0
+    assert "begins anew" in found.stderr
+
+
+TWO = f"""{FILE}
+task other = matmul(M=16, N=16, K=16)
+"""
+
+
+def test_without_a_name_all_tasks_of_a_file_are_tuned() -> None:
+    Path("f.tsched").write_text(TWO, encoding="utf-8")
+    words = [w for w in WORDS if w != "small"]
+    found = CliRunner().invoke(main, [*words, "--trials", "8", "--json", "--weight", "other=3"])
+    assert found.exit_code == 0, found.stderr
+    results = json.loads(found.stdout)
+    assert [r["task"] for r in results] == ["small", "other"]
+    assert sum(r["trials"] for r in results) == 16
+    assert Path("small.best.tsched").exists() and Path("other.best.tsched").exists()
+    resumed = CliRunner().invoke(main, [*words, "--trials", "8", "--json-lines", "--resume", "--weight", "other=3"])
+    told = lines(resumed.stdout)
+    assert {x["task"]: x["trials"] for x in told if x["event"] == "resumed"} == {
+        r["task"]: r["trials"] for r in results
+    }
+    assert [x["task"] for x in told if x["event"] == "result"] == ["small", "other"]
+    assert len(trials()) == 16  # none is measured twice
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("small", "other", "--output", "x.tsched"), "give one task"),
+        (("--weight", "gone=2"), "there is no search for a task 'gone'"),
+        (("--weight", "small=0"), "no positive number"),
+        (("--weight", "small=much"), "no positive number"),
+        (("--weight", "small"), "not NAME=VALUE"),
+    ],
+)
+def test_wrong_usage_of_several_tasks(words: tuple[str, ...], said: str) -> None:
+    Path("f.tsched").write_text(TWO, encoding="utf-8")
+    found = CliRunner().invoke(main, [*(w for w in WORDS if w != "small"), *words])
+    assert found.exit_code == 2 and said in found.stderr
