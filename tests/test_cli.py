@@ -281,6 +281,31 @@ def test_verify_names_the_assumptions_it_stands_on(folder: Path) -> None:
     }  # fmt: skip
 
 
+def test_check_and_show_name_what_schedules_assume(folder: Path) -> None:
+    parts = "schedule parts for log_sum_exp { let [i, j] = Y.loops; let [j0, j1] = split(j, [2, _]); rfactor(Y, j0) }\n"
+    Path("sums.tsched").write_text(f"use std.ops.logsumexp.{{log_sum_exp}}\ntask rows = log_sum_exp(M=2, N=8)\n{parts}")
+    assert call("check", "sums.tsched").stdout == (
+        "sums.tsched: ok, 1 task\nsums.tsched: schedules of `rows` assume that `logsumexp` is associative\n"
+    )
+    line = "// assumed: `logsumexp` is associative\n"
+    for args in (("ir",), ("ir", "--scheduled"), ("space",), ("trace",)):
+        assert call("show", "sums.tsched", "rows", "--stage", *args).stdout.startswith(line)
+    Path("again.tsched").write_text(call("show", "sums.tsched", "rows", "--stage", "trace").stdout)
+    assert call("verify", "sums.tsched", "rows", "again.tsched").exit_code == 0
+    assert "assum" not in call("check", "small.tsched").stdout + call("show", "small.tsched", "small").stdout
+
+
+def test_run_and_replay_say_which_sizes_an_open_dimension_took(folder: Path) -> None:
+    Path("open.tsched").write_text(
+        "compute twice(X: f32[N]) -> Y: f32[N] { Y[i] = X[i] + X[i] }\n"
+        "schedule plain for twice { let [i] = Y.loops }\ntask t = twice(N=1..64 at [3, 17]) with plain\n"
+    )
+    Path("t.trace.tsched").write_text(call("sample", "open.tsched").stdout)
+    for args in (("run", "open.tsched", "--records", "r.sqlite"), ("replay", "open.tsched", "t.trace.tsched")):
+        assert "timed at N = 3, 17; checked at N = 1, " in call(*args, "--threads", "1").stdout
+    assert "checked at" not in call("run", "small.tsched", "small", "--records", "r.sqlite", "--threads", "1").stdout
+
+
 def test_a_finalist_that_is_proved_wrong_is_a_bug(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second best, too: its time is in the database, where `run` would find it."""
     asked: list[str] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.generate import beside, commands, decisions, declared, errors, grammar, modules, vocabulary
+from docs.generate import beside, commands, decisions, declared, errors, grammar, modules, rooms, vocabulary
 from docs.generate.pages import Part
 
 PARTS: dict[str, Part] = {
@@ -22,4 +22,5 @@ PARTS: dict[str, Part] = {
     "only-here": beside.only_here,
     "modules": modules.modules,
     "decisions": decisions.decisions,
+    "rooms": rooms.rooms,
 }

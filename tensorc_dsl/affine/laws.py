@@ -193,6 +193,16 @@ def reducer_laws(program: Program) -> tuple[tuple[str, Verdict], ...]:
     return tuple(found)
 
 
+def law_text(reducer: str, v: Verdict) -> str:
+    """A law of a reducer as a clause: ``mine` is associative`."""
+    return f"`{reducer}` is {'left alone by its identity' if v.law == 'identity' else v.law}"
+
+
+def assumptions(program: Program) -> tuple[str, ...]:
+    """The laws that schedules of the program need and that are assumed, as clauses: neither proved nor known to be broken."""
+    return tuple(law_text(reducer, v) for reducer, v in reducer_laws(program) if isinstance(v, Open))
+
+
 def _combination(b: Block) -> Combination | None:
     """The combination of a block with a declared reducer; None if its stores do not show it."""
     try:

@@ -8,12 +8,14 @@ from itertools import chain, count
 
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.included import Inclusion
-from tensorc_dsl.check.items import Names, check_items
+from tensorc_dsl.check.items import Names, check_items, task_bindings
 from tensorc_dsl.check.problems import near, where
 from tensorc_dsl.check.spaces import recursion
 from tensorc_dsl.check.uses import Resolve, standard, with_full_names
 from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
+from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.elaborate.library import Definitions, Library
+from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import is_kind
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
@@ -60,6 +62,11 @@ class CheckedFile:
     @property
     def source(self) -> Source:
         return self.file.source
+
+    def program(self, task: str) -> Program:
+        """The unscheduled program of a task. Raises TschedError if its compute has none for its bindings."""
+        defn = self.tasks[task]
+        return elaborate(self.computes[defn.compute], task_bindings(defn), task, self.library)
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:

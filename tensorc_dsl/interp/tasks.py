@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.check.items import intrinsics_of, task_bindings
+from tensorc_dsl.check.items import intrinsics_of
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.check.targets import target_of
-from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.interp.problems import (
     NO_SPACE,
     SEVERAL_SCHEDULES,
@@ -39,7 +38,7 @@ def task_space(file: CheckedFile, name: str, native: Target, chosen: str | None 
     no such task, TschedError if no space, several spaces, or no target can be chosen.
     """
     task = file.tasks[name]
-    program = elaborate(file.computes[task.compute], task_bindings(task), name, file.library)
+    program = file.program(name)
     program = replace(program, intrinsics=intrinsics_of(file.intrinsics))
     definition = _definition(file, task)
     target = _target(file, chosen or _written(file, definition, native), native)

@@ -38,14 +38,14 @@ class AxisProblem:
 
 def axis_problem(program: Program) -> AxisProblem | None:
     """The problem of the first bound loop that breaks a rule, in text order; None if all are right."""
-    for kernel in program.body:
-        seen: dict[Axis, For] = {}
-        for around, s in walk((kernel,)):
-            if not isinstance(s, For) or s.axis is None:
-                continue
-            first = seen.setdefault(s.axis, s)
-            for problem in _problems(around, s, s.axis, first):
-                return problem
+    seen: dict[tuple[int, Axis], For] = {}
+    for around, s in walk(program.body):
+        if not isinstance(s, For) or s.axis is None:
+            continue
+        kernel = around[0] if around else s
+        first = seen.setdefault((id(kernel), s.axis), s)
+        for problem in _problems(around, s, s.axis, first):
+            return problem
     return None
 
 

@@ -11,6 +11,7 @@ from tensorc_dsl import units
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.machine.yardsticks import Yardsticks
+from tensorc_dsl.measure.timing import CACHE
 from tensorc_dsl.reference.open_sizes import describe_all
 from tensorc_dsl.report import verdict
 from tensorc_dsl.report.progress import exhaustion
@@ -70,6 +71,7 @@ class Ended:
             "threads": self.threads,
             "target": self.target.key,
             "timed_at": list(self.timed),
+            "cache": CACHE,
             "interrupted": self.result.interrupted,
             "exhausted": self.result.exhausted is not None,
             "unrecorded": 0 if self.result.unkept is None else len(self.result.unkept.trials),
@@ -81,7 +83,7 @@ class Ended:
         """The same as text."""
         r, y = self.result, self.yardsticks
         out = [
-            f"{self.task} on {self.target.cpu}, {units.counted(self.threads, 'thread')}{self._sizes()}\n",
+            f"{self.task} on {self.target.cpu}, {units.counted(self.threads, 'thread')}, {CACHE} caches{self._sizes()}\n",
             comparison(y.roof, r.best_seconds, y.numpy_seconds),
             f"\n{units.counted(r.trials, 'trial')} in {units.seconds(r.elapsed_seconds)}: {tally(r.statuses) or 'none'}",
             *self._notes(),

@@ -157,7 +157,7 @@ def said(event: Resumed | Diverged | Drifted | Settled | Slowed | Sharing) -> st
             return f"going on with the last search: {units.counted(count, 'trial')} recorded"
         case Diverged(trials=count):
             records = units.counted(count, "record")
-            return f"the search asks for other programs than it did: {records} of it are of no use"
+            return f"the search asks for other programs than it did: {records} of it may be of no use"
         case Drifted(factor=factor):
             return f"the machine is {factor:.2f} times slower than it was: waiting for it"
         case Settled(factor=factor, waited=waited, trials=count):

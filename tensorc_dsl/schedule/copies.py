@@ -33,7 +33,7 @@ from tensorc_dsl.ir.program import (
     walk,
 )
 from tensorc_dsl.schedule.kinds import RACE
-from tensorc_dsl.schedule.motion import own_buffers, require_no_vector, shared_loops
+from tensorc_dsl.schedule.motion import own_buffers, require_no_vector, shared_loops, writers
 from tensorc_dsl.schedule.nests import map_accesses, nest_over, stmt_name
 from tensorc_dsl.schedule.refusal import refusal
 
@@ -94,10 +94,11 @@ def widest_site(program: Program, block: str, buffer: str) -> Site:
 
 def spanning_site(program: Program, loops: tuple[For, ...], buffer: str) -> Site:
     """The site from the first to the last statement in the body of the innermost of `loops` that writes the buffer."""
+    depth = len(loops)
     found = [
-        stmt_name(s)
-        for s in body_at(program, loops)
-        if any(isinstance(x, Block) and buffer in own_buffers(x) for _, x in walk((s,)))
+        stmt_name((*around, b)[depth])
+        for around, b in writers(program, buffer)
+        if len(shared_loops(around, loops)) == depth
     ]
     return Site(loops, found[0], found[-1])
 

@@ -15,6 +15,7 @@ from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.affine.coverage import apart, full_domain, not_affine
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.ir.expr import Expr, Var, free_vars, loads, substitute
+from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, LoopKind, Program, Stmt, find_block, walk
 from tensorc_dsl.schedule.nests import stmt_name
@@ -97,6 +98,7 @@ def readers(program: Program, buffer: str, but: str = "") -> tuple[Nest, ...]:
     )
 
 
+@by_identity(4096)
 def own_buffers(block: Block) -> frozenset[str]:
     """The buffers that a block writes."""
     return frozenset(s.buffer for s in (*block.init, *block.body))

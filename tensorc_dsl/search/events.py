@@ -68,7 +68,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Diverged:
-    """So many recorded trials are of no use to the search that is resumed: it asks for other programs than it did."""
+    """The search that is resumed asks for other programs than it did, and so far not for those of so many records."""
 
     trials: int
 

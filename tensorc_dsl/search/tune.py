@@ -113,6 +113,7 @@ class Search:
         self._past = Past()
         if options.resume and records is not None:
             self._past = latest(records.kept(program_key(program), target_key(target, threads)), options)
+        self._diverged = False
         self._exhausted: Exhausted | None = None
         self.curve: list[tuple[int, float | None]] = []
         """How many trials there were, and the best time, before each batch."""
@@ -152,9 +153,9 @@ class Search:
         """All of the batch is in the log, or as much as there is time for; the numbers of what was not recorded before."""
         known = [self._past.take(program_key(t.program)) for t in batch]
         new = [t.program for t, outcome in zip(batch, known, strict=True) if outcome is None]
-        if new and self._past.outcomes:
+        if new and self._past.outcomes and not self._diverged:
+            self._diverged = True
             self.log.emit(Diverged(len(self._past.outcomes)))
-            self._past.outcomes.clear()
         scale = 1.0 if self._watch is None else self._watch.scale
         best = None if self.log.best_seconds is None else scale * self.log.best_seconds
         answers = self._runner.measure(new, best) if new else iter(())

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.budget import Exhausted, bounded, renew
-from tensorc_dsl.affine.laws import Broken, reducer_laws
+from tensorc_dsl.affine.laws import Broken, assumptions, law_text, reducer_laws
 from tensorc_dsl.affine.reach import too_far_in
 from tensorc_dsl.affine.sets import NotAffine
 from tensorc_dsl.diagnostic import Diagnostic, Note, problem
@@ -67,12 +67,9 @@ def validate(
     original: Program, scheduled: Program, names: tuple[str, str] = ("the original", "the scheduled program")
 ) -> Report:
     """Whether `scheduled` computes what `original` does. `names` are their names in messages."""
-    assumes: list[str] = []
     for reducer, v in reducer_laws(original):
-        law = f"`{reducer}` is {'left alone by its identity' if v.law == 'identity' else v.law}"
         if isinstance(v, Broken):
-            return _unproved(f"not that {law}, as reductions in any order need")
-        assumes.append(law)
+            return _unproved(f"not that {law_text(reducer, v)}, as reductions in any order need")
     try:
         with bounded():
             _prove(original, scheduled, names)
@@ -84,7 +81,7 @@ def validate(
         return _unproved(f"`{format_expr(e.expr)}` is not affine")
     except Exhausted:
         return _unproved("it takes more than the operations on integer sets that are allowed")
-    return Valid(tuple(assumes))
+    return Valid(assumptions(original))
 
 
 def _unproved(reason: str, notes: tuple[Note, ...] = ()) -> Unproved:

@@ -167,17 +167,20 @@ def test_signals_that_were_ignored_stay_ignored(folder: Path) -> None:
 
 
 def test_a_disk_that_is_full_for_records_keeps_the_schedule_and_says_what_is_lost(folder: Path) -> None:
-    process = start(folder, "--json", trials=24, file_bytes=64 << 10)
+    process = start(folder, "--json", trials=24, file_bytes=128 << 10)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 1, err
     said = json.loads(out)
     assert said["trials"] == 24 and (folder / said["best_file"]).read_text().startswith("// endless: ")
     kept, lost = rows(folder), said["unrecorded"]
     finals = 5
-    assert 0 < len(kept) < 24 and len(kept) + lost == 24 + finals
+    # Where the machine drifts there are more: of what is measured again.
+    assert 0 < len(kept) < 24 and len(kept) + lost >= 24 + finals
     assert "records wait, and are offered again with each trial: " in err and re.search(r"error\[E070[34]\]", err)
-    first = len(kept) + 1
-    assert f"{lost} records could not be kept: trials {first} to 24, and in the comparison at the end trial" in err
+    first = sum(phase == "trial" for _, phase in kept) + 1
+    assert re.search(
+        rf"{lost} records could not be kept: trials {first} to 24, .*in the comparison at the end trial", err
+    )
 
 
 def test_where_both_disks_are_full_the_schedule_is_printed(folder: Path) -> None:

@@ -37,7 +37,7 @@ def ended(
 
 def test_one_of_a_thing_is_no_plural() -> None:
     text = ended(0.002, 0.002).table(None)
-    assert text.startswith("small on zen9, 1 thread\n")
+    assert text.startswith("small on zen9, 1 thread, warm caches\n")
     assert "\n1 trial in 3.00 s: 1 ok" in text
     assert "; 1 trial, bayes, seed 0\n" in ended(0.002, 0.002).header()
     assert "2 trials in 3.00 s: 1 ok, 1 crash" in ended(0.002, 0.002, None).table(None)
@@ -92,6 +92,6 @@ def test_facts_without_a_peak() -> None:
 )
 def test_the_sizes_of_times_are_shown(timed: tuple[Sizes, ...], words: str) -> None:
     said = ended(0.002, 0.002, timed=timed)
-    assert said.table(None).startswith(f"small on zen9, 1 thread{words}\n")
+    assert said.table(None).startswith(f"small on zen9, 1 thread, warm caches{words}\n")
     assert f"// on zen9, 1 thread{words}; 1 trial" in said.header()
     assert said.facts(None)["timed_at"] == [dict(sizes) for sizes in timed]

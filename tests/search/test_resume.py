@@ -159,3 +159,13 @@ def test_trials_end_a_search_before_its_budget() -> None:
 def test_a_budget_is_no_negative_time(budget: float) -> None:
     with pytest.raises(ValueError, match="budget"):
         run(FakeRunner(), budget=budget)
+
+
+def test_what_is_recorded_is_not_measured_again_whatever_was_asked_before_it(tmp_path: Path) -> None:
+    runner = Dying()
+    with Database.open(tmp_path / "r.sqlite") as db:
+        run(FakeRunner(), db, trials=16)
+        db.remove([k.row for k in db.all() if isinstance(k.trial, Trial) and k.trial.trial < 8])
+        result, events = run(runner, db, trials=16, resume=True)
+    assert [e.trials for e in events if isinstance(e, Diverged)] == [8]
+    assert result.trials == 16 and len(runner.seen) == 8

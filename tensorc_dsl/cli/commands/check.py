@@ -82,7 +82,19 @@ def _findings(file: str, include: tuple[str, ...], expand: bool, aloud: bool) ->
     if aloud and not found:
         tasks = len(checked.tasks)
         say(f"{file}: ok, {tasks} {'task' if tasks == 1 else 'tasks'}")
+        for text in _assumed(checked):
+            say(f"{file}: {text}")
     yield from found
+
+
+def _assumed(checked: CheckedFile) -> Iterator[str]:
+    """The assumptions that the schedules of each task need, a line for a task with any."""
+    from tensorc_dsl.affine.laws import assumptions
+
+    if any(r.assumes for known in checked.library.files.values() for r in known.reducers.values()):
+        for task in checked.tasks:
+            if assumed := assumptions(checked.program(task)):
+                yield f"schedules of `{task}` assume that {' and '.join(assumed)}"
 
 
 def _expanded(checked: CheckedFile) -> Iterator[Diagnostic]:

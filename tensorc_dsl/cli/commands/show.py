@@ -47,8 +47,10 @@ def show(
     llvm     their LLVM code (targets of kind `llvm`)
     asm      the machine's assembly (targets of kind `llvm`)
 
+    What schedules assume of a reducer of the file, as `verify` names it, is a comment before `ir`, `space` and `trace`.
     Targets of other kinds have stages of their own behind `lowered`.
     """
+    from tensorc_dsl.affine.laws import assumptions
     from tensorc_dsl.ir.print import format_program
     from tensorc_dsl.report.attempts import format_attempts
     from tensorc_dsl.syntax import tree
@@ -62,19 +64,20 @@ def show(
         raise click.BadParameter(f"{stage!r} is not one of {', '.join(stages)}.", param_hint="'--stage'")
     if after is not None:
         _check_pass(task, stage, after)
+    assumed = "".join(f"// assumed: {text}\n" for text in assumptions(task.program))
     if stage == "ir" and not scheduled:
-        write(format_program(task.program))
+        write(assumed + format_program(task.program))
         return
     found = handled(task, replayed, conditions, hidden).sample(seed)
     match stage:
         case "ir":
-            text = format_program(found.program)
+            text = assumed + format_program(found.program)
         case "space":
             kind = "schedule" if isinstance(task.space.definition, tree.ScheduleDef) else "space"
             title = f"{kind} {task.space.definition.name} for {task.space.compute}"
-            text = format_attempts(title, task.space.explain(found))
+            text = assumed + format_attempts(title, task.space.explain(found))
         case "trace":
-            text = found.text
+            text = assumed + found.text
         case "lowered":
             text = task.lowered_text(found, after)
         case _:
