@@ -7,6 +7,7 @@ from types import FrameType
 
 import pytest
 
+import tensorc_dsl.schedule.primitives  # noqa: F401 (declares them)
 from tensorc_dsl.ir.program import Program, walk
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef
