@@ -203,9 +203,11 @@ def draw(copy: Copy) -> None:
 def operator(copy: Copy) -> None:
     text = "/// Three times what there is.\ncompute triple(X: f32[M, N]) -> Y: f32[M, N] {\n    Y[i, j] = X[i, j] * 3.0\n}\n"
     copy.write("stdlib/ops/triple.tsched", text)
-    copy.edit("docs/operators.md", "| `transpose` |", "| `triple` | triple | 3 X | |\n| `transpose` |")
-    entry = '    "triple": Operator(lambda x: 3 * x, _each("M N", (5, 7))),\n'
-    copy.edit("tests/stdlib/references.py", '    "transpose": Operator(', f'{entry}    "transpose": Operator(')
+    reference = (
+        '"""`stdlib/ops/triple.tsched`."""\n\nfrom tests.stdlib.numerics import Operator, each\n\n'
+        'OPERATORS = {"triple": Operator(lambda x: 3 * x, each("M N", (5, 7)))}\n'
+    )
+    copy.write("tests/stdlib/operators/triple.py", reference)
 
 
 def maths(copy: Copy) -> None:
@@ -234,12 +236,12 @@ RAISING = "tensorc_dsl/check/targets.py"
 
 
 def error(copy: Copy) -> None:
-    check = "    found: list[Diagnostic] = []\n    # The kinds"
+    check = "    found: list[Diagnostic] = []\n    # Kinds of"
     declared = (
         '@problem("E0298", "nothing runs on the moon", help="take a machine on earth")\ndef MOON() -> None: ...\n'
     )
     more = '    if item.name == "moon":\n        found.append(MOON(item.name.span))\n'
-    copy.edit(RAISING, check, check.replace("    # The", f"{more}    # The"))
+    copy.edit(RAISING, check, check.replace("    # Kinds", f"{more}    # Kinds"))
     copy.edit(RAISING, "def target_of(", f"{declared}\n\ndef target_of(")
     copy.edit(RAISING, "import Diagnostic, TschedError", "import Diagnostic, TschedError, problem")
     items = "target moon = llvm(cores=4)\n"
@@ -354,6 +356,9 @@ def test_the_command_line_knows_it(played: tuple[Copy, Touched]) -> None:
     assert "again\n" in copy.says("tune", "--strategy", "help")
     assert "the toy has no C for Call" in copy.says("show", "x.tsched", "cut_8", "--stage", "c", status=1)
     assert "llvm.trunc" in copy.says("show", "x.tsched", "cut_8", "--stage", "llvm", "--target", "native")
+    assert "| `triple` | triple | Three times what there is. |" in (copy.root / "docs" / "operators.md").read_text(
+        "utf-8"
+    )
     for path in ("README.md", "docs/reference/primitives.md", "docs/tensorir.md"):
         assert "`touch`" in (copy.root / path).read_text(encoding="utf-8"), path
     assert "`sample_coin(" in (copy.root / "docs/reference/draws.md").read_text(encoding="utf-8")

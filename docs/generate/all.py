@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from docs.generate import beside, commands, decisions, declared, errors, grammar, modules, rooms, vocabulary
+from docs.generate import beside, commands, decisions, declared, errors, grammar, modules, operators, rooms, vocabulary
 from docs.generate.pages import Part
 
 PARTS: dict[str, Part] = {
     "syntax": grammar.syntax,
     "primitives": declared.primitives,
+    "compounds": vocabulary.compounds,
     "primitive-names": declared.primitive_names,
     "draws": declared.draws,
     "queries": declared.queries,
@@ -21,6 +22,7 @@ PARTS: dict[str, Part] = {
     "errors": errors.errors,
     "only-here": beside.only_here,
     "modules": modules.modules,
+    "operators": operators.operators,
     "decisions": decisions.decisions,
     "rooms": rooms.rooms,
 }

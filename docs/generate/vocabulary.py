@@ -13,6 +13,10 @@ def functions() -> str:
     return table(["function", *rows.SIGNATURES_HEAD], rows.signature_rows(v.FUNCTIONS))
 
 
+def compounds() -> str:
+    return table(["call", *rows.SIGNATURES_HEAD], rows.signature_rows(v.COMPOUNDS))
+
+
 def methods() -> str:
     """The methods of strings and lists. Methods of blocks, loops and buffers are queries."""
     subjects = ((STR, "s."), (LIST, "list."))

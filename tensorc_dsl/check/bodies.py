@@ -58,7 +58,9 @@ class BodyChecker(Expressions):
         self._made.append(binding)
 
     def shadows(self, name: str, span: Span, scope: Scope) -> None:
-        """Warn if the name hides one of the scope."""
+        """Warn if the name hides one of the scope; hiding a constant is an error."""
+        if self.hides_constant(name, span, scope):
+            return
         if name in scope and not name.startswith("_") and not scope[name].partly:
             other = scope[name].span
             notes = (problems.where("the other one", other),) if other is not None else ()
@@ -76,7 +78,9 @@ class BodyChecker(Expressions):
                         if isinstance(value, t.CallExpr) and isinstance(value.function, t.Name)
                         else ""
                     )
-                    repair = "write the call alone" if called in (*v.STEPS, *self.modules) else "remove it"
+                    repair = (
+                        "write the call alone" if called in (*v.STEPS, *v.COMPOUNDS, *self.modules) else "remove it"
+                    )
                     unused = problems.UNUSED_LET(pattern.span, name=pattern.name, repair=repair)
                     self.watch(made[pattern.name], unused)
                 return made

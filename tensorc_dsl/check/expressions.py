@@ -50,6 +50,8 @@ class Binding:
     """The bindings of the same name in each branch that binds it."""
     partly: bool = False
     """Whether only some of the branches before bind it."""
+    constant: bool = False
+    """Whether it is a `const` of the file, which no other binding may hide."""
 
     @property
     def places(self) -> tuple[Span, ...]:
@@ -142,6 +144,14 @@ class Expressions(ABC):
             case _:
                 assert_never(e)
 
+    def hides_constant(self, name: str, span: Span, scope: Scope) -> bool:
+        """Whether the name, bound at a place, is that of a constant: that is an error."""
+        hidden = name in scope and scope[name].constant
+        if hidden:
+            notes = tuple(problems.where("the constant", place) for place in scope[name].places)
+            self.found.append(problems.CONSTANT_AGAIN(span, notes=notes, name=name))
+        return hidden
+
     def condition(self, e: t.Expr, scope: Scope) -> None:
         """Check an expression that must be a condition."""
         kind = self.expr(e, scope)
@@ -207,13 +217,16 @@ class Expressions(ABC):
         return ANY
 
     def _lambda(self, e: t.Lambda, scope: Scope) -> Kind:
-        inner = {**scope, **{p: Binding(INT, None, p.span) for p in e.params}}
-        for n, p in enumerate(e.params):
+        names = [p for p in e.params if not isinstance(p, t.Rest)]
+        inner = {**scope, **{p: Binding(INT, None, p.span) for p in names}}
+        for n, p in enumerate(names):
             self.listener.named(p.span, p, (p.span,))
-            if p in e.params[:n]:
+            self.hides_constant(p, p.span, scope)
+            if p in names[:n]:
                 self.found.append(problems.SAME_NAMES(e.span, name=p))
         for r in e.results:
-            self.expr(r, inner)
+            if not isinstance(r, t.Rest):
+                self.expr(r, inner)
         return Base.INDEX_MAP
 
     # --- operators ---------------------------------------------------------------------------------------------------
@@ -256,6 +269,8 @@ class Expressions(ABC):
             return ANY
         name = call.function.id
         signature = v.STEPS.get(name) or v.FUNCTIONS.get(name)
+        if signature is None and name not in self.modules:
+            signature = v.COMPOUNDS.get(name)
         if signature is not None:
             self.listener.called(call, call.function.span, name, signature)
             self.found.extend(calls.problems(call, name, signature, kinds))
@@ -267,7 +282,7 @@ class Expressions(ABC):
         if name in v.DISTRIBUTIONS:
             self.found.append(problems.DRAWN(call.span, name=name))
         else:
-            notes = near(name, (*self.modules, *v.STEPS, *v.FUNCTIONS))
+            notes = near(name, (*self.modules, *v.STEPS, *v.COMPOUNDS, *v.FUNCTIONS))
             self.found.append(problems.UNKNOWN_CALL(call.function.span, notes=notes, name=name))
         return ANY
 

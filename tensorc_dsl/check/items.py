@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.expressions import Binding
 from tensorc_dsl.check.problems import near
-from tensorc_dsl.check.spaces import check_module, check_schedule, check_space, instruction_names
+from tensorc_dsl.check.spaces import check_constant, check_module, check_schedule, check_space, outer_names
 from tensorc_dsl.check.targets import check_target, check_target_name
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.elaborate import compute as compute_layer
@@ -36,6 +36,7 @@ class Names:
     reducers: dict[str, t.ReducerDef] = field(default_factory=dict[str, t.ReducerDef])
     targets: dict[str, t.TargetDef] = field(default_factory=dict[str, t.TargetDef])
     intrinsics: dict[str, t.IntrinsicDef] = field(default_factory=dict[str, t.IntrinsicDef])
+    constants: dict[str, t.ConstDef] = field(default_factory=dict[str, t.ConstDef])
     library: Library = field(default_factory=Library)
     """The computes and reducers of all files."""
     broken: set[str] = field(default_factory=set[str])
@@ -46,11 +47,11 @@ def check_items(items: Iterable[t.Item], names: Names) -> list[Diagnostic]:
     """All findings about the items of a file with these names."""
     # Computes first: an error in a compute is not reported again for its tasks.
     ordered = sorted(items, key=lambda i: not isinstance(i, t.ComputeDef))
-    instructions = instruction_names(names.intrinsics)
-    return [d for item in ordered for d in _check(item, names, instructions)]
+    outer = outer_names(names.intrinsics, names.constants)
+    return [d for item in ordered for d in _check(item, names, outer)]
 
 
-def _check(item: t.Item, names: Names, instructions: dict[str, Binding]) -> list[Diagnostic]:
+def _check(item: t.Item, names: Names, outer: dict[str, Binding]) -> list[Diagnostic]:
     match item:
         case t.ComputeDef():
             found = compute_layer.check(item, names.library)
@@ -58,20 +59,22 @@ def _check(item: t.Item, names: Names, instructions: dict[str, Binding]) -> list
                 names.broken.add(item.name)
             return found
         case t.ModuleDef():
-            return check_module(item, names.modules, instructions)
+            return check_module(item, names.modules, outer)
         case t.SpaceDef():
             return [
                 *check_target_name(item, names.targets),
-                *check_space(item, names.modules, names.spaces, instructions),
+                *check_space(item, names.modules, names.spaces, outer),
             ]
         case t.ScheduleDef():
-            return check_schedule(item, names.computes, names.modules, _blocks_of(item.compute, names), instructions)
+            return check_schedule(item, names.computes, names.modules, _blocks_of(item.compute, names), outer)
         case t.TaskDef():
             return list(_task(item, names))
         case t.ProgramDef():
             return _problems(lambda: program_from_tree(item, intrinsics_of(names.intrinsics)))
         case t.TargetDef():
             return list(check_target(item))
+        case t.ConstDef():
+            return check_constant(item, names.intrinsics)
         case t.ReducerDef():
             return check_reducer(item)
         case t.IntrinsicDef():

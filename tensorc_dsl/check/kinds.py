@@ -13,7 +13,7 @@ from typing import assert_never
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopRef
 from tensorc_dsl.trace.declare import Choices, Interval, Items
 
 
@@ -31,6 +31,7 @@ class Base(Enum):
     BOOL = "a bool"
     STR = "a string"
     INDEX_MAP = "an index map"
+    INSTRUCTION = "an instruction"
     RANGE = "a range"
     OPEN = "`_`"
     NOTHING = "nothing"
@@ -55,16 +56,18 @@ Kind = Base | ListOf | MapOf
 ANY, BLOCK, LOOP, BUFFER = Base.ANY, Base.BLOCK, Base.LOOP, Base.BUFFER
 PROGRAM, TARGET, INT, FLOAT = Base.PROGRAM, Base.TARGET, Base.INT, Base.FLOAT
 BOOL, STR, OPEN, NOTHING = Base.BOOL, Base.STR, Base.OPEN, Base.NOTHING
+INSTRUCTION = Base.INSTRUCTION
 LIST = ListOf(ANY)
 
 PARAM_TYPES: dict[str, Kind] = {
     "Block": BLOCK, "Loop": LOOP, "Buffer": BUFFER, "Program": PROGRAM, "Target": TARGET, "int": INT, "float": FLOAT,
-    "bool": BOOL, "str": STR, "list": LIST,
+    "bool": BOOL, "str": STR, "list": LIST, "Instruction": INSTRUCTION,
 }  # fmt: skip
 """The types that a parameter of a module can be declared with."""
 
 _OF_TYPES: dict[object, tuple[Kind, ...]] = {
-    LoopRef: (LOOP,), BlockRef: (BLOCK,), BufferRef: (BUFFER,), Program: (PROGRAM,), Target: (TARGET,), int: (INT,),
+    LoopRef: (LOOP,), BlockRef: (BLOCK,), BufferRef: (BUFFER,), IntrinsicRef: (INSTRUCTION,),
+    Program: (PROGRAM,), Target: (TARGET,), int: (INT,),
     float: (FLOAT,), bool: (BOOL,), str: (STR,), IndexMap: (Base.INDEX_MAP,), Interval: (Base.RANGE,), Items: (LIST,),
     Choices: (ListOf(INT), ListOf(FLOAT), ListOf(BOOL), ListOf(STR), MapOf(ANY)), type(None): (OPEN, NOTHING),
 }  # fmt: skip
@@ -89,7 +92,10 @@ def kind_of(annotation: object) -> Kind:
 
 
 def fits(kind: Kind, wanted: tuple[Kind, ...]) -> bool:
-    """Whether a value of the kind is accepted for a wanted kind. An int is a float; a block stands for its buffer."""
+    """Whether a value of the kind is accepted for a wanted kind. An int is a float; a block stands for its buffer.
+
+    An instruction is a string, and a string may be the name of an instruction.
+    """
     return any(_fits(kind, w) for w in wanted)
 
 
@@ -100,6 +106,8 @@ def _fits(kind: Kind, wanted: Kind) -> bool:
         case (ListOf(element=a), ListOf(element=b)) | (MapOf(key=a), MapOf(key=b)):
             return _fits(a, b)
         case (Base.INT, Base.FLOAT) | (Base.BLOCK, Base.BUFFER) | (Base.BUFFER, Base.BLOCK):
+            return True
+        case (Base.INSTRUCTION, Base.STR) | (Base.STR, Base.INSTRUCTION):
             return True
         case _:
             return kind == wanted

@@ -12,7 +12,7 @@ from tensorc_dsl.check.listener import Listener
 from tensorc_dsl.check.meanings import Definition, Entry, Files, Reference, Written, by_place, entry, written
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.check.signatures import Signature
-from tensorc_dsl.check.spaces import check_module, check_schedule, check_space, instruction_names
+from tensorc_dsl.check.spaces import check_module, check_schedule, check_space, outer_names
 from tensorc_dsl.check.targets import FACTS
 from tensorc_dsl.check.values import Known, Values, computes_names
 from tensorc_dsl.elaborate.calls import block_names, recursion
@@ -72,7 +72,7 @@ class _Heard(Listener):
 def _kind(call: t.CallExpr, name: str) -> str:
     if isinstance(call.function, t.Attribute):
         return "query" if any(name in table for table in QUERIES.values()) else "method"
-    return "primitive" if name in v.STEPS else "function" if name in v.FUNCTIONS else "draw"
+    return "primitive" if name in (*v.STEPS, *v.COMPOUNDS) else "function" if name in v.FUNCTIONS else "draw"
 
 
 class _Finder:
@@ -82,6 +82,7 @@ class _Finder:
         self.seen = checked.library.files.get(checked.source.name, Definitions())
         self.given: Known = {name: Entry("given", name, "") for name in v.GIVEN}
         self.given |= {name: written(i.name) for name, i in checked.intrinsics.items()}
+        self.outer = outer_names(checked.intrinsics, checked.constants)
 
     def refer(self, word: t.Word | t.Name, to: Definition | None) -> None:
         if to is not None:
@@ -115,6 +116,8 @@ class _Finder:
                 self.refer(item.kind, entry("target", item.kind, kinds()))
                 for name, _ in item.facts:
                     self.refer(name, entry("fact", name, FACTS))
+            case t.ConstDef():
+                pass  # there is no other name in it
             case _:
                 assert_never(item)
 
@@ -124,7 +127,16 @@ class _Finder:
             for word in use.path:
                 self.refer(word, Files(sources))
         c = self.checked
-        tables = (c.computes, c.modules, c.spaces, c.schedules, c.targets, c.intrinsics, self.seen.reducers)
+        tables = (
+            c.computes,
+            c.modules,
+            c.spaces,
+            c.schedules,
+            c.targets,
+            c.intrinsics,
+            c.constants,
+            self.seen.reducers,
+        )
         for name in use.names:
             items = [table[name] for table in tables if name in table]
             spans = tuple(i.name.span for i in items if i.span.source in sources)
@@ -137,7 +149,7 @@ class _Finder:
         for p in m.params:
             if p.type is not None:
                 self.refer(p.type, entry("type", p.type, PARAM_TYPES))
-        check_module(m, self.checked.modules, instruction_names(self.checked.intrinsics), self._heard({}))
+        check_module(m, self.checked.modules, self.outer, self._heard({}))
 
     def _space(self, s: t.SpaceDef) -> None:
         c = self.checked
@@ -146,7 +158,7 @@ class _Finder:
             name = rule_name(rule)
             if isinstance(rule, t.Name) and name not in c.modules:
                 self.refer(rule, self._item(c.spaces.get(name)))
-        for _ in check_space(s, c.modules, c.spaces, instruction_names(c.intrinsics), self._heard({})):
+        for _ in check_space(s, c.modules, c.spaces, self.outer, self._heard({})):
             pass  # findings are reported by the checker
 
     def _schedule(self, s: t.ScheduleDef) -> None:
@@ -159,7 +171,7 @@ class _Finder:
         # The block of a nested reduction or call is not written in the text; its compute is.
         blocks = [] if recursion(compute, c.library) is not None else block_names(compute, c.library)
         given = {name: tensors.get(name, written(compute.name)) for name in blocks} | tensors
-        check_schedule(s, c.computes, c.modules, blocks, instruction_names(c.intrinsics), self._heard(given))
+        check_schedule(s, c.computes, c.modules, blocks, self.outer, self._heard(given))
 
     def _heard(self, given: Known) -> _Heard:
         return _Heard(self.found, {**self.given, **given})

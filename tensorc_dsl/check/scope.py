@@ -11,7 +11,8 @@ from tensorc_dsl.check.included import Inclusion
 from tensorc_dsl.check.items import Names, check_items, task_bindings
 from tensorc_dsl.check.problems import near, where
 from tensorc_dsl.check.spaces import recursion
-from tensorc_dsl.check.uses import Resolve, standard, with_full_names
+from tensorc_dsl.check.uses import Resolve, standard, with_full_names, with_values
+from tensorc_dsl.check.vocabulary import COMPOUNDS
 from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.elaborate.library import Definitions, Library
@@ -32,8 +33,12 @@ _KINDS: dict[type, tuple[str, str]] = {
     t.ReducerDef: ("reducers", "reducer"),
     t.TargetDef: ("targets", "target"),
     t.IntrinsicDef: ("intrinsics", "intrinsic"),
+    t.ConstDef: ("constants", "constant"),
 }
 
+
+_ASKED_FOR = (t.TaskDef, t.ProgramDef, t.ConstDef)
+"""What a `use` of all of a file leaves there: tasks and programs always, constants unless they are named."""
 
 Parse = Callable[[Source], Parsed]
 
@@ -54,6 +59,7 @@ class CheckedFile:
     programs: dict[str, t.ProgramDef]
     targets: dict[str, t.TargetDef]
     intrinsics: dict[str, t.IntrinsicDef]
+    constants: dict[str, t.ConstDef]
     uses: dict[tuple[str, ...], tuple[Source, ...]]
     """The files behind the path of each `use` of the file."""
     library: Library
@@ -97,6 +103,7 @@ def load_file(source: Source, resolve: Resolve = standard, parsed: Parse = parse
         n.programs,
         targets,
         loader.intrinsics,
+        n.constants,
         unit.uses,
         loader.library,
         diagnostics,
@@ -190,6 +197,7 @@ class _Loader:
             # Names that a failed `use` should have imported are not reported a second time.
             unit.found += [d for d in check_items(file.items, unit.names) if not unit.forgives(_misses(d))]
             unit.found += recursion(own_modules)
+        self._fill_in(unit)
         self._include(unit)
         if prefix:
             self._qualify(unit, prefix)
@@ -209,6 +217,15 @@ class _Loader:
         names[item.name] = item
         unit.own[table, item.name] = item
 
+    def _fill_in(self, unit: _Unit) -> None:
+        """Put what constants stand for in the places of their names, where the unit can name any."""
+        if not unit.names.constants:
+            return
+        values = {name: c.value for name, c in unit.names.constants.items()}
+        for (table, name), item in unit.own.items():
+            if isinstance(item, t.ModuleDef | t.SpaceDef | t.ScheduleDef):
+                unit.own[table, name] = getattr(unit.names, table)[name] = with_values(item, values)
+
     def _include(self, unit: _Unit) -> None:
         """Replace the names of spaces in the unit's spaces by their rules."""
 
@@ -223,8 +240,11 @@ class _Loader:
         unit.found += inclusion.found
 
     def _qualify(self, unit: _Unit, prefix: str) -> None:
-        """Give the unit's modules their full names, in their definitions and in all calls."""
-        full = {name: m.name for name, m in unit.names.modules.items()}
+        """Give the unit's modules their full names, in their definitions and in all calls.
+
+        Compounds get full names too, since the user may have a module of the same name.
+        """
+        full = {name: f"std.{name}" for name in COMPOUNDS} | {name: m.name for name, m in unit.names.modules.items()}
         full |= {name: _full_name(prefix, name, self.used_modules) for table, name in unit.own if table == "modules"}
         for key, item in unit.own.items():
             if isinstance(item, t.ModuleDef | t.SpaceDef | t.ScheduleDef):
@@ -265,7 +285,7 @@ class _Loader:
             unit.found += [d for d in used.found if d.severity is Severity.ERROR and d not in unit.found]
             torn |= used.broken
             for (table, name), item in used.own.items():
-                wanted = name in use.names if use.names else not isinstance(item, t.TaskDef | t.ProgramDef)
+                wanted = name in use.names if use.names else not isinstance(item, _ASKED_FOR)
                 if wanted and (first := items.get((table, name))):
                     unit.found.append(_two_sources(place, first, item, name))
                 items[table, name] = item
@@ -286,9 +306,10 @@ class _Loader:
         """Bind one item of a used file to its name."""
         kind = _KINDS[type(item)][1]
         place = next((n.span for n in use.names if n == name), use.span)
+        if isinstance(item, _ASKED_FOR) and not use.names:
+            return
         if isinstance(item, t.TaskDef | t.ProgramDef):
-            if use.names:
-                unit.found.append(problems.NOT_IMPORTED(place, kind=kind, name=name))
+            unit.found.append(problems.NOT_IMPORTED(place, kind=kind, name=name))
             return
         names = getattr(unit.names, table)
         first = names.get(name)

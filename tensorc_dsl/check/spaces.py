@@ -9,7 +9,7 @@ from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.bodies import BodyChecker, given
 from tensorc_dsl.check.expressions import Binding
 from tensorc_dsl.check.included import rule_name
-from tensorc_dsl.check.kinds import ANY, BLOCK, BUFFER, PARAM_TYPES, STR, fits, show
+from tensorc_dsl.check.kinds import ANY, BLOCK, BUFFER, INSTRUCTION, PARAM_TYPES, fits, show
 from tensorc_dsl.check.listener import NOBODY, Listener
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.signatures import of_module
@@ -21,24 +21,48 @@ _SUBJECTS = ("Block", "Program")
 """The types of the first parameter of a rule: it is tried on each block, or on the program."""
 
 
-def instruction_names(intrinsics: Iterable[str]) -> dict[str, Binding]:
-    """The names of a file's instructions in its bodies, each of which is a string."""
-    return {name: Binding(STR) for name in intrinsics}
+def outer_names(intrinsics: Iterable[str], constants: Mapping[str, t.ConstDef]) -> dict[str, Binding]:
+    """The names of a file's instructions and constants in its bodies."""
+    found = {name: Binding(INSTRUCTION) for name in intrinsics}
+    kinds = BodyChecker({})
+    for name, c in constants.items():
+        found[name] = Binding(kinds.expr(c.value, {}), None, c.name.span, constant=True)
+    return found
+
+
+_LITERALS = (t.Number, t.String, t.Bool, t.Negate, t.ListExpr, t.MapExpr)
+
+
+def check_constant(c: t.ConstDef, intrinsics: Iterable[str]) -> list[Diagnostic]:
+    """What is wrong with a constant."""
+    found = _taken_names(c.name, "constant")
+    for name, what in [*((n, "a name of every body") for n in v.GIVEN), *((n, "an instruction") for n in intrinsics)]:
+        if c.name == name:
+            found.append(problems.TAKEN_NAME(c.name.span, name=name, what=what, item="constant"))
+    computed = next((e for e in walk(c.value) if not isinstance(e, _LITERALS)), None)
+    if computed is not None:
+        return [*found, problems.NOT_CONSTANT(computed.span)]
+    checker = BodyChecker({})
+    checker.expr(c.value, {})
+    return found + checker.found
+
+
+def _taken_names(name: t.Word, item: str) -> list[Diagnostic]:
+    """What is wrong with a name that the language has already."""
+    tables = (("a primitive", v.STEPS), ("a function", v.FUNCTIONS), ("a distribution", v.DISTRIBUTIONS))
+    return [problems.TAKEN_NAME(name.span, name=name, what=what, item=item) for what, taken in tables if name in taken]
 
 
 def check_module(
     m: t.ModuleDef,
     modules: Mapping[str, t.ModuleDef],
-    instructions: dict[str, Binding],
+    outer: dict[str, Binding],
     listener: Listener = NOBODY,
 ) -> list[Diagnostic]:
     """The findings about a module."""
     checker = BodyChecker(modules, listener)
-    place = m.name.span
-    for what, taken in (("a primitive", v.STEPS), ("a function", v.FUNCTIONS), ("a distribution", v.DISTRIBUTIONS)):
-        if m.name in taken:
-            checker.found.append(problems.TAKEN_NAME(place, name=m.name, what=what))
-    scope = given() | instructions
+    checker.found += _taken_names(m.name, "module")
+    scope = given() | outer
     seen: set[str] = set()
     for n, p in enumerate(m.params):
         wanted = PARAM_TYPES.get(p.type or "", ANY)
@@ -66,7 +90,7 @@ def check_space(
     s: t.SpaceDef,
     modules: Mapping[str, t.ModuleDef],
     spaces: Mapping[str, t.SpaceDef],
-    instructions: dict[str, Binding],
+    outer: dict[str, Binding],
     listener: Listener = NOBODY,
 ) -> Iterator[Diagnostic]:
     """The findings about the rules of a space. `Inclusion` checks the rules that name spaces."""
@@ -74,7 +98,7 @@ def check_space(
     for rule in s.rules:
         call = rule if isinstance(rule, t.CallExpr) else t.CallExpr(rule, (), (), rule.span)
         name = rule_name(rule)
-        kinds = checker.arguments(call, given() | instructions)
+        kinds = checker.arguments(call, given() | outer)
         if name not in modules:
             if name not in spaces:
                 known = (*modules, *(other for other in spaces if other != s.name))
@@ -94,7 +118,7 @@ def check_schedule(
     computes: Mapping[str, t.ComputeDef],
     modules: Mapping[str, t.ModuleDef],
     blocks: Iterable[str],
-    instructions: dict[str, Binding],
+    outer: dict[str, Binding],
     listener: Listener = NOBODY,
 ) -> list[Diagnostic]:
     """The findings about a schedule for a compute with the given blocks."""
@@ -102,9 +126,11 @@ def check_schedule(
     if compute is None:
         place = s.compute.span
         return [problems.UNKNOWN_COMPUTE(place, notes=near(s.compute, computes), name=s.compute)]
-    scope = given() | instructions | {p.name: Binding(BUFFER) for p in (*compute.inputs, *compute.outputs)}
+    scope = given() | outer | {p.name: Binding(BUFFER) for p in (*compute.inputs, *compute.outputs)}
     scope |= {name: Binding(BLOCK) for name in blocks}
     checker = BodyChecker(modules, listener)
+    for name in scope:
+        checker.hides_constant(name, s.name.span, {} if scope[name].constant else outer)
     checker.run(s.body, scope)
     return checker.finish()
 

@@ -63,6 +63,27 @@ def _read(files: tuple[tuple[str, Path], ...]) -> tuple[Source, ...]:
     return tuple(Source.read(file, name) for name, file in files)
 
 
+def with_values(item: T, values: Mapping[str, t.Expr]) -> T:
+    """The item with what constants stand for in place of their names. Nothing in it binds one of these names again."""
+
+    def go(value: Any) -> Any:
+        match value:
+            case tuple():
+                return tuple(go(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
+            case t.Name(id=name):
+                return replace(values[name], span=value.span) if name in values else value
+            case t.CallExpr(function=t.Name(), args=args, kwargs=kwargs):
+                return replace(value, args=go(args), kwargs=go(kwargs))
+            case t.SpaceDef(rules=rules):
+                return replace(value, rules=tuple(r if isinstance(r, t.Name) else go(r) for r in rules))
+            case _ if not is_dataclass(value) or isinstance(value, type | Span | Source):
+                return value
+            case _:
+                return replace(value, **{f.name: go(getattr(value, f.name)) for f in fields(value)})
+
+    return go(item)
+
+
 def with_full_names(item: T, names: Mapping[str, str]) -> T:
     """The item with full names in every call of a module and every rule of a space."""
 

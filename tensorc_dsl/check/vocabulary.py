@@ -15,6 +15,7 @@ from tensorc_dsl.check.kinds import (
     BOOL,
     BUFFER,
     FLOAT,
+    INSTRUCTION,
     INT,
     LIST,
     LOOP,
@@ -31,7 +32,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
 from tensorc_dsl.trace.draws import DRAWS
 
 GIVEN: dict[str, Kind] = {"target": TARGET, "root": PROGRAM}
@@ -53,6 +54,9 @@ def _method(doc: str, result: Kind, *params: Parameter) -> Signature:
 
 _SMALLEST = (Parameter("value", (INT, FLOAT, *_NUMBERS)),)
 _FURTHER = Parameter("values", (INT, FLOAT))
+_TILES = (
+    Parameter("structure", (STR,)), Parameter("tiles", (ListOf(ListOf(LOOP)),)), Parameter("kinds", (ListOf(STR),), False),
+)  # fmt: skip
 
 FUNCTIONS: dict[str, Signature] = {
     "len": _function("How many elements a list has, or letters a string.", INT, Parameter("list", (LIST, STR))),
@@ -94,15 +98,22 @@ FUNCTIONS: dict[str, Signature] = {
         "`within(b.threads, 1..target.threads, \"threads\")`.",
         INT, Parameter("value", (INT,)), Parameter("range", (Base.RANGE,)), Parameter("what", (STR,)),
     ),
+    "tile_levels": _function(
+        "The levels of `tiles` in the order that `structure` spells, a list of loops for each letter: its n-th S stands for "
+        "level n of the tile of every spatial loop, and so for the other kinds. `let [blocks, steps, inner] = "
+        "tile_levels(\"SRS\", tiles)` names them; `reorder` takes them all at once. `kinds`, a letter for each tile, may say "
+        "otherwise.",
+        ListOf(ListOf(LOOP)), *_TILES,
+    ),
     "interleave": _function(
-        "The loops of `tiles` in the order that `structure` spells: its n-th S stands for level n of the tile of every "
-        "spatial loop, and so for the other kinds. `kinds`, a letter for each tile, may say otherwise.",
-        ListOf(LOOP), Parameter("structure", (STR,)), Parameter("tiles", (ListOf(ListOf(LOOP)),)),
-        Parameter("kinds", (ListOf(STR),), False),
+        "The loops of `tile_levels` in one list: where the n-th S stands, level n of the tile of every spatial loop.",
+        ListOf(LOOP), *_TILES,
     ),
 }  # fmt: skip
 
-_SUBJECTS: dict[type, Kind] = {BlockRef: BLOCK, LoopRef: LOOP, BufferRef: BUFFER, Program: PROGRAM, Target: TARGET}
+_SUBJECTS: dict[type, Kind] = {
+    BlockRef: BLOCK, LoopRef: LOOP, BufferRef: BUFFER, IntrinsicRef: INSTRUCTION, Program: PROGRAM, Target: TARGET,
+}  # fmt: skip
 
 METHODS: dict[Kind, dict[str, Signature]] = {
     STR: {
@@ -141,6 +152,17 @@ ATTRIBUTES: dict[Kind, dict[str, Attribute]] = {
     _SUBJECTS[subject]: {q.name: Attribute(kind_of(q.result), q.doc) for q in table.values() if not q.is_method}
     for subject, table in QUERIES.items()
 }
+
+COMPOUNDS: dict[str, Signature] = {
+    "tile": Signature(
+        (Parameter("partial", (BOOL,), False, True),), Parameter("loops, then sizes", (LOOP, LIST), False), True,
+        ListOf(LOOP),
+        "Each loop is `split`, and all outer parts go around all inner ones: `let [i0, j0, i1, j1] = tile(i, j, [4, 16])`. "
+        "A size is that of the inner part, or the factors of a `split`, as many for each loop; with `partial=true` it need "
+        "not divide. The steps of a trace are those of `split` and `reorder`.",
+    ),
+}  # fmt: skip
+"""Steps that stand for several. `interp.compounds` gives them their meaning. A module of such a name goes before it."""
 
 STEPS: dict[str, Signature] = {p.name: of_function(p.signature, p.result, p.doc) for p in PRIMITIVES.values()}
 

@@ -11,13 +11,13 @@ from typing import Protocol
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.interp.builtins import elements
 from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
-from tensorc_dsl.interp.values import OpenFactor, ProgramRef, Value, Weights, bare, kind_of
+from tensorc_dsl.interp.values import AnyRankMap, OpenFactor, ProgramRef, Value, Weights, bare, kind_of
 from tensorc_dsl.ir.expr import Const, index
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.places import the_block
+from tensorc_dsl.schedule.places import the_block, the_buffer
 from tensorc_dsl.schedule.primitives import PRIMITIVES
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopRef
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import Choices, Interval, Items
@@ -43,7 +43,7 @@ def _members(annotation: object) -> tuple[object, ...]:
 _NAMES: dict[object, str] = {
     LoopRef: "a loop", BlockRef: "a block", BufferRef: "a buffer", IndexMap: "an index map", int: "an int",
     float: "a float", str: "a string", bool: "a bool", type(None): "`_`", Const: "an int", ProgramRef: "the program",
-    Target: "a target", Interval: "a range `lo..hi`", Items: "a list", list: "a list",
+    Target: "a target", IntrinsicRef: "an instruction", Interval: "a range `lo..hi`", Items: "a list", list: "a list",
     Choices: "a list of numbers, strings or bools, or a map from them to weights",
 }  # fmt: skip
 
@@ -72,8 +72,10 @@ def convert(value: Value, annotation: object, program: Program) -> object:
         case BufferRef(name=name) if BufferRef not in members and BlockRef in members:
             writers = [b.name for b in blocks(program) if any(s.buffer == name for s in b.body)]
             return BlockRef(writers[0]) if len(writers) == 1 else _NO
-        case LoopRef() | BlockRef() | BufferRef() | IndexMap() | Interval() | Target():
+        case LoopRef() | BlockRef() | BufferRef() | IndexMap() | AnyRankMap() | Interval() | Target():
             return value if type(value) in members else _NO
+        case IntrinsicRef():
+            return value if IntrinsicRef in members else convert(str(value), annotation, program)
         case ProgramRef() if ProgramRef in members:
             return value
         case ProgramRef():
@@ -89,6 +91,8 @@ def convert(value: Value, annotation: object, program: Program) -> object:
             if Const in members:
                 return index(value)
             return float(value) if float in members and abs(value) < 1 << 1000 else _NO
+        case str() if str not in members and IntrinsicRef in members:
+            return IntrinsicRef(value)
         case float() | str():
             return value if type(value) in members else _NO
         case Weights(items=items):
@@ -129,14 +133,14 @@ def unfit(converted: object) -> bool:
     return converted is _NO
 
 
-def _splat(value: Value) -> list[Value]:
+def splat(value: Value) -> list[Value]:
     """The elements of a list that is an argument of a variadic parameter; other values by themselves."""
     inner = elements(value)
-    return [value] if inner is None else [x for v in inner for x in _splat(v)]
+    return [value] if inner is None else [x for v in inner for x in splat(v)]
 
 
 def _flat(value: Value) -> list[Value]:
-    """As `_splat`, but a list that was drawn as a whole stays whole, since a trace refers to it by name."""
+    """As `splat`, but a list that was drawn as a whole stays whole, since a trace refers to it by name."""
     return [x for v in value for x in _flat(v)] if isinstance(value, tuple) else [value]
 
 
@@ -159,6 +163,30 @@ class Misfit(Protocol):
     def __call__(self, span: Span | None, *, name: str, reason: str, usage: str) -> Diagnostic: ...
 
 
+def of_known_rank(
+    args: list[Value], kwargs: dict[str, Value], signature: inspect.Signature, program: Program
+) -> tuple[list[Value], dict[str, Value]]:
+    """The arguments with `...` of index maps written out: they map the indices of the buffer that the first argument is, or
+    the iterators of the block.
+    """
+    if not any(isinstance(v, AnyRankMap) for v in (*args, *kwargs.values())):
+        return args, kwargs
+    subject = next(iter(signature.parameters.values()))
+    given = args[0] if args else kwargs.get(subject.name)
+    match convert(given, subject.annotation, program):
+        case BufferRef() as buffer:
+            rank = len(the_buffer(program, buffer).shape)
+        case BlockRef() as block:
+            rank = len(the_block(program, block)[1].iters)
+        case _:
+            return args, kwargs  # it is told that it does not fit
+
+    def known(v: Value) -> Value:
+        return v.of(rank) if isinstance(v, AnyRankMap) else v
+
+    return [known(a) for a in args], {key: known(v) for key, v in kwargs.items()}
+
+
 def bind(
     name: str,
     signature: inspect.Signature,
@@ -175,7 +203,7 @@ def bind(
     code = tuple(args)
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         code = (*own, *(x for v in rest for x in _flat(v)))
-        rest = [x for v in rest for x in _splat(v)]
+        rest = [x for v in rest for x in splat(v)]
     try:
         bound = signature.bind(*own, *rest, **kwargs)
     except TypeError as e:

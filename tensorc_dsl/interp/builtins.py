@@ -79,7 +79,8 @@ class Builtins:
             "log2": self._log2,
             "so_far": self._so_far,
             "within": self._within,
-            "interleave": self._interleave,
+            "interleave": lambda args, program, _at: tuple(x for level in self._levels(args, program) for x in level),
+            "tile_levels": lambda args, program, _at: self._levels(args, program),
         }
 
     def call(self, name: str, args: list[Value], program: Program, at: tree.CallExpr) -> Value:
@@ -179,8 +180,8 @@ class Builtins:
             raise NOT_WITHIN(program, what=name, value=found, low=legal.low, high=legal.high)
         return value
 
-    def _interleave(self, args: list[Value], program: Program, _at: tree.CallExpr) -> Value:
-        """Level n of every tile of a kind, in the place of the n-th letter for that kind."""
+    def _levels(self, args: list[Value], program: Program) -> tuple[tuple[Value, ...], ...]:
+        """A list for each letter: for the n-th letter of a kind, level n of every tile of that kind."""
         self._only(args, 2, 3)
         structure, tiles = bare(args[0]), [_list(t) for t in _list(args[1])]
         if not isinstance(structure, str):
@@ -188,14 +189,13 @@ class Builtins:
         kinds = [plain(k) for k in _list(args[2])] if len(args) == 3 else [self._tile_kind(t, program) for t in tiles]
         if len(kinds) != len(tiles):
             raise _Unfit
-        out: list[Value] = []
+        out: list[tuple[Value, ...]] = []
         seen: dict[str, int] = {}
         for letter in structure:
             level = seen.get(letter, 0)
             seen[letter] = level + 1
-            for tile, kind in zip(tiles, kinds, strict=True):
-                if kind == letter and level < len(tile):
-                    out.append(tile[level])
+            here = (t for t, kind in zip(tiles, kinds, strict=True) if kind == letter and level < len(t))
+            out.append(tuple(t[level] for t in here))
         return tuple(out)
 
     @staticmethod

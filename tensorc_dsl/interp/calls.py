@@ -6,27 +6,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp import problems
-from tensorc_dsl.interp.arguments import Bound, bind, bind_primitive, convert, describe, unfit
+from tensorc_dsl.interp.arguments import Bound, bind, bind_primitive, convert, describe, of_known_rank, unfit
 from tensorc_dsl.interp.attempts import Attempt, reasons
 from tensorc_dsl.interp.attempts import shown as value_shown
 from tensorc_dsl.interp.builtins import Builtins, method
+from tensorc_dsl.interp.compounds import COMPOUNDS
 from tensorc_dsl.interp.evaluate import Env, evaluate, truth
 from tensorc_dsl.interp.limits import MAX_LOOPS, Budget
 from tensorc_dsl.interp.problems import fail
 from tensorc_dsl.interp.record import Recorder
 from tensorc_dsl.interp.steps import Step
-from tensorc_dsl.interp.values import ProgramRef, Value, bare, kind_of
+from tensorc_dsl.interp.values import Drawn, ProgramRef, Value, bare, kind_of
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.query import Query
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
@@ -36,7 +38,7 @@ from tensorc_dsl.trace.model import shown
 
 PARAM_TYPES: Mapping[str, object] = {
     "Block": BlockRef, "Loop": LoopRef, "Buffer": BufferRef, "Program": ProgramRef, "Target": Target, "int": int,
-    "float": float, "bool": bool, "str": str, "list": list,
+    "float": float, "bool": bool, "str": str, "list": list, "Instruction": IntrinsicRef,
 }  # fmt: skip
 """The Python types for the types of a module's parameters."""
 
@@ -51,6 +53,7 @@ class Calls(ABC):
         self.budget = Budget()
         self.recorder = Recorder()
         self.recorder.start(program)
+        self._instructions: Env = {i.name: IntrinsicRef(str(i.name)) for i in program.intrinsics}
         self._yields: list[list[Value]] = []
         self._builtins = Builtins(self.budget, self._yields)
         self._stack: list[str] = []
@@ -72,7 +75,7 @@ class Calls(ABC):
 
     def given(self) -> Env:
         """The names that every body has."""
-        return {"target": self.target, "root": ProgramRef(), **{i.name: str(i.name) for i in self.program.intrinsics}}
+        return {"target": self.target, "root": ProgramRef(), **self._instructions}
 
     def placed(self, refusal: ScheduleRefusal, span: Span, step: Step | None = None) -> ScheduleRefusal:
         """The refusal with its place in the text and the steps before it filled in."""
@@ -111,7 +114,8 @@ class Calls(ABC):
         if query.subject is Target:
             return query.function(value, *args, **kwargs)
         if query.subject is not Program:
-            return query.function(self.program, value, *args, **kwargs)
+            machine = (self.target,) if query.of_target else ()
+            return query.function(self.program, value, *machine, *args, **kwargs)
         result = query.function(self.program, *args, **kwargs)
         return ProgramRef() if isinstance(result, Program) else result
 
@@ -165,14 +169,26 @@ class Calls(ABC):
                 return self._builtins.call(name, args, self.program, call)
         if name in self.modules:
             return self.module(self.modules[name], call, [], env)
+        if (compound := COMPOUNDS.get(name.removeprefix("std."))) is not None:
+            return compound(*self._arguments(call, env), call.span, partial(self._part, call))
         if name in DRAWS:
             raise fail(problems.DRAWN, call.span, name=name)
         raise fail(problems.UNKNOWN_CALL, call.function.span, name=name)
 
     def _primitive(self, name: str, call: tree.CallExpr, env: Env) -> Value:
         args, kwargs = self._arguments(call, env)
+        return self._step(name, args, kwargs, call)
+
+    def _part(self, call: tree.CallExpr, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Apply a primitive that a call stands for: what is wrong with it is wrong with the call."""
+        written = tuple(tree.Wildcard(call.span) for _ in args)
+        return self._step(name, args, kwargs, replace(call, args=written, kwargs=call.kwargs if kwargs else ()))
+
+    def _step(self, name: str, args: list[Value], kwargs: dict[str, Value], call: tree.CallExpr) -> Value:
+        """Apply a primitive, as the call that is written down asks for it."""
         before = self.program
         with self.at(call.span, Step(call, PRIMITIVES[name].signature, args, kwargs)):
+            args, kwargs = of_known_rank(args, kwargs, PRIMITIVES[name].signature, before)
             bound = bind_primitive(name, args, kwargs, before, call)
             rewrite: Any = apply(before, name, *bound.args, **bound.kwargs)
         text = self._code(name, bound, call)
@@ -252,7 +268,9 @@ class Calls(ABC):
         return scope
 
     def _typed(self, module: tree.ModuleDef, p: tree.Param, value: Value, span: Span) -> Value:
-        """The value converted to the parameter's type; a block stands for the buffer that it writes."""
+        """The value converted to the parameter's type; a block stands for the buffer that it writes, and a name for an
+        instruction.
+        """
         wanted = PARAM_TYPES.get(p.type or "")
         if wanted is None:
             return value
@@ -267,7 +285,9 @@ class Calls(ABC):
                 parameter=p.name,
                 found=kind_of(value),
             )
-        return converted if isinstance(converted, BlockRef | BufferRef) else value
+        if isinstance(converted, IntrinsicRef) and isinstance(value, Drawn):
+            return replace(value, value=converted)
+        return converted if isinstance(converted, BlockRef | BufferRef | IntrinsicRef) else value
 
 
 def _plain_names(answer: Value) -> Value:

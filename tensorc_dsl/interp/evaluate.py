@@ -22,9 +22,19 @@ from tensorc_dsl.interp.problems import (
     UNKNOWN_NAME,
     fail,
 )
-from tensorc_dsl.interp.values import Drawn, OpenFactor, Value, Weights, as_int, bare, draws_of, kind_of
+from tensorc_dsl.interp.values import (
+    AnyRankMap,
+    Drawn,
+    OpenFactor,
+    Value,
+    Weights,
+    as_int,
+    bare,
+    draws_of,
+    index_map,
+    kind_of,
+)
 from tensorc_dsl.ir import expr as ir
-from tensorc_dsl.schedule.refs import IndexMap
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import Interval
 
@@ -237,7 +247,7 @@ _INDEX: Mapping[str, Callable[[ir.Expr, ir.Expr], ir.Expr]] = {
 
 
 def _lambda(e: tree.Lambda, env: Env) -> Value:
-    """An index map; if it depends on draws, its code refers to them by name."""
+    """An index map; if it depends on draws, its code refers to them by name. A step gives one with `...` its rank."""
     drawn = frozenset[str]()
 
     def go(x: tree.Expr) -> tuple[ir.Expr, str]:
@@ -265,11 +275,11 @@ def _lambda(e: tree.Lambda, env: Env) -> Value:
             case _:
                 raise fail(INDEX_MAP, x.span)
 
-    pairs = [go(r) for r in e.results]
-    result = IndexMap(e.params, tuple(p[0] for p in pairs))
-    if not drawn:
-        return result
-    code = f"({', '.join(e.params)}) -> ({', '.join(p[1] for p in pairs)})"
-    if len(code) > MAX_FORMULA:
-        raise fail(TOO_LONG, e.span, what="an index map", count=len(code), parts="characters", most=MAX_FORMULA)
-    return Drawn(result, code, drawn)
+    pairs = tuple(None if isinstance(r, tree.Rest) else go(r) for r in e.results)
+    params = tuple(None if isinstance(p, tree.Rest) else str(p) for p in e.params)
+    count = sum(len(p[1]) for p in pairs if p) if drawn else 0
+    if count > MAX_FORMULA:
+        raise fail(TOO_LONG, e.span, what="an index map", count=count, parts="characters", most=MAX_FORMULA)
+    if None in params:
+        return AnyRankMap(params, pairs, drawn, frozenset(env))
+    return index_map(tuple(p for p in params if p), [p for p in pairs if p], drawn)

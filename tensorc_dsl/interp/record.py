@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tensorc_dsl.interp.limits import MAX_LINES
 from tensorc_dsl.interp.problems import TAKEN_NAME, TOO_MANY_LINES, fail
-from tensorc_dsl.interp.values import Drawn, OpenFactor, ProgramRef, Scalar, Value, Weights
+from tensorc_dsl.interp.values import AnyRankMap, Drawn, OpenFactor, ProgramRef, Scalar, Value, Weights
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Program, find_block, find_loop, fresh, used_names, walk
 from tensorc_dsl.ir.target import Target
@@ -124,7 +124,7 @@ class Recorder:
     def code(self, value: Value, program: Program, span: Span) -> str:
         """The value as straight-line code. May first add a query that names a loop."""
         match value:
-            case Drawn(code=code):
+            case Drawn(code=code) | AnyRankMap(code=code):
                 return code
             case LoopRef():
                 return self._loop(value, program, span)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from string import ascii_lowercase
 
+from tensorc_dsl.ir.expr import Expr, Var
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopRef
 from tensorc_dsl.trace.declare import Interval
 from tensorc_dsl.trace.distribution import Plain
 
@@ -27,8 +31,39 @@ class Weights:
     items: tuple[tuple[Value, Value], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class AnyRankMap:
+    """`(..., k, j) -> (..., j / 4, k, j % 4)`: an index map, but for how many indices `...` is; None stands for it.
+
+    Results are expressions with their code, which mentions `draws`; `taken` are the names that mean something where it is
+    written.
+    """
+
+    params: tuple[str | None, ...]
+    results: tuple[tuple[Expr, str] | None, ...]
+    draws: frozenset[str]
+    taken: frozenset[str]
+
+    @property
+    def code(self) -> str:
+        results = ("..." if r is None else r[1] for r in self.results)
+        return f"({', '.join(p or '...' for p in self.params)}) -> ({', '.join(results)})"
+
+    def of(self, rank: int) -> Value:
+        """The map of so many indices; that of fewer than are named has only those."""
+        names = (n for k in itertools.count() for n in (letter + str(k or "") for letter in ascii_lowercase))
+        taken = self.taken.union(self.draws, (p for p in self.params if p))
+        free = (n for n in names if n not in taken)
+        rest = [*itertools.islice(free, max(0, rank + 1 - len(self.params)))]
+        params = tuple(name for p in self.params for name in (rest if p is None else [p]))
+        spelled: list[tuple[Expr, str]] = [(Var(name), name) for name in rest]
+        results = [pair for r in self.results for pair in (spelled if r is None else [r])]
+        return index_map(params, results, self.draws)
+
+
 Scalar = (
-    Plain | OpenFactor | LoopRef | BlockRef | BufferRef | ProgramRef | Target | IndexMap | Interval | Weights | None
+    Plain | IntrinsicRef | OpenFactor | LoopRef | BlockRef | BufferRef | ProgramRef | Target | IndexMap | AnyRankMap
+    | Interval | Weights | None
 )  # fmt: skip
 
 
@@ -48,6 +83,12 @@ class Drawn:
 
 
 Value = Scalar | Drawn | tuple["Value", ...]
+
+
+def index_map(params: tuple[str, ...], results: Sequence[tuple[Expr, str]], draws: frozenset[str]) -> Value:
+    """An index map; where its code mentions draws, it remembers them."""
+    result = IndexMap(params, tuple(e for e, _ in results))
+    return Drawn(result, f"({', '.join(params)}) -> ({', '.join(c for _, c in results)})", draws) if draws else result
 
 
 def bare(value: Value) -> Scalar | tuple[Value, ...]:
@@ -117,6 +158,8 @@ def kind_of(value: Value) -> str:
             return "an int"
         case float():
             return "a float"
+        case IntrinsicRef():
+            return "an instruction"
         case str():
             return "a string"
         case tuple():
@@ -131,7 +174,7 @@ def kind_of(value: Value) -> str:
             return "the program"
         case Target():
             return "the target"
-        case IndexMap():
+        case IndexMap() | AnyRankMap():
             return "an index map"
         case Interval():
             return "a range"

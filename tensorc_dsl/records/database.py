@@ -7,16 +7,18 @@ measured on one machine says nothing about another.
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
 from filelock import FileLock
 from platformdirs import user_data_path
 
@@ -25,9 +27,9 @@ from tensorc_dsl.records.files import for_reading, look
 from tensorc_dsl.records.keys import Subject
 from tensorc_dsl.records.migrate import migrate
 from tensorc_dsl.records.ranking import Kept, Ranking, rank
-from tensorc_dsl.records.rows import READ, BadRow, from_row, to_row
+from tensorc_dsl.records.rows import MAX_TEXT, READ, SHORTEST, BadRow, from_row, to_row
 from tensorc_dsl.records.schema import COLUMNS, SCHEMA_VERSION, create, is_empty, verify_schema, write_again
-from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.records.trial import Trial, decode_times
 
 LOCK_SECONDS = 60.0
 """How long a writer waits for another; one holds the lock for milliseconds."""
@@ -57,6 +59,19 @@ def stamped(trials: Iterable[Trial]) -> list[Trial]:
 
 _TICK = 1e-6
 """Seconds between the dates of records that are made at once."""
+
+
+MOST = 20_000
+"""Trials of other tasks that are read: those of months."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A time of another task's program, and the numbers of its loops."""
+
+    task_key: str
+    seconds: float
+    features: tuple[float, ...]
 
 
 class Database:
@@ -162,6 +177,29 @@ class Database:
         """The records of that task on that target, in the order they were recorded."""
         query = f"SELECT id, {READ} FROM trials WHERE task_key = ? AND target_key = ? ORDER BY id"
         return self._kept(query, (task_key, target_key))
+
+    def others(self, task_key: str, target_key: str, columns: str, before: float) -> Iterator[Measured]:
+        """What was measured of other tasks on that target, the latest first; rows that cannot be read are left out.
+
+        `columns` tells which numbers of the loops are wanted, `before` up to which date.
+        """
+        query = (
+            "SELECT task_key, seconds, features FROM trials WHERE target_key = ? AND columns = ? AND task_key <> ? "
+            "AND status = 'ok' AND phase <> 'final' AND created < ? AND length(features) <= ? ORDER BY id DESC LIMIT ?"
+        )
+        values = (target_key, columns, task_key, before, MAX_TEXT, MOST)
+        with errors.explained(self.path, self._wait):
+            for task, seconds, features in self._connection.execute(query, values):
+                try:
+                    found = Measured(str(task), seconds, decode_times(features))
+                except (msgspec.DecodeError, TypeError):
+                    continue
+                if (
+                    isinstance(seconds, float)
+                    and SHORTEST <= seconds < math.inf
+                    and all(map(math.isfinite, found.features))
+                ):
+                    yield found
 
     def all(self) -> Iterator[Kept]:
         """Every record of every task on every target, in the order they were recorded."""

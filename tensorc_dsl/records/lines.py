@@ -74,6 +74,8 @@ class _Trial(msgspec.Struct, tag_field="kind", tag="trial", forbid_unknown_field
     censored: bool
     cache: str
     scale: float
+    columns: str
+    features: list[float]
 
 
 _Line = _Format | _Workload | _Target | _Trial
@@ -112,6 +114,7 @@ def written(
                 msgspec.Raw(encode_decisions(t.decisions).encode()), t.trace, t.program_key, t.seconds, list(t.times),
                 t.message, "inf" if t.max_error == math.inf else t.max_error, t.build_seconds, t.run_seconds, t.phase,
                 t.created, t.version, t.run, t.fingerprint, dict(t.modules), t.censored, t.cache, t.scale,
+                t.columns, list(t.features),
             )
         )  # fmt: skip
 
@@ -183,6 +186,7 @@ def _trial(line: _Trial) -> Trial:
     values["status"] = str(line.status)
     values["max_error"] = math.inf if line.max_error == "inf" else line.max_error
     values["times"] = tuple(line.times)
+    values["features"] = tuple(line.features)
     try:
         values["decisions"] = decode_decisions(bytes(line.decisions).decode())
     except (msgspec.DecodeError, ValueError, RecursionError) as e:

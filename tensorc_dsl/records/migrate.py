@@ -8,8 +8,9 @@ from typing import Any
 from tensorc_dsl.records.rows import row_digest
 from tensorc_dsl.records.schema import CONTENT, OLD_COLUMNS, SCHEMA_VERSION, replace_tables
 
-_UNKNOWN: tuple[Any, ...] = ("", "", "{}", 0, "", 1.0)
-"""What a row of format 1 says of its search, machine and modules, of being cut short, of caches, and of its scale."""
+_UNKNOWN: tuple[Any, ...] = ("", "", "{}", 0, "", 1.0, "", "[]")
+"""What a row of format 1 says of its search, machine and modules, of being cut short, of caches, of its scale, and of
+its loops."""
 
 _TEXT = "CASE typeof({0}) WHEN 'text' THEN CAST({0} AS BLOB) ELSE {0} END"
 
@@ -24,7 +25,7 @@ def migrate(connection: sqlite3.Connection) -> None:
     try:
         replace_tables(connection)
         into = (
-            f"INSERT INTO trials (id, {CONTENT}, digest) SELECT id, {OLD_COLUMNS}, ?, ?, ?, ?, ?, ?, ? FROM old_trials "
+            f"INSERT INTO trials (id, {CONTENT}, digest) SELECT id, {OLD_COLUMNS}, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM old_trials "
             "WHERE id = ? ON CONFLICT (digest) DO NOTHING"
         )
         values = ", ".join(_TEXT.format(name) for name in OLD_COLUMNS.split(", "))

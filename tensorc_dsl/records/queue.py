@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.records.database import Database, stamped
+from tensorc_dsl.records.database import Database, Measured, stamped
 from tensorc_dsl.records.errors import is_disk_full
 from tensorc_dsl.records.keys import Subject
 from tensorc_dsl.records.ranking import Kept
@@ -87,6 +87,10 @@ class Queue:
     def kept(self, task_key: str, target_key: str) -> Iterator[Kept]:
         """The records of a task on a target that are on disk, in the order they were made."""
         return iter(()) if self._database is None else self._database.of(task_key, target_key)
+
+    def others(self, task_key: str, target_key: str, columns: str, before: float) -> Iterator[Measured]:
+        """What is on disk of other tasks, as `Database.others` has it."""
+        return iter(()) if self._database is None else self._database.others(task_key, target_key, columns, before)
 
     @property
     def unkept(self) -> Unkept | None:

@@ -29,7 +29,7 @@ SHORTEST = 1e-10
 _NAMES = CONTENT.split(", ")
 _TEXTS = frozenset(
     "task_key target_key task strategy status decisions trace program_key times message phase version "
-    "run fingerprint modules cache".split()
+    "run fingerprint modules cache columns features".split()
 )
 
 READ = ", ".join(
@@ -52,6 +52,7 @@ def to_row(t: Trial) -> tuple[Any, ...]:
         t.trace, t.program_key, _real(t.seconds), encode_times(t.times), _storable(t.message), _real(t.max_error),
         float(t.build_seconds), float(t.run_seconds), t.phase, float(t.created), t.version, t.run, t.fingerprint,
         encode_modules(t.modules), int(t.censored), t.cache, float(t.scale),
+        t.columns, encode_times(t.features),
     )  # fmt: skip
     return (*row, row_digest(row))
 
@@ -78,6 +79,7 @@ def from_row(row: tuple[Any, ...]) -> Trial:
     try:
         values["decisions"] = decode_decisions(values["decisions"])
         values["times"] = decode_times(values["times"])
+        values["features"] = decode_times(values["features"])
         values["modules"] = decode_modules(values["modules"])
         values["censored"] = values["censored"] != 0
         trial = msgspec.convert(values, Trial)
@@ -96,6 +98,8 @@ def verify_trial(trial: Trial) -> None:
     for seconds in (*([] if trial.seconds is None else [trial.seconds]), *trial.times):
         if not SHORTEST <= seconds < math.inf:
             raise BadRow(f"a time of it is {seconds:g} s")
+    if not all(map(math.isfinite, trial.features)):
+        raise BadRow("a number of its loops is none")
     if not 0.0 < trial.scale < math.inf:
         raise BadRow(f"its scale is {trial.scale:g}")
 

@@ -18,7 +18,7 @@ OLD_COLUMNS = (
 )
 """Those of format 1."""
 
-CONTENT = f"{OLD_COLUMNS}, run, fingerprint, modules, censored, cache, scale"
+CONTENT = f"{OLD_COLUMNS}, run, fingerprint, modules, censored, cache, scale, columns, features"
 
 COLUMNS = f"{CONTENT}, digest"
 
@@ -39,6 +39,7 @@ CREATE INDEX trials_by_task ON trials (task_key, target_key);
 _MORE = """
     run TEXT NOT NULL, fingerprint TEXT NOT NULL, modules TEXT NOT NULL,
     censored INTEGER NOT NULL, cache TEXT NOT NULL, scale REAL NOT NULL,
+    columns TEXT NOT NULL, features TEXT NOT NULL,
     digest TEXT NOT NULL,"""
 
 _SCHEMA = f"""{_TABLE.format(more=_MORE)}

@@ -23,7 +23,8 @@ class Trial:
     `run` is the search, by a name that no other one has. `fingerprint` names the machine, and `modules` the versions of what
     made the schedule. `times` are all samples as they were taken: of a kernel that is far slower than the best they are few
     (`censored`), and where the machine was slow for long, `seconds` is their summary divided by `scale`. `cache` is the
-    state of the caches before a timed call. Records of format 1 have none of these.
+    state of the caches before a timed call. `features` are the numbers of the program's loops, and `columns` identifies their
+    definition (`search.loop_features.MEANING`). Records of format 1 have none of these.
     """
 
     task_key: str
@@ -51,6 +52,8 @@ class Trial:
     censored: bool = False
     cache: str = ""
     scale: float = 1.0
+    columns: str = ""
+    features: tuple[float, ...] = ()
 
 
 _NUMBER = "number"

@@ -69,7 +69,7 @@ def _instances(b: Block) -> int:
 
 
 def _of_store(s: Store) -> Counter[Work]:
-    found = _operations(s.value)
+    found = operations(s.value)
     out: Counter[Work] = Counter()
     for t in {t for t, _ in found}:
         products, total = found[t, True], found[t, True] + found[t, False]
@@ -100,11 +100,11 @@ def _read(e: Expr) -> set[DType]:
     return {dtype_of(e)} if isinstance(e, Load) else {t for c in children(e) for t in _read(c)}
 
 
-def _operations(e: Expr) -> Counter[tuple[DType, bool]]:
+def operations(e: Expr) -> Counter[tuple[DType, bool]]:
     """By the type, and whether values are multiplied with each other."""
     if isinstance(e, Load):
         return Counter()
-    parts = [_operations(c) for c in children(e)]
+    parts = [operations(c) for c in children(e)]
     if isinstance(e, Select):
         return parts[0] + max(parts[1:], key=lambda c: c.total())
     own = isinstance(e, Call) or (isinstance(e, Binary) and dtype_of(e) != INDEX)

@@ -27,6 +27,8 @@ class Query:
     """The parameters in parentheses; annotations are resolved types."""
     result: object
     doc: str
+    of_target: bool = False
+    """The answer depends on the target as well, which the function takes behind what is asked."""
 
     @property
     def is_method(self) -> bool:
@@ -40,16 +42,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def query(function: F) -> F:
-    """Declare a query: a function of the program and its subject, or of the program or the target alone."""
+    """Declare a query: a function of the program and its subject, or of the program or the target alone.
+
+    After the subject it may have a parameter for the target, which calls in the language do not pass.
+    """
     signature = inspect.signature(function, eval_str=True)
     params = list(signature.parameters.values())
     first = params[0].annotation
     subject: type = params[1].annotation if first is Program and len(params) > 1 else first
     own = params[1:] if subject in (Program, Target) else params[2:]
+    of_target = bool(own) and own[0].annotation is Target
     table = QUERIES.setdefault(subject, {})
     name = function.__name__
     if name in table:
         raise ValueError(f"query {name!r} is declared twice")
     doc = inspect.getdoc(function) or ""
-    table[name] = Query(name, subject, function, signature.replace(parameters=own), signature.return_annotation, doc)
+    given = signature.replace(parameters=own[1:] if of_target else own)
+    table[name] = Query(name, subject, function, given, signature.return_annotation, doc, of_target)
     return function

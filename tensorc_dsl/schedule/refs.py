@@ -28,6 +28,12 @@ class BufferRef:
     name: str
 
 
+class IntrinsicRef(str):
+    """An instruction by the name of its item: a string, which can be asked about the instruction."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class IndexMap:
     """`(i, j) -> (i / 4, j, i % 4)`: the results are index expressions over the parameters."""

@@ -29,14 +29,14 @@ def NO_INTRINSIC(*focus: str, intrinsic: str, known: str) -> None: ...
 def APART(*focus: str, step: str, loop: str, intrinsic: str, why: str) -> None: ...
 
 
-def the_intrinsic(program: Program, name: str, focus: str) -> Intrinsic:
-    """The instruction of that name, for a step or query at a loop or block. Raises ScheduleRefusal if there is none."""
+def the_intrinsic(program: Program, name: str, *focus: str) -> Intrinsic:
+    """The instruction of that name, for a step or query (at a loop or block). Raises ScheduleRefusal if there is none."""
     for i in program.intrinsics:
         if i.name == name:
             return i
     names = ", ".join(i.name for i in program.intrinsics)
     known = f"those known here are: {names}" if names else "import one: `use std.intrinsics.x86`"
-    raise NO_INTRINSIC(program, focus, intrinsic=name, known=known)
+    raise NO_INTRINSIC(program, *focus, intrinsic=name, known=known)
 
 
 @refusal(

@@ -159,6 +159,10 @@ class Beliefs:
     def deviation(self) -> Array:
         return np.sqrt(self.variance)
 
+    def shifted(self, by: Array) -> Beliefs:
+        """The same with other means."""
+        return replace(self, mean=self.mean + by)
+
     def believing(self, i: int) -> Beliefs:
         """The beliefs after point i had been observed to be just its mean: means stay, variances shrink.
 

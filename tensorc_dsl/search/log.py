@@ -13,9 +13,14 @@ from tensorc_dsl.records.keys import program_key, subject, target_key
 from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.records.trial import Phase, Trial
 from tensorc_dsl.search.events import Corrected, Event, Measured, Waiting
+from tensorc_dsl.search.gp import Array
+from tensorc_dsl.search.loop_features import MEANING
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.past import Past
 from tensorc_dsl.trace.trace import Trace
+
+DIGITS = 4
+"""Those behind the point of recorded features: more than any model tells apart."""
 
 
 class Log:
@@ -30,6 +35,7 @@ class Log:
         records: Queue | None,
         emit: Callable[[Event], None],
         made_by: Callable[[Trace], Mapping[str, str]],
+        describe: Callable[[Trace], Array],
         past: Past,
     ) -> None:
         self._task = program.name
@@ -39,6 +45,7 @@ class Log:
         self._options = options
         self._records = records
         self._made_by = made_by
+        self._describe = describe
         if records is not None:
             records.introduce(self._subject)
         self.emit = emit
@@ -104,4 +111,6 @@ class Log:
             censored=outcome.censored,
             cache=CACHE if outcome.times else "",
             scale=outcome.scale,
+            columns=MEANING,
+            features=tuple(round(x, DIGITS) for x in self._describe(trace).tolist()),
         )

@@ -1,4 +1,4 @@
-"""The surrogate model of a search: the speed of candidates, and the probability that they fail.
+"""The surrogate model of a search: the speed of candidates, how sure that is, and the probability that they fail.
 
 "RW" is Rasmussen & Williams, Gaussian Processes for Machine Learning (2006).
 """
@@ -6,70 +6,169 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from tensorc_dsl.search.features import Scaler
-from tensorc_dsl.search.gp import Array, Beliefs, Hyper, Posterior, fit
+from tensorc_dsl.search.gp import Array, Beliefs, Hyper, Posterior, fit, kernel
 
-_RANGE = math.log(20.0)
+RANGE = math.log(20.0)
 """Speeds below a twentieth of the best count as a twentieth: how bad a bad one is must not shape the model."""
 
-_FAILURES = 3
+FAILURES = 3
 """With fewer failures than this the classifier stays silent."""
+
+MOST, TOP = 320, 160
+"""A process is fitted to at most so many trials: the fastest `TOP`, and of the others the latest. So its cost is bounded,
+whatever the length of the search (Rocke's runs have 20,000 trials)."""
+
+REFIT = 1.2
+"""Hyperparameters are fitted anew once there are so many times the trials of the last fit; between, they are kept."""
+
+SLOPES = (1.0, 0.75, 0.5, 0.25, 0.0)
+"""How much of the prediction from other tasks may be taken as the mean: the one that predicts the trials best counts."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """What one fit leaves for the next: length scales by column, the hyperparameters, and how many trials they are of."""
+
+    lengths: dict[int, float] = field(default_factory=dict[int, float])
+    signal: float = 0.0
+    noise: float = math.log(2e-2)
+    trials: int = 0
+    columns: tuple[int, ...] = ()
+    errors: list[float] = field(default_factory=list[float])
+    """Errors of predictions, made before the trial, in their own deviations."""
+
+    @property
+    def calibration(self) -> float:
+        """What deviations have to be multiplied by so that errors are as large as they say: root mean square, from the last
+        64, held to 1 by the weight of 8."""
+        last = self.errors[-64:]
+        return math.sqrt((8.0 + sum(min(e * e, 25.0) for e in last)) / (8.0 + len(last)))
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Beliefs about candidates with the given features. Speeds are in deviations of log speed from the mean.
+    """Beliefs about candidates with the given features, in log speed.
 
-    `worked` is a regression on +1 (valid) and -1 (failed), standardized, and `even` the value midway between; it is
-    None while there are too few failures to learn from.
+    The mean of the process is `base + slope * prior`, where `prior` is what other tasks say of a candidate (0 without any).
+    `deviation` is that of a standardized value in log speed. `works` is None while there are too few failures to learn from.
     """
 
     scaler: Scaler
-    hyper: Hyper
     posterior: Posterior
-    worked: Posterior | None
-    even: float
+    base: float
+    slope: float
+    deviation: float
+    calibration: float
+    works: _Works | None
 
     @staticmethod
-    def of(rows: Array, seconds: list[float | None], warm: dict[int, float]) -> Model:
-        """The model after these trials: a row of features and a time each, None for a failure; at least one time.
+    def of(rows: Array, seconds: list[float | None], prior: Array, memory: Memory) -> Model:
+        """The model after these trials: of each a row of features, a time, and what other tasks predicted.
 
-        `warm` holds log length scales by column from the last fit and is brought up to date.
+        The time of a failure is None; at least one has a time.
         """
         good = np.array([s is not None for s in seconds])
         speed = np.array([-math.log(s) for s in seconds if s is not None])
-        speed = np.maximum(speed, speed.max() - _RANGE)
-        deviation = float(speed.std())
-        y = (speed - speed.mean()) / (deviation if deviation > 1e-9 else 1.0)
+        speed = np.maximum(speed, speed.max() - RANGE)
+        kept = _local(speed)
+        scaler = Scaler.of(rows[good][kept])
+        x = scaler(rows[good][kept])
+        slope = _slope(x, speed[kept], prior[good][kept], _known(scaler, memory))
+        left = speed - slope * prior[good]
+        base, deviation = float(left.mean()), max(float(left.std()), 1e-3)
+        y = (left[kept] - base) / deviation
+        hyper = _fitted(x, y, scaler, memory)
+        works = _Works.of(rows, good) if len(good) - good.sum() >= FAILURES else None
+        return Model(scaler, Posterior.of(x, y, hyper), base, slope, deviation, memory.calibration, works)
+
+    def beliefs(self, rows: Array, prior: Array) -> Beliefs:
+        """Mean and variance of the log speed of each row, in deviations, the prior's part included."""
+        found = self.posterior.at(self.scaler(rows))
+        return found.shifted((self.base + self.slope * prior) / self.deviation)
+
+    def log_speed(self, rows: Array, prior: Array) -> tuple[Array, Array]:
+        """Means and calibrated deviations of the log speed, noise of a measurement included."""
+        found = self.beliefs(rows, prior)
+        spread = np.sqrt(found.variance + math.exp(self.posterior.hyper.log_noise))
+        return found.mean * self.deviation, spread * self.deviation * self.calibration
+
+    def log_feasible(self, rows: Array) -> Array:
+        """Log probability that each row compiles, runs and is right; 0 while there is little to go by."""
+        return np.zeros(len(rows)) if self.works is None else self.works.log_probability(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Works:
+    """Least-squares classification, squashed by the normal distribution function (RW section 6.5 and eq. 6.42).
+
+    A regression on +1 (valid) and -1 (failed), standardized; `even` is the value midway between.
+    """
+
+    scaler: Scaler
+    posterior: Posterior
+    even: float
+
+    @staticmethod
+    def of(rows: Array, good: NDArray[np.bool_]) -> _Works:
+        rows, label = rows[-MOST:], np.where(good[-MOST:], 1.0, -1.0)
+        mean, deviation = float(label.mean()), max(float(label.std()), 1e-3)
         scaler = Scaler.of(rows)
-        x = scaler(rows)
-        start = Hyper.initial(x.shape[1])
-        lengths = np.array([warm.get(int(c), float(s)) for c, s in zip(scaler.kept, start.log_lengths, strict=True)])
-        hyper = fit(x[good], y, Hyper(lengths, start.log_signal, start.log_noise))
-        warm.update(zip(map(int, scaler.kept), map(float, hyper.log_lengths), strict=True))
-        worked, even = None, 0.0
-        if len(good) - good.sum() >= _FAILURES:
-            label = np.where(good, 1.0, -1.0)
-            z = (label - label.mean()) / label.std()
-            worked, even = Posterior.of(x, z, fit(x, z)), float(-label.mean() / label.std())
-        return Model(scaler, hyper, Posterior.of(x[good], y, hyper), worked, even)
+        x, z = scaler(rows), (label - mean) / deviation
+        return _Works(scaler, Posterior.of(x, z, fit(x, z, iterations=20)), -mean / deviation)
 
-    def beliefs(self, rows: Array) -> Beliefs:
-        """Mean and variance of the standardized log speed of each row."""
-        return self.posterior.at(self.scaler(rows))
-
-    def log_feasible(self, points: Array) -> Array:
-        """Log probability that each (scaled) point compiles, runs and is right; 0 while there is little to go by.
-
-        Least-squares classification, squashed by the normal distribution function (RW section 6.5 and eq. 6.42).
-        """
-        if self.worked is None:
-            return np.zeros(len(points))
-        beliefs = self.worked.at(points)
-        spread = np.sqrt(beliefs.variance + math.exp(self.worked.hyper.log_noise))
+    def log_probability(self, rows: Array) -> Array:
+        beliefs = self.posterior.at(self.scaler(rows))
+        spread = np.sqrt(beliefs.variance + math.exp(self.posterior.hyper.log_noise))
         return log_ndtr((beliefs.mean - self.even) / spread)
+
+
+def _slope(x: Array, speed: Array, prior: Array, hyper: Hyper) -> float:
+    """The share of the prior with which trials are predicted best by the other trials (RW section 5.4.2, eq. 5.12).
+
+    A prior from other tasks that is wrong here loses its say as trials come in.
+    """
+    if float(prior.std()) < 1e-9:
+        return 0.0
+    inverse = np.linalg.inv(kernel(x, x, hyper) + math.exp(hyper.log_noise) * np.eye(len(x)))
+    errors: list[float] = []
+    for slope in SLOPES:
+        left = speed - slope * prior
+        y = left - left.mean()
+        missed = (inverse @ y) / np.diag(inverse)
+        errors.append(float((missed**2).mean()))
+    return SLOPES[int(np.argmin(errors))]
+
+
+def _local(speed: Array) -> NDArray[np.intp]:
+    """The trials that a process is fitted to, in their order."""
+    if len(speed) <= MOST:
+        return np.arange(len(speed))
+    fast = np.argsort(-speed, kind="stable")[:TOP]
+    others = np.setdiff1d(np.arange(len(speed)), fast)
+    return np.union1d(fast, others[len(fast) - MOST :])
+
+
+def _known(scaler: Scaler, memory: Memory) -> Hyper:
+    """The hyperparameters of the last fit, those of the prior for columns that are new."""
+    start = Hyper.initial(len(scaler.kept))
+    columns = map(int, scaler.kept)
+    lengths = np.array([memory.lengths.get(c, float(s)) for c, s in zip(columns, start.log_lengths, strict=True)])
+    return Hyper(lengths, memory.signal, memory.noise)
+
+
+def _fitted(x: Array, y: Array, scaler: Scaler, memory: Memory) -> Hyper:
+    columns = tuple(map(int, scaler.kept))
+    hyper = _known(scaler, memory)
+    if columns == memory.columns and len(y) < REFIT * memory.trials:
+        return hyper
+    hyper = fit(x, y, hyper, iterations=60 if not memory.trials else 20)
+    memory.lengths.update(zip(columns, map(float, hyper.log_lengths), strict=True))
+    memory.signal, memory.noise, memory.trials, memory.columns = hyper.log_signal, hyper.log_noise, len(y), columns
+    return hyper

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -13,9 +14,13 @@ from tensorc_dsl.search.options import SearchOptions
 
 @dataclass(slots=True)
 class Past:
-    """The outcomes of a search by program; `run` is its name, and empty where there is none."""
+    """The outcomes of a search by program; `run` is its name, and empty where there is none.
+
+    `began` is the date of its first record; nothing that was recorded later was known to it.
+    """
 
     run: str = ""
+    began: float = math.inf
     outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
 
     def take(self, program_key: str) -> Outcome | None:
@@ -35,7 +40,9 @@ def latest(kept: Iterable[Kept], options: SearchOptions) -> Past:
         if not isinstance(t, Trial) or not t.run or t.phase == "final":
             continue
         if (t.strategy, t.seed) == (options.strategy, options.seed):
-            found.setdefault(t.run, Past(t.run)).outcomes[t.program_key] = outcome_of(t)
+            past = found.setdefault(t.run, Past(t.run, t.created))
+            past.began = min(past.began, t.created)
+            past.outcomes[t.program_key] = outcome_of(t)
             last[t.run] = max(last.get(t.run, 0.0), t.created)
     return found[max(last, key=lambda run: (last[run], run))] if last else Past()
 

@@ -9,11 +9,14 @@ from typing import Protocol
 import numpy as np
 
 from tensorc_dsl.backend.once import lowered_once
+from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.program import MAX_STEP, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.records.keys import digest, program_key
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.search.gp import Array
+from tensorc_dsl.search.loop_features import loop_features
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Refused, Trace
@@ -60,8 +63,9 @@ class Explorer:
     """Expansions in a row without anything new before `draw` gives up: a program with 5 % of the prior is then missed
     with probability .95^48 < .09, and the neighbours of what was seen (`neighbour`) are asked afterwards."""
 
-    def __init__(self, space: SpaceLike, seed: int, task: str, target: Target) -> None:
+    def __init__(self, space: SpaceLike, seed: int, task: str, target: Target, sizes: Sizes | None = None) -> None:
         self._space = space
+        self._sizes = sizes or {}
         self._target = target
         self._seed = seed
         self._task = task
@@ -119,6 +123,10 @@ class Explorer:
     def followed(self, traces: list[Trace]) -> bool:
         """Whether every move from each of the traces was expanded, so that no single one leads to a new program."""
         return all(_key(decisions) in self._asked for trace in traces for decisions in neighbours(trace))
+
+    def describe(self, trace: Trace) -> Array:
+        """The numbers of the program's loops, at the largest of the sizes that it is timed at."""
+        return loop_features(bind(trace.program, self._sizes), self._target)
 
     def _expand(self, decisions: Mapping[str, Decision] | None, rng: np.random.Generator) -> Trace | None:
         try:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from tensorc_dsl.extensions import STRATEGIES
 from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.search.source import Source
 from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Trace
@@ -15,11 +16,15 @@ from tensorc_dsl.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a strategy is told when a search starts: `trials` is the whole budget, `defaults` are worth trying first."""
+    """What a strategy is told when a search starts: `trials` is the whole budget, `defaults` are worth trying first.
+
+    `source` makes what the records of other tasks say, None if there are none; it takes a second.
+    """
 
     explorer: Explorer
     trials: int
     defaults: tuple[Mapping[str, Decision], ...] = ()
+    source: Callable[[], Source | None] = lambda: None
 
 
 class Strategy(Protocol):

@@ -14,6 +14,7 @@ from tensorc_dsl.measure.blas import one_blas_thread
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.queue import Queue, Unkept
+from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.search.drift import Recovered, Slower, Steady, Watch
 from tensorc_dsl.search.events import (
     Diverged,
@@ -29,9 +30,11 @@ from tensorc_dsl.search.events import (
 )
 from tensorc_dsl.search.finals import final, judged
 from tensorc_dsl.search.log import Log
+from tensorc_dsl.search.loop_features import MEANING
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.past import Past, latest
 from tensorc_dsl.search.runner import RunnerLike
+from tensorc_dsl.search.source import Source, experience
 from tensorc_dsl.search.space import Explorer, SpaceLike
 from tensorc_dsl.search.strategy import Setting, strategy_of
 from tensorc_dsl.trace.draw import Decision
@@ -102,8 +105,7 @@ class Search:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.options = options
-        self._explorer = Explorer(space, options.seed, program.name, target)
-        self._asked = strategy_of(options.strategy)(Setting(self._explorer, options.trials, tuple(defaults)))
+        self._explorer = Explorer(space, options.seed, program.name, target, sizing(program).timed[-1])
         self._runner = runner
         self._records = records
         self._verify = verify
@@ -114,10 +116,21 @@ class Search:
         if options.resume and records is not None:
             self._past = latest(records.kept(program_key(program), target_key(target, threads)), options)
         self._diverged = False
+
+        def source() -> Source | None:
+            key, began = program_key(program), self._past.began
+            found = () if records is None else records.others(key, target_key(target, threads), MEANING, began)
+            return Source.of(experience(found))
+
+        setting = Setting(self._explorer, options.trials, tuple(defaults), source)
+        self._asked = strategy_of(options.strategy)(setting)
         self._exhausted: Exhausted | None = None
         self.curve: list[tuple[int, float | None]] = []
         """How many trials there were, and the best time, before each batch."""
-        self.log = Log(program, target, threads, options, records, on_event or (lambda _: None), made_by, self._past)
+        self.log = Log(
+            program, target, threads, options, records, on_event or (lambda _: None), made_by,
+            self._explorer.describe, self._past,
+        )  # fmt: skip
         self.log.emit(Started(program.name, options.strategy, options.trials, options.seed, options.budget))
         self.log.tell_what_waits()
         if options.resume:

@@ -70,6 +70,12 @@ def no_subscripts(span: Span) -> TschedError:
     )
 
 
+def _wrong_rest(message: str, span: Span) -> TschedError:
+    """`...` is not once on both sides of an index map."""
+    repair = "it stands once on the left, and once on the right for the same indices: `(..., k, j) -> (..., j, k)`"
+    return error("E0118", message, span, help=repair)
+
+
 Parts = list[Any]
 
 
@@ -273,13 +279,17 @@ class ExprBuilder:
         return t.Attribute(parts[0], parts[1], span)
 
     @rule
-    def parens(self, span: Span, parts: Parts) -> Seq[t.Expr]:
+    def rest(self, span: Span, parts: Parts) -> t.Rest:
+        return t.Rest(span)
+
+    @rule
+    def parens(self, span: Span, parts: Parts) -> Seq[t.Expr | t.Rest]:
         return Seq(tuple(parts), span)
 
     @rule
     def paren(self, span: Span, parts: Parts) -> t.Expr:
         inner = parts[0].items
-        if len(inner) != 1:
+        if len(inner) != 1 or isinstance(inner[0], t.Rest):
             raise error(
                 "E0109", "parentheses around several values are only the parameters of an index map", span,
                 "no `->` follows", "write `[a, b]` for a list, `(i, j) -> (j, i)` for an index map",
@@ -288,11 +298,23 @@ class ExprBuilder:
 
     @rule
     def lambda_(self, span: Span, parts: Parts) -> t.Lambda:
-        params, results = parts
-        for p in params.items:
-            if not isinstance(p, t.Name):
-                raise error("E0113", "a parameter of an index map is a name", p.span, help="write `(i, j) -> (…)`")
-        return t.Lambda(tuple(t.Word(p.id, p.span) for p in params.items), results.items, span)
+        sides: list[Seq[t.Expr | t.Rest]] = parts
+        rests = [[p for p in side.items if isinstance(p, t.Rest)] for side in sides]
+        for side, found, other in zip(sides, rests, reversed(rests), strict=True):
+            if len(found) > 1:
+                raise _wrong_rest("`...` stands twice on one side of an index map", found[1].span)
+            if other and not found:
+                raise _wrong_rest("`...` is missing on this side of the index map", side.span)
+        params: list[t.Word | t.Rest] = []
+        for p in sides[0].items:
+            match p:
+                case t.Rest():
+                    params.append(p)
+                case t.Name(id=name):
+                    params.append(t.Word(name, p.span))
+                case _:
+                    raise error("E0113", "a parameter of an index map is a name", p.span, help="write `(i, j) -> (…)`")
+        return t.Lambda(tuple(params), sides[1].items, span)
 
     # --- statements ---
 

@@ -210,7 +210,12 @@ class FileBuilder(ExprBuilder):
         doc, (name, kind, facts) = _docs(parts)
         return t.TargetDef(name, kind, items(facts), doc, _after_doc(span, parts))
 
-    # --- modules, spaces, schedules, tasks, uses ---
+    # --- constants, modules, spaces, schedules, tasks, uses ---
+
+    @rule
+    def const(self, span: Span, parts: Parts) -> t.ConstDef:
+        doc, (name, value) = _docs(parts)
+        return t.ConstDef(name, value, doc, _after_doc(span, parts))
 
     @rule
     def module(self, span: Span, parts: Parts) -> t.ModuleDef:

@@ -14,14 +14,14 @@ from tensorc_dsl.syntax.words import Token
 _SIGNS = {
     "LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}", "COMMA": ",", "COLON": ":",
     "EQUAL": "=", "TILDE": "~", "PIN": ":=", "ADDS": "+=", "ARROW": "->", "AT": "@", "SEMICOLON": ";", "DOT": ".",
-    "DOTS": "..", "TIMED_AT": "at",
+    "DOTS": "..", "REST": "...", "TIMED_AT": "at",
 }  # fmt: skip
 _OPERATORS = frozenset("PLUS MINUS STAR SLASH PERCENT COMPARE AND OR IF DOTS DOT".split())
 _STARTS = frozenset(
     "NAME INT FLOAT STRING INF NAN TRUE FALSE WILDCARD MINUS NOT LPAR LSQB LBRACE REDUCE_OF REDUCE_BY SCAN_OF FOR".split()
 )
 """The kinds of words with which an expression begins."""
-_DESCRIBED = ("COMPUTE", "REDUCER", "INTRINSIC", "TARGET", "MODULE", "SPACE", "SCHEDULE", "TASK", "PROGRAM")
+_DESCRIBED = ("COMPUTE", "REDUCER", "INTRINSIC", "TARGET", "CONST", "MODULE", "SPACE", "SCHEDULE", "TASK", "PROGRAM")
 _ITEMS = (*_DESCRIBED, "USE")
 
 # Sets of kinds and their description for a message. The first set that is contained in the accepted kinds is used. No

@@ -64,6 +64,7 @@ class Rules:
             "block": self._headed, "buffer": self._headed, "map": self._map,
             "slice": self._slice,
             "reduce": self._reduction, "reduce_by": self._reduction, "scan": self._scan,
+            "const": self._assignment,
             "let": self._assignment, "let_stage": self._assignment, "output_stage": self._assignment,
             "let_whole": self._assignment, "output_whole": self._assignment, "store": self._assignment,
             "store_whole": self._assignment,

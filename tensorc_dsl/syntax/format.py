@@ -49,6 +49,8 @@ def _item(item: t.Item) -> str:
             return _intrinsic(item)
         case t.TargetDef(name=name, kind=kind, facts=facts):
             return f"target {name} = {kind}({arguments((), facts)})"
+        case t.ConstDef(name=name, value=value):
+            return f"const {name} = {expr(value)}"
         case t.ModuleDef(name=name, params=params, when=when, body=body):
             head = f"module {name}({_params(params)})"
             return f"{head} {block(body, '')}" if when is None else f"{head}\nwhen {expr(when)}\n{block(body, '')}"

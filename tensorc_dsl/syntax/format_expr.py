@@ -31,8 +31,8 @@ def number(value: int | float) -> str:
     return repr(value)
 
 
-def _list(values: Iterable[t.Expr], pad: str) -> str:
-    return ", ".join(expr(v, pad) for v in values)
+def _list(values: Iterable[t.Expr | t.Rest], pad: str) -> str:
+    return ", ".join("..." if isinstance(v, t.Rest) else expr(v, pad) for v in values)
 
 
 def arguments(args: Iterable[t.Expr], kwargs: Iterable[tuple[str, t.Expr]], pad: str = "") -> str:
@@ -114,7 +114,8 @@ def _expr(e: t.Expr, pad: str, open_end: bool) -> tuple[str, int]:
             sizes = f" at [{_list(timed, pad)}]" if timed else ""
             return f"{at(a, _ADD, pad, False)}..{at(b, _ADD, pad)}{sizes}", _LOWEST
         case t.Lambda(params=params, results=results):
-            return f"({', '.join(params)}) -> ({_list(results, pad)})", _LOWEST
+            names = ("..." if isinstance(p, t.Rest) else p for p in params)
+            return f"({', '.join(names)}) -> ({_list(results, pad)})", _LOWEST
         case t.ForList(target=target, source=source, cond=c, body=body):
             rounds = expr(source, pad) if c is None else f"{at(source, _OR, pad, False)} if {at(c, _OR, pad)}"
             return f"for {pattern(target)} in {rounds} {block(body, pad)}", _LOWEST

@@ -23,7 +23,9 @@ from tensorc_dsl.syntax.words import Token, Tree
 MAX_FINDINGS = 100
 """The number of syntax errors of one file that are reported."""
 
-_ITEM = re.compile(r"^(?:compute|reducer|intrinsic|target|module|space|schedule|task|use|program)\b", re.MULTILINE)
+_ITEM = re.compile(
+    r"^(?:compute|reducer|intrinsic|target|const|module|space|schedule|task|use|program)\b", re.MULTILINE
+)
 _LINE = re.compile(r"^.*\n", re.MULTILINE)
 
 

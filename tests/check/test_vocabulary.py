@@ -8,6 +8,7 @@ from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import LIST, PARAM_TYPES, STR, Base, kinds_of
 from tensorc_dsl.interp.builtins import LIST_METHODS, STRING_METHODS, Builtins
 from tensorc_dsl.interp.calls import PARAM_TYPES as MEANINGS
+from tensorc_dsl.interp.compounds import COMPOUNDS
 from tensorc_dsl.interp.limits import Budget
 from tensorc_dsl.interp.record import GIVEN
 from tensorc_dsl.schedule.primitives import PRIMITIVES
@@ -17,6 +18,7 @@ from tensorc_dsl.trace.draws import DRAWS
 
 def test_functions_and_methods_have_a_meaning() -> None:
     assert set(v.FUNCTIONS) == set(Builtins(Budget(), []).functions)
+    assert set(v.COMPOUNDS) == set(COMPOUNDS)
     assert set(v.METHODS[STR]) == set(STRING_METHODS)
     assert set(v.METHODS[LIST]) == set(LIST_METHODS)
 
@@ -41,7 +43,7 @@ def test_every_parameter_and_result_of_a_declaration_has_a_kind(declared: object
 
 
 def test_every_word_is_documented_in_one_line_or_more() -> None:
-    tables = [v.FUNCTIONS, v.STEPS, v.DISTRIBUTIONS, *v.METHODS.values(), *v.ATTRIBUTES.values()]
+    tables = [v.FUNCTIONS, v.STEPS, v.COMPOUNDS, v.DISTRIBUTIONS, *v.METHODS.values(), *v.ATTRIBUTES.values()]
     for name, word in ((n, w) for table in tables for n, w in table.items()):
         first = word.doc.split("\n")[0]
         assert first.endswith((".", ":", ",")) or len(first) > 60, name

@@ -114,6 +114,8 @@ ANSWERS = {
         "log2(8)": 3.0,
         "xor(12, 10)": 6,
         "within(3, 3..4, \"parts\")": 3,
+        "tile_levels(\"SRS\", [[C.loops[0], C.loops[1]], [C.loops[2]]])[1][0].name": "k",
+        "len(C.loops[2].around) * 10 + len(C.loops[0].around)": 20,
         "interleave(\"SRS\", [[C.loops[0], C.loops[1]], [C.loops[2]]])[1].name": "k",
     },
     "chain": {
@@ -179,6 +181,10 @@ MAPPED = {
     'C.tensor_tile("mma", "i=vi, j=vj, k=vk") == [4, 16, 8]': True,
     'C.tensor_tile("mma", C.tensor_mappings("mma")[1]) == [16, 4, 8]': True,
     "C.tensorizable(mma)": True,
+    "mma.runs or mma.fits(C)": False,
+    "mma.mappings(C) == C.tensor_mappings(mma)": True,
+    "mma.shapes == [[4, 8], [8, 16], [4, 16]]": True,
+    'mma.scopes[0] == "global"': True,
 }
 INSTRUCTIONS = """
 intrinsic mma desc (A: f32[4, 8], B: f32[8, 16], C: f32[4, 16]) { C[i, j] += sum[k] A[i, k] * B[k, j] }

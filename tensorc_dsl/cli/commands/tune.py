@@ -76,7 +76,7 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
     is_eager=True,
     callback=_strategy,
     metavar="NAME",
-    help="bayes learns from what it measured; random draws from the space; `help` lists those of installed packages too.",
+    help="bayes learns from what was measured, also of other tasks; `help` lists all strategies, also those of packages.",
 )
 @click.option(
     "--weight",

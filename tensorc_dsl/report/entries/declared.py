@@ -10,13 +10,14 @@ from tensorc_dsl.report.entries.markdown import code, fence, table
 from tensorc_dsl.report.entries.signatures import parameters, type_text
 from tensorc_dsl.schedule.primitive import Primitive
 from tensorc_dsl.schedule.query import Query
-from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
 from tensorc_dsl.trace.declare import Choices, DrawKind, Items
 
 SUBJECTS: dict[type, tuple[str, str]] = {
     BlockRef: ("Blocks", "b"),
     LoopRef: ("Loops", "l"),
     BufferRef: ("Buffers", "x"),
+    IntrinsicRef: ("Instructions", "instruction"),
     Program: ("The program", "p"),
     Target: ("The target", "target"),
 }

@@ -60,6 +60,9 @@ def _words() -> Iterator[tuple[tuple[str, ...], str]]:
     for name in v.FUNCTIONS:
         rows = signature_rows({name: v.FUNCTIONS[name]})
         yield (name,), _rows(name, "A function of schedules and modules", ("function", *SIGNATURES_HEAD), rows)
+    for name, signature in v.COMPOUNDS.items():
+        rows = signature_rows({name: signature})
+        yield (name,), _rows(name, "Several steps of schedules and modules", ("call", *SIGNATURES_HEAD), rows)
     for kind, letter in ((STR, "s"), (LIST, "list")):
         for name, signature in v.METHODS[kind].items():
             rows = signature_rows({name: signature}, f"{letter}.")

@@ -1,12 +1,15 @@
-"""Questions about a block and an instruction: `b.tensorizable("dot")`, `b.tensor_mappings("dot")`."""
+"""Questions about an instruction, `dot.fits(b)`, and about a block and an instruction, `b.tensor_mappings(dot)`."""
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.mappings import mappings
+from tensorc_dsl.affine.mappings import mappings as all_mappings
+from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.places import the_block
+from tensorc_dsl.schedule.queries.applicable import can_pad_einsum
 from tensorc_dsl.schedule.query import query
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refs import BlockRef, IntrinsicRef
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.units import the_intrinsic
 
@@ -31,7 +34,7 @@ def SEVERAL(*focus: str, mapping: str, axis: str, block: str) -> None: ...
 def tensorizable(program: Program, block: BlockRef, intrinsic: str) -> bool:
     """Whether some of its iterators can play the axes of an instruction, perhaps after padding."""
     b = the_block(program, block)[1]
-    return any(True for _ in mappings(b, the_intrinsic(program, intrinsic, b.name)))
+    return any(True for _ in all_mappings(b, the_intrinsic(program, intrinsic, b.name)))
 
 
 @query
@@ -43,7 +46,7 @@ def tensor_mappings(program: Program, block: BlockRef, intrinsic: str) -> tuple[
     trade places, there are mappings for both ways. The first mapping leaves the fewest loops outside.
     """
     b = the_block(program, block)[1]
-    return tuple(map(str, mappings(b, the_intrinsic(program, intrinsic, b.name))))
+    return tuple(map(str, all_mappings(b, the_intrinsic(program, intrinsic, b.name))))
 
 
 @query
@@ -54,7 +57,7 @@ def tensor_tile(program: Program, block: BlockRef, intrinsic: str, mapping: str)
     """
     b = the_block(program, block)[1]
     named = the_intrinsic(program, intrinsic, b.name)
-    found = {str(m): m for m in mappings(b, named)}
+    found = {str(m): m for m in all_mappings(b, named)}
     if mapping not in found:
         known = (
             "those that do are: " + "; ".join(found) if found else f"none does: ask `{b.name}.tensorizable(…)` first"
@@ -67,3 +70,38 @@ def tensor_tile(program: Program, block: BlockRef, intrinsic: str, mapping: str)
             raise SEVERAL(program, b.name, mapping=mapping, axis=axis.name, block=b.name)
         sizes[player] = axis.extent
     return tuple(sizes.get(it.name, 1) for it in b.iters)
+
+
+@query
+def runs(program: Program, intrinsic: IntrinsicRef, target: Target) -> bool:
+    """Whether the target has it: there is code for targets of its kind, and it has all that this code requires."""
+    lowerings = the_intrinsic(program, intrinsic).lowerings
+    return any(x.target == target.kind and {*x.requires} <= {*target.feature_names} for x in lowerings)
+
+
+@query
+def mappings(program: Program, intrinsic: IntrinsicRef, block: BlockRef) -> tuple[str, ...]:
+    """Those of `b.tensor_mappings(…)` that can be used at once: one iterator plays each axis, and padding the block to
+    whole instructions is possible.
+    """
+    found = (m for m in tensor_mappings(program, block, intrinsic) if "*" not in m)
+    return tuple(m for m in found if can_pad_einsum(program, block, tensor_tile(program, block, intrinsic, m)))
+
+
+@query
+def fits(program: Program, intrinsic: IntrinsicRef, target: Target, block: BlockRef) -> bool:
+    """Whether the target has it and it can do the innermost tile of a block, perhaps after padding."""
+    return runs(program, intrinsic, target) and bool(mappings(program, intrinsic, block))
+
+
+@query
+def shapes(program: Program, intrinsic: IntrinsicRef) -> tuple[tuple[int, ...], ...]:
+    """The shape of each operand, in the order of its `desc`."""
+    operands = the_intrinsic(program, intrinsic).operands
+    return tuple(tuple(constant(n) or 0 for n in x.shape) for x in operands)
+
+
+@query
+def scopes(program: Program, intrinsic: IntrinsicRef) -> tuple[str, ...]:
+    """Where each operand lies, in the order of its `desc`: the name of a layout, or "global"."""
+    return tuple(x.scope for x in the_intrinsic(program, intrinsic).operands)

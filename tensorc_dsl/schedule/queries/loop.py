@@ -86,6 +86,12 @@ def depth(program: Program, loop: LoopRef) -> int:
 
 
 @query
+def around(program: Program, loop: LoopRef) -> tuple[LoopRef, ...]:
+    """The loops around it, outermost first."""
+    return tuple(LoopRef(x.var) for x in the_loop(program, loop)[0])
+
+
+@query
 def after(program: Program, loop: LoopRef) -> tuple[LoopRef, ...]:
     """The loops behind it in the same body, in the order of the text; for a loop that was cut, its tail."""
     around, found = the_loop(program, loop)

@@ -1,67 +1,67 @@
-"""`bayes`: a Gaussian process over the draws proposes most candidates; evolution and the prior propose the others.
+"""`bayes`: a Gaussian process over the loops of expanded candidates; predictions from other tasks are its mean.
 
-The first batch is a maximin design drawn from the prior. The next batches are chosen by a portfolio of upper confidence
-bounds, with some moves of the best candidates and some draws from the prior. The last ones are neighbours of the best two.
+The first trials are draws from the prior that lie far apart, or those that other tasks predict to be fast. The next batches
+are chosen from a reserve of candidates by a portfolio of upper confidence bounds; the reserve grows by offspring of the best
+candidates and by further draws. Some slots are kept for offspring and for draws, so that a wrong model costs some trials and
+not the search. The last trials are neighbours of the best two.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tensorc_dsl.measure.outcome import Outcome
-from tensorc_dsl.search.features import Layout, Scaler, maximin
+from tensorc_dsl.search.breeding import parents_of
+from tensorc_dsl.search.candidates import Candidate, Reserve
+from tensorc_dsl.search.features import Scaler, maximin
 from tensorc_dsl.search.gp import Array
-from tensorc_dsl.search.model import Model
-from tensorc_dsl.search.pool import Group, Pool
+from tensorc_dsl.search.model import Memory, Model
+from tensorc_dsl.search.source import Source
 from tensorc_dsl.search.space import neighbours
 from tensorc_dsl.search.strategy import Factory, Setting
 from tensorc_dsl.trace.trace import Trace
 
-KAPPAS = (0.25, 0.5, 1.0, 2.0)
+KAPPAS = (0.0, 0.25, 0.0, 0.5, 1.0)
 """The portfolio: how many deviations of optimism each pick adds to the mean, in turn."""
 
-EVOLVED, PRIOR = 0.25, 0.15
-"""Shares of a batch. They are what saves a run whose model is wrong."""
+OFFSPRING, PRIOR = 0.25, 0.125
+"""Shares of a batch that are kept for offspring, the best of them by the mean, and for draws from the prior, unjudged."""
 
 LAST = 0.15
 """The share of the budget, at its end, that goes to the neighbours of the best two."""
 
-POOL = 1500
-"""Candidates judged per batch, before the ascent."""
+DRAWN, BRED = 0.75, 1.5
+"""How many candidates join the reserve for each trial of a batch: draws from the prior, and offspring."""
 
-PARENTS = 12
-"""Traces that candidates are made from, the best of the different structures among them."""
-
-PRIOR_WEIGHT = 1.0
-"""The weight of a trace's log probability under its own distributions, divided by the trials (piBO, 2204.11051)."""
+FIRST = 24
+"""Candidates to choose the first batch from."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    trace: Trace
-    features: Array
+    candidate: Candidate
     seconds: float | None
-
-
-def _shape(trace: Trace) -> tuple[str, ...]:
-    return tuple(d.name for d in trace.open_draws)
 
 
 class Bayes:
     def __init__(self, setting: Setting) -> None:
         self._explorer = setting.explorer
         self._trials = setting.trials
+        self._setting = setting
+        self._source: Source | None = None
         self._defaults = list(setting.defaults)
-        self._initial = min(14, max(4, setting.trials // 4))
-        self._layout = Layout()
-        self._pool = Pool(self._layout)
-        self._reserve: list[Trace] = []
-        self._design: list[Trace] | None = None
+        self._initial = min(12, max(4, setting.trials // 4))
+        self._reserve = Reserve(setting.explorer)
+        self._design: list[Candidate] | None = None
+        self._median = np.zeros(0)
         self._tried: list[_Tried] = []
+        self._asked: dict[int, Candidate] = {}
+        self._memory = Memory()
+        self._model: Model | None = None
         self._proposed = 0
-        self._warm: dict[int, float] = {}
 
     def propose(self, count: int) -> list[Trace]:
         """The next traces; fewer than `count` only when the space has no more."""
@@ -70,147 +70,129 @@ class Bayes:
         out = self._design[:count]
         del self._design[:count]
         if len(out) < count and any(t.seconds is not None for t in self._tried):
-            if self._proposed >= self._trials * (1 - LAST):
-                out += self._local(count - len(out))
             out += self._batch(count - len(out))
         while len(out) < count:
-            trace = self._draw() or self._explorer.neighbour([t.trace for t in self._tried] + out)
-            if trace is None:
+            candidate = self._anything([t.candidate.trace for t in self._tried] + [c.trace for c in out])
+            if candidate is None:
                 break
-            out.append(trace)
+            out.append(candidate)
         self._proposed += len(out)
-        return out
+        self._asked |= {id(c.trace): c for c in out}
+        return [c.trace for c in out]
 
     def tell(self, trace: Trace, outcome: Outcome) -> None:
-        self._tried.append(_Tried(trace, self._layout.vector(trace), outcome.seconds))
+        candidate = self._asked.pop(id(trace))
+        if self._model is not None and outcome.seconds is not None:
+            mean, deviation = self._model.log_speed(self._reserve.rows([candidate]), self._prior([candidate]))
+            raw = float(deviation[0]) / self._model.calibration
+            self._memory.errors.append((-float(np.log(outcome.seconds)) - float(mean[0])) / max(raw, 1e-9))
+        self._tried.append(_Tried(candidate, outcome.seconds))
 
-    def _draw(self) -> Trace | None:
-        return self._reserve.pop(0) if self._reserve else self._explorer.draw()
+    def _prior(self, candidates: Sequence[Candidate]) -> Array:
+        """What other tasks say of the candidates."""
+        if self._source is None:
+            return np.zeros(len(candidates))
+        return self._source.predict(np.array([c.loops for c in candidates]), self._median)
 
-    def _plan(self) -> list[Trace]:
-        """The defaults, then draws from the prior that lie far apart; the draws not chosen are kept for later."""
-        first = [t for t in map(self._explorer.replay, self._defaults) if t is not None]
-        drawn: list[Trace] = []
-        while len(drawn) < 2 * self._initial and (trace := self._explorer.draw()) is not None:
-            drawn.append(trace)
-        traces = first + drawn
-        if not traces:
-            return []
-        rows = self._layout.matrix([self._layout.vector(t) for t in traces])
-        picked = maximin(Scaler.of(rows)(rows), self._initial, chosen=len(first))
-        self._reserve = [t for i, t in enumerate(traces) if i >= len(first) and i not in picked]
-        return first + [traces[i] for i in picked]
+    def _anything(self, seen: list[Trace]) -> Candidate | None:
+        if not self._reserve.waiting:
+            self._reserve.draw(1)
+        if not self._reserve.waiting and not self._reserve.neighbour(seen):
+            return None
+        return self._reserve.waiting.pop(0)
+
+    def _plan(self) -> list[Candidate]:
+        """The defaults, then draws from the prior: far apart, and where other tasks speak for some, half of them those."""
+        self._source = self._setting.source()
+        for decisions in self._defaults:
+            self._reserve.replay(decisions)
+        planned = self._reserve.waiting
+        first = len(planned)
+        self._reserve.waiting = []
+        self._reserve.draw(FIRST)
+        waiting = self._reserve.waiting
+        if not waiting:
+            return planned
+        rows = self._reserve.rows((*planned, *waiting))
+        self._median = np.median(np.array([c.loops for c in waiting]), axis=0)
+        chosen = len(planned)
+        if self._source is not None:
+            said = self._prior(waiting)
+            best = np.argsort(-said, kind="stable")[: self._initial // 2]
+            planned += [waiting[int(i)] for i in best]
+            left = [i for i in range(len(waiting)) if i not in best]
+            order = [*range(chosen), *(chosen + int(i) for i in best), *(chosen + i for i in left)]
+            rows, chosen = rows[order], len(planned)
+            waiting = [waiting[i] for i in left]
+        picked = maximin(Scaler.of(rows)(rows), self._initial - (len(planned) - first), chosen=chosen)
+        self._reserve.waiting = [c for i, c in enumerate(waiting) if chosen + i not in picked]
+        return planned + [waiting[i - chosen] for i in picked]
 
     def _ranked(self) -> list[_Tried]:
         """The successes, fastest first; equal times in the order they were tried."""
         good = [t for t in self._tried if t.seconds is not None]
         return sorted(good, key=lambda t: t.seconds or 0.0)
 
-    def _model(self) -> Model:
-        rows = self._layout.matrix([t.features for t in self._tried])
-        return Model.of(rows, [t.seconds for t in self._tried], self._warm)
-
-    def _batch(self, count: int) -> list[Trace]:
-        prior = round(count * PRIOR)
-        evolved = round(count * EVOLVED)
-        out = self._by_model(count - prior - evolved)
-        out += self._evolve(evolved)
-        for _ in range(prior):
-            trace = self._draw()
-            if trace is not None:
-                out.append(trace)
-        return out
-
-    def _parents(self) -> list[Trace]:
-        """Half of them the fastest traces, the rest the fastest of the other structures (which draws were made)."""
-        ranked = [t.trace for t in self._ranked()]
-        best, rest = ranked[: PARENTS // 2], ranked[PARENTS // 2 :]
-        shapes = {_shape(t) for t in best}
-        new: list[Trace] = []
-        known: list[Trace] = []
-        for t in rest:
-            (known if _shape(t) in shapes else new).append(t)
-            shapes.add(_shape(t))
-        return (best + new + known)[:PARENTS]
-
-    def _by_model(self, count: int) -> list[Trace]:
-        """Picks by upper confidence bounds, each one believing that those before it turned out as expected."""
-        if count <= 0:
+    def _batch(self, count: int) -> list[Candidate]:
+        ranked = self._ranked()
+        last = self._proposed >= self._trials * (1 - LAST)
+        if last:
+            self._beside([t.candidate.trace for t in ranked[:2]], 2 * count)
+        else:
+            speeds = [(t.candidate, -float(np.log(t.seconds or 1.0))) for t in ranked]
+            parents = parents_of([t.candidate.trace for t in ranked])
+            self._reserve.breed(parents, speeds, round(count * BRED))
+            self._reserve.draw(round(count * DRAWN))
+        if not self._reserve.waiting:
             return []
-        model = self._model()
-        rng = self._explorer.rng("pool")
-        parents = self._parents()
-        groups = [self._pool.recombine(t, parents, max(1, POOL // len(parents)), rng) for t in parents]
-        for _ in range(2):
-            groups += self._ascend(model, groups, rng)
-        where = [(g, row) for g in groups for row in range(len(g.rows))]
-        described = [self._pool.describe(g) for g in groups]
-        beliefs = model.beliefs(np.concatenate([f for f, _ in described]))
-        worth = np.concatenate([p for _, p in described]) * (PRIOR_WEIGHT / len(self._tried))
-        worth = worth + model.log_feasible(beliefs.points)
-        open_ = np.ones(len(where), dtype=bool)
-        out: list[Trace] = []
+        self._model = self._fit()
+        prior = 0 if last else round(count * PRIOR)
+        out = [self._reserve.waiting[i] for i in self._picks(self._model, count - prior, round(count * OFFSPRING))]
+        left = [c for c in self._reserve.waiting if all(c is not x for x in out)]
+        drawn = [c for c in left if c.is_drawn]
+        plain = drawn[len(drawn) - prior :]
+        self._reserve.waiting = [c for c in left if all(c is not x for x in plain)]
+        return out + plain
+
+    def _fit(self) -> Model:
+        tried = [t.candidate for t in self._tried]
+        times = [t.seconds for t in self._tried]
+        return Model.of(self._reserve.rows(tried), times, self._prior(tried), self._memory)
+
+    def _picks(self, model: Model, count: int, bred: int) -> list[int]:
+        """Places in the reserve, by upper confidence bounds, each believing that those before it turned out as expected.
+
+        The last `bred` of them are the offspring with the best means.
+        """
+        waiting = self._reserve.waiting
+        rows = self._reserve.rows(waiting)
+        beliefs = model.beliefs(rows, self._prior(waiting))
+        worth = model.log_feasible(rows)
+        offspring = np.array([not c.is_drawn for c in waiting])
+        open_ = np.ones(len(waiting), dtype=bool)
+        out: list[int] = []
         while len(out) < count and open_.any():
-            score = beliefs.mean + KAPPAS[len(out) % len(KAPPAS)] * beliefs.deviation + worth
-            i = int(np.argmax(np.where(open_, score, -np.inf)))
+            kept = len(out) >= count - bred and bool((open_ & offspring).any())
+            kappa = 0.0 if kept else KAPPAS[len(out) % len(KAPPAS)] * model.calibration
+            score = np.where(
+                open_ & (offspring | (not kept)), beliefs.mean + kappa * beliefs.deviation + worth, -np.inf
+            )
+            i = int(np.argmax(score))
             open_[i] = False
-            group, row = where[i]
-            trace = self._explorer.replay(self._pool.decisions(group, row))
-            if trace is not None:
-                out.append(trace)
-                beliefs = beliefs.believing(i)
+            out.append(i)
+            beliefs = beliefs.believing(i)
         return out
 
-    def _ascend(self, model: Model, groups: list[Group], rng: np.random.Generator) -> list[Group]:
-        """The neighbours of the candidates that look best, one from each of the best groups."""
-        tops: list[tuple[float, int, int]] = []
-        for n, g in enumerate(groups):
-            if len(g.rows):
-                beliefs = model.beliefs(self._pool.describe(g)[0])
-                score = beliefs.mean + beliefs.deviation
-                row = int(np.argmax(score))
-                tops.append((-float(score[row]), n, row))
-        return [self._pool.beside(groups[n], row, rng) for _, n, row in sorted(tops)[:6]]
-
-    def _evolve(self, count: int) -> list[Trace]:
-        """Moves of good traces: one or two draws of a parent from the best, the better the likelier."""
-        rng = self._explorer.rng("evolve")
-        ranked = [t.trace for t in self._ranked()[:PARENTS]]
-        chance = 0.8 ** np.arange(len(ranked))
-        out: list[Trace] = []
-        for _ in range(count * 8):
-            if len(out) == count:
-                break
-            parent = ranked[int(rng.choice(len(ranked), p=chance / chance.sum()))]
-            movable = [d for d in parent.open_draws if d.distribution.size() > 1]
-            decisions = dict(parent.decisions)
-            order: list[int] = rng.permutation(len(movable)).tolist()
-            for j in order[: int(rng.integers(1, 3))]:
-                near = movable[j].distribution.moves(movable[j].decision)
-                if near:
-                    decisions[movable[j].name] = near[int(rng.integers(len(near)))]
-            trace = self._explorer.replay(decisions)
-            if trace is not None:
-                out.append(trace)
-        return out
-
-    def _local(self, count: int) -> list[Trace]:
-        """Untried neighbours of the best two, those first that the model holds for the fastest."""
-        near = [(t.trace, d) for t in self._ranked()[:2] for d in neighbours(t.trace)]
-        if not near:
-            return []
-        model = self._model()
+    def _beside(self, traces: list[Trace], count: int) -> None:
+        """Up to `count` untried neighbours of the traces join the reserve, in turns."""
         rng = self._explorer.rng("local")
-        groups = [self._pool.single(trace, decisions, rng) for trace, decisions in near]
-        means = model.beliefs(np.concatenate([self._pool.describe(g)[0] for g in groups])).mean
-        out: list[Trace] = []
-        for i in np.argsort(-means, kind="stable"):
-            if len(out) == count:
-                break
-            trace = self._explorer.replay(near[int(i)][1])
-            if trace is not None:
-                out.append(trace)
-        return out
+        lists = [neighbours(t) for t in traces]
+        orders: list[list[int]] = [rng.permutation(len(near)).tolist() for near in lists]
+        made = 0
+        for turn in range(max(map(len, lists), default=0)):
+            for near, order in zip(lists, orders, strict=True):
+                if made < count and turn < len(order):
+                    made += self._reserve.replay(near[order[turn]])
 
 
 STRATEGY: Factory = Bayes

@@ -52,6 +52,7 @@ from tensorc_dsl.syntax.tree.expressions import (
     Pattern,
     RangeExpr,
     Reduce,
+    Rest,
     Scan,
     SliceExpr,
     Stmt,
@@ -75,6 +76,7 @@ from tensorc_dsl.syntax.tree.program import (
     StoreStmt,
 )
 from tensorc_dsl.syntax.tree.schedule import (
+    ConstDef,
     ModuleDef,
     ScheduleDef,
     SpaceDef,
@@ -86,16 +88,25 @@ from tensorc_dsl.syntax.tree.word import Word
 __all__ = [
     "MAX_BITS",
     "Attribute", "BinaryExpr", "BlockStmt", "Bool", "Branch", "BufferDecl", "CallExpr", "CompareExpr",
-    "ComputeDef", "Conditional", "DrawStmt", "Effect", "Either", "Expr", "ExprStmt", "File", "ForList", "If",
+    "ComputeDef", "Conditional", "ConstDef", "DrawStmt", "Effect", "Either", "Expr", "ExprStmt", "File", "ForList", "If",
     "IndexExpr", "IndexSpec", "IntrinsicDef", "Item", "IterDecl", "Lambda", "Layout", "Let", "ListExpr",
     "ListPattern", "LogicExpr", "LoopHeader", "LoopStmt", "Lowering", "MapExpr", "Maybe", "ModuleDef", "Name",
     "NamePattern", "NamedItem", "Negate", "NotExpr", "Number", "Operand", "Param", "Pattern", "ProgramDef", "ProgramStmt",
-    "RangeExpr", "Reduce", "ReducerDef", "Scan", "ScheduleDef", "SliceExpr", "SpaceDef", "Stage", "Stmt",
+    "RangeExpr", "Reduce", "ReducerDef", "Rest", "Scan", "ScheduleDef", "SliceExpr", "SpaceDef", "Stage", "Stmt",
     "StoreStmt", "String", "TargetDef", "TaskDef", "TensorParam", "TensorType", "UseDecl", "Wildcard", "Word", "Yield",
 ]  # fmt: skip
 
 NamedItem = (
-    ComputeDef | ReducerDef | IntrinsicDef | TargetDef | ModuleDef | SpaceDef | ScheduleDef | TaskDef | ProgramDef
+    ComputeDef
+    | ReducerDef
+    | IntrinsicDef
+    | TargetDef
+    | ConstDef
+    | ModuleDef
+    | SpaceDef
+    | ScheduleDef
+    | TaskDef
+    | ProgramDef
 )
 Item = NamedItem | UseDecl
 

@@ -188,11 +188,18 @@ class RangeExpr:
 
 
 @dataclass(frozen=True, slots=True)
-class Lambda:
-    """An index map: `(i, j) -> (i / 4, j, i % 4)`."""
+class Rest:
+    """`...` in an index map: all indices that have no name there, in their order."""
 
-    params: tuple[Word, ...]
-    results: tuple[Expr, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Lambda:
+    """An index map: `(i, j) -> (i / 4, j, i % 4)`. A `Rest` is once on both sides, or on none."""
+
+    params: tuple[Word | Rest, ...]
+    results: tuple[Expr | Rest, ...]
     span: Span = span_field()
 
 

@@ -12,6 +12,16 @@ from tensorc_dsl.syntax.tree.word import Word
 
 
 @dataclass(frozen=True, slots=True)
+class ConstDef:
+    """`const name = value`: a literal with a name, and in `doc` with a reason."""
+
+    name: Word
+    value: Expr
+    doc: str
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class ModuleDef:
     """`module name(params) when cond { body }`; the first parameter is what it applies to (Block or Program)."""
 

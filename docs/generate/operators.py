@@ -1,0 +1,36 @@
+"""The operators of the library, each with what its description begins with, and with its names in TVM's suite."""
+
+from __future__ import annotations
+
+import re
+
+from tensorc_dsl.report.entries.library import library
+from tensorc_dsl.report.entries.markdown import code, table
+from tensorc_dsl.syntax import tree
+
+_SENTENCE = re.compile(r"(?<=\.)\s+")
+
+
+def suite(doc: str) -> list[str]:
+    """The names by which TVM's suite has it: the words in capitals where the description speaks of that."""
+    said = " ".join(s for s in _SENTENCE.split(doc) if "TVM's suite" in s)
+    return [word for word in re.findall(r"\b[A-Z\d_]{3,}\b", said) if word != "TVM"]
+
+
+def is_what(doc: str) -> str:
+    """The first paragraph of a description, without what it says of the suite."""
+    sentences = _SENTENCE.split(" ".join(doc.partition("\n\n")[0].split()))
+    return " ".join(s for s in sentences if "TVM's suite" not in s)
+
+
+def operators() -> str:
+    return table(
+        ["operator", "file", "is", "suite"],
+        [
+            [code(item.name), file.path.rpartition(".")[2], is_what(item.doc), ", ".join(suite(item.doc))]
+            for file in library()
+            if file.path.startswith("std.ops.")
+            for item in file.items
+            if isinstance(item, tree.ComputeDef)
+        ],
+    )

@@ -1,0 +1,91 @@
+"""What the records of other tasks say of a candidate: a forest over the numbers of its loops, before the first trial.
+
+The numbers are comparable between shapes and computations, since they are shares, ratios and logarithms. Beside each stands
+its distance from the median of the task's own prior draws: what is much for one task is little for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensorc_dsl.records.database import Measured
+from tensorc_dsl.search.gp import Array
+from tensorc_dsl.search.trees import Forest
+
+SLOW = 3.0
+"""A program e^3 times as slow as its task's best counts as that slow."""
+
+ROWS = 4000
+"""At most so many trials, as many of each task: a long search must not outvote short ones, and a fit takes a second."""
+
+FIRST = 24
+"""Trials that stand for a task's prior."""
+
+FEW = 8
+"""Trials of a task from which on its best tells something."""
+
+TREES, SHARE = 150, 0.3
+"""Trees of the forest, and the share of the columns that each of them sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """The trials of one task, in their order: a row of loop features each, and the log speeds; at least one."""
+
+    features: Array
+    speeds: Array
+
+    @property
+    def median(self) -> Array:
+        """That of the first trials, which are draws from the prior for the most part."""
+        return np.median(self.features[:FIRST], axis=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Predicts log speed relative to a task's best, for any task."""
+
+    forest: Forest
+
+    @staticmethod
+    def of(tasks: Sequence[Experience]) -> Source | None:
+        """What these tasks teach; None where there are none."""
+        if not tasks:
+            return None
+        rows: list[Array] = []
+        values: list[Array] = []
+        weights: list[Array] = []
+        for task in tasks:
+            picked = np.unique(
+                np.linspace(0, len(task.speeds) - 1, min(ROWS // len(tasks) + 1, len(task.speeds))).astype(int)
+            )
+            rows.append(_placed(task.features[picked], task.median))
+            values.append(np.maximum(task.speeds[picked] - task.speeds.max(), -SLOW))
+            weights.append(np.full(len(picked), 1.0 / np.sqrt(len(picked))))
+        w = np.concatenate(weights)
+        return Source(
+            Forest.fit(np.vstack(rows), np.concatenate(values), trees=TREES, share=SHARE, weights=w * len(w) / w.sum())
+        )
+
+    def predict(self, features: Array, median: Array) -> Array:
+        """Log speeds relative to the best of their task; `median` is that of draws from the task's prior."""
+        return self.forest.at(_placed(features, median))
+
+
+def _placed(features: Array, median: Array) -> Array:
+    return np.hstack([features, features - median])
+
+
+def experience(measured: Iterable[Measured]) -> list[Experience]:
+    """The trials of other tasks, the latest first, by task; a task with fewer than `FEW` teaches nothing."""
+    rows: dict[str, list[Measured]] = {}
+    for m in measured:
+        rows.setdefault(m.task_key, []).append(m)
+    return [
+        Experience(np.array([m.features for m in some[::-1]]), -np.log([m.seconds for m in some[::-1]]))
+        for some in rows.values()
+        if len(some) >= FEW and len({len(m.features) for m in some}) == 1
+    ]

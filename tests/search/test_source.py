@@ -1,0 +1,57 @@
+"""What other tasks teach: it ranks candidates of a task that was never tried, and loses its say where it is wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorc_dsl.search.gp import Array
+from tensorc_dsl.search.model import Memory, Model
+from tensorc_dsl.search.source import Experience, Source
+
+
+def task(seed: int, count: int, offset: float, sign: float = 1.0) -> Experience:
+    """Speed falls with the first number's distance from the task's median, whatever that is."""
+    x = np.random.default_rng(seed).normal(size=(count, 4))
+    x[:, 0] += offset
+    return Experience(x, -sign * np.abs(x[:, 0] - offset - 0.5) + 0.1 * x[:, 1])
+
+
+def test_nothing_is_known_without_records() -> None:
+    assert Source.of([]) is None
+
+
+def test_a_task_that_was_never_tried_is_ranked() -> None:
+    source = Source.of([task(n, 200, float(n)) for n in range(4)])
+    assert source is not None
+    new = task(9, 300, 40.0)
+    said = source.predict(new.features, np.median(new.features, 0))
+    assert np.corrcoef(said, new.speeds)[0, 1] > 0.8
+
+
+def test_a_long_search_does_not_outvote_short_ones() -> None:
+    many, few = task(0, 5000, 0.0, sign=-1.0), [task(n, 100, float(n)) for n in range(1, 9)]
+    source = Source.of([many, *few])
+    assert source is not None
+    new = task(10, 300, 3.0)
+    assert np.corrcoef(source.predict(new.features, np.median(new.features, 0)), new.speeds)[0, 1] > 0.5
+
+
+def _slope(prior: Array, features: Array, speeds: Array) -> float:
+    return Model.of(features, [float(np.exp(-s)) for s in speeds], prior, Memory()).slope
+
+
+def test_a_prior_that_is_wrong_loses_its_say() -> None:
+    new = task(11, 60, 0.0)
+    noise = np.random.default_rng(0).normal(size=60) * 2.0
+    assert _slope(new.speeds + 0.02 * noise, new.features, new.speeds) >= 0.75
+    assert _slope(noise, new.features, new.speeds) == 0.0
+    assert _slope(-new.speeds, new.features, new.speeds) == 0.0
+
+
+def test_intervals_are_widened_by_errors_that_were_made() -> None:
+    memory = Memory()
+    assert memory.calibration == 1.0
+    memory.errors += [3.0] * 64
+    assert 2.5 < memory.calibration < 3.0
+    memory.errors += [0.1] * 64
+    assert memory.calibration < 0.5

@@ -1,0 +1,42 @@
+"""Boosted trees: what they fit, what they ignore, and that they are the same each time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.search.trees import BINS, Forest
+
+
+def test_steps_and_products_are_fitted() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.random((400, 6))
+    y = 3.0 * (x[:, 0] > 0.4) + x[:, 1] * x[:, 2]
+    found = Forest.fit(x[:300], y[:300]).at(x[300:])
+    assert np.square(found - y[300:]).mean() < 0.05 * y.var()
+
+
+def test_one_row_and_constant_columns_are_no_split() -> None:
+    assert Forest.fit(np.zeros((1, 3)), np.array([2.0])).at(np.ones((2, 3))) == pytest.approx([2.0, 2.0])
+    flat = Forest.fit(np.ones((5, 2)), np.arange(5.0))
+    assert flat.at(np.array([[-7.0, 1.0], [9.0, 1.0]])) == pytest.approx([2.0, 2.0])
+
+
+def test_heavy_rows_count_for_more() -> None:
+    x = np.zeros((2, 1))
+    found = Forest.fit(x, np.array([0.0, 1.0]), weights=np.array([1.0, 3.0])).at(x[:1])
+    assert found[0] == pytest.approx(0.75)
+
+
+def test_a_fit_is_a_function_of_its_rows() -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.random((60, 9)), rng.random(60)
+    assert (Forest.fit(x, y).at(x) == Forest.fit(x.copy(), y.copy()).at(x)).all()
+
+
+def test_as_many_ranges_as_there_are_bins() -> None:
+    x = np.arange(1000.0)[:, None]
+    forest = Forest.fit(x, x[:, 0])
+    assert len(forest.edges[0]) == BINS - 1
+    assert np.corrcoef(forest.at(x), x[:, 0])[0, 1] > 0.99
+    assert (np.diff(forest.at(x)) >= 0).all()

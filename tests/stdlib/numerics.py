@@ -1,0 +1,163 @@
+"""What the references of operators are made of: NumPy and SciPy in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+from scipy import signal, special
+
+Array = NDArray[Any]
+Sizes = Mapping[str, int | str | float]
+
+
+# --- convolutions -----------------------------------------------------------------------------------------------------
+
+
+def bordered(x: Array, pad: int, value: float = 0) -> Array:
+    """An array N…C with `pad` more elements at both ends of every dimension between."""
+    return np.pad(x, [(0, 0), *[(pad, pad)] * (x.ndim - 2), (0, 0)], constant_values=value)
+
+
+def conv(x: Array, f: Array, stride: int = 1, pad: int = 0, dilation: int = 1, groups: int = 1, fill: int = 0) -> Array:
+    """A convolution in any number of dimensions, from SciPy's correlation of one channel at a time."""
+    x = bordered(x, pad, fill)
+    *sides, width, co = f.shape
+    spread = np.zeros([dilation * (k - 1) + 1 for k in sides] + [width, co], f.dtype)
+    spread[(*[slice(None, None, dilation)] * len(sides),)] = f
+    out: list[list[Array]] = []
+    for image in x:
+        out.append([])
+        for o in range(co):
+            first = o // (co // groups) * width
+            parts = [
+                signal.correlate(image[..., first + c], spread[..., c, o], "valid", "direct") for c in range(width)
+            ]
+            out[-1].append(sum(parts)[(*[slice(None, None, stride)] * len(sides),)])  # type: ignore[index]
+    return np.moveaxis(np.array(out), 1, -1)
+
+
+def transposed(x: Array, f: Array, stride: int = 1, pad: int = 0) -> Array:
+    """Each input element spreads over the output: the full convolution of the input with zeros between its elements."""
+    n, h, w, ci = x.shape
+    spread = np.zeros((n, (h - 1) * stride + 1, (w - 1) * stride + 1, ci))
+    spread[:, ::stride, ::stride] = x
+    full = np.array(
+        [
+            [
+                sum(signal.convolve(i[..., c], f[:, :, c, o], "full", "direct") for c in range(ci))
+                for o in range(f.shape[-1])
+            ]
+            for i in spread
+        ]
+    )
+    full = np.moveaxis(full, 1, -1)
+    return full[:, pad : full.shape[1] - pad, pad : full.shape[2] - pad]
+
+
+def capsule(x: Array, f: Array, stride: int = 1, pad: int = 0) -> Array:
+    size = range(x.shape[3])
+    rows = [[sum(conv(x[:, :, :, i, k], f[:, :, k, j], stride, pad) for k in size) for j in size] for i in size]
+    return np.moveaxis(np.array(rows), (0, 1), (3, 4))
+
+
+def quantized_conv(x: Array, f: Array, scale: Array, stride: int = 1, pad: int = 0, zero: int = 0) -> Array:
+    return conv(x - zero, f, stride, pad) * scale
+
+
+def windows(x: Array, kh: int, kw: int, stride: int) -> Array:
+    """The windows of an array NHWC, along two more dimensions at the end."""
+    return sliding_window_view(x, (kh, kw), (1, 2))[:, ::stride, ::stride]
+
+
+def max_pool(x: Array, KH: int = 2, KW: int = 2, stride: int = 2, pad: int = 0) -> Array:
+    return windows(bordered(x, pad, -np.inf), KH, KW, stride).max((-1, -2))
+
+
+def avg_pool(x: Array, KH: int = 2, KW: int = 2, stride: int = 2, pad: int = 0) -> Array:
+    return windows(bordered(x, pad), KH, KW, stride).mean((-1, -2))
+
+
+# --- Winograd: the matrices as Lavin and Gray print them (2016, equations 8, 10 and 12) ----------------------------------
+
+IN_2 = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]], np.float64).T
+WEIGHT_2 = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
+OUT_2 = np.array([[1, 1, 1, 0], [0, 1, -1, -1]], np.float64).T
+WEIGHT_4 = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]) / 24
+
+
+def signs(size: int) -> Array:
+    """Both signs of a row of the input's matrix are in use, if that of the weight has the same."""
+    return np.array([-1, 1, 1, 1]) if size == 4 else np.ones(6)
+
+
+def weight(f: Array, g: Array) -> Array:
+    return np.einsum("er,rsio,fs->efoi", g, f, g)
+
+
+def winograd_weight(f: Array, g: Array) -> Array:
+    return weight(f, signs(len(g))[:, None] * g)
+
+
+def with_weight(g: Array, *matrices: Array) -> Callable[[dict[str, Array]], dict[str, Array]]:
+    """Inputs of a Winograd convolution whose `U` is made from a weight `F`, which the reference takes."""
+
+    def prepare(given: dict[str, Array]) -> dict[str, Array]:
+        _, _, co, ci = given["U"].shape
+        f = (
+            np.random.default_rng(co).integers(-8, 9, (3, 3, ci, co)) * 9.0
+        )  # U is exact in f32: a row of G has a part of 1/24
+        out = {**given, "U": weight(f, g), "F": f}
+        return {**out, "In": matrices[0], "Out": matrices[1]} if matrices else out
+
+    return prepare
+
+
+def winograd(x: Array, _u: Array, *rest: Array, pad: int = 0) -> Array:
+    return conv(x, rest[-1], pad=pad)
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def layer_norm(x: Array, gain: Array, shift: Array, eps: float = 1e-5) -> Array:
+    return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + eps) * gain + shift
+
+
+def rms_norm(x: Array, gain: Array, eps: float = 1e-5) -> Array:
+    return x / np.sqrt(np.mean(x**2, 1, keepdims=True) + eps) * gain
+
+
+def attention(q: Array, k: Array, v: Array) -> Array:
+    return special.softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]), -1) @ v
+
+
+def gelu_tanh(x: Array) -> Array:
+    return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A reference of the inputs (in float64 or int64) and the attributes, and the sizes to ask at.
+
+    `prepare` makes of random inputs such as the operator is for, and may add what only the reference takes. Errors of f32
+    may be `loss` times the largest result.
+    """
+
+    reference: Callable[..., Array]
+    sizes: Sequence[Sizes]
+    prepare: Callable[[dict[str, Array]], dict[str, Array]] = dict
+    loss: float = 2e-6
+
+
+def each(names: str, *rows: tuple[int, ...], **more: int | str | float) -> list[Sizes]:
+    return [{**dict(zip(names.split(), row, strict=True)), **more} for row in rows]
+
+
+CONV1D = "N L CI CO KL"
+CONV2D = "N H W CI CO KH KW"
+CONV3D = "N D H W CI CO KD KH KW"
