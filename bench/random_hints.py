@@ -14,7 +14,7 @@ from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.ir.expr import Binary, Logic, Select, free_vars, loads
 from tensorc_dsl.ir.program import Block, For, IterKind
 from tensorc_dsl.schedule.motion import own_buffers, read_indices
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 
 # --- blocks -----------------------------------------------------------------------------------------------------------
 

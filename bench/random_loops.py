@@ -9,8 +9,8 @@ from bench.random_site import NothingToName, Site
 from tensorc_dsl.affine.instruction import Match, match_nest
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import For, LoopKind, walk
-from tensorc_dsl.schedule.primitive import LoopRef
 from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.refs import LoopRef
 
 
 def factors(site: Site) -> tuple[int | None, ...]:

@@ -19,9 +19,11 @@ from bench.random_hints import HINTS, LEADS, TOWARDS
 from bench.random_pages import examples, ways
 from bench.random_site import NothingToName, Site, any_block, any_buffer, layout, serial_loop
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, LoopRef, Rewrite, apply
+from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
 __all__ = ["NoGenerator", "NothingToName", "Step", "random_schedule", "random_step", "random_way"]
 

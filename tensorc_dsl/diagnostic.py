@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Generic, ParamSpec
 
 from tensorc_dsl.source import Span
 from tensorc_dsl.visible import columns, visible, visible_line
@@ -60,18 +62,41 @@ def help_note(text: str) -> Note:
     return Note("help", text)
 
 
+Facts = ParamSpec("Facts")
+
+
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """A declared finding: `message`, `label` and `help` are format strings over the facts."""
+class Problem(Generic[Facts]):
+    """A declared finding: `message`, `label` and `help` are format strings over its facts. One of code `W…` is a warning."""
 
     code: str
     message: str
-    label: str = ""
-    help: str = ""
+    label: str
+    help: str
 
-    def __call__(self, span: Span | None, *, notes: tuple[Note, ...] = (), **facts: object) -> Diagnostic:
+    def __call__(
+        self, span: Span | None, notes: tuple[Note, ...] = (), *_: Facts.args, **facts: Facts.kwargs
+    ) -> Diagnostic:
+        """The finding, at that place; `notes` stand before the repair."""
         helps = (help_note(self.help.format(**facts)),) if self.help else ()
-        return Diagnostic(self.code, self.message.format(**facts), span, self.label.format(**facts), (*notes, *helps))
+        severity = Severity.WARNING if self.code.startswith("W") else Severity.ERROR
+        label = self.label.format(**facts)
+        return Diagnostic(self.code, self.message.format(**facts), span, label, (*notes, *helps), severity)
+
+
+def problem(
+    code: str, message: str, label: str = "", help: str = ""
+) -> Callable[[Callable[Facts, None]], Problem[Facts]]:
+    """Declare a finding above a function that says which facts it is told with, `def RANK(*, rank: int) -> None: ...`.
+
+    A fact is a parameter of every call that makes the finding, so whoever checks types sees one that is missing, too many
+    or of another kind.
+    """
+
+    def declare(_facts: Callable[Facts, None]) -> Problem[Facts]:
+        return Problem(code, message, label, help)
+
+    return declare
 
 
 def render(d: Diagnostic) -> str:

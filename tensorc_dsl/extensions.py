@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.diagnostic import TschedError, problem
 
-NOT_LOADED = Problem(
+
+@problem(
     "E0930",
     "`{name}` of `{group}` cannot be loaded from `{module}`: {why}",
     help="mend or remove the package that declares this entry point",
 )
+def NOT_LOADED(*, name: str, group: str, module: str, why: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_records_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Searches of the tests, and of the commands that they run, neither read nor write the database of whoever runs them."""
+    with pytest.MonkeyPatch.context() as m:
+        m.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -76,10 +76,14 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.program import Program, replace_stmt
 from tensorc_dsl.schedule.places import NO_LOOP, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
 
-NO_WORD = Refusal("E0699", "`{loop}` cannot be touched with nothing", help="give a word", at="word")
+
+@refusal("E0699", "`{loop}` cannot be touched with nothing", help="give a word", at="word")
+def NO_WORD(*focus: str, loop: str) -> None: ...
 
 
 @primitive(NO_LOOP, NO_WORD)
@@ -233,10 +237,13 @@ RAISING = "tensorc_dsl/check/targets.py"
 
 def error(copy: Copy) -> None:
     check = "    found: list[Diagnostic] = []\n    # Kinds of"
-    problem = 'Problem("E0298", "nothing runs on the moon", help="take a machine on earth")'
-    more = f'    if item.name == "moon":\n        found.append({problem}(item.name.span))\n'
+    declared = (
+        '@problem("E0298", "nothing runs on the moon", help="take a machine on earth")\ndef MOON() -> None: ...\n'
+    )
+    more = '    if item.name == "moon":\n        found.append(MOON(item.name.span))\n'
     copy.edit(RAISING, check, check.replace("    # Kinds", f"{more}    # Kinds"))
-    copy.edit(RAISING, "import Diagnostic, TschedError", "import Diagnostic, Problem, TschedError")
+    copy.edit(RAISING, "def target_of(", f"{declared}\n\ndef target_of(")
+    copy.edit(RAISING, "import Diagnostic, TschedError", "import Diagnostic, TschedError, problem")
     items = "target moon = llvm(cores=4)\n"
     copy.write("docs/errors/E0298.md", page("E0298", "a target on the moon", items, items.replace("moon", "earth")))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.generate import beside, commands, decisions, declared, errors, grammar, modules, operators, vocabulary
+from docs.generate import beside, commands, decisions, declared, errors, grammar, modules, operators, rooms, vocabulary
 from docs.generate.pages import Part
 
 PARTS: dict[str, Part] = {
@@ -24,4 +24,5 @@ PARTS: dict[str, Part] = {
     "modules": modules.modules,
     "operators": operators.operators,
     "decisions": decisions.decisions,
+    "rooms": rooms.rooms,
 }

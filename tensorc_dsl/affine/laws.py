@@ -19,8 +19,9 @@ from tensorc_dsl.affine.laws_values import NAN, Special, Unknown
 from tensorc_dsl.affine.parts import NotApart, parts_of
 from tensorc_dsl.ir.dtypes import BOOL, DType
 from tensorc_dsl.ir.expr import Const, Expr, Load, transform
+from tensorc_dsl.ir.numbers import lowest
 from tensorc_dsl.ir.program import Block, Program, walk
-from tensorc_dsl.ir.reductions import DeclaredFold, lowest, update_of
+from tensorc_dsl.ir.reductions import DeclaredFold, update_of
 
 Law = Literal["commutative", "associative", "identity"]
 LAWS: tuple[Law, ...] = get_args(Law)

@@ -29,7 +29,7 @@ from tensorc_dsl.ir.expr import (
     Var,
     dtype_of,
 )
-from tensorc_dsl.ir.reductions import highest, lowest
+from tensorc_dsl.ir.numbers import highest, lowest
 
 
 class NotPieces(Exception):

@@ -33,7 +33,7 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     transform,
 )
-from tensorc_dsl.ir.reductions import highest, lowest
+from tensorc_dsl.ir.numbers import highest, lowest
 from tensorc_dsl.reference.boxes import Box
 from tensorc_dsl.reference.values import Values
 

@@ -14,6 +14,7 @@ from typing import assert_never
 
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import BinaryOp
+from tensorc_dsl.ir.numbers import limits
 
 TERMS = 400
 """The largest number of terms of a polynomial."""
@@ -147,7 +148,7 @@ def wrapped(p: Normal, t: DType) -> Normal:
     """The polynomial with its factors reduced modulo the width of an integer type."""
     if not t.is_integer or isinstance(p, Special):
         return p
-    turn, low = 2**t.bits, 0 if t.kind == "uint" else -(2 ** (t.bits - 1))
+    turn, (low, _) = 2**t.bits, limits(t)
     return Polynomial(frozenset((m, r) for m, c in p.terms if (r := (c - low) % turn + low)))
 
 

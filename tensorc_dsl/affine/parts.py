@@ -38,7 +38,7 @@ from tensorc_dsl.ir.reductions import (
     update_of,
 )
 
-Place = tuple[str, tuple[Expr, ...]]
+Element = tuple[str, tuple[Expr, ...]]
 """A buffer and the subscripts of an element."""
 
 
@@ -58,13 +58,13 @@ class Part:
     """One update of a block. It writes one of `values` to each of `places`; `start` has values that change no result."""
 
     kind: Fold | ArgFold | DeclaredFold
-    places: tuple[Place, ...]
+    places: tuple[Element, ...]
     values: tuple[Expr, ...]
     start: tuple[Const, ...]
     step: Expr | None = None
     """For a declared reducer, the value of its store."""
 
-    def stores(self, places: Sequence[Place], values: Sequence[Expr]) -> tuple[Store, ...]:
+    def stores(self, places: Sequence[Element], values: Sequence[Expr]) -> tuple[Store, ...]:
         """The stores that combine other values into other places."""
         match self.kind:
             case Fold(op=op):
@@ -128,7 +128,7 @@ def parts_of(b: Block) -> tuple[Part, ...]:
     return out
 
 
-def _places(stores: Sequence[Store]) -> tuple[Place, ...]:
+def _places(stores: Sequence[Store]) -> tuple[Element, ...]:
     return tuple((s.buffer, s.indices) for s in stores)
 
 

@@ -20,7 +20,7 @@ from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import ZERO, Binary, Const, Expr, Select, constant, free_vars, index
 from tensorc_dsl.ir.program import For
 
-Access = tuple[tuple[Expr, ...], Ranges]
+RangedSubscripts = tuple[tuple[Expr, ...], Ranges]
 """The subscripts of one access over loop variables, and the ranges of the inner variables (inclusive intervals)."""
 
 Region = tuple[tuple[Expr, Expr], ...]
@@ -41,7 +41,7 @@ def inner_ranges(loops: Iterable[For], outside: Collection[str]) -> dict[str, In
     return ranges
 
 
-def required_region(accesses: Sequence[Access], outer: Ranges, shape: tuple[Expr, ...]) -> Region:
+def required_region(accesses: Sequence[RangedSubscripts], outer: Ranges, shape: tuple[Expr, ...]) -> Region:
     """A box that contains all elements of the buffer that the accesses touch: `[lower, lower + extent)` per dimension.
 
     A variable has the same range wherever it occurs, as a loop has. `lower` contains outer variables only. `extent` is one
@@ -65,7 +65,7 @@ class _Span:
     width: int
 
 
-def _dimension(accesses: Sequence[Access], d: int, size: Expr, context: Context) -> tuple[Expr, Expr]:
+def _dimension(accesses: Sequence[RangedSubscripts], d: int, size: Expr, context: Context) -> tuple[Expr, Expr]:
     joined: _Span | None = None
     for indices, inner in accesses:
         span = _span(linear(indices[d], context), frozenset(inner), context)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from tensorc_dsl.check.items import Names, check_items
 from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile
-from tensorc_dsl.diagnostic import Problem, Severity, TschedError
+from tensorc_dsl.diagnostic import Severity, TschedError, problem
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
@@ -20,9 +20,10 @@ from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.trace.model import Model, shown
 from tensorc_dsl.trace.trace import Draw, Trace
 
-PINNED_DRAW = Problem(
-    "E0560", "`{name}` is pinned to {pin}: it cannot be open", help="take the pin out of the module that has it"
-)
+
+@problem("E0560", "`{name}` is pinned to {pin}: it cannot be open", help="take the pin out of the module that has it")
+def PINNED_DRAW(*, name: str, pin: str) -> None: ...
+
 
 TRIES = 64
 """The number of refused draws in a row after which a space counts as empty."""

@@ -15,7 +15,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.packages.files import Disk, Files
 from tensorc_dsl.packages.resolve import Resolver
-from tensorc_dsl.report.missing import no_such
+from tensorc_dsl.report.missing import no_such_task
 from tensorc_dsl.source import Source
 
 
@@ -75,7 +75,7 @@ class TaskFile(Mapping[str, "Task"]):
         a CPU that its target cannot have."""
         if name not in self.checked.tasks:
             known = list(self.checked.tasks)
-            raise UnknownTask(*no_such("E0905", "task", name, known, self.checked.source.name).diagnostics)
+            raise UnknownTask(no_such_task(name, known, self.checked.source.name))
         space = task_space(self.checked, name, self.native, self._target)
         if self._mcpu is not None:
             backend = require_backend(space.target.kind, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowered_once, lowering_for
 from tensorc_dsl.backend.protocol import Backend, CompiledKernel, CompileError, LoadedKernel, LoweredKernel
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
@@ -23,9 +23,13 @@ def require_machine(target: Target, task: str) -> None:
     require_code(target, task).require_here(target, task)
 
 
+@problem("E0908", "the schedule {how}: {why}")
+def FAILED(*, how: str, why: str) -> None: ...
+
+
 def failed(how: str, why: str) -> TschedError:
     """The error for a schedule that was asked for by name and failed."""
-    return TschedError(Diagnostic("E0908", f"the schedule {how}: {why}", None))
+    return TschedError(FAILED(None, how=how, why=why))
 
 
 def lowered(program: Program, target: Target) -> LoweredKernel:

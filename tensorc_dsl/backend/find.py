@@ -5,15 +5,17 @@ from __future__ import annotations
 from functools import cache
 
 from tensorc_dsl.backend.protocol import Backend
-from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.extensions import BACKENDS
 from tensorc_dsl.ir.target import Target
 
-NO_CODE = Problem(
+
+@problem(
     "E0910",
     "no code can be made for targets of kind `{kind}`, so `{task}` cannot be compiled, run or measured for this one",
     help="look at what its space draws: `show --stage ir --scheduled`, `sample`, `verify`; or take a target of kind {known}",
 )
+def NO_CODE(*, kind: str, task: str, known: str) -> None: ...
 
 
 @cache

@@ -10,7 +10,7 @@ from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.expressions import Binding, Expressions, Scope
 from tensorc_dsl.check.kinds import ANY, LIST, Base, Kind, ListOf, element, fits, join_all, show
 from tensorc_dsl.check.listener import NOBODY, Listener
-from tensorc_dsl.check.problems import near, warning
+from tensorc_dsl.check.problems import near
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
@@ -54,7 +54,7 @@ class BodyChecker(Expressions):
 
     def watch(self, binding: Binding, unused: Diagnostic) -> None:
         """Warn of the name unless it is used later."""
-        binding.unused = warning(unused)
+        binding.unused = unused
         self._made.append(binding)
 
     def shadows(self, name: str, span: Span, scope: Scope) -> None:
@@ -64,7 +64,7 @@ class BodyChecker(Expressions):
         if name in scope and not name.startswith("_") and not scope[name].partly:
             other = scope[name].span
             notes = (problems.where("the other one", other),) if other is not None else ()
-            self.found.append(warning(problems.SHADOWED(span, notes=notes, name=name)))
+            self.found.append(problems.SHADOWED(span, notes=notes, name=name))
 
     # --- statements --------------------------------------------------------------------------------------------------
 

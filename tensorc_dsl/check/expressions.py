@@ -191,8 +191,11 @@ class Expressions(ABC):
             self.found.append(problems.IS_METHOD(e.span, name=name, kind=show(kind), usage=shape))
             return ANY
         known = {n for table in tables.values() for n in table}
-        problem = problems.UNKNOWN_ATTRIBUTE if kind == ANY else problems.NO_ATTRIBUTE
-        self.found.append(problem(e.span, notes=near(name, known), kind=show(kind), name=name))
+        notes = near(name, known)
+        if kind == ANY:
+            self.found.append(problems.UNKNOWN_ATTRIBUTE(e.span, notes, name=name))
+        else:
+            self.found.append(problems.NO_ATTRIBUTE(e.span, notes, kind=show(kind), name=name))
         return ANY
 
     def _index(self, e: t.IndexExpr, scope: Scope) -> Kind:
@@ -297,6 +300,9 @@ class Expressions(ABC):
         if name in v.ATTRIBUTES.get(kind, {}):
             self.found.append(problems.NOT_METHOD(function.span, name=name, kind=show(kind)))
             return v.ATTRIBUTES[kind][name].kind
-        problem = problems.UNKNOWN_METHOD if kind == ANY else problems.NO_METHOD
-        self.found.append(problem(function.span, notes=near(name, known), kind=show(kind), name=name))
+        notes = near(name, known)
+        if kind == ANY:
+            self.found.append(problems.UNKNOWN_METHOD(function.span, notes, name=name))
+        else:
+            self.found.append(problems.NO_METHOD(function.span, notes, kind=show(kind), name=name))
         return ANY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from tensorc_dsl.check import problems
@@ -192,7 +192,7 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
             names.elaborated[task.name] = compute_layer.elaborate(compute, bindings, str(task.name), names.library)
         except TschedError as e:
             note = problems.where(f"for task `{task.name}`", task.name.span)
-            yield from (Diagnostic(d.code, d.message, d.span, d.label, (*d.notes, note)) for d in e.diagnostics)
+            yield from (replace(d, notes=(*d.notes, note)) for d in e.diagnostics)
 
 
 def _choice(task: t.TaskDef, name: t.Word, names: Names) -> Iterator[Diagnostic]:

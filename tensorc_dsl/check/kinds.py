@@ -13,7 +13,7 @@ from typing import assert_never
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopRef
 from tensorc_dsl.trace.declare import Choices, Interval, Items
 
 

@@ -30,9 +30,9 @@ from tensorc_dsl.check.kinds import (
 from tensorc_dsl.check.signatures import Parameter, Rule, Signature, of_function
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IntrinsicRef, LoopRef
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
 from tensorc_dsl.trace.draws import DRAWS
 
 GIVEN: dict[str, Kind] = {"target": TARGET, "root": PROGRAM}

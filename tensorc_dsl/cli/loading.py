@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from tensorc_dsl.cli.options import settings
-from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.report.terminal import show
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task, TaskFile
 
-NO_TASK = Problem("E0925", "`{file}` has no task", help="add one: `task small = f(M=64, N=64)`, for a compute `f`")
 
-WHICH_TASK = Problem("E0925", "`{file}` has {count} tasks, and the command names none", help="name one: {names}")
+@problem("E0925", "`{file}` has no task", help="add one: `task small = f(M=64, N=64)`, for a compute `f`")
+def NO_TASK(*, file: str) -> None: ...
+
+
+@problem("E0925", "`{file}` has {count} tasks, and the command names none", help="name one: {names}")
+def WHICH_TASK(*, file: str, count: int, names: str) -> None: ...
 
 
 SUFFIX = ".tsched"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.diagnostic import problem
 from tensorc_dsl.report.terminal import show, show_diagnostics
 
 if TYPE_CHECKING:
@@ -12,22 +12,23 @@ if TYPE_CHECKING:
     from tensorc_dsl.trace.trace import Trace
 
 
-TOO_MANY_THREADS = Problem(
-    "W0901", "{threads} on {cores}: they take turns, so times are longer than they need be and differ from run to run",
+@problem(
+    "W0901",
+    "{threads} on {cores}: they take turns, so times are longer than they need be and differ from run to run",
     help="give `--threads {count}`, or let this process use more cores (affinity, quota of its control group)",
-)  # fmt: skip
+)
+def TOO_MANY_THREADS(*, threads: str, cores: str, count: int) -> None: ...
 
 
 def warn_of_threads(threads: int) -> None:
     """Warn on standard error if kernels have more threads than there are cores for this process."""
-    from tensorc_dsl.check.problems import warning
     from tensorc_dsl.measure.cores import usable_cores
     from tensorc_dsl.units import counted
 
     cores = usable_cores()
     if threads > cores:
         many, few = counted(threads, "thread"), counted(cores, "core")
-        show_diagnostics(warning(TOO_MANY_THREADS(None, threads=many, cores=few, count=cores)))
+        show_diagnostics(TOO_MANY_THREADS(None, threads=many, cores=few, count=cores))
 
 
 def measure_and_show(task: Task, trace: Trace) -> None:

@@ -23,7 +23,7 @@ from tensorc_dsl.elaborate.calls import (
     stage_call,
 )
 from tensorc_dsl.elaborate.library import Library
-from tensorc_dsl.elaborate.names import Scope, check_names, inside
+from tensorc_dsl.elaborate.names import StageNames, check_names, inside
 from tensorc_dsl.elaborate.nests import nests
 from tensorc_dsl.elaborate.problems import Invalid, each, suggestion
 from tensorc_dsl.elaborate.proofs import check_loads, require_steps
@@ -206,7 +206,7 @@ class _Elaboration:
             s = renamed(s, frozenset(d.name for d in self.env.open) - set(self.env.names()))
         s = replace(s, value=self._without_calls(s.value))
         later = {t.name for t in self.defn.stages} - set(self.known)
-        check_names(s.value, Scope(s.name, self.known, later, self.env, self.defined))
+        check_names(s.value, StageNames(s.name, self.known, later, self.env, self.defined))
         ranges = infer_ranges(s, output.shape if output else None, self.known, self.env)
         builder = StageBuilder(self.env, self.known, ranges, self.parts.used, self.defined, self.prefix)
         computed = builder.stage(s, self._name(s, output), output.dtype if output else None)

@@ -13,7 +13,7 @@ from tensorc_dsl.diagnostic import Diagnostic, Note
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.laws import law_findings, unknown_laws
 from tensorc_dsl.elaborate.library import Definitions
-from tensorc_dsl.elaborate.names import Scope, check_names, inside
+from tensorc_dsl.elaborate.names import StageNames, check_names, inside
 from tensorc_dsl.elaborate.problems import NOT_A_REDUCER, NOT_CONSTANT, TAKEN, Invalid
 from tensorc_dsl.elaborate.values import ValueBuilder
 from tensorc_dsl.ir import expr as ir
@@ -72,8 +72,8 @@ def reducer_of(defn: tree.ReducerDef, dtype: DType) -> Declared:
         if isinstance(e, tree.Reduce | tree.Scan | tree.IndexExpr):
             raise Invalid(NOT_A_REDUCER(e.span, what=f"`{e.span.text}`", a=a, b=b))
     env = Environment()
-    check_names(defn.combine, Scope("", (), (), env, Definitions()))
-    check_names(defn.identity, Scope("", (), (), env, Definitions()))
+    check_names(defn.combine, StageNames("", (), (), env, Definitions()))
+    check_names(defn.identity, StageNames("", (), (), env, Definitions()))
     builder = ValueBuilder(env, {n: Buffer(n, dtype, ()) for n in (a, b)})
     combined = builder.build(defn.combine, dtype)
     builder.same_type(ir.dtype_of(combined), dtype, defn.combine, f"what `{defn.name}` makes of two values of {dtype}")

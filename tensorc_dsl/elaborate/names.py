@@ -60,7 +60,7 @@ def inside(e: tree.Expr) -> Iterator[tree.Expr]:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class StageNames:
     """The names that the stage `stage` can use: the `tensors` above it, not those `later`, and the file's definitions."""
 
     stage: str
@@ -70,7 +70,7 @@ class Scope:
     defined: Definitions
 
 
-def check_names(value: tree.Expr, scope: Scope) -> None:
+def check_names(value: tree.Expr, scope: StageNames) -> None:
     """Raise Invalid for all subscripted names that are no tensors, calls of unknown functions, and misplaced scans."""
     found: list[Diagnostic] = []
 
@@ -88,7 +88,7 @@ def check_names(value: tree.Expr, scope: Scope) -> None:
         raise Invalid(*dict.fromkeys(found))
 
 
-def _wrong(x: tree.Expr, scope: Scope, part: Literal["", "init", "step"], whole: bool) -> Iterator[Diagnostic]:
+def _wrong(x: tree.Expr, scope: StageNames, part: Literal["", "init", "step"], whole: bool) -> Iterator[Diagnostic]:
     """The findings about `x` itself; `part` is the part of a scan in which it stands."""
     match x:
         case tree.Name() | tree.Number():

@@ -9,9 +9,9 @@ from tensorc_dsl.affine.safety import Outside, Unproven, below, check_access
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment
+from tensorc_dsl.elaborate.loads import GuardedLoad
 from tensorc_dsl.elaborate.problems import Invalid
 from tensorc_dsl.elaborate.stages import Computed
-from tensorc_dsl.elaborate.values import GuardedLoad
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer

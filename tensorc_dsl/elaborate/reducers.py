@@ -14,8 +14,9 @@ from tensorc_dsl.elaborate.problems import (
 )
 from tensorc_dsl.ir.dtypes import BOOL, I64, INDEX, DType
 from tensorc_dsl.ir.expr import ZERO, Cast, Const, Expr, Var, add, constant, mul
+from tensorc_dsl.ir.numbers import highest
 from tensorc_dsl.ir.program import Store
-from tensorc_dsl.ir.reductions import ArgKind, FoldOp, arg_start, arg_stores, combine, highest, identity
+from tensorc_dsl.ir.reductions import ArgKind, FoldOp, arg_start, arg_stores, combine, identity
 from tensorc_dsl.syntax import tree
 
 

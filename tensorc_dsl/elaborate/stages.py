@@ -14,10 +14,11 @@ from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.declared import Declared, declared
 from tensorc_dsl.elaborate.library import Definitions
+from tensorc_dsl.elaborate.loads import GuardedLoad
 from tensorc_dsl.elaborate.problems import Invalid, each, suggestion
 from tensorc_dsl.elaborate.ranges import Ranges
 from tensorc_dsl.elaborate.reducers import REDUCERS, ArgReducer, Reducer, arg_reducer
-from tensorc_dsl.elaborate.values import Extents, GuardedLoad, ValueBuilder
+from tensorc_dsl.elaborate.values import Extents, ValueBuilder
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.program import Annotation, Buffer, fresh

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import assert_never
 
 from tensorc_dsl.affine.data import outermost
@@ -17,6 +16,7 @@ from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
 from tensorc_dsl.affine.simplify import negate, simplify
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import LARGEST, Environment, index_expr
+from tensorc_dsl.elaborate.loads import GuardedLoad
 from tensorc_dsl.elaborate.names import FUNCTIONS, inside
 from tensorc_dsl.elaborate.problems import Invalid, each, suggestion
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS
@@ -25,19 +25,9 @@ from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F64, I64, INDEX, DType
 from tensorc_dsl.ir.numbers import limits, nearest, wrapped
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
-from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 
 Extents = dict[str, ir.Expr]
-
-
-@dataclass(frozen=True, slots=True)
-class GuardedLoad:
-    """A load with the conditions around it, for the proof that it stays in bounds."""
-
-    load: ir.Load
-    conditions: tuple[ir.Expr, ...]
-    spans: tuple[Span, ...]
 
 
 class ValueBuilder:

@@ -6,18 +6,18 @@ import inspect
 import types
 import typing
 from dataclasses import dataclass
+from typing import Protocol
 
-from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.interp.builtins import elements
 from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
 from tensorc_dsl.interp.values import AnyRankMap, OpenFactor, ProgramRef, Value, Weights, bare, kind_of
 from tensorc_dsl.ir.expr import Const, index
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.motion import the_buffer
-from tensorc_dsl.schedule.places import the_block
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopRef
+from tensorc_dsl.schedule.places import the_block, the_buffer
 from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopRef
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import Choices, Interval, Items
@@ -157,6 +157,12 @@ def argument_spans(signature: inspect.Signature, call: tree.CallExpr) -> dict[st
     return spans | {name: a.span for name, a in call.kwargs}
 
 
+class Misfit(Protocol):
+    """A problem of arguments that do not fit what is called."""
+
+    def __call__(self, span: Span | None, *, name: str, reason: str, usage: str) -> Diagnostic: ...
+
+
 def of_known_rank(
     args: list[Value], kwargs: dict[str, Value], signature: inspect.Signature, program: Program
 ) -> tuple[list[Value], dict[str, Value]]:
@@ -188,9 +194,9 @@ def bind(
     kwargs: dict[str, Value],
     program: Program,
     call: tree.CallExpr,
-    problem: Problem,
+    declared: Misfit,
 ) -> Bound:
-    """The arguments for a signature. Raises `problem` if they do not match; a TschedError for a value of a wrong kind."""
+    """The arguments for a signature. Raises `declared` if they do not match; a TschedError for a value of a wrong kind."""
     parameters = list(signature.parameters.values())
     fixed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     own, rest = args[: len(fixed)], args[len(fixed) :]
@@ -201,7 +207,7 @@ def bind(
     try:
         bound = signature.bind(*own, *rest, **kwargs)
     except TypeError as e:
-        raise fail(problem, call.span, name=name, reason=_reason(e), usage=usage(name, signature)) from None
+        raise TschedError(declared(call.span, name=name, reason=_reason(e), usage=usage(name, signature))) from None
     spans = argument_spans(signature, call)
     out_args: list[object] = []
     out_kwargs: dict[str, object] = {}
@@ -210,8 +216,14 @@ def bind(
     def fitting(p: inspect.Parameter, value: Value) -> object:
         result = convert(value, p.annotation, program)
         if result is _NO:
-            facts = {"wanted": describe(p.annotation), "parameter": p.name, "found": kind_of(value)}
-            raise fail(ARGUMENT_KIND, spans.get(p.name, call.span), name=name, **facts)
+            raise fail(
+                ARGUMENT_KIND,
+                spans.get(p.name, call.span),
+                name=name,
+                wanted=describe(p.annotation),
+                parameter=p.name,
+                found=kind_of(value),
+            )
         return result
 
     for p in parameters:

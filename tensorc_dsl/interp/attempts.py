@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tensorc_dsl.interp.values import ProgramRef, Value, bare, plain
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import format_expr
 from tensorc_dsl.trace.distribution import literal

@@ -12,8 +12,8 @@ from tensorc_dsl.interp.limits import MAX_LIST, Budget
 from tensorc_dsl.interp.problems import FUNCTION_ARGUMENTS, LONELY_SO_FAR, NO_METHOD, NOT_WITHIN, TOO_LONG, fail
 from tensorc_dsl.interp.values import Drawn, Value, as_int, bare, is_number, kind_of, plain
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.primitive import LoopRef
 from tensorc_dsl.schedule.queries import QUERIES
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import Interval
 

@@ -24,10 +24,11 @@ from tensorc_dsl.interp.steps import Step
 from tensorc_dsl.interp.values import Drawn, ProgramRef, Value, bare, kind_of
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IntrinsicRef, LoopRef, apply
+from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.query import Query
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
@@ -276,8 +277,14 @@ class Calls(ABC):
         with self.at(span):
             converted = convert(value, wanted, self.program)
         if unfit(converted):
-            facts = {"wanted": describe(wanted), "parameter": p.name, "found": kind_of(value)}
-            raise fail(problems.ARGUMENT_KIND, span, name=module.name, **facts)
+            raise fail(
+                problems.ARGUMENT_KIND,
+                span,
+                name=module.name,
+                wanted=describe(wanted),
+                parameter=p.name,
+                found=kind_of(value),
+            )
         if isinstance(converted, IntrinsicRef) and isinstance(value, Drawn):
             return replace(value, value=converted)
         return converted if isinstance(converted, BlockRef | BufferRef | IntrinsicRef) else value

@@ -8,7 +8,7 @@ from tensorc_dsl.interp.arguments import splat
 from tensorc_dsl.interp.builtins import elements
 from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
 from tensorc_dsl.interp.values import OpenFactor, Value, bare, kind_of
-from tensorc_dsl.schedule.primitive import LoopRef
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.source import Span
 
 Do = Callable[[str, list[Value], dict[str, Value]], Value]

@@ -19,7 +19,7 @@ from tensorc_dsl.interp.record import branch_code
 from tensorc_dsl.interp.values import ProgramRef, Value, bare, kind_of, plain
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.scopes import require_kernels_apart
 from tensorc_dsl.source import Span
@@ -197,8 +197,7 @@ class Expansion(Calls):
         name = self.recorder.draw_name(base, self.program)
         if pin is not None and not distribution.contains(pin):
             place = at.pin.span if isinstance(at, tree.DrawStmt) and at.pin is not None else at.span
-            facts = {"name": base, "value": shown(pin), "legal": distribution.describe()}
-            raise fail(problems.ILLEGAL_PIN, place, **facts)
+            raise fail(problems.ILLEGAL_PIN, place, name=base, value=shown(pin), legal=distribution.describe())
         decision = pin if pin is not None else self._ask(Site(name, distribution), at.span)
         if not distribution.contains(decision):
             raise AssertionError(f"a handler decided {decision!r} for {name}, outside {distribution}")

@@ -5,97 +5,150 @@ The checker finds most of these before anything is expanded, with more to say; e
 
 from __future__ import annotations
 
-from tensorc_dsl.diagnostic import Note, Problem, TschedError
-from tensorc_dsl.schedule.refusal import Refusal
+from typing import ParamSpec
+
+from tensorc_dsl.diagnostic import Note, Problem, TschedError, problem
+from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.source import Span
 
+Facts = ParamSpec("Facts")
 
-def fail(problem: Problem, span: Span | None, *notes: Note, **facts: object) -> TschedError:
+
+def fail(
+    declared: Problem[Facts], span: Span | None, notes: tuple[Note, ...] = (), *args: Facts.args, **facts: Facts.kwargs
+) -> TschedError:
     """The exception to raise."""
-    return TschedError(problem(span, notes=notes, **facts))
+    return TschedError(declared(span, notes, *args, **facts))
 
 
-NO_DISTRIBUTION = Problem("E0501", "`{name}` is no distribution")
-DRAW_ARGUMENTS = Problem("E0502", "`{name}`: {reason}", help="{usage}")
-BAD_WEIGHT = Problem("E0503", "a weight is a finite number from 0; this is {found}")
-BAD_CHANCE = Problem(
-    "E0503", "a chance is a number from 0 to 100; this is {found}", help="`maybe(70)`: 70 times of a hundred"
-)
-NO_WEIGHT = Problem("E0503", "every branch has weight 0", help="give one of them a positive weight")
-ILLEGAL_PIN = Problem("E0504", "`{name}` cannot be pinned to {value}", "not in the draw's support", "use {legal}")
-NO_PIN = Problem("E0504", "a pin is a value or a list of ints; this is {found}", help="use {legal}")
-DRAWN = Problem("E0505", "`{name}` is drawn with `~`", help="let x ~ {name}(…)")
-ILLEGAL = Refusal("E0506", "`{name}` cannot be {value} here", help="use {legal}")
-UNDECIDED = Problem(
-    "E0507", "nothing decides the draw `{name}`", help="replay a trace that has it, or draw with a seed: {legal}"
-)
+@problem("E0501", "`{name}` is no distribution")
+def NO_DISTRIBUTION(*, name: str) -> None: ...
+@problem("E0502", "`{name}`: {reason}", help="{usage}")
+def DRAW_ARGUMENTS(*, name: str, reason: str, usage: str) -> None: ...
+@problem("E0503", "a weight is a finite number from 0; this is {found}")
+def BAD_WEIGHT(*, found: float | int | str) -> None: ...
+@problem("E0503", "a chance is a number from 0 to 100; this is {found}", help="`maybe(70)`: 70 times of a hundred")
+def BAD_CHANCE(*, found: float | int | str) -> None: ...
+@problem("E0503", "every branch has weight 0", help="give one of them a positive weight")
+def NO_WEIGHT() -> None: ...
+@problem("E0504", "`{name}` cannot be pinned to {value}", "not in the draw's support", "use {legal}")
+def ILLEGAL_PIN(*, name: str, value: str, legal: str) -> None: ...
+@problem("E0504", "a pin is a value or a list of ints; this is {found}", help="use {legal}")
+def NO_PIN(*, found: str, legal: str) -> None: ...
+@problem("E0505", "`{name}` is drawn with `~`", help="let x ~ {name}(…)")
+def DRAWN(*, name: str) -> None: ...
+@refusal("E0506", "`{name}` cannot be {value} here", help="use {legal}")
+def ILLEGAL(*focus: str, name: str, value: str, legal: str) -> None: ...
+@problem("E0507", "nothing decides the draw `{name}`", help="replay a trace that has it, or draw with a seed: {legal}")
+def UNDECIDED(*, name: str, legal: str) -> None: ...
 
-UNKNOWN_NAME = Problem("E0520", "there is no `{name}` here", "not found in this scope")
-IN_COMPUTE_ONLY = Problem("E0521", "this belongs to a compute, not to a schedule")
-NO_CONDITION = Problem("E0522", "a condition is true or false; this is {found}")
-OPERANDS = Problem("E0523", "`{op}` does not take {lhs} and {rhs}")
-NO_RESULT = Problem("E0524", "`{text}` has no value: {reason}")
-TOO_MANY_BITS = Problem("E0524", "`{op}` makes a number of {bits} bits; {most} are allowed")
-NO_ATTRIBUTE = Problem("E0525", "{kind} has no `{name}`", "no such attribute")
-NOT_WITHIN = Refusal("E0548", "{what}: {value} is not within {low}..{high}", help="draw other tiles")
-NO_METHOD = Problem("E0525", "{kind} has no method `{name}` that takes this")
-NO_INDEX = Problem(
-    "E0526", "{kind} is not indexed like this", help="`[n]` of a list or a string, or `[a:b]`, with ints"
-)
-BAD_BOUND = Problem("E0526", "a slice goes from an int to an int; this is {found}")
-NO_ELEMENT = Problem("E0527", "there is no element {position}: the list has {count}")
-INDEX_MAP = Problem("E0528", "an index map is made of its parameters, integers, + - * / % and xor")
-TOO_LONG = Problem("E0529", "{what} of {count} {parts}; {most} are allowed")
-NESTED_LIST = Problem("E0529", "a list of lists that is more than {most} levels deep")
-FUNCTION_ARGUMENTS = Problem("E0530", "`{name}` does not take {found}", help="{usage}")
-UNKNOWN_RULE = Problem("E0531", "there is no module `{name}`", "a rule of a space is a module")
-TOO_MANY_STEPS = Problem("E0532", "the expansion takes more than {most} steps")
-TOO_MANY_LINES = Problem("E0532", "the trace has more than {most} lines")
-TOO_DEEP = Problem("E0532", "calls and blocks are nested more than {most} deep here")
-DEEP_LOOPS = Problem("E0532", "`{block}` stands in {count} loops; {most} are allowed")
-LONELY_YIELD = Problem("E0533", "`yield` stands in a `for`")
-LONELY_SO_FAR = Problem("E0533", "`so_far()` stands in a `for`, whose list it is")
-NO_PARTS = Problem("E0534", "only a list has parts; this is {found}")
-OTHER_COUNT = Problem("E0535", "{names} names for a list of {count}", "the list has {count} elements")
-NO_LIST = Problem("E0536", "`for` runs over a list; this is {found}")
-NOT_CALLABLE = Problem("E0537", "only names can be called")
-UNKNOWN_CALL = Problem("E0538", "there is no primitive, module or function `{name}`")
-RECURSION = Problem("E0539", "module `{name}` reaches itself: {chain}", "modules cannot recurse")
-MODULE_ARGUMENTS = Problem("E0540", "`{name}` {reason}", help="{usage}")
-MISSING = Problem("E0541", "`{name}` needs `{parameter}`", help="{usage}")
-STEP_ARGUMENTS = Problem("E0542", "`{name}`: {reason}", help="{usage}")
-TWICE = Problem("E0542", "`{parameter}` of `{name}` is given twice")
-ARGUMENT_KIND = Problem("E0543", "`{name}` takes {wanted} for `{parameter}`; this is {found}")
-TAKEN_NAME = Problem(
-    "E0546", "the compute calls {what} `{name}`: every schedule has that name already", help="give it another one"
-)
-MAP_ENTRY = Problem("E0547", "a map goes from numbers, strings or bools to their weights; this is {found}")
 
-UNKNOWN_SPACE = Problem("E0551", "there is no space or schedule `{name}`")
-NO_SPACE = Problem(
+@problem("E0520", "there is no `{name}` here", "not found in this scope")
+def UNKNOWN_NAME(*, name: str) -> None: ...
+@problem("E0521", "this belongs to a compute, not to a schedule")
+def IN_COMPUTE_ONLY() -> None: ...
+@problem("E0522", "a condition is true or false; this is {found}")
+def NO_CONDITION(*, found: str) -> None: ...
+@problem("E0523", "`{op}` does not take {lhs} and {rhs}")
+def OPERANDS(*, op: str, lhs: str, rhs: str) -> None: ...
+@problem("E0524", "`{text}` has no value: {reason}")
+def NO_RESULT(*, text: str, reason: object) -> None: ...
+@problem("E0524", "`{op}` makes a number of {bits} bits; {most} are allowed")
+def TOO_MANY_BITS(*, op: str, bits: int, most: int) -> None: ...
+@problem("E0525", "{kind} has no `{name}`", "no such attribute")
+def NO_ATTRIBUTE(*, kind: str, name: str) -> None: ...
+@refusal("E0548", "{what}: {value} is not within {low}..{high}", help="draw other tiles")
+def NOT_WITHIN(*focus: str, what: str, value: int, low: int, high: int) -> None: ...
+@problem("E0525", "{kind} has no method `{name}` that takes this")
+def NO_METHOD(*, kind: str, name: str) -> None: ...
+@problem("E0526", "{kind} is not indexed like this", help="`[n]` of a list or a string, or `[a:b]`, with ints")
+def NO_INDEX(*, kind: str) -> None: ...
+@problem("E0526", "a slice goes from an int to an int; this is {found}")
+def BAD_BOUND(*, found: str) -> None: ...
+@problem("E0527", "there is no element {position}: the list has {count}")
+def NO_ELEMENT(*, position: int, count: int) -> None: ...
+@problem("E0528", "an index map is made of its parameters, integers, + - * / % and xor")
+def INDEX_MAP() -> None: ...
+@problem("E0529", "{what} of {count} {parts}; {most} are allowed")
+def TOO_LONG(*, what: str, count: int | str, parts: str, most: int) -> None: ...
+@problem("E0529", "a list of lists that is more than {most} levels deep")
+def NESTED_LIST(*, most: int) -> None: ...
+@problem("E0530", "`{name}` does not take {found}", help="{usage}")
+def FUNCTION_ARGUMENTS(*, name: str, found: str, usage: str) -> None: ...
+@problem("E0531", "there is no module `{name}`", "a rule of a space is a module")
+def UNKNOWN_RULE(*, name: str) -> None: ...
+@problem("E0532", "the expansion takes more than {most} steps")
+def TOO_MANY_STEPS(*, most: int) -> None: ...
+@problem("E0532", "the trace has more than {most} lines")
+def TOO_MANY_LINES(*, most: int) -> None: ...
+@problem("E0532", "calls and blocks are nested more than {most} deep here")
+def TOO_DEEP(*, most: int) -> None: ...
+@problem("E0532", "`{block}` stands in {count} loops; {most} are allowed")
+def DEEP_LOOPS(*, block: str, count: int, most: int) -> None: ...
+@problem("E0533", "`yield` stands in a `for`")
+def LONELY_YIELD() -> None: ...
+@problem("E0533", "`so_far()` stands in a `for`, whose list it is")
+def LONELY_SO_FAR() -> None: ...
+@problem("E0534", "only a list has parts; this is {found}")
+def NO_PARTS(*, found: str) -> None: ...
+@problem("E0535", "{names} names for a list of {count}", "the list has {count} elements")
+def OTHER_COUNT(*, names: int, count: int) -> None: ...
+@problem("E0536", "`for` runs over a list; this is {found}")
+def NO_LIST(*, found: str) -> None: ...
+@problem("E0537", "only names can be called")
+def NOT_CALLABLE() -> None: ...
+@problem("E0538", "there is no primitive, module or function `{name}`")
+def UNKNOWN_CALL(*, name: str) -> None: ...
+@problem("E0539", "module `{name}` reaches itself: {chain}", "modules cannot recurse")
+def RECURSION(*, name: str, chain: str) -> None: ...
+@problem("E0540", "`{name}` {reason}", help="{usage}")
+def MODULE_ARGUMENTS(*, name: str, reason: str, usage: str) -> None: ...
+@problem("E0541", "`{name}` needs `{parameter}`", help="{usage}")
+def MISSING(*, name: str, parameter: str, usage: str) -> None: ...
+@problem("E0542", "`{name}`: {reason}", help="{usage}")
+def STEP_ARGUMENTS(*, name: str, reason: str, usage: str) -> None: ...
+@problem("E0542", "`{parameter}` of `{name}` is given twice")
+def TWICE(*, parameter: str, name: str) -> None: ...
+@problem("E0543", "`{name}` takes {wanted} for `{parameter}`; this is {found}")
+def ARGUMENT_KIND(*, name: str, wanted: str, parameter: str, found: str) -> None: ...
+@problem("E0546", "the compute calls {what} `{name}`: every schedule has that name already", help="give it another one")
+def TAKEN_NAME(*, what: str, name: str) -> None: ...
+@problem("E0547", "a map goes from numbers, strings or bools to their weights; this is {found}")
+def MAP_ENTRY(*, found: str) -> None: ...
+
+
+@problem("E0551", "there is no space or schedule `{name}`")
+def UNKNOWN_SPACE(*, name: str) -> None: ...
+@problem(
     "E0552",
     "nothing says how `{compute}` may be computed",
     "this task has no space",
     "write `schedule … for {compute}`, or `use std.cpu` for the library's space",
 )
-SEVERAL_SPACES = Problem(
+def NO_SPACE(*, compute: str) -> None: ...
+@problem(
     "E0553",
     "{count} ways to compute `{compute}`: {names}",
     "which one?",
     "say it: `task {task} = {compute}(…) with {first}`",
 )
-SEVERAL_SCHEDULES = Problem("E0554", "{file} has {count} for `{compute}`", help="it has {others}")
-UNKNOWN_TARGET = Problem("E0555", "`{file}` has no target `{name}`")
-WHICH_TARGET = Problem(
+def SEVERAL_SPACES(*, count: int, compute: str, names: str, task: str, first: str) -> None: ...
+@problem("E0554", "{file} has {count} for `{compute}`", help="it has {others}")
+def SEVERAL_SCHEDULES(*, file: str, count: str, compute: str, others: str) -> None: ...
+@problem("E0555", "`{file}` has no target `{name}`")
+def UNKNOWN_TARGET(*, file: str, name: str) -> None: ...
+@problem(
     "E0558", "space `{space}` is for targets of kind `{kind}`, and the file has {count}", "for which one?", "{known}"
 )
-UNKNOWN_DRAW = Problem("E0556", "`{task}` has no draw `{name}`")
-NOT_USED = Problem(
+def WHICH_TARGET(*, space: str, kind: str, count: str, known: str) -> None: ...
+@problem("E0556", "`{task}` has no draw `{name}`")
+def UNKNOWN_DRAW(*, task: str, name: str) -> None: ...
+@problem(
     "E0559",
     "no step of `{schedule}` depends on the draw `{name}`",
     "it could be anything",
     help="a schedule keeps the branch that was taken: search the space again, `--condition {name}=…` without `--replay`",
 )
-BAD_VALUE = Problem(
-    "E0557", "`{text}` is no value of a draw", help='write it as after `:=`: 8, "text", true or [4, 16]'
-)
+def NOT_USED(*, schedule: str, name: str) -> None: ...
+@problem("E0557", "`{text}` is no value of a draw", help='write it as after `:=`: 8, "text", true or [4, 16]')
+def BAD_VALUE(*, text: str) -> None: ...

@@ -14,7 +14,8 @@ from tensorc_dsl.interp.values import AnyRankMap, Drawn, OpenFactor, ProgramRef,
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Program, find_block, find_loop, fresh, used_names, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, LoopRef, Ref, Result
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef, Ref
+from tensorc_dsl.schedule.rewrite import Result
 from tensorc_dsl.source import Span
 from tensorc_dsl.trace.declare import Interval
 from tensorc_dsl.trace.distribution import literal

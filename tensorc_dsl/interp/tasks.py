@@ -54,8 +54,8 @@ def _written(file: CheckedFile, definition: tree.SpaceDef | tree.ScheduleDef, na
     found = [name for name, item in file.targets.items() if item.kind == definition.target]
     if len(found) != 1:
         known = f"say which: `--target {found[0]}`" if found else _describe(definition.target)
-        facts = {"space": definition.name, "kind": definition.target, "count": len(found) or "none"}
-        raise fail(WHICH_TARGET, definition.span, known=known, **facts)
+        count, kind = str(len(found) or "none"), definition.target
+        raise fail(WHICH_TARGET, definition.span, space=definition.name, kind=kind, count=count, known=known)
     return found[0]
 
 
@@ -74,7 +74,7 @@ def _target(file: CheckedFile, name: str, native: Target) -> Target:
         return native
     if name not in file.targets:
         known = (NATIVE, *(n for n in file.targets if "." not in n))
-        raise fail(UNKNOWN_TARGET, None, *near(name, known), file=file.source.name, name=name)
+        raise fail(UNKNOWN_TARGET, None, near(name, known), file=file.source.name, name=name)
     return target_of(file.targets[name])
 
 

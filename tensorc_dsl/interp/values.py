@@ -9,7 +9,7 @@ from string import ascii_lowercase
 
 from tensorc_dsl.ir.expr import Expr, Var
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, IntrinsicRef, LoopRef
 from tensorc_dsl.trace.declare import Interval
 from tensorc_dsl.trace.distribution import Plain
 

@@ -16,7 +16,7 @@ from math import prod
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.expr import Binary, Expr, Load, Var, children, constant, fold, index, loads, transform
-from tensorc_dsl.ir.parse_expr import Scope, error
+from tensorc_dsl.ir.parse_expr import VisibleNames, error
 from tensorc_dsl.ir.program import (
     Block,
     Buffer,
@@ -186,7 +186,7 @@ class _Reader:
                             help="indices run over the dimensions of the operands")  # fmt: skip
             if x.name in operands:
                 raise error("E0671", f"the index `{x.name}` has the name of an operand", x.span)
-        scope = Scope(operands, {}, {n: n for n in names}, {})
+        scope = VisibleNames(operands, {}, {n: n for n in names}, {})
         if len(e.indices) != len(stored.shape):
             scope.subscripts(stored, tuple(t.Name(x.name, x.span) for x in e.indices), e.span)
         value = scope.stored(body, stored)
@@ -221,7 +221,7 @@ class _Reader:
     # --- layouts and lowerings ---------------------------------------------------------------------------------------
 
     def _layout(self, x: t.Layout) -> Layout | None:
-        variables = Scope({}, {}, {p: p for p in x.params}, {})
+        variables = VisibleNames({}, {}, {p: p for p in x.params}, {})
         places: list[tuple[str, Expr]] = []
         before = len(self.found)
         for name, e in x.places:

@@ -21,6 +21,20 @@ def limits(t: DType) -> tuple[int, int]:
     return (0, 2**t.bits - 1) if t.kind == "uint" else (-(2 ** (t.bits - 1)), 2 ** (t.bits - 1) - 1)
 
 
+def lowest(t: DType) -> int | float:
+    """The least value of the type, or -inf."""
+    if t.is_float:
+        return float("-inf")
+    return limits(t)[0]
+
+
+def highest(t: DType) -> int | float:
+    """The greatest value of the type, or inf."""
+    if t.is_float:
+        return float("inf")
+    return limits(t)[1]
+
+
 def wrapped(n: int, t: DType) -> int:
     """The value of an integer type that is `n` modulo its width."""
     low, _ = limits(t)

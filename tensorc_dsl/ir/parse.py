@@ -13,7 +13,7 @@ from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
-from tensorc_dsl.ir.parse_expr import Scope, error, literal_value
+from tensorc_dsl.ir.parse_expr import VisibleNames, error, literal_value
 from tensorc_dsl.ir.program import (
     Annotation,
     Axis,
@@ -110,8 +110,8 @@ class _Reader:
             self.found.extend(e.diagnostics)
             return None
 
-    def scope(self, variables: Mapping[str, str], hidden: Mapping[str, str] | None = None) -> Scope:
-        return Scope(self.buffers, self.dims, variables, hidden or {})
+    def scope(self, variables: Mapping[str, str], hidden: Mapping[str, str] | None = None) -> VisibleNames:
+        return VisibleNames(self.buffers, self.dims, variables, hidden or {})
 
     def ranges(self, sizes: tuple[tuple[str, t.RangeExpr], ...]) -> None:
         """Record the range of each open dimension."""
@@ -246,7 +246,9 @@ class _Reader:
             tuple(c for c in where if c), annotations or (),
         )  # fmt: skip
 
-    def iterator(self, i: t.IterDecl, outside: Scope, around: Mapping[str, str], before: Mapping[str, Iter]) -> Iter:
+    def iterator(
+        self, i: t.IterDecl, outside: VisibleNames, around: Mapping[str, str], before: Mapping[str, Iter]
+    ) -> Iter:
         if i.name in before:
             raise error("E0202", f"there are two iterators `{i.name}` in this block", i.span, "the second one")
         if i.name in around or i.name in around.values():
@@ -261,7 +263,7 @@ def _no_loops(names: Iterable[str]) -> dict[str, str]:
     return dict.fromkeys(names, repair)
 
 
-def _store(s: t.StoreStmt, scope: Scope) -> Store:
+def _store(s: t.StoreStmt, scope: VisibleNames) -> Store:
     buffer = scope.buffer(s.buffer, s.buffer.span)
     return Store(buffer.name, scope.subscripts(buffer, s.indices, s.span), scope.stored(s.value, buffer))
 

@@ -29,7 +29,7 @@ def error(code: str, message: str, span: Span, label: str = "", help: str = "") 
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class VisibleNames:
     """The names that an expression may use: buffers, open dimensions, and variables by their names in the text.
 
     `hidden` has the names that exist but may not be used here, each with the reason.

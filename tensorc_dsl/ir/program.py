@@ -246,7 +246,12 @@ def walk(stmts: tuple[Stmt, ...]) -> Sequence[tuple[tuple[For, ...], Stmt]]:
 
 def blocks(program: Program) -> tuple[Block, ...]:
     """The blocks in text order."""
-    return tuple(s for _, s in walk(program.body) if isinstance(s, Block))
+    return blocks_in(program.body)
+
+
+def blocks_in(body: tuple[Stmt, ...]) -> tuple[Block, ...]:
+    """The blocks in some statements, in text order."""
+    return tuple(s for _, s in walk(body) if isinstance(s, Block))
 
 
 def find_block(program: Program, name: str) -> tuple[tuple[For, ...], Block]:

@@ -26,7 +26,7 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     loads,
 )
-from tensorc_dsl.ir.numbers import limits
+from tensorc_dsl.ir.numbers import highest, lowest
 from tensorc_dsl.ir.program import Block, Store
 
 REDUCER = "reducer"
@@ -170,20 +170,6 @@ def arg_start(
     """The initial values of such an update: the worst value, and a position above all others."""
     worst = identity("max" if kind == "argmax" else "min", dtype)
     return Store(index, at, Const(highest(position_type), position_type)), Store(best, at, worst)
-
-
-def lowest(t: DType) -> int | float:
-    """The least value of the type, or -inf."""
-    if t.is_float:
-        return float("-inf")
-    return limits(t)[0]
-
-
-def highest(t: DType) -> int | float:
-    """The greatest value of the type, or inf."""
-    if t.is_float:
-        return float("inf")
-    return limits(t)[1]
 
 
 def identity(op: FoldOp, t: DType) -> Const:

@@ -29,7 +29,7 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import AT_ONCE, Block, For, IterKind, LoopKind, Program, Store, intrinsic_of, walk
 from tensorc_dsl.ir.reductions import is_whole_update, reducer_name
 
-Scope = set[str | Dim]
+UsableNames = set[str | Dim]
 """Names that may be used: variables by name, open dimensions as values, so that each has a single range."""
 
 
@@ -61,7 +61,7 @@ def verify(program: Program) -> None:
         if name in seen or name in open_names:
             raise ProgramError(f"the name {name!r} is used by two loops or blocks")
         seen.add(name)
-        scope: Scope = dims | {loop.var for loop in around}
+        scope: UsableNames = dims | {loop.var for loop in around}
         if isinstance(s, For):
             if not s.body:
                 raise ProgramError(f"loop {name} has no body")
@@ -83,7 +83,7 @@ def verify(program: Program) -> None:
         raise ProgramError(f"loop {problem.loop} cannot be bound as it is: {problem.reason}")
 
 
-def _dims(program: Program, buffers: Collection[str]) -> Scope:
+def _dims(program: Program, buffers: Collection[str]) -> UsableNames:
     """The open dimensions of the program, checked, as a scope."""
     names: set[str] = set()
     for d in program.dims:
@@ -97,10 +97,10 @@ def _dims(program: Program, buffers: Collection[str]) -> Scope:
     return set(program.dims)
 
 
-def _block(b: Block, around: tuple[For, ...], scope: Scope, program: Program) -> None:
+def _block(b: Block, around: tuple[For, ...], scope: UsableNames, program: Program) -> None:
     where = f"block {b.name}"
     names = [it.name for it in b.iters]
-    dims: Scope = set(program.dims)
+    dims: UsableNames = set(program.dims)
     if len({*names, *(d.name for d in program.dims)}) != len(names) + len(program.dims):
         raise ProgramError(f"{where}: two iterators have one name, or one has that of an open dimension")
     for it in b.iters:
@@ -121,14 +121,14 @@ def _block(b: Block, around: tuple[For, ...], scope: Scope, program: Program) ->
         raise ProgramError(f"{where} stores nothing")
     if (reducer := reducer_name(b)) is not None and not is_whole_update(b):
         raise ProgramError(f"{where}: its stores are not the update of a reduction by {reducer!r}")
-    spatial: Scope = dims | {it.name for it in b.iters if it.kind is not IterKind.REDUCE}
+    spatial: UsableNames = dims | {it.name for it in b.iters if it.kind is not IterKind.REDUCE}
     for s in b.init:
         _store(s, spatial, f"{where}, init", program)
     for s in b.body:
         _store(s, dims | set(names), where, program)
 
 
-def _variables(e: Expr, scope: Scope, where: str) -> None:
+def _variables(e: Expr, scope: UsableNames, where: str) -> None:
     match e:
         case Var(name=name):
             if name not in scope:
@@ -141,7 +141,7 @@ def _variables(e: Expr, scope: Scope, where: str) -> None:
                 _variables(c, scope, where)
 
 
-def _index(e: Expr, scope: Scope, where: str) -> None:
+def _index(e: Expr, scope: UsableNames, where: str) -> None:
     """Check an index that must not depend on data."""
     _subscript(e, scope, where)
     _without_data(e, where)
@@ -152,13 +152,13 @@ def _without_data(e: Expr, where: str) -> None:
         raise ProgramError(f"{where}: `{format_expr(e)}` depends on what is read from {read[0].buffer}")
 
 
-def _subscript(e: Expr, scope: Scope, where: str) -> None:
+def _subscript(e: Expr, scope: UsableNames, where: str) -> None:
     _variables(e, scope, where)
     if dtype_of(e) != INDEX:
         raise ProgramError(f"{where}: `{format_expr(e)}` is {dtype_of(e)}, not an index")
 
 
-def _store(s: Store, scope: Scope, where: str, program: Program) -> None:
+def _store(s: Store, scope: UsableNames, where: str, program: Program) -> None:
     _access(s.buffer, s.indices, scope, where, program)
     for i in s.indices:
         _index(i, scope, f"{where}, subscript of {s.buffer}")
@@ -169,7 +169,7 @@ def _store(s: Store, scope: Scope, where: str, program: Program) -> None:
         raise ProgramError(f"{where}: a value of {dtype_of(s.value)} is stored in {s.buffer}, which holds {want}")
 
 
-def _access(buffer: str, indices: Iterable[Expr], scope: Scope, where: str, program: Program) -> None:
+def _access(buffer: str, indices: Iterable[Expr], scope: UsableNames, where: str, program: Program) -> None:
     try:
         shape = program.buffer(buffer).shape
     except KeyError:
@@ -181,7 +181,7 @@ def _access(buffer: str, indices: Iterable[Expr], scope: Scope, where: str, prog
         _subscript(i, scope, f"{where}, subscript of {buffer}")
 
 
-def _value(e: Expr, scope: Scope, where: str, program: Program) -> None:
+def _value(e: Expr, scope: UsableNames, where: str, program: Program) -> None:
     match e:
         case Load(buffer=b, indices=indices, dtype=t):
             _access(b, indices, scope, where, program)

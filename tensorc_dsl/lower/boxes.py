@@ -15,7 +15,7 @@ Ranges = dict[str, tuple[int | None, int | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class GuardedAccess:
     """One read or write inside a loop body, with the ranges of the loops in between and the guards around it.
 
     If `exact`, the loops run through their whole ranges; a loop with an open end may stop earlier.
@@ -37,10 +37,10 @@ class Side:
     high: int
 
 
-def accesses(body: tuple[Flat, ...], buffer: str) -> list[Access]:
+def accesses(body: tuple[Flat, ...], buffer: str) -> list[GuardedAccess]:
     """Every access to `buffer`, in the order of one iteration: the reads of a store come before its write."""
 
-    def go(part: tuple[Flat, ...], inner: Ranges, conds: tuple[Expr, ...], exact: bool) -> Iterator[Access]:
+    def go(part: tuple[Flat, ...], inner: Ranges, conds: tuple[Expr, ...], exact: bool) -> Iterator[GuardedAccess]:
         for s in part:
             match s:
                 case Store():
@@ -48,9 +48,9 @@ def accesses(body: tuple[Flat, ...], buffer: str) -> list[Access]:
                         continue
                     for x in store_loads(s):
                         if x.buffer == buffer:
-                            yield Access(False, x.indices, inner, conds, exact)
+                            yield GuardedAccess(False, x.indices, inner, conds, exact)
                     if s.buffer == buffer:
-                        yield Access(True, s.indices, inner, conds, exact)
+                        yield GuardedAccess(True, s.indices, inner, conds, exact)
                 case Loop(var=v, end=end):
                     known = exact and constant(end) is not None
                     yield from go(s.body, {**inner, v: span(end)}, conds, known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.memory import available
@@ -26,6 +26,26 @@ _LEAST = 512 << 20
 
 _MOST_TO_BUILD = 4 << 30
 """Most candidates take a tenth of this, LLVM included."""
+
+
+@problem(
+    "E0706",
+    "checking `{task}` takes about {needed:.3g} GB; this machine has {there:.3g} GB to spare",
+    help="tune a smaller size of the same compute, and `replay` its schedule",
+)
+def TOO_MUCH_MEMORY(*, task: str, needed: float, there: float) -> None: ...
+@problem(
+    "E0706",
+    "`{task}` cannot be checked: {why}",
+    help="tune a smaller size of the same compute, and `replay` its schedule",
+)
+def TOO_LARGE(*, task: str, why: str) -> None: ...
+@problem(
+    "E0707",
+    "the reference of `{task}` takes more than {seconds:g} s",
+    help="tune a smaller size of the same compute, and `replay` its schedule",
+)
+def TOO_SLOW(*, task: str, seconds: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +80,15 @@ def require_memory(program: Program) -> int:
     """The bytes that children may fill. Raises TschedError (E0706) when checking a kernel of `program` takes more."""
     needed, there = memory_needed(program), int(_USABLE * available())
     if needed > there:
-        raise _too_much(
-            "E0706",
-            f"checking `{program.name}` takes about {needed / 1e9:.3g} GB; this machine has {there / 1e9:.3g} GB to spare",
-        )
+        raise TschedError(TOO_MUCH_MEMORY(None, task=program.name, needed=needed / 1e9, there=there / 1e9))
     return there
 
 
 def too_large(program: Program, why: str) -> TschedError:
     """The reference does not fit into what the runner may have (E0706)."""
-    return _too_much("E0706", f"`{program.name}` cannot be checked: {why}")
+    return TschedError(TOO_LARGE(None, task=program.name, why=why))
 
 
 def too_slow(program: Program, seconds: float) -> TschedError:
     """The reference was not done in time (E0707)."""
-    return _too_much("E0707", f"the reference of `{program.name}` takes more than {seconds:g} s")
-
-
-def _too_much(code: str, message: str) -> TschedError:
-    repair = (
-        "tune a smaller size of the same compute; `verify` and `compile --replay` take a schedule of this one without "
-        "running it"
-    )
-    return TschedError(Diagnostic(code, message, None, notes=(help_note(repair),)))
+    return TschedError(TOO_SLOW(None, task=program.name, seconds=seconds))

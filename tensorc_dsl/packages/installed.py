@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tensorc_dsl.packages.places import Place
+from tensorc_dsl.packages.places import SearchFolder
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 GROUP = "tensorc_dsl.modules"
 
 
-def installed() -> Iterator[Place]:
+def installed() -> Iterator[SearchFolder]:
     """The place of each entry point of the group `tensorc_dsl.modules`, or several places for a namespace package.
 
     The entry point `vendor = "vendor_kernels.tsched"` means that `use vendor.…` reads the folder `tsched` of the package
@@ -25,7 +25,7 @@ def installed() -> Iterator[Place]:
 
     for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
         for folder in _folders(point):
-            yield Place(folder, f"package {_distribution(point)}", (point.name,))
+            yield SearchFolder(folder, f"package {_distribution(point)}", (point.name,))
 
 
 def _folders(point: EntryPoint) -> list[Path]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tensorc_dsl.check.problems import UNRESOLVED
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.packages.places import SUFFIX, Place, shown
+from tensorc_dsl.packages.places import SUFFIX, SearchFolder, shown
 from tensorc_dsl.packages.resolve import Resolver, StrPath
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.resources import stdlib_root
@@ -47,7 +47,8 @@ class Listing:
 
 def reachable(include: Sequence[StrPath] = ()) -> Listing:
     """All items that a file in the working folder can use. Raises TschedError (E0909)."""
-    places = [Place(Path(), "this folder"), *Resolver("-", include).shared, Place(stdlib_root(), "std", ("std",))]
+    here, library = SearchFolder(Path(), "this folder"), SearchFolder(stdlib_root(), "std", ("std",))
+    places = [here, *Resolver("-", include).shared, library]
     items: list[Item] = []
     broken: list[str] = []
     seen: set[Path] = set()
@@ -65,7 +66,7 @@ def reachable(include: Sequence[StrPath] = ()) -> Listing:
     return Listing(tuple(items), tuple(broken))
 
 
-def _files(place: Place) -> Iterator[tuple[tuple[str, ...], Path]]:
+def _files(place: SearchFolder) -> Iterator[tuple[tuple[str, ...], Path]]:
     """The files below a place, each with its path in a `use`."""
     for at, folders, files in os.walk(place.folder):
         folders[:] = sorted(f for f in folders if f.isidentifier() and not Path(at, f, "pyvenv.cfg").exists())

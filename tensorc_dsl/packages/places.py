@@ -9,15 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, cast
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.diagnostic import TschedError, problem
 
 SUFFIX = ".tsched"
 VARIABLE = "TSCHED_PATH"
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+@problem(
+    "E0232",
+    "`{link}` is a link that leads out of {place}",
+    help="copy what it leads to, or give the folder that is in with `-I`",
+)
+def LEADS_OUT(*, link: str, place: object) -> None: ...
+@problem("E0909", "{file}: {message}", help="{repair}")
+def SETTINGS(*, file: str, message: str, repair: str) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchFolder:
     """A folder in which a `use` is looked up. `what` is the reason; `name` is the first part of its files' paths, or empty.
 
     `use vendor.kernels` means `kernels.tsched` in a place with the name `vendor`, and `vendor/kernels.tsched` in one
@@ -58,12 +68,7 @@ class Place:
 
     def _require_inside(self, path: Path) -> None:
         if not self._holds(path):
-            raise TschedError(
-                Diagnostic(
-                    "E0232", f"`{shown(path)}` is a link that leads out of {self}", None,
-                    notes=(help_note("copy what it leads to, or give the folder that is in with `-I`"),),
-                )
-            )  # fmt: skip
+            raise TschedError(LEADS_OUT(None, link=shown(path), place=self))
 
     def names(self, path: tuple[str, ...]) -> list[str]:
         """The possible names in place of the last part of the path."""
@@ -89,20 +94,20 @@ def shown(path: Path) -> str:
         return str(path)
 
 
-def given(folders: Sequence[str | os.PathLike[str]]) -> Iterator[Place]:
+def given(folders: Sequence[str | os.PathLike[str]]) -> Iterator[SearchFolder]:
     """The places of the option `-I`."""
     for folder in folders:
-        yield Place(Path(folder), "-I")
+        yield SearchFolder(Path(folder), "-I")
 
 
-def from_environment() -> Iterator[Place]:
+def from_environment() -> Iterator[SearchFolder]:
     """The places of the variable TSCHED_PATH, separated like those of PATH."""
     for folder in os.environ.get(VARIABLE, "").split(os.pathsep):
         if folder:
-            yield Place(Path(folder), VARIABLE)
+            yield SearchFolder(Path(folder), VARIABLE)
 
 
-def of_project(folder: Path) -> Iterator[Place]:
+def of_project(folder: Path) -> Iterator[SearchFolder]:
     """The module paths of the project that `folder` lies in.
 
     They are listed in the nearest `pyproject.toml` at or above the folder that has a table `[tool.tensorc-dsl]`, as
@@ -126,7 +131,7 @@ def of_project(folder: Path) -> Iterator[Place]:
                 raise _settings(
                     file, f"module path `{p}` leads out of the project", f"give folders outside with `-I` or {VARIABLE}"
                 )
-            yield Place(above / p, "module-paths of pyproject.toml")
+            yield SearchFolder(above / p, "module-paths of pyproject.toml")
         return
 
 
@@ -143,4 +148,4 @@ def _table(file: Path) -> dict[str, Any] | None:
 
 
 def _settings(file: Path, message: str, repair: str) -> TschedError:
-    return TschedError(Diagnostic("E0909", f"{shown(file)}: {message}", None, notes=(help_note(repair),)))
+    return TschedError(SETTINGS(None, file=shown(file), message=message, repair=repair))

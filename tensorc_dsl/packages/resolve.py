@@ -17,7 +17,7 @@ from tensorc_dsl.check.uses import Found, standard_files
 from tensorc_dsl.diagnostic import Note, TschedError
 from tensorc_dsl.packages.files import Disk, Files
 from tensorc_dsl.packages.installed import installed
-from tensorc_dsl.packages.places import SUFFIX, Place, files_in, from_environment, given, of_project, shown
+from tensorc_dsl.packages.places import SUFFIX, SearchFolder, files_in, from_environment, given, of_project, shown
 from tensorc_dsl.report.inputs import STDIN
 from tensorc_dsl.source import Source
 
@@ -41,7 +41,7 @@ class Resolver:
         self._standard: dict[tuple[str, ...], Found] = {}
 
     @cached_property
-    def shared(self) -> tuple[Place, ...]:
+    def shared(self) -> tuple[SearchFolder, ...]:
         """The places for every file, in order. Raises TschedError (E0909)."""
         return (*of_project(self.folder), *given(self.include), *from_environment(), *installed())
 
@@ -55,7 +55,7 @@ class Resolver:
                 self._standard[path] = Found(".".join(path), sources)
             return self._standard[path]
         folder, package = self._homes.get(user.name, (None, ""))
-        own = (Place(folder, f"the folder of {user.name}"),) if folder is not None else ()
+        own = (SearchFolder(folder, f"the folder of {user.name}"),) if folder is not None else ()
         place, at = self._find(path, own)
         dotted = ".".join(path)
         name = f"{package}.{dotted}" if package and place in own else dotted
@@ -67,12 +67,12 @@ class Resolver:
         """The files that a `use` of the path imports. Raises TschedError as the `use` does."""
         if path[0] == "std":
             return tuple(file for _, file in standard_files(path))
-        _, at = self._find(path, (Place(self.folder, f"the folder of {self.file.name}"),))
+        _, at = self._find(path, (SearchFolder(self.folder, f"the folder of {self.file.name}"),))
         return (at,) if at.is_file() else files_in(at)
 
-    def _find(self, path: tuple[str, ...], own: tuple[Place, ...]) -> tuple[Place, Path]:
+    def _find(self, path: tuple[str, ...], own: tuple[SearchFolder, ...]) -> tuple[SearchFolder, Path]:
         """The only file or folder for a path, and its place. Raises TschedError (E0232, E0234)."""
-        found: dict[Path, tuple[Place, Path]] = {}
+        found: dict[Path, tuple[SearchFolder, Path]] = {}
         for place in (*own, *self.shared):
             if (at := place.find(path)) is not None:
                 found.setdefault(at.resolve(), (place, at))
@@ -100,7 +100,7 @@ class Resolver:
         """The file from which a text was read; None for a text that this resolver did not read."""
         return next((path for path, known in self._sources.items() if known is source), None)
 
-    def _looked(self, path: tuple[str, ...], places: Sequence[Place]) -> tuple[Note, ...]:
+    def _looked(self, path: tuple[str, ...], places: Sequence[SearchFolder]) -> tuple[Note, ...]:
         lines = [f"{place}{'' if place.folder.is_dir() else ': there is no such folder'}" for place in places]
         looked = Note("note", "\n".join([f"looked for `{'/'.join(path)}{SUFFIX}` in", *lines]))
         return (looked, *near(path[-1], {name for place in places for name in place.names(path)}))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tensorc_dsl.diagnostic import Diagnostic, Note, Severity, TschedError, help_note
+from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError, problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,72 +21,96 @@ class Passed:
     why: str
 
 
-def _error(code: str, message: str, repair: str) -> TschedError:
-    return TschedError(Diagnostic(code, message, None, notes=(help_note(repair),)))
+@problem(
+    "E0701",
+    "`{path}` has records in format {found}; this version reads up to {known}",
+    help="use the newer tensorc-dsl that wrote it, or give another file",
+)
+def NEWER_SCHEMA(*, path: Path, found: int, known: int) -> None: ...
+@problem(
+    "E0702",
+    "`{path}` is not a database of records: {why}",
+    help="nothing in the file was changed; move it away or give another file",
+)
+def NOT_RECORDS(*, path: Path, why: str) -> None: ...
+@problem("E0703", "cannot write records to `{path}`: {why}", help="give a file in a folder that you may write to")
+def UNWRITABLE(*, path: Path, why: str) -> None: ...
+@problem(
+    "E0704", "no room to write records to `{path}`", help="make room on the disk; what was recorded before is kept"
+)
+def DISK_FULL(*, path: Path) -> None: ...
+@problem(
+    "E0705",
+    "another process held `{path}` for more than {seconds:g} s",
+    help="wait for the other run to end, or give each run its own file",
+)
+def BUSY(*, path: Path, seconds: float) -> None: ...
+@problem("E0708", "cannot read records from `{path}`: {why}", help="give a file that you may read")
+def UNREADABLE(*, path: Path, why: str) -> None: ...
+@problem("W0701", "{records} of `{task}` in `{path}` cannot be used", help="tune the task again, or give another file")
+def PASSED_OVER(*, records: str, task: str, path: Path) -> None: ...
+@problem(
+    "E0709",
+    "`{path}` holds no exported records: {why}",
+    help="give a file that `tensorc-dsl db export` wrote; `db merge` takes a database",
+)
+def NOT_EXPORTED(*, path: str, why: str) -> None: ...
+@problem("E0710", "`{path}` has no record {row}", help="`tensorc-dsl db best` names the rows of the best ones")
+def NO_RECORD(*, path: Path, row: int) -> None: ...
+@problem("E0711", "there are no records in `{path}`", help="`tensorc-dsl tune` records what it tries")
+def NO_DATABASE(*, path: Path) -> None: ...
+@problem(
+    "W0702",
+    "{lines} of `{path}` {be} no record, and passed over",
+    help="export the records again; the other lines are imported",
+)
+def LINES_PASSED(*, lines: str, path: str, be: str) -> None: ...
+@problem(
+    "W0703",
+    "the best record of `{task}` was made by {versions} of {which}",
+    help="tune the task again: a faster one may be found",
+)
+def OTHER_VERSION(*, task: str, versions: str, which: str) -> None: ...
 
 
 def newer_schema(path: Path, found: int, known: int) -> TschedError:
-    return _error(
-        "E0701",
-        f"`{path}` has records in format {found}; this version reads up to {known}",
-        "use the newer tensorc-dsl that wrote it, or give another file",
-    )
+    return TschedError(NEWER_SCHEMA(None, path=path, found=found, known=known))
 
 
 def not_records(path: Path, why: str) -> TschedError:
-    return _error(
-        "E0702",
-        f"`{path}` is not a database of records: {why}",
-        "nothing in the file was changed; move it away or give another file",
-    )
+    return TschedError(NOT_RECORDS(None, path=path, why=why))
 
 
 def unwritable(path: Path, why: str) -> TschedError:
-    return _error(
-        "E0703",
-        f"cannot write records to `{path}`: {why}",
-        "give a file in a folder that you may write to",
-    )
+    return TschedError(UNWRITABLE(None, path=path, why=why))
 
 
 def unreadable(path: Path, why: str) -> TschedError:
-    return _error("E0708", f"cannot read records from `{path}`: {why}", "give a file that you may read")
+    return TschedError(UNREADABLE(None, path=path, why=why))
 
 
 def disk_full(path: Path) -> TschedError:
-    return _error(
-        "E0704",
-        f"no room to write records to `{path}`",
-        "make room on the disk; what was recorded before is kept",
-    )
+    return TschedError(DISK_FULL(None, path=path))
 
 
 def is_disk_full(e: TschedError) -> bool:
-    return any(d.code == "E0704" for d in e.diagnostics)
+    return any(d.code == DISK_FULL.code for d in e.diagnostics)
 
 
 def busy(path: Path, seconds: float) -> TschedError:
-    return _error(
-        "E0705",
-        f"another process held `{path}` for more than {seconds:g} s",
-        "wait for the other run to end, or give each run its own file",
-    )
+    return TschedError(BUSY(None, path=path, seconds=seconds))
 
 
 def not_exported(path: str, why: str) -> TschedError:
-    return _error(
-        "E0709",
-        f"`{path}` holds no exported records: {why}",
-        "give a file that `tensorc-dsl db export` wrote; `db merge` takes a database",
-    )
+    return TschedError(NOT_EXPORTED(None, path=path, why=why))
 
 
 def no_database(path: Path) -> TschedError:
-    return _error("E0711", f"there are no records in `{path}`", "`tensorc-dsl tune` records what it tries")
+    return TschedError(NO_DATABASE(None, path=path))
 
 
 def no_record(path: Path, row: int) -> TschedError:
-    return _error("E0710", f"`{path}` has no record {row}", "`tensorc-dsl db best` names the rows of the best ones")
+    return TschedError(NO_RECORD(None, path=path, row=row))
 
 
 SHOWN = 5
@@ -102,42 +126,24 @@ def passed_over(path: Path, task: str, passed: Sequence[Passed]) -> Diagnostic:
     """A warning: records that cannot be used."""
     lines = _reasons("row", passed)
     records = "a record" if len(passed) == 1 else f"{len(passed)} records"
-    return Diagnostic(
-        "W0701",
-        f"{records} of `{task}` in `{path}` cannot be used",
-        None,
-        notes=(Note("note", "\n".join(lines)), help_note("tune the task again, or give another file")),
-        severity=Severity.WARNING,
-    )
+    return PASSED_OVER(None, (Note("note", "\n".join(lines)),), records=records, task=task, path=path)
 
 
 def lines_passed(path: str, passed: Sequence[Passed]) -> Diagnostic:
     """A warning: lines of an export that are no records."""
     lines = _reasons("line", passed)
     many = "a line" if len(passed) == 1 else f"{len(passed)} lines"
-    return Diagnostic(
-        "W0702",
-        f"{many} of `{path}` {'is' if len(passed) == 1 else 'are'} no record, and passed over",
-        None,
-        notes=(Note("note", "\n".join(lines)), help_note("export the records again; the other lines are imported")),
-        severity=Severity.WARNING,
-    )
+    be = "is" if len(passed) == 1 else "are"
+    return LINES_PASSED(None, (Note("note", "\n".join(lines)),), lines=many, path=path, be=be)
 
 
 def other_version(task: str, row: int, changed: Sequence[str]) -> Diagnostic:
     """A warning: the best schedule is of other modules than there are now, `changed` by kind and name."""
     names = [f"{kind} `{name}`" for kind, _, name in (c.partition(" ") for c in changed)]
     which = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return Diagnostic(
-        "W0703",
-        f"the best record of `{task}` was made by {'another version' if len(names) == 1 else 'other versions'} of {which}",
-        None,
-        notes=(
-            Note("note", f"row {row} is used as it is: its schedule says every step by itself"),
-            help_note("tune the task again: a faster one may be found"),
-        ),
-        severity=Severity.WARNING,
-    )
+    versions = "another version" if len(names) == 1 else "other versions"
+    note = Note("note", f"row {row} is used as it is: its schedule says every step by itself")
+    return OTHER_VERSION(None, (note,), task=task, versions=versions, which=which)
 
 
 @contextmanager

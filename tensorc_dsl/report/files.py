@@ -9,20 +9,29 @@ import glob
 import os
 from pathlib import Path
 
-from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError, help_note
+from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.report.inputs import MAX_BYTES, STDIN, TooLarge, read_bytes
 from tensorc_dsl.source import Source
 
 StrPath = str | os.PathLike[str]
 
 
-def _error(code: str, message: str, repair: str) -> TschedError:
-    return TschedError(Diagnostic(code, message, None, notes=(help_note(repair),)))
-
-
-TOO_LARGE = Problem(
+@problem(
     "E0917", "`{name}` holds more than {limit:d} MiB of text, and no more is read", help="split it into several files"
 )
+def TOO_LARGE(*, name: str, limit: int) -> None: ...
+@problem("E0901", "cannot read `{name}`: {reason}", help="{repair}")
+def UNREADABLE(*, name: str, reason: str, repair: str) -> None: ...
+@problem("E0901", "there is no `.tsched` file in `{folder}`", help="give another folder, or a file")
+def NO_FILES(*, folder: Path) -> None: ...
+@problem("E0902", "`{name}` is not UTF-8 text: byte {byte:#04x} at offset {offset}", help="save the file as UTF-8")
+def NOT_UTF8(*, name: str, byte: int, offset: int) -> None: ...
+@problem("E0903", "cannot make `{path}`: {reason}", help="give a path that you may write to")
+def NO_FOLDER(*, path: Path, reason: str) -> None: ...
+@problem("E0903", "cannot write `{path}`: {reason}", help="give a path that you may write to")
+def UNWRITABLE(*, path: Path, reason: str) -> None: ...
+@problem("E0904", "no room to write `{path}`", help="make room, or give a path on another disk")
+def NO_ROOM(*, path: Path) -> None: ...
 
 
 def read_text(path: StrPath) -> bytes:
@@ -36,14 +45,13 @@ def read_text(path: StrPath) -> bytes:
     except OSError as e:
         raise unreadable(name, e, "give the path of a `.tsched` file") from e
     except UnicodeDecodeError as e:
-        message = f"`{name}` is not UTF-8 text: byte {e.object[e.start]:#04x} at offset {e.start}"
-        raise _error("E0902", message, "save the file as UTF-8") from e
+        raise TschedError(NOT_UTF8(None, name=name, byte=e.object[e.start], offset=e.start)) from e
     return data
 
 
 def unreadable(name: str, e: OSError, repair: str) -> TschedError:
     """What is said of a file that cannot be read (E0901)."""
-    return _error("E0901", f"cannot read `{name}`: {_reason(e)}", repair)
+    return TschedError(UNREADABLE(None, name=name, reason=_reason(e), repair=repair))
 
 
 def source_of(data: bytes, path: StrPath, shown: str | None = None) -> Source:
@@ -67,7 +75,7 @@ def sources_below(folder: Path) -> list[Path]:
         folders[:] = [f for f in folders if not f.startswith(".") and not Path(at, f, "pyvenv.cfg").exists()]
         found += [Path(at, f) for f in files if f.endswith(".tsched")]
     if not found:
-        raise _error("E0901", f"there is no `.tsched` file in `{folder}`", "give another folder, or a file")
+        raise TschedError(NO_FILES(None, folder=folder))
     return sorted(found)
 
 
@@ -81,7 +89,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise _error("E0903", f"cannot make `{path}`: {_reason(e)}", "give a path that you may write to") from e
+        raise TschedError(NO_FOLDER(None, path=path, reason=_reason(e))) from e
 
 
 def write_text(path: Path, text: str) -> None:
@@ -104,8 +112,8 @@ def _write(path: Path, data: bytes | None) -> None:
             _replace(Path(os.path.realpath(path)), data)
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise _error("E0904", f"no room to write `{path}`", "make room, or give a path on another disk") from e
-        raise _error("E0903", f"cannot write `{path}`: {_reason(e)}", "give a path that you may write to") from e
+            raise TschedError(NO_ROOM(None, path=path)) from e
+        raise TschedError(UNWRITABLE(None, path=path, reason=_reason(e))) from e
 
 
 def _write_into(path: Path, data: bytes | None) -> None:

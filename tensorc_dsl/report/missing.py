@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.diagnostic import Diagnostic, problem
 from tensorc_dsl.syntax.names import listed
 
 
-def no_such(code: str, kind: str, name: str, known: Sequence[str], file: str) -> TschedError:
-    """The error that `file` has no `kind` of that name."""
+@problem("E0905", "`{file}` has no task `{name}`", help="{repair}")
+def NO_TASK(*, file: str, name: str, repair: str) -> None: ...
+@problem("E0906", "`{file}` has no item `{name}`", help="{repair}")
+def NO_ITEM(*, file: str, name: str, repair: str) -> None: ...
+
+
+def no_such_task(name: str, known: Sequence[str], file: str) -> Diagnostic:
+    """`file` has no task of that name."""
+    return NO_TASK(None, file=file, name=name, repair=_nearest("task", name, known))
+
+
+def no_such_item(name: str, known: Sequence[str], file: str) -> Diagnostic:
+    """`file` has no item of that name."""
+    return NO_ITEM(None, file=file, name=name, repair=_nearest("item", name, known))
+
+
+def _nearest(kind: str, name: str, known: Sequence[str]) -> str:
+    """What was probably meant, or what there is."""
     near = get_close_matches(name, known, 1)
     if near:
-        repair = f"did you mean `{near[0]}`?"
-    elif known:
-        repair = f"it has {listed(known)}"
-    else:
-        repair = f"it has no {kind} at all"
-    return TschedError(Diagnostic(code, f"`{file}` has no {kind} `{name}`", None, notes=(help_note(repair),)))
+        return f"did you mean `{near[0]}`?"
+    return f"it has {listed(known)}" if known else f"it has no {kind} at all"

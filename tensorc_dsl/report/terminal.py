@@ -15,13 +15,13 @@ from typing import Any, TextIO
 
 import click
 
-from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.report.paint import paint
 from tensorc_dsl.visible import visible, visible_line
 
-NO_OUTPUT = Problem(
-    "E0903", "cannot write to standard output: {reason}", help="make room, or let it go to a file on another disk"
-)
+
+@problem("E0903", "cannot write to standard output: {reason}", help="make room, or let it go to a file on another disk")
+def NO_OUTPUT(*, reason: str) -> None: ...
 
 
 def say(line: str, *, err: bool = False) -> None:

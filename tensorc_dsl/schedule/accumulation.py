@@ -8,20 +8,23 @@ from tensorc_dsl.affine.simplify import extent_ranges, prove, simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, add, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, Program
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-MIXED_LOOP = Refusal(
+
+@refusal(
     "E0338",
     "`{mixed}` counts both the reduction and the elements of `{block}`",
     help="take this step before fusing loops of the reduction with others",
     at="block",
 )
-NOT_AT_ZERO = Refusal(
+def MIXED_LOOP(*focus: str, mixed: str, block: str) -> None: ...
+@refusal(
     "E0339",
     "the reduction of `{block}` does not begin where its loops begin: `{iterator}` is `{binding}`",
     help="let the reduction run upwards from 0",
     at="block",
 )
+def NOT_AT_ZERO(*focus: str, block: str, iterator: str, binding: str) -> None: ...
 
 
 def spatial(b: Block) -> tuple[Iter, ...]:

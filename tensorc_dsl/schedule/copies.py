@@ -13,28 +13,45 @@ from dataclasses import dataclass, replace
 from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.affine.private import follow_writes
-from tensorc_dsl.affine.regions import Access, Region, inner_ranges, required_region
+from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, required_region
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, loads, substitute
-from tensorc_dsl.ir.program import AT_ONCE, Block, Buffer, For, Iter, IterKind, Program, Stmt, Store, find_block, walk
+from tensorc_dsl.ir.program import (
+    AT_ONCE,
+    Block,
+    Buffer,
+    For,
+    Iter,
+    IterKind,
+    Program,
+    Stmt,
+    Store,
+    blocks_in,
+    find_block,
+    replace_stmt,
+    walk,
+)
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import own_buffers, require_no_vector, shared_loops, writers
-from tensorc_dsl.schedule.nests import map_accesses, nest_over, replace_at, stmt_name
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.nests import map_accesses, nest_over, stmt_name
+from tensorc_dsl.schedule.refusal import refusal
 
-NOT_FILLED = Refusal(
+
+@refusal(
     "E0379",
     "`{buffer}` may have elements that nothing writes, and the copy would read them",
     help="copy it before the step that leaves them unwritten",
     at="buffer",
 )
-NOT_WHOLE = Refusal(
+def NOT_FILLED(*focus: str, buffer: str) -> None: ...
+@refusal(
     "E0366",
     "`{block}` may not write every element of `{buffer}` that a copy of it would write",
     help="copy what a block writes element by element, as `{buffer}[i, j] = …` does",
     at="block",
 )
+def NOT_WHOLE(*focus: str, block: str, buffer: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +67,9 @@ def body_at(program: Program, loops: Sequence[For]) -> tuple[Stmt, ...]:
     return loops[-1].body if loops else program.body
 
 
-def blocks_in(program: Program, site: Site) -> tuple[str, ...]:
-    """The blocks in the statements of a site, in text order."""
-    return tuple(s.name for stmt in _run(program, site) for _, s in walk((stmt,)) if isinstance(s, Block))
+def block_names(program: Program, site: Site) -> tuple[str, ...]:
+    """The names of the blocks in the statements of a site, in text order."""
+    return tuple(b.name for b in blocks_in(_run(program, site)))
 
 
 def _run(program: Program, site: Site) -> tuple[Stmt, ...]:
@@ -89,7 +106,7 @@ def spanning_site(program: Program, loops: tuple[For, ...], buffer: str) -> Site
 def region_at(program: Program, around: tuple[For, ...], buffer: Buffer, blocks: Collection[str]) -> Region:
     """A box that contains all elements of a buffer that some blocks access in one iteration of the loops `around`."""
     outside = {x.var for x in around}
-    found: list[Access] = []
+    found: list[RangedSubscripts] = []
     for loops, b in walk(program.body):
         if isinstance(b, Block) and b.name in blocks:
             # Without loops around, the ranges of iterators apply, which are those of the loops without guarded values.
@@ -114,7 +131,7 @@ def insert(program: Program, site: Site, before: tuple[Stmt, ...] = (), after: t
     """The program with statements added just before and after a site."""
     for name, new in ((site.first, "before"), (site.last, "after")):
         here = next(s for _, s in walk(program.body) if stmt_name(s) == name)
-        program = replace_at(program, name, (*before, here) if new == "before" else (here, *after))
+        program = replace_stmt(program, name, (*before, here) if new == "before" else (here, *after))
     return program
 
 
@@ -124,10 +141,10 @@ def redirected(program: Program, site: Site, buffer: str, to: str) -> Program:
     def moved(indices: tuple[Expr, ...]) -> tuple[str, tuple[Expr, ...]]:
         return to, indices
 
-    for name in blocks_in(program, site):
+    for name in block_names(program, site):
         b = find_block(program, name)[1]
         if buffer in touched(b):
-            program = replace_at(program, name, (map_accesses(b, buffer, moved),))
+            program = replace_stmt(program, name, (map_accesses(b, buffer, moved),))
     return program
 
 

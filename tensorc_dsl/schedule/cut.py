@@ -10,7 +10,7 @@ from tensorc_dsl.affine.simplify import extent_ranges, prove
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, add, conjunction
 from tensorc_dsl.ir.program import Buffer, For, IterKind, Program, Stmt, fresh
 from tensorc_dsl.schedule.nests import map_accesses
-from tensorc_dsl.schedule.rewrite import replace_variables
+from tensorc_dsl.schedule.substitution import replace_variables
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,24 +16,30 @@ from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.pipelines import pipeline, roles
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, walk
 from tensorc_dsl.schedule.races import MEET, refuse_races
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.units import APART, FRAGMENT, refuse_apart
 
-NOT_KEPT = Refusal(
+
+@refusal(
     "E0390",
     "after `{step}` the pipeline of `{loop}` would not hold: {why}",
     help="make a loop a pipeline when its statements are final",
 )
-MISBOUND = Refusal(
+def NOT_KEPT(*focus: str, step: str, loop: str, why: object) -> None: ...
+@refusal(
     "E0612",
     'after `{step}` the loop `{loop}` could not be bound to "{axis}": {reason}',
     help="bind loops when they are where they shall be",
 )
-SHARED = Refusal(
+def MISBOUND(*focus: str, step: str, loop: str, axis: str, reason: str) -> None: ...
+@refusal(
     "E0611",
     'after `{step}` all uses of `{buffer}` are inside `{loop}`, bound to "{axis}": its threads share what each would fill',
     help='fill `{buffer}` outside of `{loop}`, in a loop of its own, or give it the scope "local"',
 )
+def SHARED(*focus: str, step: str, buffer: str, loop: str, axis: str) -> None: ...
+
+
 STALE = (NOT_KEPT, MISBOUND, SHARED, MEET, APART, FRAGMENT)
 """The refusals of a step that breaks a declaration of an earlier one; any step can raise them."""
 

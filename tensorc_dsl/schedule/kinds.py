@@ -6,23 +6,29 @@ from dataclasses import replace
 
 from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.ir.expr import free_vars
-from tensorc_dsl.ir.program import Axis, For, IterKind, LoopKind, Program, replace_stmt
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite
-from tensorc_dsl.schedule.refusal import Refusal
-from tensorc_dsl.schedule.rewrite import blocks_below, loops_below, without_single
+from tensorc_dsl.ir.program import Axis, For, IterKind, LoopKind, Program, blocks_in, replace_stmt
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.substitution import loops_below, without_single
 
-RACE = Refusal(
+
+@refusal(
     "E0330",
     "the iterations of `{loop}` cannot run at once: {dependence}",
     help="{repair}",
     at="loop",
 )
-CLASH = Refusal(
+def RACE(*focus: str, loop: str, dependence: object, repair: str) -> None: ...
+@refusal(
     "E0331",
     "`{loop}` cannot be {kind}: it is {where} the {other_kind} loop `{other}`",
     help="a {other_kind} loop {rule}",
     at="loop",
 )
+def CLASH(*focus: str, loop: str, kind: str, where: str, other_kind: str, other: str, rule: str) -> None: ...
+
+
 _RULES: dict[tuple[LoopKind, LoopKind], str] = {
     (LoopKind.PARALLEL, LoopKind.PARALLEL): "holds no other parallel loop",
     (LoopKind.PARALLEL, LoopKind.VECTORIZED): "holds no parallel loop",
@@ -62,7 +68,7 @@ def refuse_race(program: Program, loop: For) -> None:
         )
         focus = dict.fromkeys((loop.var, dependence.first, dependence.second))
         raise RACE(program, *focus, loop=loop.var, dependence=dependence, repair=repair)
-    for b in blocks_below(loop):
+    for b in blocks_in(loop.body):
         for it in b.iters:
             if it.kind is not IterKind.SPATIAL and loop.var in free_vars(it.binding):
                 what = f"`{b.name}` takes its {it.kind} iterator `{it.name}` from it"

@@ -19,42 +19,40 @@ from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, LoopKind, Program, Stmt, find_block, walk
 from tensorc_dsl.schedule.nests import stmt_name
-from tensorc_dsl.schedule.primitive import BufferRef
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
 Nest = tuple[tuple[For, ...], Block]
 """A block with the loops around it, outermost first."""
 
-NO_BUFFER = Refusal(
-    "E0352",
-    "there is no buffer `{buffer}` at this point",
-    help="the buffers here are: {buffers}",
-    at="buffer",
-)
-NO_CONSUMER = Refusal(
+
+@refusal(
     "E0355",
     "no other block reads `{buffer}`, which `{block}` writes",
     help="leave `{block}` where it is",
     at="block",
 )
-NOT_READY = Refusal(
+def NO_CONSUMER(*focus: str, buffer: str, block: str) -> None: ...
+@refusal(
     "E0358",
     "`{block}` reads `{buffer}`, which `{writer}` has not finished below `{loop}`",
     help="choose a loop outside of it, or move `{writer}` first",
     at="loop",
 )
-BEYOND = Refusal(
+def NOT_READY(*focus: str, block: str, buffer: str, writer: str, loop: str) -> None: ...
+@refusal(
     "E0359",
     "cannot move `{block}` below `{loop}`: {reason}",
     help="{repair}",
     at="block",
 )
-VECTOR = Refusal(
+def BEYOND(*focus: str, block: str, loop: str, reason: str, repair: str) -> None: ...
+@refusal(
     "E0360",
     "cannot move a nest below `{loop}`: loop `{vector}` is vectorized",
     help="move first, vectorize last",
     at="loop",
 )
+def VECTOR(*focus: str, loop: str, vector: str) -> None: ...
 
 
 def beyond(program: Program, nest: Nest, loop: str) -> Exception:
@@ -111,15 +109,6 @@ def top_statement(around: Sequence[For], block: Block) -> Stmt:
     return around[0] if around else block
 
 
-def the_buffer(program: Program, ref: BufferRef) -> Buffer:
-    """The buffer of that name. Raises ScheduleRefusal if there is none (any more)."""
-    try:
-        return program.buffer(ref.name)
-    except KeyError:
-        names = ", ".join(b.name for b in (*program.params, *program.buffers))
-        raise NO_BUFFER(program, buffer=ref.name, buffers=names) from None
-
-
 def is_param(program: Program, buffer: str) -> bool:
     return any(b.name == buffer for b in program.params)
 
@@ -163,7 +152,7 @@ def require_no_vector(program: Program, around: Sequence[For], loop: str) -> Non
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class InsertionPoint:
     """A place for a statement: the loops around it, and the position in text order of the statement behind it."""
 
     loops: tuple[For, ...]
@@ -185,7 +174,7 @@ class Unready:
 
 
 def unready_input(
-    program: Program, block: str, place: Place, within: Callable[[tuple[str, ...], str], bool]
+    program: Program, block: str, place: InsertionPoint, within: Callable[[tuple[str, ...], str], bool]
 ) -> Unready | None:
     """The first input of a block that may not have its contents at `place`; None if the block may run there.
 
@@ -207,7 +196,7 @@ def unready_input(
     return None
 
 
-def _overwritten(program: Program, loops: tuple[For, ...], place: Place, buffer: str) -> Unready | None:
+def _overwritten(program: Program, loops: tuple[For, ...], place: InsertionPoint, buffer: str) -> Unready | None:
     """Whether an input of a block below `loops` is overwritten before the place, in the loops that the block leaves."""
     found: list[tuple[Nest, tuple[str, ...], tuple[str, ...]]] = []
     for around, w in writers(program, buffer):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Var, add, constant, transform
-from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Stmt, Store, fresh, walk
+from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Stmt, Store, fresh, replace_stmt
 
 
 def stmt_name(s: Stmt) -> str:
@@ -16,32 +16,13 @@ def stmt_name(s: Stmt) -> str:
 
 def remove_block(program: Program, block: str) -> Program:
     """The program without a block and without the loops that contained nothing else."""
-    return replace_at(program, block, ())
-
-
-def replace_at(program: Program, name: str, new: tuple[Stmt, ...]) -> Program:
-    """The program with one loop or block replaced; only the statements around it are rebuilt."""
-
-    def go(body: tuple[Stmt, ...], path: tuple[str, ...]) -> tuple[Stmt, ...]:
-        n = next(i for i, s in enumerate(body) if stmt_name(s) == path[0])
-        s = body[n]
-        middle = new
-        if len(path) > 1:
-            assert isinstance(s, For)  # a path consists of loops
-            inner = go(s.body, path[1:])
-            middle = (replace(s, body=inner),) if inner else ()
-        return (*body[:n], *middle, *body[n + 1 :])
-
-    for around, s in walk(program.body):
-        if stmt_name(s) == name:
-            return replace(program, body=go(program.body, (*(loop.var for loop in around), name)))
-    raise KeyError(name)
+    return replace_stmt(program, block, ())
 
 
 def with_annotations(program: Program, loop: For, notes: Mapping[str, int | str]) -> Program:
     """The program with annotations added to a loop; a key that exists gets the new value."""
     items = tuple(sorted({**dict(loop.annotations), **notes}.items()))
-    return replace_at(program, loop.var, (replace(loop, annotations=items),))
+    return replace_stmt(program, loop.var, (replace(loop, annotations=items),))
 
 
 def replace_buffer(program: Program, name: str, new: tuple[Buffer, ...]) -> Program:

@@ -1,29 +1,40 @@
-"""Finds the loops and blocks that a step names, with the refusals that all steps over loops share."""
+"""Finds the loops, blocks and buffers that a step names, with the refusals that all steps over loops share."""
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.program import Block, For, LoopKind, Program, blocks, find_block, find_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef
-from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
+from tensorc_dsl.ir.program import Block, Buffer, For, LoopKind, Program, blocks, find_block, find_loop
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
 
-NOT_SERIAL = Refusal(
+
+@refusal(
     "E0310",
     "cannot {step} `{loop}`: it is already {kind}",
     help="{repair}",
     at="loop",
 )
-NO_LOOP = Refusal(
+def NOT_SERIAL(*focus: str, step: str, loop: str, kind: str, repair: str) -> None: ...
+@refusal(
     "E0340",
     "there is no loop `{loop}` at this point",
     help="a step that replaces a loop gives the new ones; name those",
     at="loop",
 )
-NO_BLOCK = Refusal(
+def NO_LOOP(*focus: str, loop: str) -> None: ...
+@refusal(
     "E0341",
     "there is no block `{block}` at this point",
     help="the blocks here are: {blocks}",
     at="block",
 )
+def NO_BLOCK(*focus: str, block: str, blocks: str) -> None: ...
+@refusal(
+    "E0352",
+    "there is no buffer `{buffer}` at this point",
+    help="the buffers here are: {buffers}",
+    at="buffer",
+)
+def NO_BUFFER(*focus: str, buffer: str, buffers: str) -> None: ...
 
 
 def the_loop(program: Program, ref: LoopRef) -> tuple[tuple[For, ...], For]:
@@ -41,6 +52,15 @@ def the_block(program: Program, ref: BlockRef) -> tuple[tuple[For, ...], Block]:
     except KeyError:
         names = sorted(b.name for b in blocks(program))
         raise NO_BLOCK(program, block=ref.name, blocks=", ".join(names)) from None
+
+
+def the_buffer(program: Program, ref: BufferRef) -> Buffer:
+    """The buffer of that name. Raises ScheduleRefusal if there is none (any more)."""
+    try:
+        return program.buffer(ref.name)
+    except KeyError:
+        names = ", ".join(b.name for b in (*program.params, *program.buffers))
+        raise NO_BUFFER(program, buffer=ref.name, buffers=names) from None
 
 
 def not_serial(program: Program, loop: For, step: str) -> ScheduleRefusal:

@@ -9,69 +9,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
-from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.declared import refuse_stale
 from tensorc_dsl.schedule.refusal import Refusal
-
-
-@dataclass(frozen=True, slots=True)
-class LoopRef:
-    """A loop, by the name of its variable, which is unique in the program."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class BlockRef:
-    """A block, by name."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class BufferRef:
-    """A buffer, by name. In the language, a block is accepted for the buffer that it writes."""
-
-    name: str
-
-
-class IntrinsicRef(str):
-    """An instruction by the name of its item: a string, which can be asked about the instruction."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class IndexMap:
-    """`(i, j) -> (i / 4, j, i % 4)`: the results are index expressions over the parameters."""
-
-    params: tuple[str, ...]
-    results: tuple[Expr, ...]
-
-
-Ref = LoopRef | BlockRef | BufferRef
-
-
-Result = LoopRef | BlockRef | tuple[LoopRef, ...] | tuple[BlockRef, ...] | None
-R_co = TypeVar("R_co", bound=Result, covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Rewrite(Generic[R_co]):
-    """The new program, and the loops or blocks that a step returns (a tuple if there can be several)."""
-
-    program: Program
-    results: R_co
+from tensorc_dsl.schedule.rewrite import Result, Rewrite
 
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
     name: str
     function: Callable[..., Rewrite[Result]]
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[Refusal[...], ...]
     signature: inspect.Signature
     """The parameters without the leading `program`; annotations are resolved types."""
     result: object
@@ -85,7 +35,7 @@ PRIMITIVES: dict[str, Primitive] = {}
 F = TypeVar("F", bound=Callable[..., Rewrite[Result]])
 
 
-def primitive(*refusals: Refusal) -> Callable[[F], F]:
+def primitive(*refusals: Refusal[...]) -> Callable[[F], F]:
     """Declare a primitive: a function of the program and the arguments in the language that returns `Rewrite[result]`."""
 
     def register(function: F) -> F:

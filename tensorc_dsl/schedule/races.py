@@ -10,13 +10,15 @@ from __future__ import annotations
 from tensorc_dsl.affine.accesses import private_loops, written
 from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.ir.program import AT_ONCE, For, Program, walk
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-MEET = Refusal(
+
+@refusal(
     "E0351",
     "after `{step}` the iterations of `{loop}`, which is {kind}, would meet: {dependence}",
     help="use `{step}` before `{loop}` is made {kind}",
 )
+def MEET(*focus: str, step: str, loop: str, kind: str, dependence: object) -> None: ...
 
 
 def refuse_races(step: str, before: Program, after: Program) -> None:

@@ -6,30 +6,46 @@ schedule reports it with the program as it stood.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, ParamSpec
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.source import Span
 
+Facts = ParamSpec("Facts")
+
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """A declared reason: `message`, `help` and `label` are format strings over the facts given when it is raised.
-
-    `at` selects the argument to underline: the loop, block or buffer that the fact of this name names, else the argument
-    of the parameter of this name. Without either, the whole call is underlined. `label` stands beside the underline, if it
-    adds to the message.
-    """
+class Refusal(Generic[Facts]):
+    """A declared reason: `message`, `help` and `label` are format strings over the facts given when it is raised."""
 
     code: str
     message: str
-    help: str = ""
-    at: str = ""
-    label: str = ""
+    help: str
+    at: str
+    label: str
 
-    def __call__(self, program: Program, *focus: str, **facts: object) -> ScheduleRefusal:
+    def __call__(self, program: Program, *focus: Facts.args, **facts: Facts.kwargs) -> ScheduleRefusal:
         """The exception to raise; `focus` names the loops and blocks of `program` that the message marks."""
-        return ScheduleRefusal(self, self.message.format(**facts), self.help.format(**facts), program, focus, facts)
+        named = tuple(str(name) for name in focus)
+        return ScheduleRefusal(self, self.message.format(**facts), self.help.format(**facts), program, named, facts)
+
+
+def refusal(
+    code: str, message: str, help: str = "", at: str = "", label: str = ""
+) -> Callable[[Callable[Facts, None]], Refusal[Facts]]:
+    """Declare a reason above a function of what it is told with, `def NOT_SERIAL(*focus: str, loop: str) -> None: ...`.
+
+    `at` selects the argument to underline: the loop, block or buffer that the fact of this name names, else the argument
+    of the parameter of this name. Without either, the whole call is underlined. `label` stands beside the underline, if it
+    adds to the message. Facts are checked as those of `diagnostic.problem` are.
+    """
+
+    def declare(_facts: Callable[Facts, None]) -> Refusal[Facts]:
+        return Refusal(code, message, help, at, label)
+
+    return declare
 
 
 class ScheduleRefusal(Exception):
@@ -37,7 +53,7 @@ class ScheduleRefusal(Exception):
 
     def __init__(
         self,
-        refusal: Refusal,
+        refusal: Refusal[...],
         message: str,
         help: str,
         program: Program,

@@ -10,49 +10,68 @@ from tensorc_dsl.affine.sets import NotAffine, mapping
 from tensorc_dsl.affine.simplify import bounds, simplify, simplify_where
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Load, Var, free_vars, index, loads, substitute
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, Buffer, Iter, IterKind, Program, Stmt, Store, find_block, fresh, used_names
+from tensorc_dsl.ir.program import (
+    Block,
+    Buffer,
+    Iter,
+    IterKind,
+    Program,
+    Stmt,
+    Store,
+    find_block,
+    fresh,
+    replace_stmt,
+    used_names,
+)
 from tensorc_dsl.schedule.copies import (
     NOT_FILLED,
     NOT_WHOLE,
     Site,
-    blocks_in,
+    block_names,
     insert,
     require_defined,
     site_of,
     with_buffer,
 )
 from tensorc_dsl.schedule.motion import own_buffers, read_indices, writers
-from tensorc_dsl.schedule.nests import guarded, iter_ranges, map_accesses, nest_over, only_block, replace_at
-from tensorc_dsl.schedule.primitive import BlockRef, IndexMap, Rewrite
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.nests import guarded, iter_ranges, map_accesses, nest_over, only_block
+from tensorc_dsl.schedule.refs import BlockRef, IndexMap
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.scopes import copy_name
 
-DIFFERENT = Refusal(
+
+@refusal(
     "E0629",
     "`{block}` does not use one element of `{buffer}` that is known, in an instance: {uses}",
     help="use `cache_read` or `cache_write`, whose copies have the form of the buffer",
     at="buffer",
 )
-NOT_ALONE = Refusal(
+def DIFFERENT(*focus: str, block: str, buffer: str, uses: str) -> None: ...
+@refusal(
     "E0630",
     "`{other}` uses `{buffer}`, too, and would not see what `{block}` puts into a copy",
     help="use it before moving `{other}` below the loops of `{block}`, on a block that alone writes its buffer",
     at="buffer",
 )
-LATER = Refusal(
+def NOT_ALONE(*focus: str, other: str, buffer: str, block: str) -> None: ...
+@refusal(
     "E0639",
     "`{other}` writes `{buffer}` below the loops of `{block}`, after the copy that stands before them",
     help="use it before moving `{other}` there, or `read_at` inside the loop that both are below",
     at="buffer",
 )
-BAD_PLACES = Refusal(
+def LATER(*focus: str, other: str, buffer: str, block: str) -> None: ...
+@refusal(
     "E0631",
     "`{layout}` gives no places for what `{block}` uses of `{buffer}`: {reason}",
     help="map the {rank} iterators of `{block}` to places of their own, as `({params}) -> ({params})` does",
     at="index_map",
 )
+def BAD_PLACES(*focus: str, layout: str, block: str, buffer: str, reason: str, rank: int, params: str) -> None: ...
 
-Places = tuple[tuple[Expr, Expr], ...]
+
+CopyAxes = tuple[tuple[Expr, Expr], ...]
 """For each dimension of a copy, the subscript over the iterators of a block, and the extent."""
 
 
@@ -66,21 +85,22 @@ def subscripts(program: Program, block: Block, buffer: Buffer) -> tuple[Expr, ..
     return unique[0]
 
 
-def by_iterators(block: Block, indices: Sequence[Expr]) -> Places:
+def by_iterators(block: Block, indices: Sequence[Expr]) -> CopyAxes:
     """Places with one dimension for each iterator that occurs in the subscripts."""
     used = frozenset[str]().union(*map(free_vars, indices))
     return tuple((Var(it.name), it.extent) for it in block.iters if it.name in used)
 
 
-def by_map(program: Program, block: Block, buffer: Buffer, layout: IndexMap, indices: Sequence[Expr]) -> Places:
+def by_map(program: Program, block: Block, buffer: Buffer, layout: IndexMap, indices: Sequence[Expr]) -> CopyAxes:
     """Places given by a map from all iterators of the block."""
 
     def refuse(reason: str) -> Exception:
         text = f"({', '.join(layout.params)}) -> ({', '.join(map(format_expr, layout.results))})"
-        facts = {"rank": len(block.iters), "params": ", ".join(it.name for it in block.iters)}
+        own = ", ".join(it.name for it in block.iters)
         return BAD_PLACES(
-            program, block.name, block=block.name, buffer=buffer.name, layout=text, reason=reason, **facts
-        )
+            program, block.name, block=block.name, buffer=buffer.name, layout=text, reason=reason,
+            rank=len(block.iters), params=own,
+        )  # fmt: skip
 
     if len(layout.params) != len(block.iters) or len(set(layout.params)) != len(layout.params):
         raise refuse(f"it takes ({', '.join(layout.params)}), the block has {len(block.iters)} iterators")
@@ -120,11 +140,11 @@ def one_to_one(block: Block, places: Sequence[Expr], indices: Sequence[Expr] = (
 
 
 def reindexed_read(
-    program: Program, block: Block, buffer: Buffer, indices: tuple[Expr, ...], places: Places, scope: str, tag: str
+    program: Program, block: Block, buffer: Buffer, indices: tuple[Expr, ...], places: CopyAxes, scope: str, tag: str
 ) -> Rewrite[BlockRef]:
     """The block reads a copy, made before the outermost loop around it, in which each instance has a place of its own."""
     site = site_of(program, block.name, 0)
-    for other in blocks_in(program, site):
+    for other in block_names(program, site):
         if other != block.name and buffer.name in own_buffers(find_block(program, other)[1]):
             raise LATER(program, block.name, other, block=block.name, other=other, buffer=buffer.name)
     used = used_names(program)
@@ -140,7 +160,7 @@ def reindexed_read(
 
 
 def reindexed_write(
-    program: Program, block: Block, buffer: Buffer, indices: tuple[Expr, ...], places: Places, scope: str, tag: str
+    program: Program, block: Block, buffer: Buffer, indices: tuple[Expr, ...], places: CopyAxes, scope: str, tag: str
 ) -> Rewrite[BlockRef]:
     """The block writes a copy in which each instance has a place of its own; it is written back after the block."""
     site = site_of(program, block.name, 0)
@@ -161,7 +181,7 @@ def reindexed_write(
 
 def _require_alone(program: Program, site: Site, block: Block, buffer: Buffer) -> None:
     """Refuse if another block uses the buffer below the same outermost loop, or writes it anywhere."""
-    near = [n for n in blocks_in(program, site) if buffer.name in touched(find_block(program, n)[1])]
+    near = [n for n in block_names(program, site) if buffer.name in touched(find_block(program, n)[1])]
     for other in (*near, *(b.name for _, b in writers(program, buffer.name))):
         if other != block.name:
             raise NOT_ALONE(program, block.name, other, block=block.name, other=other, buffer=buffer.name)
@@ -193,7 +213,7 @@ def _using(program: Program, block: Block, old: str, new: str, at: tuple[Expr, .
     def moved(_: tuple[Expr, ...]) -> tuple[str, tuple[Expr, ...]]:
         return new, at
 
-    return replace_at(program, block.name, (map_accesses(block, old, moved),))
+    return replace_stmt(program, block.name, (map_accesses(block, old, moved),))
 
 
 __all__ = [

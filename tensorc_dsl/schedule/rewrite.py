@@ -1,75 +1,20 @@
-"""Rewrites the statements below a loop when its variable is replaced by an expression over new loops."""
+"""The result of a step."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from tensorc_dsl.affine.form import Interval
-from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
-from tensorc_dsl.ir.expr import ZERO, Expr, constant, free_vars, substitute
-from tensorc_dsl.ir.program import Block, For, Stmt
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 
-
-def replace_variables(
-    stmts: tuple[Stmt, ...],
-    values: Mapping[str, Expr],
-    around: tuple[For, ...],
-    guard: tuple[Expr, ...] = (),
-) -> tuple[Stmt, ...]:
-    """`stmts`, which stand inside the loops `around`, with variables replaced and `guard` added to every block.
-
-    Expressions with a replaced variable are simplified for the ranges of the loops around them.
-    """
-    return _statements(stmts, values, extent_ranges(around), guard)
+Result = LoopRef | BlockRef | tuple[LoopRef, ...] | tuple[BlockRef, ...] | None
+R_co = TypeVar("R_co", bound=Result, covariant=True)
 
 
-def _statements(
-    stmts: tuple[Stmt, ...], values: Mapping[str, Expr], ranges: Mapping[str, Interval], guard: tuple[Expr, ...]
-) -> tuple[Stmt, ...]:
-    names = values.keys()
+@dataclass(frozen=True, slots=True)
+class Rewrite(Generic[R_co]):
+    """The new program, and the loops or blocks that a step returns (a tuple if there can be several)."""
 
-    def new(e: Expr) -> Expr:
-        return e if names.isdisjoint(free_vars(e)) else simplify(substitute(e, values), ranges)
-
-    out: list[Stmt] = []
-    for s in stmts:
-        if isinstance(s, For):
-            extent = new(s.extent)
-            own = extent_ranges((replace(s, extent=extent),))
-            out.append(replace(s, extent=extent, body=_statements(s.body, values, {**ranges, **own}, guard)))
-        else:
-            iters = tuple(replace(it, binding=new(it.binding)) for it in s.iters)
-            where = s.where
-            if guard or any(not names.isdisjoint(free_vars(c)) for c in where):
-                where = simplify_where((*(substitute(c, values) for c in where), *guard), ranges)
-            out.append(replace(s, iters=iters, where=where))
-    return tuple(out)
-
-
-def without_single(loop: For, around: tuple[For, ...]) -> For:
-    """The loop; if it runs at most once, with 0 in place of its variable in all statements below it.
-
-    So no reduction iterator depends on a loop that does not run in order, even if the loop has a single iteration.
-    """
-    extent = constant(loop.extent)
-    if extent is None or extent > 1:
-        return loop
-    return replace(loop, body=replace_variables(loop.body, {loop.var: ZERO}, (*around, loop)))
-
-
-def blocks_below(loop: For) -> tuple[Block, ...]:
-    """The blocks in a loop, in text order."""
-    out: list[Block] = []
-    for s in loop.body:
-        out.extend(blocks_below(s) if isinstance(s, For) else (s,))
-    return tuple(out)
-
-
-def loops_below(loop: For) -> tuple[For, ...]:
-    """The loops inside a loop, itself not included, in text order."""
-    out: list[For] = []
-    for s in loop.body:
-        if isinstance(s, For):
-            out += (s, *loops_below(s))
-    return tuple(out)
+    program: Program
+    results: R_co

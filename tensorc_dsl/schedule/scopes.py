@@ -12,19 +12,23 @@ import re
 
 from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.ir.program import Block, Buffer, Program, fresh, walk
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 
-NO_SCOPE = Refusal(
+
+@refusal(
     "E0622",
     'there is no scope "{scope}"',
     help='write "global", "local", "shared", "shared.dyn", or a fragment as "mma.a"',
     at="scope",
 )
-OUTLIVES = Refusal(
+def NO_SCOPE(*focus: str, scope: str) -> None: ...
+@refusal(
     "E0641",
     '`{buffer}` is in "{scope}", which ends with a kernel; the blocks `{first}` and `{second}` use it in two kernels',
     help="move the one into the kernel of the other (`compute_at`), or leave `{buffer}` in global memory",
 )
+def OUTLIVES(*focus: str, buffer: str, scope: str, first: str, second: str) -> None: ...
+
 
 _PLAIN = frozenset(("global", "local", "shared"))
 _PART = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")

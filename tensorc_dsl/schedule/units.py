@@ -11,19 +11,22 @@ from __future__ import annotations
 from tensorc_dsl.affine.fragments import Unit, disagreement, misplaced
 from tensorc_dsl.affine.instruction import Match, match_nest
 from tensorc_dsl.ir.program import For, Intrinsic, LoopKind, Program, intrinsic_of, walk
-from tensorc_dsl.schedule.refusal import Refusal
-from tensorc_dsl.schedule.rewrite import loops_below
+from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
+from tensorc_dsl.schedule.substitution import loops_below
 
-NO_INTRINSIC = Refusal(
+
+@refusal(
     "E0680",
     "there is no instruction `{intrinsic}`",
     help="{known}",
 )
-APART = Refusal(
+def NO_INTRINSIC(*focus: str, intrinsic: str, known: str) -> None: ...
+@refusal(
     "E0684",
     "`{step}` would take the nest of `{loop}` apart, which is one {intrinsic}: {why}",
     help="do this step before `tensorize({loop}, …)`",
 )
+def APART(*focus: str, step: str, loop: str, intrinsic: str, why: str) -> None: ...
 
 
 def the_intrinsic(program: Program, name: str, *focus: str) -> Intrinsic:
@@ -36,12 +39,14 @@ def the_intrinsic(program: Program, name: str, *focus: str) -> Intrinsic:
     raise NO_INTRINSIC(program, *focus, intrinsic=name, known=known)
 
 
-FRAGMENT = Refusal(
+@refusal(
     "E0682",
     "after `{step}`, {one} and {other} do not agree on the fragment `{buffer}`: {why}",
     help="let both take the same dimension of `{buffer}` for their rows: of loops that run equally often, the outer one "
     "plays the first axis of the instruction",
 )
+def FRAGMENT(*focus: str, step: str, one: str, other: str, buffer: str, why: str) -> None: ...
+
 
 Nest = tuple[tuple[For, ...], For, Intrinsic]
 """The loops around a tensorized nest, its outermost loop, and the instruction that it is."""
@@ -61,18 +66,21 @@ def refuse_apart(step: str, before: Program, after: Program) -> None:
     nests, olds = _nests(after), _nests(before)
     for var, (_, old, intrinsic) in olds.items():
         around, new, own = nests.get(var, ((), old, None))
-        facts = {"step": step, "loop": var, "intrinsic": intrinsic.name}
+
+        def apart(why: str, var: str = var, name: str = intrinsic.name) -> ScheduleRefusal:
+            return APART(before, var, step=step, loop=var, intrinsic=name, why=why)
+
         if own is None or own.name != intrinsic.name:
-            raise APART(before, var, **facts, why="it would be gone")
+            raise apart("it would be gone")
         if new == old and before.buffers == after.buffers:
             continue
         found = match_nest(around, new, own)
         clash = misplaced(after, own, found) if isinstance(found, Match) else found
         if clash is not None:
-            raise APART(before, var, **facts, why=clash.why)
+            raise apart(clash.why)
         for x in loops_below(new):
             if x.kind is not LoopKind.TENSORIZED:
-                raise APART(before, var, **facts, why=f"`{x.var}` would stand in it, and is no loop of it")
+                raise apart(f"`{x.var}` would stand in it, and is no loop of it")
     _refuse_disagreement(step, olds, after, nests)
 
 
@@ -85,9 +93,8 @@ def _refuse_disagreement(step: str, olds: dict[str, Nest], after: Program, nests
     problem = disagreement(after, [Unit(n[0], n[1].var, n[2], m) for n, m in found if isinstance(m, Match)])
     if problem is not None:
         one, other = (u.intrinsic.name for u in (problem.one, problem.other))
-        facts = {"step": step, "one": one, "other": other, "buffer": problem.buffer, "why": problem.why}
         focus = dict.fromkeys((problem.one.loop, problem.other.loop, problem.buffer))
-        raise FRAGMENT(after, *focus, **facts)
+        raise FRAGMENT(after, *focus, step=step, one=one, other=other, buffer=problem.buffer, why=problem.why)
 
 
 def _standing(nest: Nest) -> object:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.diagnostic import problem
 from tensorc_dsl.trace.distribution import Decision, Distribution, Plain
 
 
@@ -88,4 +88,5 @@ def draw(result: object) -> Callable[[F], F]:
     return register
 
 
-BAD_ARGUMENT = Problem("E0503", "`{parameter}` of `{draw}` is {wanted}; this is {found}")
+@problem("E0503", "`{parameter}` of `{draw}` is {wanted}; this is {found}")
+def BAD_ARGUMENT(*, parameter: str, draw: str, wanted: str, found: object) -> None: ...

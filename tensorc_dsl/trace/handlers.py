@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.model import Decider, Model, Site, Undecided, shown
 from tensorc_dsl.trace.trace import Trace
@@ -25,10 +25,12 @@ from tensorc_dsl.trace.trace import Trace
 __all__ = ["Model", "block", "condition", "replay", "seed", "trace"]
 
 
-PINNED = Refusal(
-    "E0560", "`{name}` is pinned to {pin}: it cannot be {value}",
+@refusal(
+    "E0560",
+    "`{name}` is pinned to {pin}: it cannot be {value}",
     help="take the pin out of the schedule or module that has it, or choose its value",
-)  # fmt: skip
+)
+def PINNED(*focus: str, name: str, pin: str, value: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

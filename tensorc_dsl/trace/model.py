@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.diagnostic import problem
 from tensorc_dsl.trace.distribution import Decision, Distribution, literal
 from tensorc_dsl.trace.trace import Trace
 
@@ -25,8 +25,11 @@ class Site:
 Decider = Callable[[Site], Decision | None]
 """Called once per draw, in order; None means no decision. Pins in the text take precedence over all deciders."""
 
-UNDECIDED = Problem("E0507", "the draw `{name}` has no decision", help="give it one of its values, or a seed: {legal}")
-ILLEGAL = Problem("E0506", "`{name}` cannot be {value}", help="use {legal}")
+
+@problem("E0507", "the draw `{name}` has no decision", help="give it one of its values, or a seed: {legal}")
+def UNDECIDED(*, name: str, legal: str) -> None: ...
+@problem("E0506", "`{name}` cannot be {value}", help="use {legal}")
+def ILLEGAL(*, name: str, value: str, legal: str) -> None: ...
 
 
 class Undecided(Exception):

@@ -14,18 +14,21 @@ from dataclasses import dataclass
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.sets import NotAffine
-from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.diagnostic import Note, problem
 from tensorc_dsl.ir.expr import Expr, Load, children, dtype_of
 from tensorc_dsl.validate.code import Code, Statement, label
 from tensorc_dsl.validate.data import Lifted, Shared, at_all_numbers, deciding, shared_data
-from tensorc_dsl.validate.facts import Refuted, Undecided, at, example, refuted, written_by
+from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, written_by
 from tensorc_dsl.validate.flow import Total
 from tensorc_dsl.validate.match import match
 from tensorc_dsl.validate.plain import require_simple
 from tensorc_dsl.validate.terms import operator, terms_of
 from tensorc_dsl.validate.values import At, Key, Node, Values, gathers, is_index, key, place
 
-DIFFERENT = Problem("E0805", "the programs compute different values{sizes}")
+
+@problem("E0805", "the programs compute different values{sizes}")
+def DIFFERENT(*, sizes: ExampleSizes) -> None: ...
+
 
 ATTEMPTS = 3
 """The nesting depth of attempts, which take time and may be unnecessary."""
@@ -187,12 +190,11 @@ class Comparison:
     def _different(self, a: Node, b: Node, pairs: isl.Map) -> Refuted:
         s, t = place(a), place(b)
         (x, y), sizes = example(pairs.wrap(), [len(s.names), len(t.names)])
-        return refuted(
-            DIFFERENT,
-            (self.original.which, _told(a, self.original.code, s, x)),
-            (self.scheduled.which, _told(b, self.scheduled.code, t, y)),
-            sizes=sizes,
+        notes = (
+            Note(self.original.which, _told(a, self.original.code, s, x)),
+            Note(self.scheduled.which, _told(b, self.scheduled.code, t, y)),
         )
+        return Refuted(DIFFERENT(None, notes, sizes=sizes), sizes)
 
 
 def is_load(node: Node) -> bool:

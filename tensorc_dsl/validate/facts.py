@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.diagnostic import Diagnostic, Note, Problem
+from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.validate.code import Code, Statement
 from tensorc_dsl.validate.digits import Counted
@@ -15,7 +15,7 @@ from tensorc_dsl.validate.digits import Counted
 class Refuted(Exception):
     """The programs differ, or the scheduled one breaks a rule; the diagnostic has the facts."""
 
-    def __init__(self, diagnostic: Diagnostic, sizes: Sizes | None) -> None:
+    def __init__(self, diagnostic: Diagnostic, sizes: ExampleSizes | None) -> None:
         super().__init__(diagnostic.message)
         self.diagnostic = diagnostic
         self.sizes = sizes
@@ -27,7 +27,7 @@ class Undecided(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ExampleSizes:
     """Open dimensions with their sizes; in messages ` with M=3`."""
 
     values: tuple[tuple[str, int], ...]
@@ -37,11 +37,7 @@ class Sizes:
         return f" with {told}" if told else ""
 
 
-def refuted(problem: Problem, *notes: tuple[str, str], sizes: Sizes | None = None, **facts: object) -> Refuted:
-    return Refuted(problem(None, notes=tuple(Note(kind, text) for kind, text in notes), sizes=sizes, **facts), sizes)
-
-
-def example(found: isl.Set, sizes: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], Sizes]:
+def example(found: isl.Set, sizes: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], ExampleSizes]:
     """A point of a nonempty set, cut into vectors of the given lengths, and the open dimensions of the point."""
     point = found.flatten().sample_point()
     n = point.get_space().dim(isl.dim_type.set)
@@ -54,7 +50,7 @@ def example(found: isl.Set, sizes: Sequence[int]) -> tuple[tuple[tuple[int, ...]
     params = range(space.dim(isl.dim_type.param))
     names = [str(space.get_dim_name(isl.dim_type.param, k)) for k in params]
     numbers = [point.get_coordinate_val(isl.dim_type.param, k).to_python() for k in params]
-    return tuple(out), Sizes(tuple(zip(names, numbers, strict=True)))
+    return tuple(out), ExampleSizes(tuple(zip(names, numbers, strict=True)))
 
 
 def at(s: Statement, values: Sequence[int]) -> str:

@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.sets import mapping
-from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.diagnostic import Note, problem
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.validate.code import Statement
-from tensorc_dsl.validate.facts import Undecided, at, example, point, refuted, written_by
+from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, point, written_by
 from tensorc_dsl.validate.plain import require_simple
 from tensorc_dsl.validate.terms import IDEMPOTENT, Term, Terms, is_neutral, operator
 from tensorc_dsl.validate.values import TAKEN, Node, Signature, Values, place
 
-TERMS = Problem("E0806", "{what} of the reduction by `{operator}` that makes {element}{sizes}")
+
+@problem("E0806", "{what} of the reduction by `{operator}` that makes {element}{sizes}")
+def TERMS(*, what: str, operator: str, element: str, sizes: ExampleSizes) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -228,10 +230,11 @@ class _Question:
         leaf = point(chosen).apply(part.point.apply_range(part.term.leaf))
         source = place(part.term.node)
         (values,), _ = example(leaf, [len(source.names)])
-        return refuted(
-            TERMS, (f"the term of {side.which}", at(source, values)),
-            what=what, operator=operator(self.kind), element=written_by(self.a.code, self.s, x), sizes=sizes,
-        )  # fmt: skip
+        note = Note(f"the term of {side.which}", at(source, values))
+        element = written_by(self.a.code, self.s, x)
+        return Refuted(
+            TERMS(None, (note,), what=what, operator=operator(self.kind), element=element, sizes=sizes), sizes
+        )
 
 
 def _covered(first: isl.Map, second: isl.Map, equal: isl.Map) -> bool:

@@ -13,28 +13,39 @@ from tensorc_dsl.affine.accesses import guarded_loads
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.data import outermost, with_values
 from tensorc_dsl.affine.sets import mapping, points
-from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.diagnostic import Note, problem
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.program import For, LoopKind
 from tensorc_dsl.validate.code import Code, Statement, extent_conditions, relation, where
 from tensorc_dsl.validate.digits import Counted, Digits
-from tensorc_dsl.validate.facts import Refuted, Undecided, at, element, example, point, refuted
+from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, element, example, point
 from tensorc_dsl.validate.values import is_condition
 
-OUTSIDE = Problem("E0801", "{which}, {what} {does} {element}, outside of `{buffer}`{sizes}")
-LEAVES = Problem("E0801", "{which}, iterator `{name}` of {what} is {value}, outside of its extent{sizes}")
+
+@problem("E0801", "{which}, {what} {does} {element}, outside of `{buffer}`{sizes}")
+def OUTSIDE(*, which: str, what: str, does: str, element: str, buffer: str, sizes: ExampleSizes) -> None: ...
+@problem("E0801", "{which}, iterator `{name}` of {what} is {value}, outside of its extent{sizes}")
+def LEAVES(*, which: str, name: str, what: str, value: int, sizes: ExampleSizes) -> None: ...
+
+
 IN_ORDER = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.PIPELINED, LoopKind.TENSORIZED)
 
-RACE = Problem(
-    "E0802", "{which}, iterations of the {kind} loop `{loop}` touch {element} at once{sizes}",
-    help="run the loop in order, or give each iteration its own copy of the buffer",
-)  # fmt: skip
 
-OVERTAKEN = Problem(
-    "E0802", "{which}, the pipeline of `{loop}` lets the later of two accesses to {element} come first{sizes}",
+@problem(
+    "E0802",
+    "{which}, iterations of the {kind} loop `{loop}` touch {element} at once{sizes}",
+    help="run the loop in order, or give each iteration its own copy of the buffer",
+)
+def RACE(*, which: str, kind: str, loop: str, element: str, sizes: ExampleSizes) -> None: ...
+
+
+@problem(
+    "E0802",
+    "{which}, the pipeline of `{loop}` lets the later of two accesses to {element} come first{sizes}",
     help="what is read must be written in an earlier stage, or earlier in the order of the same one",
-)  # fmt: skip
+)
+def OVERTAKEN(*, which: str, loop: str, element: str, sizes: ExampleSizes) -> None: ...
 
 
 def verify_memory(code: Code, which: str) -> None:
@@ -57,7 +68,7 @@ def _inside(code: Code, s: Statement, which: str) -> None:
         for k, n in enumerate(names):
             one = inside.project_out(isl.dim_type.set, k + 1, len(names) - k - 1).project_out(isl.dim_type.set, 0, k)
             if isl.Set(f"{{ [{v[k]}] }}").intersect(one).is_empty():
-                raise refuted(LEAVES, which=which, name=n, what=at(s, x), value=v[k], sizes=sizes)
+                raise Refuted(LEAVES(None, which=which, name=n, what=at(s, x), value=v[k], sizes=sizes), sizes)
     for t, buffer, indices, domain, does in _accesses(code, s):
         renew()
         if not indices:
@@ -66,8 +77,9 @@ def _inside(code: Code, s: Statement, which: str) -> None:
         rest = touched.subtract_range(code.box(buffer))
         if not rest.is_empty():
             (x, v), sizes = example(rest.wrap(), [len(t.names), len(indices)])
-            raise refuted(
-                OUTSIDE, which=which, what=at(s, x), does=does, element=element(buffer, v), buffer=buffer, sizes=sizes
+            name = element(buffer, v)
+            raise Refuted(
+                OUTSIDE(None, which=which, what=at(s, x), does=does, element=name, buffer=buffer, sizes=sizes), sizes
             )
 
 
@@ -85,7 +97,7 @@ def _accesses(code: Code, s: Statement) -> Iterator[tuple[Statement, str, tuple[
         yield t, x.buffer, tuple(with_values(i, data) for i in x.indices), domain, "reads"
 
 
-Access = tuple[Statement, isl.Map, bool]
+AccessMap = tuple[Statement, isl.Map, bool]
 """A statement, the map from its instances to the elements of a buffer that they access, and whether it writes them."""
 
 
@@ -103,15 +115,20 @@ def _races(code: Code, which: str) -> None:
                     alone = len(number.loops) == 1
                     both = touching if alone else touching.intersect(_counted_apart(a[0], b[0], number, c))
                     if not both.is_empty():
-                        raise _conflict(RACE, code, buffer, a, b, both, which=which, kind=c.kind, loop=c.loop)
+                        notes, name, sizes = _conflict(code, buffer, a, b, both)
+                        raise Refuted(
+                            RACE(None, notes, which=which, kind=c.kind, loop=c.loop, element=name, sizes=sizes), sizes
+                        )
 
 
-def _pairs(code: Code, inside: Sequence[Statement], but_private_to: str | None) -> Iterator[tuple[Access, Access, str]]:
+def _pairs(
+    code: Code, inside: Sequence[Statement], but_private_to: str | None
+) -> Iterator[tuple[AccessMap, AccessMap, str]]:
     """Pairs of accesses to one buffer, of which the first writes it."""
     for buffer in dict.fromkeys(s.store.buffer for s in inside):
         if but_private_to in code.homes[buffer]:
             continue  # each iteration has a copy of its own
-        touched: list[Access] = [(s, m, writes) for s in inside for m, writes in _touched(code, s, buffer)]
+        touched: list[AccessMap] = [(s, m, writes) for s in inside for m, writes in _touched(code, s, buffer)]
         for a in touched:
             for b in touched if a[2] else ():
                 renew()
@@ -154,7 +171,8 @@ def _overtaking(code: Code, which: str) -> None:
                 both = m.apply_range(n.reverse()).intersect(code.before(s, t))
                 both = both.intersect(_rounds_swapped(s, t, loop, *stages))
                 if not both.is_empty():
-                    raise _conflict(OVERTAKEN, code, buffer, one, other, both, which=which, loop=loop.var)
+                    notes, name, sizes = _conflict(code, buffer, one, other, both)
+                    raise Refuted(OVERTAKEN(None, notes, which=which, loop=loop.var, element=name, sizes=sizes), sizes)
 
 
 def _rounds_swapped(s: Statement, t: Statement, loop: For, stages: tuple[int, ...], order: tuple[int, ...]) -> isl.Map:
@@ -172,12 +190,13 @@ def _rounds_swapped(s: Statement, t: Statement, loop: For, stages: tuple[int, ..
 
 
 def _conflict(
-    problem: Problem, code: Code, buffer: str, one: Access, other: Access, both: isl.Map, **facts: object
-) -> Refuted:
-    """The refutation for a conflict. `both` maps instances of one access to instances of the other on the same element."""
+    code: Code, buffer: str, one: AccessMap, other: AccessMap, both: isl.Map
+) -> tuple[tuple[Note, Note], str, ExampleSizes]:
+    """Two accesses to one element, the element, and the sizes of an example: `both` goes from instances of the one access to
+    those of the other that touch the same element."""
     (s, m, _), (t, _, _) = one, other
     (x, y), sizes = example(both.wrap(), [len(s.names), len(t.names)])
     image = point(x).apply(m)
     (whole,), _ = example(image, [image.dim(isl.dim_type.set)])
     name = element(buffer, whole[len(code.homes[buffer]) :])
-    return refuted(problem, ("one", at(s, x)), ("the other", at(t, y)), element=name, sizes=sizes, **facts)
+    return (Note("one", at(s, x)), Note("the other", at(t, y))), name, sizes

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.ir.expr import Binary, Call, Const, Expr, Logic, dtype_of
-from tensorc_dsl.ir.reductions import highest, lowest
+from tensorc_dsl.ir.numbers import highest, lowest
 from tensorc_dsl.validate.code import PAIR, Statement
 from tensorc_dsl.validate.flow import Total
 from tensorc_dsl.validate.values import At, Node, Values, place

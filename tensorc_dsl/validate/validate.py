@@ -15,7 +15,7 @@ from tensorc_dsl.affine.budget import Exhausted, bounded, renew
 from tensorc_dsl.affine.laws import Broken, assumptions, law_text, reducer_laws
 from tensorc_dsl.affine.reach import too_far_in
 from tensorc_dsl.affine.sets import NotAffine
-from tensorc_dsl.diagnostic import Diagnostic, Note, Problem
+from tensorc_dsl.diagnostic import Diagnostic, Note, problem
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.expr import Load, Var
@@ -23,14 +23,18 @@ from tensorc_dsl.ir.print import format_buffer, format_expr
 from tensorc_dsl.ir.program import Block, Buffer, Program, Store
 from tensorc_dsl.validate.code import Code, Statement
 from tensorc_dsl.validate.compare import Comparison, Obligation
-from tensorc_dsl.validate.facts import Refuted, Undecided, element, example, refuted
+from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, element, example
 from tensorc_dsl.validate.memory import verify_memory
 from tensorc_dsl.validate.run import Shown, TooLong, listed, show
 from tensorc_dsl.validate.values import At, Values
 
-INTERFACE = Problem("E0808", "the programs differ in what they are called with: {what}")
-MISSING = Problem("E0804", "{which} does not write {element}{sizes}")
-UNPROVED = Problem("E0807", "it is not proved that the programs compute the same: {reason}")
+
+@problem("E0808", "the programs differ in what they are called with: {what}")
+def INTERFACE(*, what: str) -> None: ...
+@problem("E0804", "{which} does not write {element}{sizes}")
+def MISSING(*, which: str, element: str, sizes: ExampleSizes) -> None: ...
+@problem("E0807", "it is not proved that the programs compute the same: {reason}")
+def UNPROVED(*, reason: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,8 @@ def _same_interface(a: Program, b: Program) -> None:
         ("open dimensions", [str(d) for d in a.dims], [str(d) for d in b.dims]),
     ):
         if x != y:
-            raise refuted(INTERFACE, what=f"{what} {', '.join(x) or 'none'} and {', '.join(y) or 'none'}")
+            differing = f"{what} {', '.join(x) or 'none'} and {', '.join(y) or 'none'}"
+            raise Refuted(INTERFACE(None, what=differing), None)
 
 
 def _result(values: Values, p: Buffer) -> At:
@@ -147,7 +152,7 @@ def _result(values: Values, p: Buffer) -> At:
             if not rest.is_disjoint(values.code.written(w).range()):
                 values.require_written(node, rest)  # a write exists, but nothing that an update could start from
         (at,), sizes = example(rest, [len(names)])
-        raise refuted(MISSING, which=values.which, element=element(p.name, at), sizes=sizes)
+        raise Refuted(MISSING(None, which=values.which, element=element(p.name, at), sizes=sizes), sizes)
     return node
 
 

@@ -14,7 +14,7 @@ from typing import TypeGuard
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.data import depends_on_data, outermost, with_values
 from tensorc_dsl.affine.sets import NotAffine, affine_text, condition_text, mapping
-from tensorc_dsl.diagnostic import Problem
+from tensorc_dsl.diagnostic import problem
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -32,13 +32,17 @@ from tensorc_dsl.ir.expr import (
     loads,
 )
 from tensorc_dsl.validate.code import PAIR, Code, Statement, label, where
-from tensorc_dsl.validate.facts import at, element, element_at, example, point, refuted
+from tensorc_dsl.validate.facts import ExampleSizes, Refuted, at, element, element_at, example, point
 from tensorc_dsl.validate.flow import Flow, Total
 
-UNWRITTEN = Problem(
-    "E0803", "{what} reads {element}, which nothing has written{sizes}",
+
+@problem(
+    "E0803",
+    "{what} reads {element}, which nothing has written{sizes}",
     help="the block that writes it, or its init, must run before",
-)  # fmt: skip
+)
+def UNWRITTEN(*, what: str, element: str, sizes: ExampleSizes) -> None: ...
+
 
 TAKEN = "…[]"
 """The text in a signature for an element that depends on data."""
@@ -190,7 +194,7 @@ class Values:
         whole = element_at(self.code, s, values, node.expr.buffer, node.expr.indices)
         name = element(node.expr.buffer, whole[len(self.code.homes[node.expr.buffer]) :])
         place_ = self._unstarted(node.expr.buffer, whole) or at(s, values)
-        raise refuted(UNWRITTEN, what=f"{self.which}, {place_},", element=name, sizes=sizes)
+        raise Refuted(UNWRITTEN(None, what=f"{self.which}, {place_},", element=name, sizes=sizes), sizes)
 
     def _unstarted(self, buffer: str, whole: Sequence[int]) -> str | None:
         """The update of an element that accumulates into an uninitialised value; None if there is none."""

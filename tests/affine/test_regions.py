@@ -10,7 +10,7 @@ import pytest
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.form import Interval
-from tensorc_dsl.affine.regions import Access, required_region
+from tensorc_dsl.affine.regions import RangedSubscripts, required_region
 from tensorc_dsl.ir.expr import Binary, Expr, Var, add, constant, floordiv, floormod, index, mul
 from tensorc_dsl.ir.print import format_expr
 
@@ -47,7 +47,7 @@ def linear(*terms: tuple[int, str], constant: int = 0) -> Expr:
     return out
 
 
-def texts(accesses: Sequence[Access], outer: Box, *shape: int) -> list[tuple[str, str]]:
+def texts(accesses: Sequence[RangedSubscripts], outer: Box, *shape: int) -> list[tuple[str, str]]:
     region = required_region(accesses, outer, tuple(map(index, shape)))
     return [(format_expr(low), format_expr(extent)) for low, extent in region]
 
@@ -133,7 +133,7 @@ def test_whatever_is_touched_is_inside(seed: int) -> None:
             case op:
                 return Binary("min" if op == "min" else "max", a, expression(depth - 1))
 
-    at: list[Access] = [((expression(rng.randint(0, 2)),), inner) for _ in range(rng.randint(1, 3))]
+    at: list[RangedSubscripts] = [((expression(rng.randint(0, 2)),), inner) for _ in range(rng.randint(1, 3))]
     ((low, extent),) = required_region(at, outer, (WIDE,))
     width = constant(extent)
     assert width is not None

@@ -10,8 +10,8 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.schedule.primitive import BlockRef
 from tensorc_dsl.schedule.primitives.compute_inline import compute_inline
+from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.source import Source
 from tensorc_dsl.validate import run as validate_run
 from tensorc_dsl.validate.validate import Invalid, Unproved, Valid, validate

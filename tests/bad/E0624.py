@@ -1,5 +1,6 @@
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.schedule.primitive import BufferRef, apply
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.refs import BufferRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.source import Source
 

@@ -22,7 +22,7 @@ from tensorc_dsl.ir.dtypes import BOOL, DTYPES, DType
 from tensorc_dsl.ir.expr import MATH_FUNCTIONS, ZERO, Binary, Cast, Const, Expr, Load, Select, index
 from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.ir.parse_expr import Scope
+from tensorc_dsl.ir.parse_expr import VisibleNames
 from tensorc_dsl.ir.print import format_expr, format_program
 from tensorc_dsl.ir.program import Block, Buffer, Program, Store
 from tensorc_dsl.reference.evaluate import evaluate
@@ -199,7 +199,7 @@ def test_every_value_is_printed_as_itself(t: DType) -> None:
     assert isinstance(task, tree.TaskDef)
     listed = task.bindings[0][1]
     assert isinstance(listed, tree.ListExpr)
-    here = Scope({}, {}, {}, {})
+    here = VisibleNames({}, {}, {}, {})
     assert [here.stored(e, Buffer("C", t, ())) for e in listed.items] == [Const(x, t) for x in values]
 
 

@@ -28,7 +28,8 @@ from tensorc_dsl.reference.evaluate import evaluate, shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.resources import stdlib_files
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.source import Source
 from tensorc_dsl.validate.validate import Valid, validate
 from tests.codegen.native import check, compiled, program, run

@@ -10,7 +10,8 @@ import pytest
 
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.primitive import LoopRef, apply
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.refs import LoopRef
 from tests.codegen.native import compiled, program, run
 
 TEXT = """

@@ -7,9 +7,9 @@ import pytest
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.schedule.primitive import BlockRef
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.source import Source
 from tests.interp.spaces import rng, schedule, space

@@ -13,7 +13,8 @@ from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.ir.program import LoopKind, find_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tests.codegen.native import compiled
 from tests.compute.native import everywhere
 from tests.compute.texts import build, made, std

@@ -19,7 +19,8 @@ from tensorc_dsl.interp.values import ProgramRef, Value
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import For, Program, walk
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, apply
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.source import Source

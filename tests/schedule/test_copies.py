@@ -12,7 +12,8 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, apply
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.source import Source
 from tests.programs import random_inputs
 

@@ -14,9 +14,10 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, LoopKind, Program, Stmt, find_loop
 from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, apply
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.rewrite import replace_variables
+from tensorc_dsl.schedule.substitution import replace_variables
 from tensorc_dsl.source import Source
 from tests.programs import elementwise, matmul, random_inputs
 

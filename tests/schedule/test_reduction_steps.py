@@ -9,7 +9,8 @@ from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tests.codegen.native import program, run
 from tests.primitives.cases import Case, all_cases, before_program
 from tests.primitives.cases import run as after

@@ -10,25 +10,29 @@ from tensorc_dsl.diagnostic import render
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.program import For, Program
 from tensorc_dsl.report.paint import paint
-from tensorc_dsl.schedule.refusal import Refusal, ScheduleRefusal
+from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.source import Source, Span
 from tests import programs
 
-NO = Refusal("E0399", "cannot `{what}`", help="do not {what}")
+
+@refusal("E0399", "cannot `{what}`", help="do not {what}")
+def NO(*focus: str, what: str) -> None: ...
+
+
 SOURCE = Source("a.tsched", "schedule s for matmul {\n    break(k)\n}\n")
 
 
 def refused(program: Program, *focus: str) -> ScheduleRefusal:
-    refusal = NO(program, *focus, what="break")
-    refusal.span = Span(SOURCE, 28, 36)
-    return refusal
+    found = NO(program, *focus, what="break")
+    found.span = Span(SOURCE, 28, 36)
+    return found
 
 
 def test_the_place_is_marked() -> None:
-    refusal = refused(programs.matmul(4, 5, 6), "k")
-    refusal.steps = ("let a = 1", "let b = 2", "let c = 3", "let d = 4")
-    text = render(refusal_diagnostic(refusal))
+    found = refused(programs.matmul(4, 5, 6), "k")
+    found.steps = ("let a = 1", "let b = 2", "let c = 3", "let d = 4")
+    text = render(refusal_diagnostic(found))
     head, _, rest = text.partition(" = the program at this point:")
     assert head == ("error[E0399]: cannot `break`\n --> a.tsched:2:5\n  |\n2 |     break(k)\n  |     ^^^^^^^^\n ")
     (marked,) = [line for line in rest.split("\n") if "<- this" in line]

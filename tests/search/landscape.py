@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.trace.draw import Branch, Categorical, Decision, Distribution, Draw, PerfectTile
 from tensorc_dsl.trace.trace import Trace
 
-DOES_NOT_FIT = Refusal("E0399", "made up")
+
+@refusal("E0399", "made up")
+def DOES_NOT_FIT(*focus: str) -> None: ...
+
 
 Chooser = Callable[[str, Distribution], Decision]
 

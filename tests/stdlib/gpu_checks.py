@@ -17,8 +17,8 @@ from tensorc_dsl.ir.print import format_expr, format_program
 from tensorc_dsl.ir.program import For, Program, walk
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.schedule.primitive import BlockRef
 from tensorc_dsl.schedule.queries import QUERIES
+from tensorc_dsl.schedule.refs import BlockRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source

@@ -74,11 +74,11 @@ def windows(x: Array, kh: int, kw: int, stride: int) -> Array:
     return sliding_window_view(x, (kh, kw), (1, 2))[:, ::stride, ::stride]
 
 
-def max_pool(x: Array, KH: int = 2, KW: int = 2, stride: int = 2, pad: int = 0) -> Array:  # noqa: N803
+def max_pool(x: Array, KH: int = 2, KW: int = 2, stride: int = 2, pad: int = 0) -> Array:
     return windows(bordered(x, pad, -np.inf), KH, KW, stride).max((-1, -2))
 
 
-def avg_pool(x: Array, KH: int = 2, KW: int = 2, stride: int = 2, pad: int = 0) -> Array:  # noqa: N803
+def avg_pool(x: Array, KH: int = 2, KW: int = 2, stride: int = 2, pad: int = 0) -> Array:
     return windows(bordered(x, pad), KH, KW, stride).mean((-1, -2))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.schedule.primitive import LoopRef
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.trace.declare import Interval
 from tensorc_dsl.trace.distribution import Decision

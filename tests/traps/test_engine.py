@@ -19,7 +19,8 @@ from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import tolerance
-from tensorc_dsl.schedule.primitive import LoopRef, apply
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.search.space import neighbours
 from tests.codegen import native
 from tests.interp.spaces import again, rng, schedule

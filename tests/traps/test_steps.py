@@ -12,7 +12,8 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import Alloc, Flat, body_of
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, apply
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tests.codegen import native
 from tests.codegen.native import program

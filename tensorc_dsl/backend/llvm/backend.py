@@ -22,7 +22,7 @@ from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.backend.llvm.runtime.peak import INSTRUCTIONS, multipliers, peak
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import Backend, Code, CompiledKernel, CompileError, Form, LoweredKernel, Processor
-from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target, architecture_of
@@ -31,12 +31,14 @@ from tensorc_dsl.lower.lower import lower, lower_until
 from tensorc_dsl.lower.nameless import nameless
 from tensorc_dsl.reference.count import Work
 
-NOT_HERE = Problem(
+
+@problem(
     "E0914",
     "`{task}` is for {theirs}, and this machine {ours}: it cannot be run or measured here",
     help="compile it for there, `compile --emit obj --emit header`, or run it for this machine, `--target native` without "
     "`--mcpu`",
 )
+def NOT_HERE(*, task: str, theirs: str, ours: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

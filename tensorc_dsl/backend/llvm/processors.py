@@ -11,21 +11,26 @@ from tensorc_dsl.backend.llvm.codegen.features import ARCHITECTURES, has_feature
 from tensorc_dsl.backend.llvm.codegen.machine import native_triple
 from tensorc_dsl.backend.llvm.host import host_processor, vector_bits_of
 from tensorc_dsl.check.problems import near
-from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.isolated.start import Limits, run_module
 
-NO_CPU = Problem(
+
+@problem(
     "E0915",
     "LLVM makes no code of {triple} for a CPU `{cpu}`",
     help="take one of those that `tensorc-dsl compile FILE TASK --mcpu help` lists",
 )
+def NO_CPU(*, triple: str, cpu: str) -> None: ...
 
-NO_FEATURE = Problem(
+
+@problem(
     "E0916",
     "LLVM knows no feature `{feature}` of {triple}",
     help="take one of those that `tensorc-dsl compile FILE TASK --mcpu help` lists",
 )
+def NO_FEATURE(*, feature: str, triple: str) -> None: ...
+
 
 SECONDS = 60.0
 """The time limit for an answer of LLVM, which usually takes a tenth of a second."""

@@ -114,12 +114,11 @@ def _expanded(checked: CheckedFile) -> Iterator[Diagnostic]:
 
 def _left_out(rule: Refused) -> Diagnostic:
     """The warning for a rule that was refused and left out."""
-    from tensorc_dsl.check.problems import warning
     from tensorc_dsl.schedule.render import refusal_diagnostic
 
     found = refusal_diagnostic(rule.refusal)
     note = Note("note", f"rule `{rule.rule}` is left out on `{rule.subject}`; a rule asks first, in its `when`")
-    return warning(replace(found, notes=(*found.notes, note)))
+    return replace(found, notes=(*found.notes, note), severity=Severity.WARNING)
 
 
 def _tell(names: list[str], found: list[Finding], output: Format) -> None:

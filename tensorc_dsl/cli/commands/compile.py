@@ -11,7 +11,7 @@ import click
 from tensorc_dsl.cli.handling import condition_option, handled, replay_option
 from tensorc_dsl.cli.loading import load_task
 from tensorc_dsl.cli.options import common_options, file_argument, target_options, task_argument
-from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.report.terminal import write
 
 if TYPE_CHECKING:
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from tensorc_dsl.backend.protocol import Form
     from tensorc_dsl.trace.trace import Trace
 
-NOT_FROZEN = Problem(
+
+@problem(
     "E0911",
     "the schedule of `{task}` is not frozen: {draws}",
     help="give a schedule that `tune` or `sample` wrote, `--replay TRACE`, pin them, `--condition {first}=…`, or have "
     "them drawn, `--seed S`",
 )
+def NOT_FROZEN(*, task: str, draws: str, first: str) -> None: ...
 
 
 @click.command()

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tensorc_dsl.cli.options import common_options
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.diagnostic import Note, TschedError, help_note, problem
 from tensorc_dsl.report.terminal import is_terminal, say, show, show_markdown
 from tensorc_dsl.resources import error_page, error_titles
 
@@ -46,6 +46,16 @@ def explain(ctx: click.Context, name: str | None, every: bool) -> None:
         show(page.rstrip("\n"))
 
 
+@problem("E0906", "no error or warning has the code `{name}`", help="`tensorc-dsl explain --list` shows all codes")
+def NO_CODE(*, name: str) -> None: ...
+@problem(
+    "E0906",
+    "there is no primitive, draw, query, function or item of `std` called `{name}`",
+    help="`tensorc-dsl module list` shows what a `use` can bring, and `explain --list` the codes of errors",
+)
+def NO_NAME(*, name: str) -> None: ...
+
+
 def _page(name: str) -> str:
     """The page for a name, as Markdown. Raises TschedError (E0906) for an unknown name."""
     titles = error_titles()
@@ -57,14 +67,13 @@ def _page(name: str) -> str:
 
     if _CODE.fullmatch(code):
         near = did_you_mean(code, [c for c in titles if c[:4] == code[:4]] or titles)
-        wrong, where = f"no error or warning has the code `{name}`", "`tensorc-dsl explain --list` shows all codes"
-    else:
-        from tensorc_dsl.report.entries.named import entries, names
+        raise TschedError(NO_CODE(None, _meant(near), name=name))
+    from tensorc_dsl.report.entries.named import entries, names
 
-        if found := entries(name):
-            return "\n\n".join(found) + "\n"
-        near = did_you_mean(name, names())
-        wrong = f"there is no primitive, draw, query, function or item of `std` called `{name}`"
-        where = "`tensorc-dsl module list` shows what a `use` can bring, and `explain --list` the codes of errors"
-    notes = tuple(help_note(text) for text in (near, where) if text)
-    raise TschedError(Diagnostic("E0906", wrong, None, notes=notes))
+    if found := entries(name):
+        return "\n\n".join(found) + "\n"
+    raise TschedError(NO_NAME(None, _meant(did_you_mean(name, names())), name=name))
+
+
+def _meant(near: str) -> tuple[Note, ...]:
+    return (help_note(near),) if near else ()

@@ -8,15 +8,17 @@ import click
 
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.options import common_options, files_argument
-from tensorc_dsl.diagnostic import Diagnostic, Problem, TschedError
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.report.terminal import say, show_diagnostics, write
 from tensorc_dsl.visible import visible_line
 
-IN_PLACE = Problem(
+
+@problem(
     "E0903",
     "cannot write `{name}`: it is no file that could hold it",
     help="`tensorc-dsl fmt -` formats what a pipe brings",
 )
+def IN_PLACE(*, name: str) -> None: ...
 
 
 @click.command()

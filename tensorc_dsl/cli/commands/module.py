@@ -11,11 +11,19 @@ import click
 
 from tensorc_dsl.cli.groups import Group
 from tensorc_dsl.cli.options import common_options, settings
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.report.terminal import say
 
 if TYPE_CHECKING:
     from tensorc_dsl.packages.listing import Listing
+
+
+@problem("E0906", "there is nothing to use that is called `{name}`", help="{repair}")
+def NOTHING_TO_USE(*, name: str, repair: str) -> None: ...
+@problem(
+    "E0903", "cannot write to `{folder}`: it is not empty", help="give a folder that is empty, or that does not exist"
+)
+def NOT_EMPTY(*, folder: Path) -> None: ...
 
 
 @click.group(cls=Group)
@@ -69,9 +77,8 @@ def which(ctx: click.Context, name: str) -> None:
         found = tuple(i.where for i in listing.items if name in spellings(i)) or used(name, settings(ctx).include)
         if not found:
             near = did_you_mean(name, {s for i in listing.items for s in spellings(i)})
-            note = help_note(near or "`tensorc-dsl module list` shows what there is")
-            wrong = f"there is nothing to use that is called `{name}`"
-            raise TschedError(Diagnostic("E0906", wrong, None, notes=(note,)))
+            repair = near or "`tensorc-dsl module list` shows what there is"
+            raise TschedError(NOTHING_TO_USE(None, name=name, repair=repair))
     for where in found:
         say(where)
 
@@ -92,8 +99,7 @@ def new(name: str, folder: Path | None) -> None:
         raise click.BadParameter(f"{name!r} is no name for a package: use letters, digits and _", param_hint="NAME")
     root = folder or Path(name)
     if root.is_dir() and any(root.iterdir()):
-        note = help_note("give a folder that is empty, or that does not exist")
-        raise TschedError(Diagnostic("E0903", f"cannot write to `{root}`: it is not empty", None, notes=(note,)))
+        raise TschedError(NOT_EMPTY(None, folder=root))
     for path, text in skeleton(name).items():
         make_folder((root / path).parent)
         write_text(root / path, text)

@@ -9,6 +9,7 @@ import click
 from tensorc_dsl.cli.handling import handled, handler_options
 from tensorc_dsl.cli.loading import load_task, only
 from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options
+from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.report.terminal import write
 
 STAGES = ("ast", "ir", "space", "trace", "lowered")
@@ -97,7 +98,7 @@ def _check_pass(task: Task, stage: str, after: str) -> None:
 
 def _ast(file: str, name: str | None) -> str:
     from tensorc_dsl.report.files import read_source
-    from tensorc_dsl.report.missing import no_such
+    from tensorc_dsl.report.missing import no_such_item
     from tensorc_dsl.report.outline import outline
     from tensorc_dsl.syntax import tree
     from tensorc_dsl.syntax.parse import parse
@@ -108,5 +109,5 @@ def _ast(file: str, name: str | None) -> str:
     if name is None:
         name = only([n for n, i in items.items() if isinstance(i, tree.TaskDef)], file)
     if name not in items:
-        raise no_such("E0906", "item", name, list(items), file)
+        raise TschedError(no_such_item(name, list(items), file))
     return outline(items[name])

@@ -10,7 +10,7 @@ import click
 from tensorc_dsl.cli.failures import ExitCode
 from tensorc_dsl.cli.loading import chosen, load, task_and_trace
 from tensorc_dsl.cli.options import common_options, file_argument, seed_option, target_options
-from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.report.terminal import say, show_diagnostics, show_object
 
 if TYPE_CHECKING:
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from tensorc_dsl.syntax.tree import ProgramDef
     from tensorc_dsl.validate.validate import Report
 
-TWO_PROGRAMS = Problem(
-    "E0809", "`{file}` holds {count}, and `verify` compares two programs",
+
+@problem(
+    "E0809",
+    "`{file}` holds {count}, and `verify` compares two programs",
     help="name a task to verify a schedule of it: `tensorc-dsl verify {file} TASK`",
-)  # fmt: skip
+)
+def TWO_PROGRAMS(*, file: str, count: str) -> None: ...
 
 
 @click.command()

@@ -8,8 +8,9 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.report.entries.markdown import code, fence, table
 from tensorc_dsl.report.entries.signatures import parameters, type_text
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IntrinsicRef, LoopRef, Primitive
+from tensorc_dsl.schedule.primitive import Primitive
 from tensorc_dsl.schedule.query import Query
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IntrinsicRef, LoopRef
 from tensorc_dsl.trace.declare import Choices, DrawKind, Items
 
 SUBJECTS: dict[type, tuple[str, str]] = {
@@ -45,7 +46,7 @@ def primitive_entry(p: Primitive) -> str:
 
 def plain(message: str) -> str:
     """A message with its facts as names: `{loop}` is the loop's name. Computed facts have no name."""
-    named = re.sub(r"`?\{([a-z_]+)\}`?", r"*\1*", message)
+    named = re.sub(r"`?\{([a-z_]+)(?::[^{}]*)?\}`?", r"*\1*", message)
     return re.sub(r"`?\{[^}]*\}+`?", "…", named)
 
 

@@ -8,7 +8,7 @@ import typing
 
 from tensorc_dsl.ir.expr import Const
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, IndexMap, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, IndexMap, LoopRef
 from tensorc_dsl.syntax.format_expr import quoted
 from tensorc_dsl.trace.declare import Choices, Interval, Items
 

@@ -8,27 +8,33 @@ from tensorc_dsl.ir.program import Annotation, Block, Program, replace_stmt
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.ir.streams import STREAM, stream_problem
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-RESERVED = Refusal(
+
+@refusal(
     "E0344",
     'the annotation "{key}" is not for schedules: it says what `{block}` computes',
     help="choose another key",
     at="key",
 )
-NO_KEY = Refusal(
+def RESERVED(*focus: str, key: str, block: str) -> None: ...
+@refusal(
     "E0342",
     "an annotation needs a key",
     help='name what the value is for, e.g. "unroll.max_step"',
     at="key",
 )
-NO_STREAM = Refusal(
+def NO_KEY(*focus: str) -> None: ...
+@refusal(
     "E0345",
     "`{target}` cannot store past the caches: {reason}",
     help="annotate a block that writes an output which nothing in the kernel reads, with the value true",
     at="key",
 )
+def NO_STREAM(*focus: str, target: str, reason: str) -> None: ...
 
 
 def refuse_reserved(program: Program, block: Block, key: str) -> None:

@@ -6,11 +6,16 @@ from tensorc_dsl.ir.axes import axis_problem
 from tensorc_dsl.ir.program import Axis, LoopKind, Program
 from tensorc_dsl.schedule.kinds import CLASH, RACE, at_once
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-NO_AXIS = Refusal("E0609", 'there is no axis "{axis}"', help="the axes are {axes}")
-NOT_THERE = Refusal("E0610", '`{loop}` cannot be bound to "{axis}": {reason}', help="{repair}")
+
+@refusal("E0609", 'there is no axis "{axis}"', help="the axes are {axes}")
+def NO_AXIS(*focus: str, axis: str, axes: str) -> None: ...
+@refusal("E0610", '`{loop}` cannot be bound to "{axis}": {reason}', help="{repair}")
+def NOT_THERE(*focus: str, loop: str, axis: str, reason: str, repair: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_SERIAL, NO_AXIS, CLASH, RACE, NOT_THERE)

@@ -17,19 +17,23 @@ from tensorc_dsl.schedule.copies import (
     with_buffer,
 )
 from tensorc_dsl.schedule.kinds import RACE
-from tensorc_dsl.schedule.motion import NO_BUFFER, VECTOR, own_buffers, the_buffer
-from tensorc_dsl.schedule.places import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, Rewrite, primitive
+from tensorc_dsl.schedule.motion import VECTOR, own_buffers
+from tensorc_dsl.schedule.places import NO_BLOCK, NO_BUFFER, the_block, the_buffer
+from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, require_read
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.scopes import NO_SCOPE, copy_name, require_scope
 
-NOT_WRITTEN = Refusal(
+
+@refusal(
     "E0625",
     "`{block}` does not write `{buffer}`",
     help="use `cache_read` for what a block only reads",
     at="buffer",
 )
+def NOT_WRITTEN(*focus: str, block: str, buffer: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_BUFFER, NO_SCOPE, NOT_READ, NOT_WRITTEN, NOT_FILLED, RACE, VECTOR)

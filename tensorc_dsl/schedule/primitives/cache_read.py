@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensorc_dsl.affine.regions import Region
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.expr import ZERO, Expr, constant, index, sub
-from tensorc_dsl.ir.program import Block, Buffer, Program, used_names
+from tensorc_dsl.ir.program import Block, Buffer, Program, replace_stmt, used_names
 from tensorc_dsl.schedule.copies import (
     NOT_FILLED,
     Site,
@@ -18,25 +18,30 @@ from tensorc_dsl.schedule.copies import (
     with_buffer,
 )
 from tensorc_dsl.schedule.kinds import RACE
-from tensorc_dsl.schedule.motion import NO_BUFFER, VECTOR, own_buffers, read_indices, the_buffer, writers
-from tensorc_dsl.schedule.nests import copy_nest, iter_ranges, map_accesses, replace_at
-from tensorc_dsl.schedule.places import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.motion import VECTOR, own_buffers, read_indices, writers
+from tensorc_dsl.schedule.nests import copy_nest, iter_ranges, map_accesses
+from tensorc_dsl.schedule.places import NO_BLOCK, NO_BUFFER, the_block, the_buffer
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.scopes import NO_SCOPE, copy_name, require_scope
 
-NOT_READ = Refusal(
+
+@refusal(
     "E0361",
     "`{block}` does not read `{buffer}`",
     help="it reads: {reads}",
     at="buffer",
 )
-OWN = Refusal(
+def NOT_READ(*focus: str, block: str, buffer: str, reads: str) -> None: ...
+@refusal(
     "E0362",
     "`{block}` writes `{buffer}` itself: a copy made before it would be out of date",
     help="use `cache_write` for what a block accumulates, or `cache_inplace` for what it finds and changes",
     at="buffer",
 )
+def OWN(*focus: str, block: str, buffer: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_BUFFER, NO_SCOPE, NOT_READ, OWN, NOT_FILLED, RACE, VECTOR)
@@ -82,7 +87,7 @@ def copied_in(program: Program, site: Site, reader: Block, source: Buffer, scope
         nest = box_copy(name, name, source, region, site.loops, used)
     else:
         nest = copy_nest(name, name, source, box, used)
-    result = insert(replace_at(program, reader.name, (map_accesses(reader, source.name, moved),)), site, (nest,))
+    result = insert(replace_stmt(program, reader.name, (map_accesses(reader, source.name, moved),)), site, (nest,))
     result = with_buffer(result, Buffer(name, source.dtype, tuple(extent for _, extent in box), scope))
     if writers(program, source.name):
         require_defined(result, program, source.name, name)

@@ -20,16 +20,20 @@ from tensorc_dsl.schedule.copies import (
 )
 from tensorc_dsl.schedule.motion import fills, own_buffer, writers
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.scopes import NO_SCOPE, copy_name, require_scope
 
-SEVERAL = Refusal(
+
+@refusal(
     "E0364",
     "cannot give `{block}` a buffer of its own: it writes several buffers",
     help="use `cache_write` on blocks that write one buffer",
     at="block",
 )
+def SEVERAL(*focus: str, block: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_SCOPE, SEVERAL, NOT_WHOLE)

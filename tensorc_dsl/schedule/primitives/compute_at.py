@@ -10,14 +10,25 @@ from tensorc_dsl.affine.regions import inner_ranges, required_region
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import substitute
-from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, find_loop, used_names, walk
+from tensorc_dsl.ir.program import (
+    Block,
+    Buffer,
+    For,
+    IterKind,
+    Program,
+    Stmt,
+    find_loop,
+    replace_stmt,
+    used_names,
+    walk,
+)
 from tensorc_dsl.schedule.motion import (
     BEYOND,
     NO_CONSUMER,
     NOT_READY,
     VECTOR,
+    InsertionPoint,
     Nest,
-    Place,
     beyond,
     is_param,
     own_buffer,
@@ -29,51 +40,61 @@ from tensorc_dsl.schedule.motion import (
     unready_input,
     writers,
 )
-from tensorc_dsl.schedule.nests import nest_of, nest_over, remove_block, replace_at, replace_buffer, stmt_name
+from tensorc_dsl.schedule.nests import nest_of, nest_over, remove_block, replace_buffer, stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.compute_inline import CHANGED, NOT_INLINABLE, PARTIAL, compute_inline
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-OUTPUT = Refusal(
+
+@refusal(
     "E0353",
     "cannot compute `{block}` again at each use: it writes the output `{buffer}`",
     help="move what it reads below its loops instead, or `cache_write` it first and move the copy with `reverse_compute_at`",
     at="block",
 )
-NOT_PURE = Refusal(
+def OUTPUT(*focus: str, block: str, buffer: str) -> None: ...
+@refusal(
     "E0354",
     "cannot compute `{block}` again at each use: {reason}",
     help="{repair}",
     at="block",
 )
-OUTSIDE = Refusal(
+def NOT_PURE(*focus: str, block: str, reason: str, repair: str) -> None: ...
+@refusal(
     "E0356",
     "`{consumer}` reads `{buffer}` and stands outside of loop `{loop}`",
     help="choose a loop around all blocks that read `{buffer}`, or move or inline `{consumer}` first",
     at="loop",
     label="not around `{consumer}`",
 )
-NOT_INVERTIBLE = Refusal(
+def OUTSIDE(*focus: str, consumer: str, buffer: str, loop: str) -> None: ...
+@refusal(
     "E0357",
     "cannot tell which part of `{block}` computes a region of `{buffer}`: its subscripts do not determine `{iterator}`",
     help="move it before changing the layout of `{buffer}`",
     at="block",
 )
+def NOT_INVERTIBLE(*focus: str, block: str, buffer: str, iterator: str) -> None: ...
 
 
-OVERWRITTEN = Refusal(
+@refusal(
     "E0640",
     "`{block}` reads `{buffer}`, which `{writer}` may write over in a later iteration of `{again}`, before `{loop}`",
     help="move `{block}` before the step that lets `{writer}` use an element again",
     at="loop",
 )
-NO_PLACE = Refusal(
+def OVERWRITTEN(*focus: str, block: str, buffer: str, writer: str, again: str, loop: str) -> None: ...
+@refusal(
     "E0380",
     "`{place}` is no place to compute `{block}` at",
     help="name a loop around the blocks that read it, or write {words}",
     at="loop",
 )
+def NO_PLACE(*focus: str, place: str, block: str, words: str) -> None: ...
+
 
 ROOT, INLINE = "root", "inline"
 """The places of a block other than loops."""
@@ -134,7 +155,7 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
     def ran_there(shared: tuple[str, ...], _: str) -> bool:
         return set(shared) <= {x.var for x in nest[0]} and instances_within(new, nest, shared)
 
-    place = Place(around, positions(program)[stmt_name(child)])
+    place = InsertionPoint(around, positions(program)[stmt_name(child)])
     if found := unready_input(program, block.name, place, ran_there):
         if found.again is not None:
             facts = {"block": block.name, "buffer": found.buffer, "writer": found.writer, "again": found.again}
@@ -144,7 +165,7 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
         )
     now = find_loop(rest, at.var)[1]
     n = next(i for i, s in enumerate(now.body) if stmt_name(s) == stmt_name(child))
-    result = replace_at(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),))
+    result = replace_stmt(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),))
     if buffer.scope == "global":
         result = replace_buffer(result, buffer.name, (replace(buffer, scope="local"),))
     return Rewrite(result, None)

@@ -8,10 +8,10 @@ from tensorc_dsl.affine.accesses import home
 from tensorc_dsl.affine.coverage import full_domain
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.expr import Expr, Load, Var, substitute, transform
-from tensorc_dsl.ir.program import Block, IterKind, Program, Store
+from tensorc_dsl.ir.program import Block, IterKind, Program, Store, replace_stmt
 from tensorc_dsl.schedule.motion import (
     NO_CONSUMER,
-    Place,
+    InsertionPoint,
     is_param,
     positions,
     read_indices,
@@ -19,29 +19,35 @@ from tensorc_dsl.schedule.motion import (
     unready_input,
     writers,
 )
-from tensorc_dsl.schedule.nests import iter_ranges, remove_block, replace_at, replace_buffer
+from tensorc_dsl.schedule.nests import iter_ranges, remove_block, replace_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-NOT_INLINABLE = Refusal(
+
+@refusal(
     "E0371",
     "cannot inline `{block}`: {reason}",
     help="inline blocks that store each element of an intermediate buffer once, as `{buffer}[i, j] = …` does",
     at="block",
 )
-PARTIAL = Refusal(
+def NOT_INLINABLE(*focus: str, block: str, reason: str, buffer: str) -> None: ...
+@refusal(
     "E0372",
     "cannot inline `{block}`: it does not run for all values of its iterators",
     help="inline it before the step that moved it or added conditions to it",
     at="block",
 )
-CHANGED = Refusal(
+def PARTIAL(*focus: str, block: str) -> None: ...
+@refusal(
     "E0373",
     "cannot inline `{block}` into `{reader}`: `{buffer}` may differ there, `{writer}` writes it",
     help="inline before moving `{writer}`",
     at="block",
 )
+def CHANGED(*focus: str, block: str, reader: str, buffer: str, writer: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NOT_INLINABLE, NO_CONSUMER, PARTIAL, CHANGED)
@@ -70,10 +76,10 @@ def compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
 
     result = program
     for loops, reader in consumers:
-        if found := unready_input(program, b.name, Place(loops, order[reader.name]), same_contents):
+        if found := unready_input(program, b.name, InsertionPoint(loops, order[reader.name]), same_contents):
             facts = {"block": b.name, "reader": reader.name, "buffer": found.buffer, "writer": found.writer}
             raise CHANGED(program, b.name, reader.name, **facts)
-        result = replace_at(result, reader.name, (_inlined(reader, store, names),))
+        result = replace_stmt(result, reader.name, (_inlined(reader, store, names),))
     return Rewrite(replace_buffer(remove_block(result, b.name), store.buffer, ()), None)
 
 

@@ -7,26 +7,30 @@ from dataclasses import replace
 
 from tensorc_dsl.affine.simplify import conjuncts, extent_ranges, linear_form, negate, simplify, simplify_where
 from tensorc_dsl.ir.expr import Compare, Expr, Select, Var, add, constant, free_vars, index, loads, sub, substitute
-from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store, fresh, used_names
+from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store, fresh, replace_stmt, used_names
 from tensorc_dsl.schedule.motion import read_indices
-from tensorc_dsl.schedule.nests import replace_at
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-NO_PADDING = Refusal(
+
+@refusal(
     "E0658",
     "cannot tell the padding of `{block}` from the rest: {reason}",
     help="decompose a block that stores `X[…] if … else 0`, each element once",
     at="block",
 )
-NOT_ALONE = Refusal(
+def NO_PADDING(*focus: str, block: str, reason: str) -> None: ...
+@refusal(
     "E0659",
     "the padding of `{block}` cannot be filled before `{loop}`: `{inner}` holds other statements too",
     help="take a loop inside `{inner}`, or decompose before moving others there",
     at="loop",
 )
+def NOT_ALONE(*focus: str, block: str, loop: str, inner: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_LOOP, NOT_AROUND, NO_PADDING, NOT_ALONE)
@@ -76,7 +80,7 @@ def decompose_padding(program: Program, block: BlockRef, loop: LoopRef) -> Rewri
         where=simplify_where((substitute(c, values) for c in where), now),
     )
     stmts = (_nest(nest, fill), _nest(loops, interior))
-    return Rewrite(replace_at(program, inner[0].var, stmts), BlockRef(fill.name))
+    return Rewrite(replace_stmt(program, inner[0].var, stmts), BlockRef(fill.name))
 
 
 def _choice(program: Program, b: Block) -> tuple[Expr, Expr, Expr]:

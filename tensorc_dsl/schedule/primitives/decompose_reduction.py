@@ -11,34 +11,41 @@ from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, constant, substitute
 from tensorc_dsl.ir.program import Block, For, Program, Stmt, fresh, replace_stmt, used_names
 from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, reduction_loops, spatial
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-NO_INIT = Refusal(
+
+@refusal(
     "E0335",
     "`{block}` has no initialisation to take out",
     help="decompose a block with an `init`, once",
     at="block",
 )
-NOT_AROUND = Refusal(
+def NO_INIT(*focus: str, block: str) -> None: ...
+@refusal(
     "E0336",
     "`{loop}` is not a loop around `{block}`",
     help="the loops around it are: {loops}",
     at="loop",
 )
-BELOW_REDUCTION = Refusal(
+def NOT_AROUND(*focus: str, loop: str, block: str, loops: str) -> None: ...
+@refusal(
     "E0337",
     "below `{loop}`, `{block}` would be initialised again in each iteration of the reduction loop `{reduction}`",
     help="take `{reduction}`, or a loop around it",
     at="loop",
     label="inside `{reduction}`",
 )
-OVERTAKES = Refusal(
+def BELOW_REDUCTION(*focus: str, loop: str, block: str, reduction: str) -> None: ...
+@refusal(
     "E0343",
     "the initialisation cannot move before `{loop}`: {dependence}",
     help="take a loop that holds no other use of what `{block}` writes",
     at="loop",
 )
+def OVERTAKES(*focus: str, loop: str, dependence: object, block: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_LOOP, NO_INIT, NOT_AROUND, BELOW_REDUCTION, MIXED_LOOP, NOT_AT_ZERO, OVERTAKES)

@@ -9,23 +9,29 @@ from tensorc_dsl.ir.expr import ZERO, Expr, Var, constant, floordiv, floormod, i
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Program, fresh, replace_stmt, used_names
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
-from tensorc_dsl.schedule.rewrite import replace_variables
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.substitution import replace_variables
 
-NO_LOOPS = Refusal("E0314", "fuse needs a loop", help="name the loops from the outermost inwards")
-NOT_NESTED = Refusal(
+
+@refusal("E0314", "fuse needs a loop", help="name the loops from the outermost inwards")
+def NO_LOOPS(*focus: str) -> None: ...
+@refusal(
     "E0315",
     "`{inner}` is not all there is in `{outer}`",
     help="fuse loops that stand directly in one another, named from the outermost inwards",
     at="inner",
 )
-OPEN_EXTENT = Refusal(
+def NOT_NESTED(*focus: str, inner: str, outer: str) -> None: ...
+@refusal(
     "E0316",
     "the extent of `{inner}` is `{extent}`, not a number",
     help="only the outermost of fused loops may have an open extent; split `{inner}` first",
     at="inner",
 )
+def OPEN_EXTENT(*focus: str, inner: str, extent: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_SERIAL, NO_LOOPS, NOT_NESTED, OPEN_EXTENT)

@@ -10,7 +10,7 @@ from tensorc_dsl.affine.coverage import full_domain
 from tensorc_dsl.affine.parts import NotApart, parts_of
 from tensorc_dsl.ir.expr import Binary, Expr, Load, Logic, Var, loads, substitute
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, For, IterKind, Program, Store
+from tensorc_dsl.ir.program import Block, For, IterKind, Program, Store, replace_stmt
 from tensorc_dsl.ir.reductions import Fold, FoldOp, combine, identity
 from tensorc_dsl.schedule.motion import (
     fills,
@@ -22,23 +22,28 @@ from tensorc_dsl.schedule.motion import (
     shared_loops,
     writers,
 )
-from tensorc_dsl.schedule.nests import map_accesses, remove_block, replace_at, replace_buffer
+from tensorc_dsl.schedule.nests import map_accesses, remove_block, replace_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-NOT_FUSED = Refusal(
+
+@refusal(
     "E0655",
     "cannot fuse `{epilogue}` into `{block}`: {reason}",
     help="{repair}",
     at="epilogue",
 )
-NO_START = Refusal(
+def NOT_FUSED(*focus: str, epilogue: str, block: str, reason: str, repair: str) -> None: ...
+@refusal(
     "E0656",
     "fused, `{epilogue}` would be applied in each step of `{block}`: `{value}` is not `{buffer} {op} …`",
     help="keep it apart; `reverse_compute_at` moves it to where `{block}` completes an element",
     at="epilogue",
 )
+def NO_START(*focus: str, epilogue: str, block: str, value: str, buffer: str, op: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NOT_FUSED, NO_START)
@@ -89,7 +94,7 @@ def fuse_reduction_epilogue(program: Program, block: BlockRef, epilogue: BlockRe
     first = given if start == identity(fold.op, program.buffer(old).dtype) else combine(fold.op, start, given)
     fused = map_accesses(replace(b, init=()), old, placed)
     fused = replace(fused, init=(Store(*placed(b.init[0].indices), first),))
-    result = remove_block(replace_at(program, b.name, (fused,)), e.name)
+    result = remove_block(replace_stmt(program, b.name, (fused,)), e.name)
     return Rewrite(replace_buffer(result, old, ()), None)
 
 

@@ -10,14 +10,18 @@ from tensorc_dsl.ir.expr import index, sub
 from tensorc_dsl.ir.program import Program, fresh, replace_stmt, used_names
 from tensorc_dsl.schedule.cut import Part, cut
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-BAD_POINTS = Refusal(
+
+@refusal(
     "E0605",
     "{points} do not cut `{loop}`: {why}",
     help="give rising iteration numbers, each the first of a part but the first",
 )
+def BAD_POINTS(*focus: str, points: str, loop: str, why: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_SERIAL, BAD_POINTS)

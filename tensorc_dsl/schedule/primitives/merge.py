@@ -10,32 +10,39 @@ from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.expr import ZERO, Var, sub
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Program, replace_stmt
+from tensorc_dsl.ir.program import Program, blocks_in, replace_stmt
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
-from tensorc_dsl.schedule.rewrite import blocks_below, replace_variables
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.substitution import replace_variables
 
-NOT_BESIDE = Refusal(
+
+@refusal(
     "E0602",
     "`{second}` does not follow directly on `{first}`",
     help="merge two loops of which the second stands right behind the first, inside the same loop",
 )
-UNEQUAL = Refusal(
+def NOT_BESIDE(*focus: str, second: str, first: str) -> None: ...
+@refusal(
     "E0603",
     "`{first}` has {one} iterations, `{second}` has {other}",
     help="cut the longer one with `loop_partition` first",
 )
-OVERTAKES = Refusal(
+def UNEQUAL(*focus: str, first: str, one: str, second: str, other: str) -> None: ...
+@refusal(
     "E0604",
     "an iteration of `{second}` needs later ones of `{first}`: {dependence}",
     help="keep the loops apart, or move `{block}` with `compute_at`, which runs again what is needed twice",
 )
-NOT_PRIVATE = Refusal(
+def OVERTAKES(*focus: str, second: str, first: str, dependence: object, block: str) -> None: ...
+@refusal(
     "E0606",
     "each iteration of the merged loop would have a `{buffer}` of its own, and may read what another one wrote",
     help='keep the loops apart, or give `{buffer}` the scope "global"',
 )
+def NOT_PRIVATE(*focus: str, buffer: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_SERIAL, NOT_BESIDE, UNEQUAL, OVERTAKES, NOT_PRIVATE)
@@ -56,18 +63,17 @@ def merge(program: Program, first: LoopRef, second: LoopRef) -> Rewrite[LoopRef]
         raise NOT_BESIDE(program, one.var, other.var, first=one.var, second=other.var)
     for loop in (one, other):
         require_serial(program, loop, "merge")
-    facts: dict[str, object] = {"first": one.var, "second": other.var}
     if simplify(sub(one.extent, other.extent), extent_ranges(around)) != ZERO:
-        sizes = {"one": format_expr(one.extent), "other": format_expr(other.extent)}
-        raise UNEQUAL(program, one.var, other.var, **sizes, **facts)
+        sizes = format_expr(one.extent), format_expr(other.extent)
+        raise UNEQUAL(program, one.var, other.var, first=one.var, second=other.var, one=sizes[0], other=sizes[1])
     moved = replace_variables(other.body, {other.var: Var(one.var)}, (*around, one))
     annotations = tuple(sorted({**dict(other.annotations), **dict(one.annotations)}.items()))
     merged = replace(one, body=(*one.body, *moved), annotations=annotations)
     out = replace_stmt(replace_stmt(program, other.var, ()), one.var, (merged,))
-    dependence = runs_ahead(out, one.var, [b.name for b in blocks_below(one)])
+    dependence = runs_ahead(out, one.var, [b.name for b in blocks_in(one.body)])
     if dependence is not None:
         focus = (one.var, other.var, dependence.first, dependence.second)
-        raise OVERTAKES(program, *focus, dependence=dependence, block=dependence.first, **facts)
+        raise OVERTAKES(program, *focus, dependence=dependence, block=dependence.first, first=one.var, second=other.var)
     for buffer in out.buffers:
         outside = all(x.var not in (one.var, other.var) for x in home(program, buffer) or ())
         inside = any(x.var == one.var for x in home(out, buffer) or ())

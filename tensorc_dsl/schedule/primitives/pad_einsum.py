@@ -28,34 +28,53 @@ from tensorc_dsl.ir.expr import (
     transform,
 )
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store, fresh, used_names
+from tensorc_dsl.ir.program import (
+    Block,
+    Buffer,
+    For,
+    Iter,
+    IterKind,
+    LoopKind,
+    Program,
+    Stmt,
+    Store,
+    fresh,
+    replace_stmt,
+    used_names,
+)
 from tensorc_dsl.ir.reductions import ArgFold, identity
 from tensorc_dsl.schedule.accumulation import spatial
 from tensorc_dsl.schedule.copies import NOT_FILLED, require_defined
 from tensorc_dsl.schedule.motion import fills, own_buffers, read_indices, writers
-from tensorc_dsl.schedule.nests import copy_nest, map_accesses, nest_over, replace_at
+from tensorc_dsl.schedule.nests import copy_nest, map_accesses, nest_over
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-NO_FACTORS = Refusal(
+
+@refusal(
     "E0660",
     "{padding} is no padding for `{block}`: {reason}",
     help="give a positive integer per iterator, 1 where the extent stays: {iterators}",
     at="padding",
 )
-NOT_PLAIN = Refusal(
+def NO_FACTORS(*focus: str, padding: str, block: str, reason: str, iterators: str) -> None: ...
+@refusal(
     "E0661",
     "cannot pad `{block}`: {reason}",
     help="{repair}",
     at="block",
 )
-NOT_KEPT = Refusal(
+def NOT_PLAIN(*focus: str, block: str, reason: str, repair: str) -> None: ...
+@refusal(
     "E0662",
     "padding `{iterator}` would change what `{block}` reduces: a step over zeros {what}",
     help="pad the elements only, with 1 for `{iterator}`, or split it with `partial=true`",
     at="block",
 )
+def NOT_KEPT(*focus: str, iterator: str, block: str, what: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_FACTORS, NOT_PLAIN, NOT_KEPT, NOT_FILLED)
@@ -108,7 +127,7 @@ def pad_einsum(program: Program, block: BlockRef, padding: tuple[int, ...]) -> R
     nest: Stmt = inner
     for x in reversed(around):
         nest = replace(x, extent=extents[x.var], body=(nest,))
-    result = replace_at(program, around[0].var, (*before, nest, *behind))
+    result = replace_stmt(program, around[0].var, (*before, nest, *behind))
     result = replace(result, buffers=(*result.buffers, *buffers))
     for name, padded in zip(shapes, buffers, strict=True):
         if name not in own_buffers(b) and writers(program, name):

@@ -5,17 +5,21 @@ from __future__ import annotations
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.nests import with_annotations
 from tensorc_dsl.schedule.places import NO_LOOP, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
 PERSISTENT = "persistent"
 
-NOT_A_GRID = Refusal(
+
+@refusal(
     "E0398",
     "`{loop}` is {kind}: only the iterations of a loop over blocks can be taken in turn",
     help='bind `{loop}` to "block.x", "block.y" or "block.z" first',
     at="loop",
 )
+def NOT_A_GRID(*focus: str, loop: str, kind: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_A_GRID)

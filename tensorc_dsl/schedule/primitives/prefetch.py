@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.program import LoopKind, Program
-from tensorc_dsl.schedule.motion import NO_BUFFER, read_indices, the_buffer
+from tensorc_dsl.ir.program import LoopKind, Program, blocks_in
+from tensorc_dsl.schedule.motion import read_indices
 from tensorc_dsl.schedule.nests import with_annotations
-from tensorc_dsl.schedule.places import NO_LOOP, the_loop
-from tensorc_dsl.schedule.primitive import BufferRef, LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
-from tensorc_dsl.schedule.rewrite import blocks_below
+from tensorc_dsl.schedule.places import NO_BUFFER, NO_LOOP, the_buffer, the_loop
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BufferRef, LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-BAD_DISTANCE = Refusal(
+
+@refusal(
     "E0395",
     "{distance} is no number of iterations to prefetch ahead",
     help="give 1 or more",
     at="distance",
 )
-NOT_READ_BELOW = Refusal(
+def BAD_DISTANCE(*focus: str, distance: int) -> None: ...
+@refusal(
     "E0396",
     "no block inside `{loop}` reads `{buffer}`",
     help="the buffers read there are: {reads}",
     at="buffer",
 )
-NOT_IN_ORDER = Refusal(
+def NOT_READ_BELOW(*focus: str, loop: str, buffer: str, reads: str) -> None: ...
+@refusal(
     "E0397",
     "`{loop}` is {kind}: none of its iterations comes `{distance}` later",
     help="prefetch in a serial loop",
     at="loop",
 )
+def NOT_IN_ORDER(*focus: str, loop: str, kind: str, distance: int) -> None: ...
 
 
 @primitive(NO_LOOP, NO_BUFFER, BAD_DISTANCE, NOT_READ_BELOW, NOT_IN_ORDER)
@@ -45,7 +50,7 @@ def prefetch(program: Program, loop: LoopRef, buffer: BufferRef, *, distance: in
         raise BAD_DISTANCE(program, name, distance=distance)
     if target.kind not in (LoopKind.SERIAL, LoopKind.PIPELINED, LoopKind.UNROLLED):
         raise NOT_IN_ORDER(program, name, loop=name, kind=target.kind, distance=distance)
-    below = blocks_below(target)
+    below = blocks_in(target.body)
     if not any(read_indices(b, source.name) for b in below):
         reads = [x.name for x in (*program.params, *program.buffers) if any(read_indices(b, x.name) for b in below)]
         raise NOT_READ_BELOW(program, name, loop=name, buffer=source.name, reads=", ".join(reads) or "none")

@@ -6,21 +6,25 @@ from tensorc_dsl.affine.accesses import written
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.copies import NOT_FILLED, body_at, site_of
 from tensorc_dsl.schedule.kinds import RACE
-from tensorc_dsl.schedule.motion import NO_BUFFER, VECTOR, the_buffer
+from tensorc_dsl.schedule.motion import VECTOR
 from tensorc_dsl.schedule.nests import stmt_name
-from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.places import NO_BLOCK, NO_BUFFER, NO_LOOP, the_block, the_buffer, the_loop
+from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, copied_in, require_read
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
 
-CHANGES = Refusal(
+
+@refusal(
     "E0620",
     "`{buffer}` changes below `{loop}` between the copy and what `{block}` reads",
     help="choose a loop further inside, in whose iterations nothing writes `{buffer}`",
     at="loop",
 )
+def CHANGES(*focus: str, buffer: str, loop: str, block: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_LOOP, NO_BUFFER, NO_SCOPE, NOT_AROUND, NOT_READ, CHANGES, NOT_FILLED, RACE, VECTOR)

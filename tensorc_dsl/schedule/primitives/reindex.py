@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.reductions import is_whole_update
-from tensorc_dsl.schedule.motion import NO_BUFFER, own_buffers, the_buffer
-from tensorc_dsl.schedule.places import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, Rewrite, primitive
+from tensorc_dsl.schedule.motion import own_buffers
+from tensorc_dsl.schedule.places import NO_BLOCK, NO_BUFFER, the_block, the_buffer
+from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.cache_read import NOT_READ, require_read
 from tensorc_dsl.schedule.primitives.cache_write import SEVERAL
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef
 from tensorc_dsl.schedule.reindexed import (
     DIFFERENT,
     LATER,
@@ -20,6 +21,7 @@ from tensorc_dsl.schedule.reindexed import (
     reindexed_write,
     subscripts,
 )
+from tensorc_dsl.schedule.rewrite import Rewrite
 
 
 @primitive(NO_BLOCK, NO_BUFFER, NOT_READ, SEVERAL, DIFFERENT, NOT_FILLED, LATER, NOT_ALONE, NOT_WHOLE)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import BlockRef, IndexMap, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.cache_write import SEVERAL, the_target
+from tensorc_dsl.schedule.refs import BlockRef, IndexMap
 from tensorc_dsl.schedule.reindexed import (
     BAD_PLACES,
     DIFFERENT,
@@ -15,6 +16,7 @@ from tensorc_dsl.schedule.reindexed import (
     reindexed_write,
     subscripts,
 )
+from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
 
 

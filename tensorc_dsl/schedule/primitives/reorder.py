@@ -7,33 +7,40 @@ from dataclasses import replace
 from tensorc_dsl.affine.dependence import broken
 from tensorc_dsl.ir.program import AT_ONCE, Program, Stmt, replace_stmt
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, not_serial, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-REPEATED = Refusal(
+
+@refusal(
     "E0320",
     "`{loop}` is named twice",
     help="name each loop once, in the order they shall have",
     at="loop",
     label="the second time",
 )
-NOT_ONE_PATH = Refusal(
+def REPEATED(*focus: str, loop: str) -> None: ...
+@refusal(
     "E0321",
     "neither of `{first}` and `{second}` is inside the other",
     help="reorder the loops around one block at a time",
     at="first",
 )
-NOT_PERFECT = Refusal(
+def NOT_ONE_PATH(*focus: str, first: str, second: str) -> None: ...
+@refusal(
     "E0322",
     "`{loop}`, between the loops to reorder, holds {count} statements",
     help="only loops with nothing between them can trade places",
     at="loop",
 )
-BREAKS = Refusal(
+def NOT_PERFECT(*focus: str, loop: str, count: int) -> None: ...
+@refusal(
     "E0323",
     "the order {order} would change the result: {dependence}",
     help="keep the order of `{loop}` and the loops inside it",
 )
+def BREAKS(*focus: str, order: str, dependence: object, loop: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_SERIAL, REPEATED, NOT_ONE_PATH, NOT_PERFECT, BREAKS)

@@ -6,15 +6,19 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.program import Program, replace_stmt
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.syntax.format_expr import quoted
 
-NOT_THESE = Refusal(
+
+@refusal(
     "E0613",
     "{order} is not an order of the iterators of `{block}`",
     help="name each of {iters} once, as a string",
 )
+def NOT_THESE(*focus: str, order: str, block: str, iters: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NOT_THESE)

@@ -8,17 +8,17 @@ from dataclasses import replace
 from tensorc_dsl.affine.coverage import axis, full_domain, instances_within, partition, repeating_loop
 from tensorc_dsl.affine.cuts import cuts
 from tensorc_dsl.affine.inverse import instances_reading
-from tensorc_dsl.affine.regions import Access, Region, inner_ranges, required_region
+from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, required_region
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
 from tensorc_dsl.ir.expr import Expr, substitute
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, find_loop, used_names, walk
+from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, find_loop, replace_stmt, used_names, walk
 from tensorc_dsl.schedule.motion import (
     BEYOND,
     NOT_READY,
     VECTOR,
+    InsertionPoint,
     Nest,
-    Place,
     beyond,
     own_buffers,
     positions,
@@ -30,36 +30,43 @@ from tensorc_dsl.schedule.motion import (
     unready_input,
     writers,
 )
-from tensorc_dsl.schedule.nests import guarded, nest_of, nest_over, remove_block, replace_at, stmt_name
+from tensorc_dsl.schedule.nests import guarded, nest_of, nest_over, remove_block, stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-NOTHING_BELOW = Refusal(
+
+@refusal(
     "E0367",
     "`{block}` reads nothing that is written below `{loop}`",
     help="choose a loop around a block that writes what `{block}` reads",
     at="loop",
 )
-ORDER = Refusal(
+def NOTHING_BELOW(*focus: str, block: str, loop: str) -> None: ...
+@refusal(
     "E0368",
     "`{block}` cannot move: {reason}",
     help="move it before that step",
     at="block",
 )
-INCOMPLETE = Refusal(
+def ORDER(*focus: str, block: str, reason: str) -> None: ...
+@refusal(
     "E0369",
     "an iteration of `{loop}` does not complete its part of `{buffer}`: every iteration of `{repeats}` writes that part",
     help="choose a loop outside of `{repeats}`, or reorder `{repeats}` to the inside",
     at="loop",
     label="inside `{repeats}`",
 )
-NOT_ONCE = Refusal(
+def INCOMPLETE(*focus: str, loop: str, buffer: str, repeats: str) -> None: ...
+@refusal(
     "E0370",
     "the iterations of `{loop}` do not divide `{block}` exactly: {reason}",
     help="choose a loop whose iterations write separate parts of what `{block}` reads",
     at="loop",
 )
+def NOT_ONCE(*focus: str, loop: str, block: str, reason: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_LOOP, VECTOR, NOTHING_BELOW, ORDER, NOT_READY, INCOMPLETE, NOT_ONCE, BEYOND)
@@ -97,7 +104,7 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
         return len(shared) == len(around) if buffer in produced else same_iteration(shared)
 
     order = positions(program)
-    place = Place(around, 1 + max(order[stmt_name(s)] for _, s in walk((last,))))
+    place = InsertionPoint(around, 1 + max(order[stmt_name(s)] for _, s in walk((last,))))
     if found := unready_input(program, b.name, place, ready):
         if found.again is not None:
             reason = f"`{found.writer}` may write `{found.buffer}` again in a later iteration of `{found.again}`"
@@ -116,7 +123,7 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
 
     now = find_loop(rest, at.var)[1]
     n = next(i for i, s in enumerate(now.body) if stmt_name(s) == stmt_name(last)) + 1
-    return Rewrite(replace_at(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),)), None)
+    return Rewrite(replace_stmt(rest, at.var, (replace(now, body=(*now.body[:n], moved, *now.body[n:])),)), None)
 
 
 def _blocks(stmts: tuple[Stmt, ...]) -> tuple[Block, ...]:
@@ -193,7 +200,7 @@ def _writers_below(program: Program, buffer: str, around: tuple[For, ...]) -> li
 def _written_region(program: Program, buffer: str, around: tuple[For, ...], below: Sequence[Nest]) -> Region:
     """The box of a buffer that the blocks below the innermost of `around` write in one of its iterations."""
     outside = {x.var for x in around}
-    found: list[Access] = []
+    found: list[RangedSubscripts] = []
     for loops, w in below:
         inner = inner_ranges(loops, outside)
         found += [(indices, inner) for indices in stored_at(w, buffer)]

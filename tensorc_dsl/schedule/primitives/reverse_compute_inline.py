@@ -11,11 +11,11 @@ from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
 from tensorc_dsl.affine.solve import solve
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, loads, substitute, transform
-from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, Store
+from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, Store, replace_stmt
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import (
+    InsertionPoint,
     Nest,
-    Place,
     is_param,
     positions,
     read_indices,
@@ -23,31 +23,37 @@ from tensorc_dsl.schedule.motion import (
     unready_input,
     writers,
 )
-from tensorc_dsl.schedule.nests import iter_ranges, remove_block, replace_at, replace_buffer
+from tensorc_dsl.schedule.nests import iter_ranges, remove_block, replace_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import BlockRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.compute_inline import CHANGED
 from tensorc_dsl.schedule.primitives.reverse_compute_at import ORDER
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-NOT_A_MAP = Refusal(
+
+@refusal(
     "E0626",
     "cannot inline `{block}` into a block that it reads from: {reason}",
     help="inline blocks that make one element of each that they read, as `C[i, j] = f(B[i, j])` does",
     at="block",
 )
-NO_PRODUCER = Refusal(
+def NOT_A_MAP(*focus: str, block: str, reason: str) -> None: ...
+@refusal(
     "E0627",
     "cannot inline `{block}` into `{producer}`: {reason}",
     help="move it there with `reverse_compute_at` instead",
     at="block",
 )
-NOT_SAME = Refusal(
+def NO_PRODUCER(*focus: str, block: str, producer: str, reason: str) -> None: ...
+@refusal(
     "E0628",
     "cannot inline `{block}` into `{producer}`: they do not run for the same elements of `{buffer}`",
     help="inline before the steps that left out elements of either, or use `reverse_compute_at`",
     at="block",
 )
+def NOT_SAME(*focus: str, block: str, producer: str, buffer: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NOT_A_MAP, NO_PRODUCER, NOT_SAME, CHANGED, ORDER, RACE)
@@ -91,7 +97,7 @@ def reverse_compute_inline(program: Program, block: BlockRef) -> Rewrite[None]:
     index = tuple(simplify(substitute(i, values), ranges) for i in s.indices)
     store = Store(s.buffer, index, transform(simplify(substitute(s.value, values), ranges), element))
     merged = replace(producer[1], body=(store,), where=where)
-    result = replace_at(remove_block(program, b.name), merged.name, (merged,))
+    result = replace_stmt(remove_block(program, b.name), merged.name, (merged,))
     result = replace_buffer(result, buffer, ())
     _check_order(program, result, consumer, producer, new, s.buffer, buffer)
     return Rewrite(result, None)
@@ -152,7 +158,7 @@ def _check_order(
             set(shared) <= {x.var for x in consumer[0]} and instances_within(new, consumer, shared)
         )
 
-    place = Place(producer[0], order[producer[1].name] + 1)
+    place = InsertionPoint(producer[0], order[producer[1].name] + 1)
     if found := unready_input(program, b.name, place, ready):
         facts = {"block": b.name, "reader": producer[1].name, "buffer": found.buffer, "writer": found.writer}
         raise CHANGED(program, b.name, producer[1].name, **facts)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tensorc_dsl.affine.accesses import touched
-from tensorc_dsl.affine.parts import NotApart, Part, Place, parts_of
+from tensorc_dsl.affine.parts import Element, NotApart, Part, parts_of
 from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify
 from tensorc_dsl.ir.expr import Expr, Load, Select, Var, conjunction, free_vars, substitute
 from tensorc_dsl.ir.program import (
@@ -19,41 +19,49 @@ from tensorc_dsl.ir.program import (
     Stmt,
     Store,
     fresh,
+    replace_stmt,
     used_names,
     walk,
 )
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.schedule.accumulation import MIXED_LOOP, NOT_AT_ZERO, reduction_loops, spatial
 from tensorc_dsl.schedule.motion import own_buffers
-from tensorc_dsl.schedule.nests import replace_at, stmt_name
+from tensorc_dsl.schedule.nests import stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, NOT_SERIAL, require_serial, the_block, the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-NO_PARTS = Refusal(
+
+@refusal(
     "E0650",
     "cannot make partial results of `{block}`: it {reason}",
     help="{repair}",
     at="block",
 )
-NOT_COUNTING = Refusal(
+def NO_PARTS(*focus: str, block: str, reason: str, repair: str) -> None: ...
+@refusal(
     "E0651",
     "`{loop}` does not count the reduction of `{block}`",
     help="the loops that do are: {loops}",
     at="loop",
 )
-NO_AXIS = Refusal(
+def NOT_COUNTING(*focus: str, loop: str, block: str, loops: str) -> None: ...
+@refusal(
     "E0652",
     "`{buffer}` has no place {axis} for one more dimension",
     help="its {rank} dimensions leave the places 0 to {rank}; -1 is the last",
     at="axis",
 )
-IN_BETWEEN = Refusal(
+def NO_AXIS(*focus: str, buffer: str, axis: int, rank: int) -> None: ...
+@refusal(
     "E0653",
     "`{other}`, inside the reduction loop `{loop}`, uses what `{block}` has not finished there: `{buffer}`",
     help="make partial results before moving `{other}` there",
     at="loop",
 )
+def IN_BETWEEN(*focus: str, other: str, loop: str, block: str, buffer: str) -> None: ...
 
 
 @primitive(
@@ -96,9 +104,9 @@ def rfactor(program: Program, block: BlockRef, loop: LoopRef, axis: int = 0) -> 
     split = _Split(b, around, counting, factor, names, places)
     behind = _combined(b, parts, split, around[top:], used)
     made = _partial(program, b, parts, split, partial)
-    result = replace_at(program, b.name, (made,))
+    result = replace_stmt(program, b.name, (made,))
     first = next(s for _, s in walk(result.body) if stmt_name(s) == around[top].var)
-    result = replace_at(result, around[top].var, (first, behind))
+    result = replace_stmt(result, around[top].var, (first, behind))
     return Rewrite(replace(result, buffers=(*result.buffers, *buffers)), BlockRef(partial))
 
 
@@ -181,7 +189,7 @@ class _Split:
         used = {it.name for it in spatial(self.block)} | {x.var for x in self.around}
         return fresh(f"v{loop}", used)
 
-    def place(self, place: Place) -> Place:
+    def place(self, place: Element) -> Element:
         name, at = place
         return self.buffers[name], _inserted(at, self.axes[name], Var(self.iterator(self.factor.var)))
 
@@ -220,7 +228,7 @@ def _partial(program: Program, b: Block, parts: Sequence[Part], split: _Split, n
     return Block(name, every, tuple(body), tuple(init), where, kept)
 
 
-def _stored(places: Sequence[Place], values: Sequence[Expr]) -> tuple[Store, ...]:
+def _stored(places: Sequence[Element], values: Sequence[Expr]) -> tuple[Store, ...]:
     return tuple(Store(name, at, v) for (name, at), v in zip(places, values, strict=True))
 
 

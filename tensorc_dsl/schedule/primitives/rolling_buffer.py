@@ -19,32 +19,38 @@ from tensorc_dsl.ir.program import (
     Program,
     Stmt,
     blocks,
+    blocks_in,
     fresh,
     replace_stmt,
     used_names,
     walk,
 )
 from tensorc_dsl.schedule.motion import Nest
-from tensorc_dsl.schedule.nests import iter_ranges, map_accesses, replace_at, replace_buffer
+from tensorc_dsl.schedule.nests import iter_ranges, map_accesses, replace_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.compute_at import NOT_PURE, OUTPUT, pure_buffer
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
-from tensorc_dsl.schedule.refusal import Refusal
-from tensorc_dsl.schedule.rewrite import blocks_below, replace_variables
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.substitution import replace_variables
 
-NO_WINDOW = Refusal(
+
+@refusal(
     "E0632",
     "the iterations of `{loop}` do not move a window over `{buffer}`: {reason}",
     help="compute `{block}` at a loop whose iterations read overlapping parts, with `compute_at`",
     at="loop",
 )
-NOT_KEPT = Refusal(
+def NO_WINDOW(*focus: str, loop: str, buffer: str, reason: str, block: str) -> None: ...
+@refusal(
     "E0633",
     "what an iteration of `{loop}` computes of `{buffer}` cannot serve the next: {reason}",
     help="roll the buffer before the step that made it so, or let each iteration compute its own part",
     at="loop",
 )
+def NOT_KEPT(*focus: str, loop: str, buffer: str, reason: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +148,7 @@ def _check_kept(program: Program, nest: Nest, depth: int, buffer: Buffer, child:
         raise refuse(f"`{b.name}` shares its loops with other blocks")
     if any(x.kind is LoopKind.VECTORIZED for x in around):
         raise refuse(f"`{b.name}` is vectorized already")
-    below = {x.name for x in blocks_below(at)}
+    below = {x.name for x in blocks_in(at.body)}
     for x in blocks(program):
         if buffer.name in touched(x) and x.name not in below:
             raise refuse(f"`{x.name}` reads it outside of the loop", x.name)
@@ -176,7 +182,7 @@ def _later(program: Program, around: tuple[For, ...], window: _Window) -> Progra
     outer = around[: around.index(window.inner)]
     shifted = add(Var(inner.var), index(window.size - window.step))
     body = replace_variables(inner.body, {inner.var: shifted}, (*outer, inner))
-    return replace_at(program, inner.var, (replace(inner, body=body),))
+    return replace_stmt(program, inner.var, (replace(inner, body=body),))
 
 
 def _wrapped(program: Program, buffer: Buffer, window: _Window) -> Program:
@@ -189,5 +195,5 @@ def _wrapped(program: Program, buffer: Buffer, window: _Window) -> Program:
                 at = simplify(floormod(indices[window.axis], index(window.size)), ranges)
                 return buffer.name, (*indices[: window.axis], at, *indices[window.axis + 1 :])
 
-            program = replace_at(program, b.name, (map_accesses(b, buffer.name, wrapped),))
+            program = replace_stmt(program, b.name, (map_accesses(b, buffer.name, wrapped),))
     return program

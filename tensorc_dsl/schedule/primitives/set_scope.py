@@ -9,24 +9,30 @@ from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.ir.program import LoopKind, Program
 from tensorc_dsl.schedule.kinds import RACE
-from tensorc_dsl.schedule.motion import NO_BUFFER, is_param, the_buffer
+from tensorc_dsl.schedule.motion import is_param
 from tensorc_dsl.schedule.nests import replace_buffer
-from tensorc_dsl.schedule.primitive import BufferRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.places import NO_BUFFER, the_buffer
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BufferRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
 
-OF_CALLER = Refusal(
+
+@refusal(
     "E0623",
     "`{buffer}` lives where the caller put it",
     help="give a scope to a copy of it: `cache_read(b, {buffer})` or `cache_write(b)` makes one",
     at="buffer",
 )
-NOT_PRIVATE = Refusal(
+def OF_CALLER(*focus: str, buffer: str) -> None: ...
+@refusal(
     "E0624",
     "an iteration of `{loop}` may read what an earlier one left in `{buffer}`, so it cannot have a copy of its own",
     help='keep it "global", or move what writes `{buffer}` below `{loop}` first',
     at="buffer",
 )
+def NOT_PRIVATE(*focus: str, loop: str, buffer: str) -> None: ...
 
 
 @primitive(NO_BUFFER, OF_CALLER, NO_SCOPE, NOT_PRIVATE, RACE)

@@ -8,16 +8,21 @@ from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Var, add, index, mul, sub
 from tensorc_dsl.ir.program import Program, fresh, replace_stmt, used_names
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
-from tensorc_dsl.schedule.rewrite import replace_variables
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.substitution import replace_variables
 
-NOT_INSIDE = Refusal("E0607", "`{inner}` is not inside `{outer}`", help="name the outer loop first")
-NO_SKEW = Refusal(
+
+@refusal("E0607", "`{inner}` is not inside `{outer}`", help="name the outer loop first")
+def NOT_INSIDE(*focus: str, inner: str, outer: str) -> None: ...
+@refusal(
     "E0608",
     "a skew of `{inner}` by 0 moves nothing",
     help="give how far `{inner}` moves for each step of `{outer}`",
 )
+def NO_SKEW(*focus: str, inner: str, outer: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_SERIAL, NOT_INSIDE, NO_SKEW)

@@ -8,29 +8,36 @@ from tensorc_dsl.affine.pipeline import overtakes
 from tensorc_dsl.ir.pipelines import ASYNC, ORDER, STAGES, written_out
 from tensorc_dsl.ir.program import For, LoopKind, Program, replace_stmt
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-BAD_STAGES = Refusal(
+
+@refusal(
     "E0386",
     "{stages} are not the stages of a pipeline of `{loop}`: {why}",
     help="give one stage, counted from 0, for each of the {count} statements of `{loop}`",
 )
-BAD_ORDER = Refusal(
+def BAD_STAGES(*focus: str, stages: object, loop: str, why: str, count: int) -> None: ...
+@refusal(
     "E0387",
     "{order} is no order of the {count} statements of `{loop}`",
     help="give the position of each statement, each of 0 to {last} once",
 )
-NO_STAGE = Refusal(
+def BAD_ORDER(*focus: str, order: object, count: int, loop: str, last: int) -> None: ...
+@refusal(
     "E0388",
     "stage {stage} cannot be asynchronous: no statement of `{loop}` has it",
     help="the stages are {stages}",
 )
-OVERTAKES = Refusal(
+def NO_STAGE(*focus: str, stage: int, loop: str, stages: str) -> None: ...
+@refusal(
     "E0389",
     "the pipeline of `{loop}` would change the result: {dependence}, and the later access would come first",
     help="what a statement reads must be written in an earlier stage, or earlier in the order of the same one",
 )
+def OVERTAKES(*focus: str, loop: str, dependence: object) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_SERIAL, BAD_STAGES, BAD_ORDER, NO_STAGE, OVERTAKES)

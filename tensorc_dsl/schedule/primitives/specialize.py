@@ -7,8 +7,10 @@ from tensorc_dsl.ir.program import LoopKind, Program
 from tensorc_dsl.schedule.declared import private_between
 from tensorc_dsl.schedule.nests import with_annotations
 from tensorc_dsl.schedule.places import NO_LOOP, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.syntax.format_expr import quoted
 
 REGISTERS = "specialize.registers"
@@ -16,32 +18,37 @@ REGISTERS = "specialize.registers"
 _FEWEST, _MOST, _STEP = 24, 240, 8
 """The numbers of registers that a thread can ask for: `setmaxnreg` of PTX ISA 8.0, section 9.7.19."""
 
-NOT_PIPELINED = Refusal(
+
+@refusal(
     "E0391",
     "`{loop}` is {kind}; roles are for the statements of a pipeline",
     help="use `software_pipeline({loop}, …)` first",
     at="loop",
 )
-BAD_ROLES = Refusal(
+def NOT_PIPELINED(*focus: str, loop: str, kind: str) -> None: ...
+@refusal(
     "E0392",
     "{roles} are not the roles of the {count} statements of `{loop}`: {why}",
     help='give one role a statement, and at least two in all, e.g. ["producer", "consumer"]',
     at="roles",
     label="{why}",
 )
-BAD_REGISTERS = Refusal(
+def BAD_ROLES(*focus: str, roles: str, count: int, loop: str, why: str) -> None: ...
+@refusal(
     "E0393",
     "{registers} are not the registers of the roles {roles}: {why}",
     help="give each role a multiple of 8 from 24 to 240",
     at="registers",
     label="{why}",
 )
-NOT_SHARED = Refusal(
+def BAD_REGISTERS(*focus: str, registers: object, roles: str, why: str) -> None: ...
+@refusal(
     "E0394",
     "`{buffer}` is private to a thread, and passes from {first} to {second}",
     help='keep `{buffer}` in "shared", or give both statements one role',
     at="loop",
 )
+def NOT_SHARED(*focus: str, buffer: str, first: str, second: str, loop: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_PIPELINED, BAD_ROLES, BAD_REGISTERS, NOT_SHARED)

@@ -11,39 +11,47 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, For, Program, Stmt, fresh, replace_stmt, used_names
 from tensorc_dsl.schedule.cut import Part, cut
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
-from tensorc_dsl.schedule.rewrite import replace_variables
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.substitution import replace_variables
 
-BAD_FACTORS = Refusal(
+
+@refusal(
     "E0311",
     "{factors} are not factors for a split: {why}",
     help="give one positive integer per new loop; one of them may be `_`",
     at="factors",
 )
-NOT_EXACT = Refusal(
+def BAD_FACTORS(*focus: str, factors: str, why: str) -> None: ...
+@refusal(
     "E0312",
     "{factors} cannot make exactly {extent} iterations of `{loop}`",
     help="use factors that {divide} {extent}, or `split({loop}, {factors}, partial=true)` to guard the last tile",
     at="factors",
     label="{why}",
 )
-TOO_FEW = Refusal(
+def NOT_EXACT(*focus: str, factors: str, extent: str, loop: str, divide: str, why: str) -> None: ...
+@refusal(
     "E0313",
     "{factors} make {product} iterations, `{loop}` has {extent}",
     help="use larger factors, or `_` for one of them",
     at="factors",
 )
-NO_TILE = Refusal(
+def TOO_FEW(*focus: str, factors: str, product: int, loop: str, extent: str) -> None: ...
+@refusal(
     "E0600",
     "{factors} make {product} iterations, and `{loop}` {count}, so there is no whole tile to cut off",
     help="use smaller factors, or `split({loop}, {factors}, partial=true)` to guard the last tile",
 )
-NO_WAY = Refusal(
+def NO_TILE(*focus: str, factors: str, product: int, loop: str, count: str) -> None: ...
+@refusal(
     "E0601",
     'the last tile of `{loop}` cannot be "{partial}"',
     help='it is guarded with `partial=true`, or cut off into a loop of its own with `partial="cut"`',
 )
+def NO_WAY(*focus: str, loop: str, partial: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_SERIAL, BAD_FACTORS, NOT_EXACT, TOO_FEW, NO_TILE, NO_WAY)

@@ -5,22 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorc_dsl.ir.program import ALIGN, OFFSET, Program
-from tensorc_dsl.schedule.motion import NO_BUFFER, is_param, the_buffer
+from tensorc_dsl.schedule.motion import is_param
 from tensorc_dsl.schedule.nests import replace_buffer
-from tensorc_dsl.schedule.primitive import BufferRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.places import NO_BUFFER, the_buffer
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BufferRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-OF_CALLER = Refusal(
+
+@refusal(
     "E0634",
     "the rows of `{buffer}` lie where the caller put them",
     help="align those of a copy: `cache_read(b, {buffer})` or `cache_write(b)` makes one",
     at="buffer",
 )
-BAD_PITCH = Refusal(
+def OF_CALLER(*focus: str, buffer: str) -> None: ...
+@refusal(
     "E0635",
     "{reason}",
     help="name a dimension from 0 to {last}, a factor of at least 1, and an offset from 0 up to the factor",
 )
+def BAD_PITCH(*focus: str, reason: str, last: int) -> None: ...
 
 
 @primitive(NO_BUFFER, OF_CALLER, BAD_PITCH)

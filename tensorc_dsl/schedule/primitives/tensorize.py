@@ -9,16 +9,20 @@ from tensorc_dsl.affine.instruction import Match, match_nest
 from tensorc_dsl.ir.program import INTRINSIC, For, LoopKind, Program, Stmt, replace_stmt
 from tensorc_dsl.schedule.kinds import CLASH, refuse_clash
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_serial, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
-from tensorc_dsl.schedule.rewrite import loops_below
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.substitution import loops_below
 from tensorc_dsl.schedule.units import APART, FRAGMENT, NO_INTRINSIC, the_intrinsic
 
-NO_MATCH = Refusal(
+
+@refusal(
     "E0681",
     "the nest of `{loop}` is not {intrinsic}: {why}",
     help="{repair}",
 )
+def NO_MATCH(*focus: str, loop: str, intrinsic: str, why: str, repair: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_SERIAL, CLASH, NO_INTRINSIC, NO_MATCH, FRAGMENT, APART)

@@ -9,25 +9,30 @@ from tensorc_dsl.affine.layout import inverse
 from tensorc_dsl.affine.simplify import bounds, simplify, simplify_where
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, constant, free_vars, index, substitute
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, For, Iter, IterKind, LoopKind, Program, Stmt, Store, used_names
+from tensorc_dsl.ir.program import Block, For, Iter, IterKind, LoopKind, Program, Stmt, Store, replace_stmt, used_names
 from tensorc_dsl.schedule.motion import top_statement
-from tensorc_dsl.schedule.nests import guarded, iter_ranges, nest_over, only_block, replace_at, stmt_name
+from tensorc_dsl.schedule.nests import guarded, iter_ranges, nest_over, only_block, stmt_name
 from tensorc_dsl.schedule.places import NO_BLOCK, the_block
-from tensorc_dsl.schedule.primitive import BlockRef, IndexMap, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef, IndexMap
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-NO_ITERATORS = Refusal(
+
+@refusal(
     "E0636",
     "`{layout}` gives no iterators for `{block}`: {reason}",
     help="map its {rank} iterators one to one, as `(i, j) -> (i / 4, j, i % 4)` does for two",
     at="layout",
 )
-NOT_PLAIN = Refusal(
+def NO_ITERATORS(*focus: str, layout: str, block: str, reason: str, rank: int) -> None: ...
+@refusal(
     "E0637",
     "cannot give `{block}` other loops: {reason}",
     help="do it before the steps on its loops, or use those: `split`, `fuse` and `reorder`",
     at="block",
 )
+def NOT_PLAIN(*focus: str, block: str, reason: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_ITERATORS, NOT_PLAIN)
@@ -57,11 +62,11 @@ def transform_block_layout(program: Program, block: BlockRef, layout: IndexMap) 
 
     new = replace(b, iters=iters, init=tuple(map(placed, b.init)), body=tuple(map(placed, b.body)))
     top = stmt_name(top_statement(around, b))
-    nest = nest_over(new, [(ZERO, it.extent) for it in iters], (), used_names(replace_at(program, top, ())))
+    nest = nest_over(new, [(ZERO, it.extent) for it in iters], (), used_names(replace_stmt(program, top, ())))
     bound: dict[str, Expr] = {it.name: x.binding for it, x in zip(iters, only_block(nest).iters, strict=True)}
     inside = simplify_where((Compare("<", values[it.name], it.extent) for it in b.iters), ranges)
     result: Stmt = guarded(nest, tuple(substitute(c, bound) for c in inside))
-    return Rewrite(replace_at(program, top, (result,)), None)
+    return Rewrite(replace_stmt(program, top, (result,)), None)
 
 
 def _no_iterators(program: Program, b: Block, layout: IndexMap, reason: str) -> Exception:

@@ -20,6 +20,7 @@ from tensorc_dsl.ir.expr import (
     index,
     substitute,
 )
+from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     Block,
@@ -32,58 +33,61 @@ from tensorc_dsl.ir.program import (
     Stmt,
     Store,
     blocks,
+    replace_stmt,
     used_names,
 )
 from tensorc_dsl.ir.reductions import is_whole_update
-from tensorc_dsl.schedule.motion import (
-    NO_BUFFER,
-    is_param,
-    own_buffers,
-    read_indices,
-    the_buffer,
-    top_statement,
-    writers,
-)
-from tensorc_dsl.schedule.nests import iter_ranges, map_accesses, nest_over, replace_at, replace_buffer, stmt_name
-from tensorc_dsl.schedule.primitive import BufferRef, IndexMap, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.motion import is_param, own_buffers, read_indices, top_statement, writers
+from tensorc_dsl.schedule.nests import iter_ranges, map_accesses, nest_over, replace_buffer, stmt_name
+from tensorc_dsl.schedule.places import NO_BUFFER, the_buffer
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BufferRef, IndexMap
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-PARAMETER = Refusal(
+
+@refusal(
     "E0374",
     "cannot change the layout of `{buffer}`: the caller passes it",
     help="change that of a copy: `cache_read(b, {buffer})` or `cache_write(b)` first",
     at="buffer",
 )
-WRONG_MAP = Refusal(
+def PARAMETER(*focus: str, buffer: str) -> None: ...
+@refusal(
     "E0375",
     "`{layout}` is no layout for `{buffer}`: {reason}",
     help="map the {rank} indices of `{buffer}`, as `(i, j) -> (j / 16, i, j % 16)` does for two",
     at="layout",
 )
-NOT_INJECTIVE = Refusal(
+def WRONG_MAP(*focus: str, layout: str, buffer: str, reason: str, rank: int) -> None: ...
+@refusal(
     "E0376",
     "`{layout}` may put two elements of `{buffer}` in one place",
     help="keep the remainder beside each quotient, as in `(j / 16, j % 16)`",
     at="layout",
 )
-OPEN_SHAPE = Refusal(
+def NOT_INJECTIVE(*focus: str, layout: str, buffer: str) -> None: ...
+@refusal(
     "E0377",
     "the layout of `{buffer}` needs sizes that are numbers; dimension {dimension} is `{extent}`",
     help="give `{extent}` one size in the task",
     at="buffer",
 )
-NOT_FREE = Refusal(
+def OPEN_SHAPE(*focus: str, buffer: str, dimension: int, extent: str) -> None: ...
+@refusal(
     "E0378",
     "cannot run `{block}` in the order of the new layout: {reason}",
     help="change the layout before scheduling `{block}`, or pass `reorder_block=false` to keep its loops",
     at="buffer",
 )
-NO_FILL = Refusal(
+def NOT_FREE(*focus: str, block: str, reason: str) -> None: ...
+@refusal(
     "E0638",
     "cannot fill the padding of `{buffer}` with {value}: {reason}",
     help="leave out `pad_value`, unless a later step shall read the padding",
     at="pad_value",
 )
+def NO_FILL(*focus: str, buffer: str, value: float, reason: str) -> None: ...
 
 
 @primitive(NO_BUFFER, PARAMETER, OPEN_SHAPE, WRONG_MAP, NOT_INJECTIVE, NOT_FREE, NO_FILL)
@@ -115,14 +119,14 @@ def transform_layout(
     result, done = program, ""
     if reorder_block:
         nest, done, stmt = _reordered(program, old, new, extents, layout, fill)
-        result = replace_at(program, nest, (stmt,))
+        result = replace_stmt(program, nest, (stmt,))
     for b in blocks(program):
         if b.name != done and (old.name in own_buffers(b) or read_indices(b, old.name)):
             placed = _placed(b, old.name, layout)
             if is_whole_update(b) and not is_whole_update(placed):
                 text, reason = _text(layout), f"`{b.name}` updates it together with another buffer, at the same indices"
                 raise WRONG_MAP(program, b.name, buffer=old.name, layout=text, rank=len(extents), reason=reason)
-            result = replace_at(result, b.name, (placed,))
+            result = replace_stmt(result, b.name, (placed,))
     return Rewrite(replace_buffer(result, old.name, (new,)), None)
 
 
@@ -208,7 +212,7 @@ def _reordered(
     if kept is not None:
         value = Select(kept, value, fill)
     block = Block(b.name, iters, (Store(new.name, at, value),), annotations=b.annotations)
-    used = used_names(replace_at(program, stmt_name(top_statement(around, b)), ()))
+    used = used_names(replace_stmt(program, stmt_name(top_statement(around, b)), ()))
     return stmt_name(top_statement(around, b)), b.name, nest_over(block, [(ZERO, n) for n in new.shape], (), used)
 
 
@@ -227,7 +231,7 @@ def _fill(program: Program, old: Buffer, value: float, written: bool) -> Const:
         if value:
             raise refuse("its elements are bool")
         return Const(False, t)
-    low, high = (0, 2**t.bits - 1) if t.kind == "uint" else (-(2 ** (t.bits - 1)), 2 ** (t.bits - 1) - 1)
+    low, high = limits(t)
     if not low <= value <= high or value != int(value):
         raise refuse(f"its elements are {t}")
     return Const(int(value), t)

@@ -6,11 +6,15 @@ from dataclasses import replace
 
 from tensorc_dsl.ir.program import Annotation, Program, replace_stmt
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.annotate import RESERVED, refuse_reserved
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-NO_ANNOTATION = Refusal("E0614", 'there is no annotation "{key}" here', help="{there}")
+
+@refusal("E0614", 'there is no annotation "{key}" here', help="{there}")
+def NO_ANNOTATION(*focus: str, key: str, there: str) -> None: ...
 
 
 @primitive(NO_LOOP, NO_BLOCK, NO_ANNOTATION, RESERVED)

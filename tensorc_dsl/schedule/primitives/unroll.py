@@ -9,15 +9,19 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import LoopKind, Program, replace_stmt
 from tensorc_dsl.schedule.kinds import CLASH, refuse_clash
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-OPEN_COUNT = Refusal(
+
+@refusal(
     "E0334",
     "`{loop}` has `{extent}` iterations; to write them out their number must be known",
     help="split `{loop}` with a number for its inner factor, and unroll that",
     at="loop",
 )
+def OPEN_COUNT(*focus: str, loop: str, extent: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_SERIAL, OPEN_COUNT, CLASH)

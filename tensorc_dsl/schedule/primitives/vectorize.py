@@ -7,15 +7,19 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import LoopKind, Program
 from tensorc_dsl.schedule.kinds import CLASH, RACE, at_once
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
-from tensorc_dsl.schedule.primitive import LoopRef, Rewrite, primitive
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 
-OPEN_LANES = Refusal(
+
+@refusal(
     "E0332",
     "`{loop}` has `{extent}` iterations; the number of lanes must be known",
     help="split `{loop}` with a number for its inner factor, and vectorize that",
     at="loop",
 )
+def OPEN_LANES(*focus: str, loop: str, extent: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_SERIAL, OPEN_LANES, CLASH, RACE)

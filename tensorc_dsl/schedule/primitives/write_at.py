@@ -5,22 +5,26 @@ from __future__ import annotations
 from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.affine.private import follow_writes
 from tensorc_dsl.ir.program import Program, find_block
-from tensorc_dsl.schedule.copies import NOT_WHOLE, blocks_in, region_at, spanning_site
+from tensorc_dsl.schedule.copies import NOT_WHOLE, block_names, region_at, spanning_site
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import VECTOR, own_buffers
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, Rewrite, primitive
+from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.cache_write import SEVERAL, copied_out, the_target
 from tensorc_dsl.schedule.primitives.decompose_reduction import NOT_AROUND
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.scopes import NO_SCOPE, require_scope
 
-EARLIER = Refusal(
+
+@refusal(
     "E0621",
     "`{block}` reads elements of `{buffer}` that were not written in the same iteration of `{loop}`",
     help="choose a loop whose iterations start and finish what they write, or use `cache_inplace`",
     at="loop",
 )
+def EARLIER(*focus: str, block: str, buffer: str, loop: str) -> None: ...
 
 
 @primitive(NO_BLOCK, NO_LOOP, NO_SCOPE, NOT_AROUND, SEVERAL, EARLIER, NOT_WHOLE, RACE, VECTOR)
@@ -43,7 +47,7 @@ def write_at(program: Program, loop: LoopRef, block: BlockRef, scope: str = "loc
         raise NOT_AROUND(program, loop.name, writer.name, loop=loop.name, **facts)
     target = the_target(program, writer)
     site = spanning_site(program, around[: names.index(loop.name) + 1], target.name)
-    group = [name for name in blocks_in(program, site) if target.name in touched(find_block(program, name)[1])]
+    group = [name for name in block_names(program, site) if target.name in touched(find_block(program, name)[1])]
     writing = [name for name in group if target.name in own_buffers(find_block(program, name)[1])]
     region = region_at(program, site.loops, target, writing)
     rewrite = copied_out(program, site, writer, target, region, scope)

@@ -11,7 +11,6 @@ from functools import lru_cache
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.places import the_block, the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef
 from tensorc_dsl.schedule.primitives.compute_at import compute_at
 from tensorc_dsl.schedule.primitives.compute_inline import compute_inline
 from tensorc_dsl.schedule.primitives.pad_einsum import pad_einsum
@@ -21,6 +20,7 @@ from tensorc_dsl.schedule.primitives.reverse_compute_at import reverse_compute_a
 from tensorc_dsl.schedule.primitives.reverse_compute_inline import reverse_compute_inline
 from tensorc_dsl.schedule.primitives.vectorize import vectorize
 from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 
 

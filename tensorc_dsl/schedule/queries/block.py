@@ -8,16 +8,18 @@ from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, walk
 from tensorc_dsl.ir.program import blocks as all_blocks
 from tensorc_dsl.schedule.motion import is_param
 from tensorc_dsl.schedule.places import the_block
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.queries.loop import LETTERS
 from tensorc_dsl.schedule.query import query
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.refusal import refusal
 
-OPEN_ITERATOR = Refusal(
+
+@refusal(
     "E0384",
     "iterator `{iterator}` of `{block}` runs over `{extent}`, not over a number",
     help="ask its loops first: `l.is_open`",
 )
+def OPEN_ITERATOR(*focus: str, iterator: str, block: str, extent: str) -> None: ...
 
 
 def _own_reads(b: Block) -> tuple[Load, ...]:

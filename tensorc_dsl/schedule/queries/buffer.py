@@ -9,14 +9,14 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule import motion
-from tensorc_dsl.schedule.motion import the_buffer
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef
+from tensorc_dsl.schedule.places import the_buffer
 from tensorc_dsl.schedule.query import query
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef
+from tensorc_dsl.schedule.refusal import refusal
 
-OPEN_SHAPE = Refusal(
-    "E0382", "a dimension of `{buffer}` is `{extent}`, not a number", help="ask `{buffer}.is_open` first"
-)
+
+@refusal("E0382", "a dimension of `{buffer}` is `{extent}`, not a number", help="ask `{buffer}.is_open` first")
+def OPEN_SHAPE(*focus: str, buffer: str, extent: str) -> None: ...
 
 
 @query

@@ -7,24 +7,27 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.places import the_block
-from tensorc_dsl.schedule.primitive import BlockRef, IntrinsicRef
 from tensorc_dsl.schedule.queries.applicable import can_pad_einsum
 from tensorc_dsl.schedule.query import query
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refs import BlockRef, IntrinsicRef
+from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.units import the_intrinsic
 
-NO_MAPPING = Refusal(
+
+@refusal(
     "E0685",
     "`{mapping}` does not map `{block}` onto {intrinsic}",
     help="{known}",
     at="mapping",
 )
-SEVERAL = Refusal(
+def NO_MAPPING(*focus: str, mapping: str, block: str, intrinsic: str, known: str) -> None: ...
+@refusal(
     "E0686",
     "in `{mapping}` several iterators play `{axis}`",
     help="make them one iterator first, by `transform_block_layout({block}, …)`",
     at="mapping",
 )
+def SEVERAL(*focus: str, mapping: str, axis: str, block: str) -> None: ...
 
 
 @query

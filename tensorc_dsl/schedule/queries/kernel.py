@@ -12,15 +12,18 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.program import ALIGN, OFFSET, Axis, Buffer, For, LoopKind, Program, Stmt, walk
 from tensorc_dsl.schedule.places import the_block
-from tensorc_dsl.schedule.primitive import BlockRef
 from tensorc_dsl.schedule.query import query
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refusal import refusal
 
-OPEN_BUFFER = Refusal(
+
+@refusal(
     "E0399",
     "how much of `{buffer}` a block of threads needs is open: `{block}` is in the same kernel",
     help="give `{buffer}` a size, or move its uses together below loops of known extents",
 )
+def OPEN_BUFFER(*focus: str, buffer: str, block: str) -> None: ...
+
 
 _WARP = 32
 """The number of lanes in a warp."""

@@ -6,11 +6,14 @@ from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, walk
 from tensorc_dsl.schedule.places import the_loop
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef
 from tensorc_dsl.schedule.query import query
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refusal import refusal
 
-OPEN_EXTENT = Refusal("E0383", "the extent of `{loop}` is `{extent}`, not a number", help="ask `{loop}.is_open` first")
+
+@refusal("E0383", "the extent of `{loop}` is `{extent}`, not a number", help="ask `{loop}.is_open` first")
+def OPEN_EXTENT(*focus: str, loop: str, extent: str) -> None: ...
+
 
 LETTERS = {IterKind.SPATIAL: "S", IterKind.REDUCE: "R", IterKind.SCAN: "C"}
 """The letters for kinds of iterators in structure strings and queries."""

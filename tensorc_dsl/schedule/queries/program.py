@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tensorc_dsl.ir import program as ir
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef
 from tensorc_dsl.schedule.query import query
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef
 
 
 @query

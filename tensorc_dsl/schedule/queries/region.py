@@ -11,23 +11,26 @@ from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import Expr, constant, loads, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, Program
-from tensorc_dsl.schedule.motion import the_buffer
-from tensorc_dsl.schedule.places import the_block
-from tensorc_dsl.schedule.primitive import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.places import the_block, the_buffer
 from tensorc_dsl.schedule.query import query
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
+from tensorc_dsl.schedule.refusal import refusal
 
-NOT_AROUND = Refusal(
+
+@refusal(
     "E0381",
     "`{loop}` is not around `{block}`",
     help="the loops around it are: {loops}",
     at="loop",
 )
-OPEN_REGION = Refusal(
+def NOT_AROUND(*focus: str, loop: str, block: str, loops: str) -> None: ...
+@refusal(
     "E0385",
     "how much of `{buffer}` an iteration of `{loop}` touches is open: {extent} elements",
     at="loop",
 )
+def OPEN_REGION(*focus: str, buffer: str, loop: str, extent: str) -> None: ...
+
 
 _LARGEST_TILE = 1 << 20
 
@@ -82,11 +85,11 @@ def fitting_tile(program: Program, block: BlockRef, loop: LoopRef, sizes: tuple[
     return bisect_left(range(1, _LARGEST_TILE + 1), True, key=lambda n: not fits(n))
 
 
-Place = tuple[tuple[For, ...], Block, tuple[For, ...]]
+BlockInTile = tuple[tuple[For, ...], Block, tuple[For, ...]]
 """The loops around a block, the block, and those of the loops that are fixed."""
 
 
-def _at(program: Program, block: BlockRef, loop: LoopRef) -> Place:
+def _at(program: Program, block: BlockRef, loop: LoopRef) -> BlockInTile:
     around, b = the_block(program, block)
     position = next((n for n, x in enumerate(around) if x.var == loop.name), None)
     if position is None:
@@ -111,7 +114,7 @@ def _box(
     refs: tuple[BlockRef, LoopRef],
     buffer: str,
     accesses: tuple[tuple[Expr, ...], ...],
-    place: Place,
+    place: BlockInTile,
 ) -> tuple[int, ...]:
     around, b, outside = place
     shape = program.buffer(buffer).shape

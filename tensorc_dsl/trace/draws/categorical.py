@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.trace.declare import Choices, Offer, draw
 from tensorc_dsl.trace.distribution import Decision, Distribution, Plain, literal, pick, shortened
@@ -14,12 +14,15 @@ from tensorc_dsl.trace.distribution import Decision, Distribution, Plain, litera
 if TYPE_CHECKING:
     import numpy as np
 
-NO_VALUES = Problem(
-    "E0503", "`sample_categorical` needs at least one value", help="write [a, b] or {{a: weight, b: weight}}"
-)
-TWICE = Problem("E0503", "the category {value} is listed twice", help="name each once, with the sum of its weights")
-BAD_WEIGHT = Problem("E0503", "the weight of {value} is {weight}", help="a weight is a finite number from 0")
-NO_WEIGHT = Problem("E0503", "every category has weight 0", help="give one of them a positive weight")
+
+@problem("E0503", "`sample_categorical` needs at least one value", help="write [a, b] or {{a: weight, b: weight}}")
+def NO_VALUES() -> None: ...
+@problem("E0503", "the category {value} is listed twice", help="name each once, with the sum of its weights")
+def TWICE(*, value: str) -> None: ...
+@problem("E0503", "the weight of {value} is {weight}", help="a weight is a finite number from 0")
+def BAD_WEIGHT(*, value: str, weight: float) -> None: ...
+@problem("E0503", "every category has weight 0", help="give one of them a positive weight")
+def NO_WEIGHT() -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.motion import own_buffers, readers
 from tensorc_dsl.schedule.places import the_block
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef
 from tensorc_dsl.schedule.primitives.compute_at import INLINE, ROOT, compute_at
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.trace.declare import Offer, draw
 from tensorc_dsl.trace.distribution import Decision, Distribution, below, literal, shortened

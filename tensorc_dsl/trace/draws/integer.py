@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.trace.declare import Interval, Offer, draw
 from tensorc_dsl.trace.distribution import Decision, Distribution, is_int
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 LIMIT = 1 << 62
 """Decisions are recorded as 64-bit numbers."""
 
-EMPTY = Problem("E0503", "the range {low}..{high} is empty", help="the smaller end comes first; both are included")
-TOO_LARGE = Problem("E0503", "the range {low}..{high} goes beyond ±2^62")
+
+@problem("E0503", "the range {low}..{high} is empty", help="the smaller end comes first; both are included")
+def EMPTY(*, low: int, high: int) -> None: ...
+@problem("E0503", "the range {low}..{high} goes beyond ±2^62")
+def TOO_LARGE(*, low: int, high: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

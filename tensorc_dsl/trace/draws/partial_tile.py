@@ -12,7 +12,7 @@ from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.places import the_loop
-from tensorc_dsl.schedule.primitive import LoopRef
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.trace.declare import BAD_ARGUMENT, Interval, Offer, draw
 from tensorc_dsl.trace.distribution import Decision, Distribution, below, is_int
 from tensorc_dsl.trace.draws.perfect_tile import MAX_PARTS, NO_TILES
@@ -154,6 +154,7 @@ def sample_partial_tile(
     limits = limits_of("sample_partial_tile", range(1, parts), levels, within)
     tile = PartialTile(parts - 1, most, most if max_innermost is None else min(most, max_innermost), limits)
     if tile.size() == 0:
-        facts = {"extent": format_expr(found.extent), "legal": f"there are no {tile.describe()}"}
-        raise NO_TILES(program, loop.name, loop=loop.name, **facts, repair="allow wider limits")
+        legal, repair = f"there are no {tile.describe()}", "allow wider limits"
+        extent = format_expr(found.extent)
+        raise NO_TILES(program, loop.name, loop=loop.name, extent=extent, legal=legal, repair=repair)
     return Offer(tile)

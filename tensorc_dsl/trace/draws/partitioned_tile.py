@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.primitive import LoopRef
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.trace.declare import BAD_ARGUMENT, Offer, draw
 from tensorc_dsl.trace.distribution import Decision, Distribution, below
 from tensorc_dsl.trace.draws.perfect_tile import NO_TILES, extent_of
@@ -98,6 +98,6 @@ def sample_partitioned_tile(
             raise TschedError(BAD_ARGUMENT(None, parameter=name, draw=draw_name, wanted=wanted, found=value))
     tile = PartitionedTile(extent, parts, partition, inner_multiple)
     if tile.size() == 0:
-        facts = {"extent": extent, "legal": tile.describe(), "repair": "use a multiple that divides the extent"}
-        raise NO_TILES(program, loop.name, loop=loop.name, **facts)
+        repair = "use a multiple that divides the extent"
+        raise NO_TILES(program, loop.name, loop=loop.name, extent=extent, legal=tile.describe(), repair=repair)
     return Offer(tile)

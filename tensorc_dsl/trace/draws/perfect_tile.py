@@ -11,8 +11,8 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.places import the_loop
-from tensorc_dsl.schedule.primitive import LoopRef
-from tensorc_dsl.schedule.refusal import Refusal
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.trace.declare import BAD_ARGUMENT, Interval, Offer, draw
 from tensorc_dsl.trace.distribution import Decision, Distribution, below, shortened
 from tensorc_dsl.trace.factors import Factors, divisors, is_tiling, random_tiling, tile_features, tile_moves, tilings
@@ -23,18 +23,21 @@ if TYPE_CHECKING:
 
 MAX_PARTS = 16
 
-OPEN_EXTENT = Refusal(
+
+@refusal(
     "E0509",
     "the extent of `{loop}` is `{extent}`, not a number: it has no perfect tiles",
     help="split it by a fixed factor first: split({loop}, [_, 32], partial=true)",
     at="loop",
 )
-NO_TILES = Refusal(
+def OPEN_EXTENT(*focus: str, loop: str, extent: str) -> None: ...
+@refusal(
     "E0508",
     "`{loop}` runs {extent} times: {legal}",
     help="{repair}",
     at="loop",
 )
+def NO_TILES(*focus: str, loop: str, extent: int | str, legal: str, repair: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,5 @@ def sample_perfect_tile(
     tile = PerfectTile(extent, parts, extent if max_innermost is None else min(max_innermost, extent), limits)
     if tile.size() == 0:
         wider = "allow a larger `max_innermost`, or more parts" + (", or wider limits" if limits else "")
-        facts = {"extent": extent, "legal": tile.describe(), "repair": wider}
-        raise NO_TILES(program, loop.name, loop=loop.name, **facts)
+        raise NO_TILES(program, loop.name, loop=loop.name, extent=extent, legal=tile.describe(), repair=wider)
     return Offer(tile)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.trace.declare import Items, Offer, draw
 from tensorc_dsl.trace.distribution import Decision, Distribution
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 MAX_ITEMS = 32
 
-TOO_MANY = Problem("E0503", "`sample_permutation` orders up to {most} elements; these are {count}")
+
+@problem("E0503", "`sample_permutation` orders up to {most} elements; these are {count}")
+def TOO_MANY(*, most: int, count: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.primitive import BlockRef, LoopRef, apply
+from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.primitives import PRIMITIVES
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.draws.compute_location import ComputeLocation, sample_compute_location
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.elaborate.bindings import OpenRange
-from tensorc_dsl.schedule.primitive import LoopRef
+from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.draws.partial_tile import PartialTile, sample_partial_tile, sizes
 from tensorc_dsl.trace.limits import Limit

@@ -6,7 +6,7 @@ from tensorc_dsl.affine.solve_sizes import solve_sizes
 from tensorc_dsl.backend.llvm.ahead.cpu import Check
 from tensorc_dsl.backend.llvm.ahead.entry import MEMORY, Entry
 from tensorc_dsl.backend.llvm.ahead.interface import Interface, Signature, Status, c_type
-from tensorc_dsl.backend.llvm.codegen.body import Expressions, Scalar, Scope
+from tensorc_dsl.backend.llvm.codegen.body import Expressions, Scalar, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.function import Module
 
 RECORD = 48
@@ -45,7 +45,7 @@ def write_checked(module: Module, api: Interface, s: Signature, check: Check | N
             places = [f.op(f"getelementptr i64, ptr {shape}, i64 {axis}") for axis in range(len(p.shape))]
             extents[k] = [f.op(f"load i64, ptr {place}, align 8") for place in places]
     sizes = _sizes(entry, api, s, extents)
-    expressions = Expressions(f, Scope(vars=sizes))
+    expressions = Expressions(f, SymbolTable(vars=sizes))
     for k, p in enumerate(s.params):
         for e, extent in zip(p.shape, extents[k], strict=True):
             entry.fail_if(f.op(f"icmp ne i64 {extent}, {expressions.index(e)}"), Status.SHAPE, k)
@@ -71,7 +71,7 @@ def _sizes(entry: Entry, api: Interface, s: Signature, extents: list[list[str]])
         sizes |= entry.prepared_sizes(api.memory, s)
     for step in solve_sizes([p.shape for p in s.params], given):
         value: Scalar = extents[step.array][step.axis]
-        expressions = Expressions(f, Scope(vars=dict(sizes)))
+        expressions = Expressions(f, SymbolTable(vars=dict(sizes)))
         rest, factor = expressions.index(step.rest), expressions.index(step.factor)
         if rest != 0:
             value = f.op(f"sub i64 {value}, {rest}")

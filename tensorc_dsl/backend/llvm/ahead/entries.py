@@ -10,7 +10,7 @@ from tensorc_dsl.backend.llvm.ahead.described import write_checked
 from tensorc_dsl.backend.llvm.ahead.entry import MEMORY, Entry, Span
 from tensorc_dsl.backend.llvm.ahead.interface import Interface, Signature, Status
 from tensorc_dsl.backend.llvm.ahead.prepared import LINE, WORD, PreparedMemory
-from tensorc_dsl.backend.llvm.codegen.body import Expressions, Scalar, Scope
+from tensorc_dsl.backend.llvm.codegen.body import Expressions, Scalar, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, workspace_symbol
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.ir.expr import Expr, index, mul
@@ -40,7 +40,7 @@ def _cache(api: Interface) -> str:
 def _write_plain(module: Module, api: Interface, s: Signature, kernel: Compiled, check: Check | None) -> None:
     entry = Entry(module, check)
     sizes: dict[str, Scalar] = {d.name: f"%d{k}" for k, d in enumerate(s.dims)}
-    expressions = Expressions(entry.f, Scope(vars=sizes))
+    expressions = Expressions(entry.f, SymbolTable(vars=sizes))
     for k, d in enumerate(s.dims):
         entry.outside(d, f"%d{k}", k)
     data = {p.name: f"%p{k}" for k, p in enumerate(s.params)}
@@ -151,6 +151,6 @@ def _write_prepared_bytes(module: Module, api: Interface, m: PreparedMemory, att
             if limit is not None:
                 inside = f.op(f"and i1 {inside}, {f.op(f'icmp {order} i64 %d{k}, {limit}')}")
     sizes: dict[str, Scalar] = {d.name: f"%d{k}" for k, d in enumerate(m.dims)}
-    size = f.op(f"select i1 {inside}, i64 {Expressions(f, Scope(vars=sizes)).index(m.bytes)}, i64 -1")
+    size = f.op(f"select i1 {inside}, i64 {Expressions(f, SymbolTable(vars=sizes)).index(m.bytes)}, i64 -1")
     formal = ", ".join(f"i64 {d}" for d in sizes.values())
     f.define(f"define i64 @{api.prepared_bytes}({formal}) nounwind {attributes}", f"i64 {size}")

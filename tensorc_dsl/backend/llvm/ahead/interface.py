@@ -9,7 +9,7 @@ from typing import Literal
 
 from tensorc_dsl.backend.llvm.ahead.cpu import required_features
 from tensorc_dsl.backend.llvm.ahead.prepared import LINE, PreparedMemory
-from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, constant
 from tensorc_dsl.ir.print import format_expr
@@ -101,11 +101,12 @@ _LIBRARY = frozenset(
 """Functions of the C library and POSIX that a task could be named after: a function of ours would replace them."""
 
 
-NO_NAME = Problem(
+@problem(
     "E0912",
     "C cannot have a function called `{name}`",
     help="call the task otherwise: C and C++ use the word, or their libraries have a function of that name",
 )
+def NO_NAME(*, name: str) -> None: ...
 
 
 def require_free(name: str) -> None:

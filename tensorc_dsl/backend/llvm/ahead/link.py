@@ -9,14 +9,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.isolated.start import Limits, run_program
 
-NO_LINKER = Problem(
+
+@problem(
     "E0913",
     "`{name}` cannot be linked: {reason}",
     help="name a C compiler, `CC=clang tensorc-dsl …`, or take `--emit obj`, which needs none, and link it yourself",
 )
+def NO_LINKER(*, name: str, reason: str) -> None: ...
 
 
 SECONDS = 300.0

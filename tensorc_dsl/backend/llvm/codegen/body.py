@@ -58,7 +58,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Scope:
+class SymbolTable:
     """The values of names at a place: loop variables, open dimensions, and buffers as pointers to their first elements."""
 
     vars: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
@@ -86,7 +86,7 @@ class Scope:
 class Expressions:
     """Writes expressions into one function."""
 
-    def __init__(self, f: Function, scope: Scope) -> None:
+    def __init__(self, f: Function, scope: SymbolTable) -> None:
         self.f = f
         self.scope = scope
         self._forms: dict[Expr, Linear] = {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from tensorc_dsl.affine.simplify import simplify
-from tensorc_dsl.backend.llvm.codegen.body import Expressions, Scalar, Scope
+from tensorc_dsl.backend.llvm.codegen.body import Expressions, Scalar, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.machine import Machine, native_triple
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements, whole_lines
@@ -133,7 +133,7 @@ def _write_function(
     places, _ = _places(kernel)
     if places:
         memory = _loaded(entry, len(kernel.params) + len(kernel.dims))
-        index_ = Expressions(entry, Scope(vars=sizes)).index
+        index_ = Expressions(entry, SymbolTable(vars=sizes)).index
         args += [f"ptr {entry.op(f'getelementptr i8, ptr {memory}, i64 {index_(place)}')}" for place in places]
     args.append("ptr %workspace")
     args += [f"i64 {size}" for size in sizes.values()]
@@ -168,7 +168,7 @@ def _write_work(
 ) -> None:
     """Write the body as a function of its arguments, which do not overlap."""
     work = Function(module)
-    scope = Scope(
+    scope = SymbolTable(
         vars={d.name: f"%d{k}" for k, d in enumerate(kernel.dims)},
         buffers={p.name: (f"%p{k}", p.dtype) for k, p in enumerate((*kernel.params, *kernel.prepared))},
         streamed=dict.fromkeys(streamed, min(LINE, plan.vector_bits // 8)),
@@ -188,7 +188,7 @@ def _write_work(
 def _write_size(module: Module, kernel: Kernel, symbol: str, size: Expr) -> None:
     """Write a function of the arguments that returns a number of bytes."""
     f = Function(module)
-    bytes_ = Expressions(f, Scope(vars=_sizes(f, kernel))).index(size)
+    bytes_ = Expressions(f, SymbolTable(vars=_sizes(f, kernel))).index(size)
     f.define(f"define i64 @{symbol}(ptr %arguments) nounwind", result=f"i64 {bytes_}")
 
 

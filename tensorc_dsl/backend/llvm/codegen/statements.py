@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from tensorc_dsl.backend.llvm.codegen.across import combined, fold_lanes
-from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece, Scalar, Scope, any_lane, mangled
+from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece, Scalar, SymbolTable, any_lane, mangled
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.instructions import code_for, write_instruction
 from tensorc_dsl.backend.llvm.codegen.turn import turned, write_turned
@@ -46,7 +46,7 @@ class Statements:
     """Writes statements into one function, in a scope that grows and shrinks with them."""
 
     def __init__(
-        self, f: Function, scope: Scope, plan: Plan, symbol: str, *, workspace: str, worker: str | None
+        self, f: Function, scope: SymbolTable, plan: Plan, symbol: str, *, workspace: str, worker: str | None
     ) -> None:
         self.f = f
         self.scope = scope
@@ -190,10 +190,10 @@ class Statements:
                 total = self.f.cached(f"mul nsw i64 {total}, {x}")
         return total
 
-    def _captured(self, s: Parallel) -> tuple[Scope, list[tuple[str, str]]]:
+    def _captured(self, s: Parallel) -> tuple[SymbolTable, list[tuple[str, str]]]:
         """The scope inside the part, in terms of its arguments `%a0`, `%a1`, …, and the values to pass for these."""
         values: list[tuple[str, str]] = [("ptr", self.workspace)]
-        inner = Scope(streamed=self.scope.streamed)
+        inner = SymbolTable(streamed=self.scope.streamed)
 
         def argument(kind: str, value: str) -> str:
             values.append((kind, value))
@@ -209,7 +209,7 @@ class Statements:
             inner.vars[name] = value if isinstance(value, int) else argument("i64", value)
         return inner, values
 
-    def _part(self, s: Parallel, name: str, scope: Scope, kinds: list[str]) -> None:
+    def _part(self, s: Parallel, name: str, scope: SymbolTable, kinds: list[str]) -> None:
         """Write two functions: one that unpacks the context, and one whose arguments are declared not to overlap."""
         module = self.f.module
         unpack = Function(module)

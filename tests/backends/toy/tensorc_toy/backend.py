@@ -23,7 +23,7 @@ from tensorc_dsl.backend.protocol import (
     LoweredKernel,
     Processor,
 )
-from tensorc_dsl.diagnostic import Problem, TschedError
+from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Call, Compare, Const, Expr, Load, Logic, Not, Select, Var, constant, dtype_of
@@ -37,8 +37,12 @@ from tensorc_dsl.reference.count import Work
 COMPILER = "cc"
 SECONDS = 60.0
 
-NO_CPU = Problem("TOY1", "C has no CPU `{cpu}`", help="leave it out: the compiler makes code for the machine it is on")
-NO_COMPILER = Problem("TOY2", "`{task}` needs the C compiler `{compiler}`, which is not installed")
+
+@problem("TOY1", "C has no CPU `{cpu}`", help="leave it out: the compiler makes code for the machine it is on")
+def NO_CPU(*, cpu: str) -> None: ...
+@problem("TOY2", "`{task}` needs the C compiler `{compiler}`, which is not installed")
+def NO_COMPILER(*, task: str, compiler: str) -> None: ...
+
 
 _FUNCTIONS = {"exp": "expf", "sqrt": "sqrtf", "tanh": "tanhf", "abs": "fabsf"}
 _WORDS = {"and": "&&", "or": "||"}
