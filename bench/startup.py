@@ -25,9 +25,15 @@ ROOT = Path(__file__).resolve().parent.parent
 SMALL = ROOT / "examples" / "matmul.tsched"
 TEXTS = ("stdlib/intrinsics/*.tsched", "stdlib/cpu/*.tsched", "stdlib/ops/*.tsched", "examples/*.tsched")
 COMMAND = "from tensorc_dsl.cli.main import main; main()"
-_KINDS = "compute|reducer|intrinsic|target|module|space|schedule|task|program"
+_KINDS = "const|compute|reducer|intrinsic|target|module|space|schedule|task|program"
 _ITEM = re.compile(rf"^(?:{_KINDS}) (\w+)", re.MULTILINE)
 _BETWEEN = re.compile(rf"\n\n(?=///|(?:{_KINDS}) )")
+
+
+def _apart(text: str) -> str:
+    """A file whose constants have names that are no names in other files."""
+    constants = "|".join(re.findall(r"^const (\w+)", text, re.MULTILINE))
+    return re.sub(rf"\b({constants})\b", r"\1_constant", text) if constants else text
 
 
 def long_text(lines: int) -> str:
@@ -35,7 +41,7 @@ def long_text(lines: int) -> str:
     items: dict[tuple[str, ...], str] = {}
     for pattern in TEXTS:
         for path in sorted(ROOT.glob(pattern)):
-            for part in _BETWEEN.split(path.read_text(encoding="utf-8")):
+            for part in _BETWEEN.split(_apart(path.read_text(encoding="utf-8"))):
                 named = tuple(_ITEM.findall(part))
                 if named and named not in items:
                     items[named] = part.strip("\n")

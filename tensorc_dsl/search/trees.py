@@ -72,7 +72,7 @@ class Forest:
         left = y - base
         grown: list[_Tree] = []
         rng = np.random.Generator(np.random.Philox(key=0))
-        for _ in range(trees):
+        for _ in range(trees if x.shape[1] else 0):
             columns = np.sort(rng.permutation(x.shape[1])[: max(1, round(share * x.shape[1]))])
             tree = _grow(bins[:, columns], left, w, depth, shrink).over(columns)
             left = left - rate * tree.at(bins)

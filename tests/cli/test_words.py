@@ -88,7 +88,7 @@ def test_what_is_measured_need_not_be_named_either(folder: Path) -> None:
     assert Path("only.best.tsched").is_file()
 
 
-@pytest.mark.parametrize("command", ["sample", "show", "verify", "compile", "tune", "run"])
+@pytest.mark.parametrize("command", ["sample", "show", "verify", "compile", "run"])
 def test_which_task_is_meant_is_asked(folder: Path, command: str) -> None:
     several = call(command, "two.tsched")
     assert (several.exit_code, "E0925" in several.stderr) == (1, True), several.output

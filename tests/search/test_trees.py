@@ -18,6 +18,7 @@ def test_steps_and_products_are_fitted() -> None:
 
 def test_one_row_and_constant_columns_are_no_split() -> None:
     assert Forest.fit(np.zeros((1, 3)), np.array([2.0])).at(np.ones((2, 3))) == pytest.approx([2.0, 2.0])
+    assert Forest.fit(np.zeros((3, 0)), np.arange(3.0)).at(np.zeros((2, 0))) == pytest.approx([1.0, 1.0])
     flat = Forest.fit(np.ones((5, 2)), np.arange(5.0))
     assert flat.at(np.array([[-7.0, 1.0], [9.0, 1.0]])) == pytest.approx([2.0, 2.0])
 

@@ -154,7 +154,7 @@ def show_(record: int, records: str | None, as_json: bool) -> None:
 
 
 @db.command()
-@click.option("--output", type=click.Path(), metavar="PATH", help="Write to a file instead of standard output.")
+@click.option("--output", type=click.Path(), metavar="PATH", help="The file to write, in place of the usual one.")
 @name_option
 @records_option
 @common_options

@@ -89,9 +89,9 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
 )
 @handler_options
 @target_options
-@click.option("--output", type=click.Path(), metavar="PATH", help="The best schedule; by default TASK.best.tsched.")
+@click.option("--output", type=click.Path(), metavar="PATH", help="The file to write, in place of the usual one.")
 @records_option
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on standard output.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @click.option(
     "--json-lines", "as_lines", is_flag=True, help="Print each event as a line of JSON, and the result as the last one."
 )
@@ -122,7 +122,7 @@ def tune(
 
     Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Without a name,
     all tasks of the file are searched. Several tasks share their trials: the next batch goes to the task that is expected to
-    gain the most. Each task has a file of its own. Ctrl-C, SIGTERM and SIGHUP end the search early and keep its results; a
+    gain the most. Each task has a file of its own, TASK.best.tsched. Ctrl-C, SIGTERM and SIGHUP end the search early and keep its results; a
     second Ctrl-C ends at once. Exit status 3: no schedule works; 4: a schedule that was as fast as the best is proved to be
     wrong, and the best of the others is written.
     """

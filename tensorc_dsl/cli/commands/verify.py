@@ -32,7 +32,7 @@ def TWO_PROGRAMS(*, file: str, count: str) -> None: ...
 @click.argument("words", metavar="[TASK] [TRACE]", nargs=-1)
 @seed_option
 @target_options
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on standard output.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @common_options
 @click.pass_context
 def verify(

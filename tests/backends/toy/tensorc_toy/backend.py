@@ -263,7 +263,7 @@ class ToyBackend:
         raise KeyError(title)
 
     def bandwidth(self, target: Target, threads: int, size: int) -> float:
-        return 1e9
+        return 1e12
 
 
 BACKEND: Backend = ToyBackend()
