@@ -28,7 +28,10 @@ _MOST_TO_BUILD = 4 << 30
 """Most candidates take a tenth of this, LLVM included."""
 
 
-SMALLER = "tune a smaller size of the same compute; `verify` and `compile --replay` take a schedule of this one without running it"
+SMALLER = (
+    "tune a smaller size of the same compute; `verify` and `compile --replay` take a schedule of this one without "
+    "running it"
+)
 """What can be done where a task cannot be checked here."""
 
 

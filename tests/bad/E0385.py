@@ -1,6 +1,6 @@
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.queries import QUERIES
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.source import Source
 

@@ -122,9 +122,9 @@ def tune(
 
     Every schedule is compiled, checked against a reference and timed in a process of its own, and recorded. Without a name,
     all tasks of the file are searched. Several tasks share their trials: the next batch goes to the task that is expected to
-    gain the most. Each task has a file of its own, TASK.best.tsched. Ctrl-C, SIGTERM and SIGHUP end the search early and keep its results; a
-    second Ctrl-C ends at once. Exit status 3: no schedule works; 4: a schedule that was as fast as the best is proved to be
-    wrong, and the best of the others is written.
+    gain the most. Each task has a file of its own, TASK.best.tsched. Ctrl-C, SIGTERM and SIGHUP end the search early
+    and keep its results; a second Ctrl-C ends at once. Exit status 3: no schedule works; 4: a schedule that was as fast
+    as the best is proved to be wrong, and the best of the others is written.
     """
     if as_json and as_lines:
         raise click.UsageError("--json prints one object, and --json-lines many: give one of them")
