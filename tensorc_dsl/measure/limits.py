@@ -28,29 +28,25 @@ _MOST_TO_BUILD = 4 << 30
 """Most candidates take a tenth of this, LLVM included."""
 
 
-SMALLER = (
-    "tune a smaller size of the same compute; `verify` and `compile --replay` take a schedule of this one without "
-    "running it"
-)
-"""What can be done where a task cannot be checked here."""
-
-
 @problem(
     "E0706",
     "checking `{task}` takes about {needed:.3g} GB; this machine has {there:.3g} GB to spare",
-    help=SMALLER,
+    help="tune a smaller size of the same compute; `verify` and `compile --replay` take a schedule of this one without "
+    "running it",
 )
 def TOO_MUCH_MEMORY(*, task: str, needed: float, there: float) -> None: ...
 @problem(
     "E0706",
     "`{task}` cannot be checked: {why}",
-    help=SMALLER,
+    help="tune a smaller size of the same compute; `verify` and `compile --replay` take a schedule of this one without "
+    "running it",
 )
 def TOO_LARGE(*, task: str, why: str) -> None: ...
 @problem(
     "E0707",
     "the reference of `{task}` takes more than {seconds:g} s",
-    help=SMALLER,
+    help="tune a smaller size of the same compute; `verify` and `compile --replay` take a schedule of this one without "
+    "running it",
 )
 def TOO_SLOW(*, task: str, seconds: float) -> None: ...
 
