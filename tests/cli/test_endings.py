@@ -94,6 +94,48 @@ def test_a_signal_before_the_search_ends_it_with_the_same_status(folder: Path) -
     until(lambda: not alive(str(folder)))
 
 
+DROPPED = """\
+import signal, sys, time
+from tensorc_dsl.search.space import Explorer
+from tensorc_dsl.cli.main import main
+class Slow:
+    def __del__(self):
+        print("dropping", file=sys.stderr, flush=True)
+        for _ in range(6000):
+            time.sleep(0.01)
+draw, count = Explorer.draw, 0
+def drawn(explorer):
+    global count
+    count += 1
+    if count == 12:
+        Slow()
+    return draw(explorer)
+Explorer.draw = drawn
+main()
+"""
+
+
+def test_a_signal_in_a_destructor_ends_the_search_too(folder: Path) -> None:
+    """Python drops what is raised there."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", DROPPED, "tune", "f.tsched", "endless", "--strategy", "random", "--trials", "100000",
+         "--threads", "1", "--records", "r.sqlite"],
+        cwd=folder, env=marked(str(folder)), text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        hear(process, "dropping")
+        process.terminate()
+        _, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 143, err
+    assert "Exception ignored" in err and "interrupted; the trials so far are recorded" in err
+    assert (folder / "endless.best.tsched").exists()
+    until(lambda: not alive(str(folder)))
+
+
 HELD = """\
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)

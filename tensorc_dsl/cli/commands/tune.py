@@ -237,8 +237,12 @@ def _weights(given: Sequence[tuple[str, str]], names: Sequence[str]) -> list[flo
 
 
 def _holding(listeners: Sequence[Listener], ending: Ending) -> list[Listener]:
-    """The listeners; when all searches are over, the ending is held, and their results survive the end of their processes."""
-    from tensorc_dsl.search.events import Finished
+    """The listeners; when all searches are over, the ending is held, and their results survive the end of their processes.
+
+    Python drops an exception in a destructor, and so the KeyboardInterrupt of a signal that arrives there: a search
+    that goes on after it is interrupted again.
+    """
+    from tensorc_dsl.search.events import Finished, Measured, Proposed
 
     running = len(listeners)
 
@@ -248,6 +252,8 @@ def _holding(listeners: Sequence[Listener], ending: Ending) -> list[Listener]:
             running -= isinstance(event, Finished)
             ending.held |= not running
             listener(event)
+            if ending.told and isinstance(event, (Proposed, Measured)):
+                raise KeyboardInterrupt
 
         return hear
 
