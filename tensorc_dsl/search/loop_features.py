@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tensorc_dsl.ir.program import LoopKind, Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.records.keys import digest
-from tensorc_dsl.search.nests import Nest, Touch, nests
+from tensorc_dsl.search.nests import Nest, Touch, nests, number
 
 Array = NDArray[np.float64]
 
@@ -87,7 +87,7 @@ def _of_program(program: Program, costs: list[_Cost]) -> list[float]:
     time = sum(c.cycles for c in costs)
     bytes_ = {True: 0, False: 0}
     for b in program.buffers:
-        bytes_[b.scope == "global"] += b.dtype.bytes * prod(int(n.value) for n in b.shape)  # type: ignore[union-attr]
+        bytes_[b.scope == "global"] += b.dtype.bytes * prod(map(number, b.shape))
     threads = max((prod(_extents(c.nest, LoopKind.BOUND, True)) for c in costs), default=1)
     grid = max((prod(_extents(c.nest, LoopKind.BOUND, False)) for c in costs), default=1)
     tensorized = sum(c.nest.instances for c in costs if any(x.kind is LoopKind.TENSORIZED for x in c.nest.loops))

@@ -95,7 +95,7 @@ def nests(program: Program) -> tuple[Nest, ...]:
 
 
 def _nest(around: tuple[For, ...], block: Block, buffers: dict[str, Buffer]) -> Nest:
-    extents = tuple(_number(loop.extent) for loop in around)
+    extents = tuple(number(loop.extent) for loop in around)
     count = len(extents)
     points = np.zeros((count, 2 * count + 1), dtype=np.int64)
     for k, extent in enumerate(extents):
@@ -119,7 +119,7 @@ def _accesses(s: Store) -> list[tuple[Load, bool]]:
 
 
 def _touch(access: Load, writes: bool, buffer: Buffer, env: dict[str, Points], count: int) -> Touch:
-    shape = [_number(n) for n in buffer.shape]
+    shape = [number(n) for n in buffer.shape]
     flat = np.zeros(2 * count + 1, dtype=np.int64)
     for index, stride in zip(access.indices, [prod(shape[k + 1 :]) for k in range(len(shape))], strict=True):
         flat = flat + _value(index, env, len(flat)) * stride
@@ -131,7 +131,8 @@ def _touch(access: Load, writes: bool, buffer: Buffer, env: dict[str, Points], c
     )  # fmt: skip
 
 
-def _number(e: Expr) -> int:
+def number(e: Expr) -> int:
+    """The value of a size. Raises ValueError while a dimension is open."""
     value = constant(e)
     if value is None:
         raise ValueError("a dimension is open")
