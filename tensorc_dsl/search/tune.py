@@ -29,6 +29,7 @@ from tensorc_dsl.search.events import (
     Started,
 )
 from tensorc_dsl.search.finals import final, judged
+from tensorc_dsl.search.gp import Array
 from tensorc_dsl.search.log import Log
 from tensorc_dsl.search.loop_features import MEANING
 from tensorc_dsl.search.options import SearchOptions
@@ -117,10 +118,10 @@ class Search:
             self._past = latest(records.kept(program_key(program), target_key(target, threads)), options)
         self._diverged = False
 
-        def source() -> Source | None:
+        def source(median: Array) -> Source | None:
             key, began = program_key(program), self._past.began
             found = () if records is None else records.others(key, target_key(target, threads), MEANING, began)
-            return Source.of(experience(found))
+            return Source.of(experience(found), median)
 
         setting = Setting(self._explorer, options.trials, tuple(defaults), source)
         self._asked = strategy_of(options.strategy)(setting)
