@@ -211,16 +211,15 @@ def operator(copy: Copy) -> None:
 
 
 def maths(copy: Copy) -> None:
-    copy.edit("tensorc_dsl/ir/expr.py", '    "abs": (', '    "trunc": (1, "x without its fraction"),\n    "abs": (')
-    copy.edit("tensorc_dsl/reference/values.py", '"floor": np.floor,', '"floor": np.floor, "trunc": np.trunc,')
-    call = '    "call_floor": _function(np.floor),\n'
-    copy.edit("tensorc_dsl/reference/interpret.py", call, f"{call}{call.replace('floor', 'trunc')}")
-    step = '        case "floor":\n            return _steps(np.floor, x, dx)\n'
-    copy.edit("tensorc_dsl/reference/tolerance.py", step, f"{step}{step.replace('floor', 'trunc')}")
     copy.edit(
-        "tensorc_dsl/backend/llvm/codegen/maths/call.py", '"floor": "floor",', '"floor": "floor", "trunc": "trunc",'
+        "tensorc_dsl/ir/maths.py",
+        '    "abs": Math',
+        '    "trunc": MathFunction(1, "x without its fraction"),\n    "abs": Math',
     )
-    copy.edit("docs/maths.md", "| `sqrt`, `floor`, ", "| `sqrt`, `floor`, `trunc`, ")
+    floor = '    "floor": _whole(np.floor),\n'
+    copy.edit("tensorc_dsl/reference/maths.py", floor, f"{floor}{floor.replace('floor', 'trunc')}")
+    floor = '    "floor": _instruction("floor"),\n'
+    copy.edit("tensorc_dsl/backend/llvm/codegen/maths/call.py", floor, f"{floor}{floor.replace('floor', 'trunc')}")
 
 
 def strategy(copy: Copy) -> None:

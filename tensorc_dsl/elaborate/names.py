@@ -22,11 +22,11 @@ from tensorc_dsl.elaborate.problems import (
 )
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
 from tensorc_dsl.ir.dtypes import DTYPES
-from tensorc_dsl.ir.expr import MATH_FUNCTIONS
+from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 
-FUNCTIONS: dict[str, int] = {**MATH_FUNCTIONS, "min": 2, "max": 2, "select": 3, "clamp": 3}
+FUNCTIONS: dict[str, int] = {**{f: m.count for f, m in MATHS.items()}, "min": 2, "max": 2, "select": 3, "clamp": 3}
 """The functions of the compute layer, with the number of their arguments."""
 
 

@@ -15,6 +15,7 @@ from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir import problems
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, INDEX, DType
+from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.numbers import limits, nearest
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
@@ -208,9 +209,9 @@ class VisibleNames:
         name = e.function.id if isinstance(e.function, t.Name) else ""
         if name in CASTS:
             return self._cast(e, CASTS[name])
-        wanted = {"min": 2, "max": 2, "xor": 2, "clamp": 3, **ir.MATH_FUNCTIONS}.get(name)
+        wanted = {"min": 2, "max": 2, "xor": 2, "clamp": 3, **{f: m.count for f, m in MATHS.items()}}.get(name)
         if wanted is None:
-            known = (*ir.MATH_FUNCTIONS, *DTYPES, "min", "max", "xor", "clamp")
+            known = (*MATHS, *DTYPES, "min", "max", "xor", "clamp")
             span = e.function.span
             raise TschedError(problems.UNKNOWN_FUNCTION(span, near(name, known), name=span.text))
         _count(e, name, wanted)
