@@ -23,7 +23,7 @@ from filelock import FileLock
 from platformdirs import user_data_path
 
 from tensorc_dsl.records import errors
-from tensorc_dsl.records.files import for_reading, look
+from tensorc_dsl.records.files import for_reading, look, try_place
 from tensorc_dsl.records.keys import Subject
 from tensorc_dsl.records.migrate import migrate
 from tensorc_dsl.records.ranking import Kept, Ranking, rank
@@ -105,6 +105,12 @@ class Database:
                         migrate(connection)
                     write_again(connection)
                 return cls(path, connection, wait, stack.pop_all())
+
+    @staticmethod
+    def require_place(path: Path, *, wait: float = LOCK_SECONDS) -> None:
+        """Raises TschedError (E0703, E0704) if `open` cannot make the missing file; nothing is made."""
+        with errors.explained(path, wait):
+            try_place(path)
 
     @classmethod
     def reading(cls, path: Path | None = None, *, wait: float = LOCK_SECONDS) -> Database | None:
