@@ -21,6 +21,7 @@ from tensorc_dsl.search.events import (
     Drifted,
     Exhausted,
     Finished,
+    Informed,
     Listener,
     Proposed,
     Resumed,
@@ -120,7 +121,10 @@ class Search:
         def source() -> Source | None:
             key, began = program_key(program), self._past.began
             found = () if records is None else records.others(key, target_key(target, threads), MEANING, began)
-            return Source.of(experience(found))
+            tasks = experience(found)
+            if tasks:
+                self.log.emit(Informed(sum(len(t.speeds) for t in tasks), len(tasks)))
+            return Source.of(tasks)
 
         setting = Setting(self._explorer, options.trials, tuple(defaults), source)
         self._asked = strategy_of(options.strategy)(setting)
