@@ -88,14 +88,13 @@ class Structures:
         skeleton = self._skeleton({n: d for n, d in decisions.items() if n in self.influential})
         if skeleton is None:
             return None
-        return tuple(
-            d
-            if d.name in self.influential
-            else _decided(d, decisions[d.name])
-            if d.name in decisions and d.distribution.contains(decisions[d.name])
-            else _decided(d, d.distribution.sample(rng))
-            for d in skeleton.draws
-        )
+        return tuple(self._kept(d, decisions, rng) for d in skeleton.draws)
+
+    def _kept(self, d: Draw, decisions: Mapping[str, Decision], rng: np.random.Generator) -> Draw:
+        if d.name in decisions and d.distribution.contains(decisions[d.name]):
+            return _decided(d, decisions[d.name])
+        # The other draws are as they are since an influential one has this decision.
+        return d if d.name in self.influential else _decided(d, d.distribution.sample(rng))
 
     def prior(self, count: int, slot: str) -> list[Point]:
         """About so many points by their probability: from each drawn one, all draws are drawn anew, again and again."""

@@ -10,11 +10,15 @@ import numpy as np
 from tensorc_dsl.insight.structures import Point
 from tensorc_dsl.search.features import Layout
 from tensorc_dsl.search.gp import Array
-from tensorc_dsl.search.model import RANGE, Memory, Model
+from tensorc_dsl.search.model import Memory, Model
 
 CHUNK = 2048
 """Points that are judged at once: the process needs a number for each pair of a point and a trial."""
 
+
+SLOW = 3.0
+"""A schedule more than so many times as slow as the best, and slower than half of them, counts as that slow: how bad a bad
+one must not shape what is said of the good ones (docs/decisions/0044-what-records-say-of-draws.md)."""
 
 FOLDS = 4
 """Parts of the trials, each of which is predicted from the others: so hyperparameters that fit noise are found out."""
@@ -32,6 +36,7 @@ class Surrogate:
     @staticmethod
     def of(points: Sequence[Point], seconds: Sequence[float | None]) -> Surrogate:
         """The surrogate after these trials; a failure has no seconds, and at least `FOLDS` have some."""
+        seconds = _limited(seconds)
         layout = Layout()
         rows = layout.matrix([layout.of_draws(p) for p in points])
         missed, explained = _missed(rows, seconds)
@@ -58,12 +63,17 @@ class Surrogate:
         return self.model.log_feasible(self.rows(points))
 
 
+def _limited(seconds: Sequence[float | None]) -> list[float | None]:
+    """The times, none beyond the limit."""
+    times = [s for s in seconds if s is not None]
+    limit = max(SLOW * min(times), float(np.median(times)))
+    return [None if s is None else min(s, limit) for s in seconds]
+
+
 def _missed(rows: Array, seconds: Sequence[float | None]) -> tuple[list[float], float]:
     """The errors at trials that were not seen, in deviations, and the share of the variance that is explained."""
     valid = [n for n, s in enumerate(seconds) if s is not None]
     log = np.log([seconds[n] or 1.0 for n in valid])
-    # A slow one is as slow as the model takes it for.
-    log = np.minimum(log, log.min() + RANGE)
     left = np.zeros(len(valid))
     missed = np.zeros(len(valid))
     for fold in range(FOLDS):
