@@ -133,6 +133,14 @@ class Database:
                 migrate(connection)
             return cls(path, connection, wait, stack.pop_all())
 
+    @classmethod
+    def required(cls, path: Path | None = None) -> Database:
+        """As `reading`. Raises TschedError (E0711) too, where there are no records."""
+        database = cls.reading(path)
+        if database is None:
+            raise errors.no_database(path or default_path())
+        return database
+
     def add(self, trial: Trial) -> None:
         """The trial is on disk afterwards, stamped with the time and the version; or TschedError and none of it is."""
         self.add_all((trial,))
