@@ -18,6 +18,7 @@ from tensorc_dsl.search.events import (
     Drifted,
     Exhausted,
     Finished,
+    Informed,
     Proposed,
     Resumed,
     Settled,
@@ -100,7 +101,10 @@ class Search:
 
         def source(median: Array) -> Source | None:
             found = () if records is None else records.others(task, target, MEANING, self._past.began)
-            return Source.of(experience(found), median)
+            tasks = experience(found)
+            if tasks:
+                self.log.emit(Informed(sum(len(t.speeds) for t in tasks), len(tasks)))
+            return Source.of(tasks, median)
 
         self._asked = strategy_of(options.strategy)(Setting(self._explorer, options.trials, source=source))
         self._exhausted: Exhausted | None = None
