@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorc_dsl.ir.arrays import Array
 
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """The value of a function, and its arguments with bounds on their errors."""
