@@ -18,6 +18,7 @@ from tensorc_dsl.search.events import (
     Drifted,
     Exhausted,
     Finished,
+    Informed,
     Proposed,
     Resumed,
     Settled,
@@ -25,6 +26,7 @@ from tensorc_dsl.search.events import (
     Started,
 )
 from tensorc_dsl.search.finals import final, judged
+from tensorc_dsl.search.gp import Array
 from tensorc_dsl.search.input import SearchInput
 from tensorc_dsl.search.log import Log
 from tensorc_dsl.search.loop_features import MEANING
@@ -97,9 +99,12 @@ class Search:
             self._past = latest(records.kept(task, target), options)
         self._diverged = False
 
-        def source() -> Source | None:
+        def source(median: Array) -> Source | None:
             found = () if records is None else records.others(task, target, MEANING, self._past.began)
-            return Source.of(experience(found))
+            tasks = experience(found)
+            if tasks:
+                self.log.emit(Informed(sum(len(t.speeds) for t in tasks), len(tasks)))
+            return Source.of(tasks, median)
 
         self._asked = strategy_of(options.strategy)(Setting(self._explorer, options.trials, source=source))
         self._exhausted: Exhausted | None = None

@@ -18,7 +18,7 @@ from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key, workload_key
 from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.search.drift import Watch
-from tensorc_dsl.search.events import Comparing, Event, Exhausted, Finished, Measured, Proposed, Started
+from tensorc_dsl.search.events import Comparing, Event, Exhausted, Finished, Informed, Measured, Proposed, Started
 from tensorc_dsl.search.input import SearchInput
 from tensorc_dsl.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.search.several import tune_all
@@ -89,13 +89,14 @@ def run(
     clock: Callable[[], float] = lambda: 0.0,
     made_by: Callable[[Trace], Mapping[str, str]] = lambda _: {},
     watch: Watch | None = None,
+    task: Program = TASK,
     **options: Unpack[SearchChanges],
 ) -> tuple[TuneResult, list[Event]]:
     events: list[Event] = []
     result = found(
         SearchInput(
             space=TileSpace(),
-            program=TASK,
+            program=task,
             target=TARGET,
             options=SearchOptions(strategy="random", trials=20).but(**options),
             runner=runner,
@@ -145,6 +146,19 @@ def test_a_record_says_what_it_is_about(tmp_path: Path) -> None:
     assert workloads == {program_key(TASK): (workload_key(TASK), format_program(TASK))}
     assert '"l3":8388608' in next(iter(targets.values()))
     assert workload_key(replace(TASK, name="other")) == workload_key(TASK)
+
+
+def test_a_search_tells_what_it_learns_from(tmp_path: Path) -> None:
+    def told(name: str, strategy: str) -> list[Event]:
+        _, events = run(FakeRunner(), db, trials=10, task=replace(TASK, name=name), strategy=strategy)
+        return [e for e in events if isinstance(e, Informed)]
+
+    with Database.open(tmp_path / "r.sqlite") as db:
+        assert told("first", "bayes") == []
+        assert told("first", "bayes") == []
+        assert told("second", "bayes") == [Informed(20, 1)]
+        assert told("third", "random") == []
+        assert told("fourth", "bayes") == [Informed(40, 3)]
 
 
 def test_the_finalists_are_the_fastest_and_decide() -> None:
