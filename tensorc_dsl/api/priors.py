@@ -70,7 +70,7 @@ def with_priors(checked: CheckedFile, lessons: Sequence[Lesson]) -> str:
     added: list[str] = []
     for lesson in lessons:
         item = checked.tasks[lesson.task.name]
-        chosen = _chosen(checked, lesson.task)
+        chosen = str(lesson.task.space.definition.name)
         before = own.get(chosen)
         wanted = f"{lesson.task.name}_prior"
         if before is not None and before.name == wanted:
@@ -87,12 +87,6 @@ def with_priors(checked: CheckedFile, lessons: Sequence[Lesson]) -> str:
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return format_text(Source(checked.source.name, "\n".join([text.rstrip("\n"), *added])))
-
-
-def _chosen(checked: CheckedFile, task: Task) -> str:
-    """The name in the file of the task's space or schedule."""
-    choices = (*checked.schedules.items(), *checked.spaces.items())
-    return next(name for name, definition in choices if definition is task.space.definition)
 
 
 def _start(span: Span) -> int:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tensorc_dsl.trace.distribution import Decision, Distribution, pick
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +48,10 @@ class Weighted(Distribution):
         if not self.contains(decision):
             return -math.inf
         weight = math.fsum(w for d, w in self.listed if type(d) is type(decision) and d == decision)
-        total = math.fsum((*(w for _, w in self.listed), self.rest))
-        return math.log(weight + self.rest * math.exp(self.own.log_prob(decision))) - math.log(total)
+        total = math.log(math.fsum((*(w for _, w in self.listed), self.rest)))
+        # In logarithms: the probability of one of very many values may be too small for a float.
+        ordinary = math.log(self.rest) + self.own.log_prob(decision) - total
+        return ordinary if not weight else float(np.logaddexp(ordinary, math.log(weight) - total))
 
     def moves(self, decision: Decision) -> list[Decision]:
         return self.own.moves(decision)
