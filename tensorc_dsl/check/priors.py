@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from tensorc_dsl.check import problems
-from tensorc_dsl.check.problems import near, where
+from tensorc_dsl.check.problems import where
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import near
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.weighted import Weights
 

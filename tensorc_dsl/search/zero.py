@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -73,16 +73,17 @@ def guess(model: Model, program: Program, target: Target, default: Trace, databa
     key, machine = program_key(program), target_key(target, target.cores)
     tasks = experience(database.others(key, machine, MEANING, math.inf))
     slower = bound(missed(tasks))
-    source = Source.of(tasks)
-    if slower is None or source is None:
+    if slower is None:
         return None
     explorer = Explorer(model, 0, program.name, target, sizing(program).timed[-1])
     drawn = [default, *filter(None, (explorer.draw() for _ in range(DRAWS - 1)))]
     moved = _moved(model, program.name, database.best_decisions(key, machine)[:MOVED])
     candidates = list({kernel_key(t.program, target): t for t in (*drawn, *moved)}.values())
     rows = np.array([explorer.describe(t) for t in candidates])
-    said = source.predict(rows, np.median(rows[: len(drawn)], axis=0))
-    order = np.argsort(-said, kind="stable")
+    source = Source.of(tasks, np.median(rows[: len(drawn)], axis=0))
+    if source is None:
+        return None
+    order = np.argsort(-source.predict(rows), kind="stable")
     trials = sum(len(t.speeds) for t in tasks)
     forecast = Forecast(len(tasks), trials, len(candidates), slower)
     return Guess(tuple(candidates[int(i)] for i in order), forecast)
@@ -94,10 +95,14 @@ def missed(tasks: Sequence[Experience]) -> list[float]:
     found: list[float] = []
     for fold in range(min(FOLDS, len(tasks))):
         left_out = [t for t in tasks[fold::FOLDS] if len(t.speeds) >= FIRST]
-        source = Source.of([t for n, t in enumerate(tasks) if n % FOLDS != fold]) if left_out else None
+        if not left_out:
+            continue
+        # One fit for the fold: tasks count by their likeness to those left out taken together.
+        among = np.median(np.array([t.median for t in left_out]), axis=0)
+        source = Source.of([t for n, t in enumerate(tasks) if n % FOLDS != fold], among)
         for t in left_out if source is not None else ():
             assert source is not None
-            pick = int(np.argmax(source.predict(t.features[:FIRST], t.median)))
+            pick = int(np.argmax(replace(source, median=t.median).predict(t.features[:FIRST])))
             found.append(math.exp(float(t.speeds.max() - t.speeds[pick])))
     return found
 
