@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from docs.generate import beside, commands, decisions, declared, errors, grammar, modules, operators, rooms, vocabulary
+from docs.generate import (
+    beside,
+    commands,
+    decisions,
+    declared,
+    errors,
+    grammar,
+    maths,
+    modules,
+    operators,
+    rooms,
+    vocabulary,
+)
 from docs.generate.pages import Part
 
 PARTS: dict[str, Part] = {
@@ -16,6 +28,7 @@ PARTS: dict[str, Part] = {
     "methods": vocabulary.methods,
     "reducers": vocabulary.reducers,
     "maths": vocabulary.maths,
+    "maths-accuracy": maths.accuracy,
     "dtypes": vocabulary.dtypes,
     "commands": commands.commands,
     "common-options": commands.common_options,

@@ -43,18 +43,8 @@ class Declared:
 
 
 def _text(node: ast.expr | None) -> str:
-    """The source text of a message, with `{…}` for the facts that it inserts."""
-    match node:
-        case ast.Constant(value=str(text)):
-            return text
-        case ast.JoinedStr(values=parts):
-            return "".join(_text(p) for p in parts)
-        case ast.FormattedValue(value=value):
-            return f"{{{ast.unparse(value)}}}"
-        case ast.BinOp(left=left, right=right):
-            return _text(left) + _text(right)
-        case _:
-            return ""
+    """The text of a literal; empty for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _codes_in(file: Path) -> Iterator[Declared]:

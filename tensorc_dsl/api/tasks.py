@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from tensorc_dsl.api.drawing import TRIES, require_draws, sample, schedules_of
+from tensorc_dsl.api.drawing import require_draws, sample, schedules_of
 from tensorc_dsl.api.export import write_files
 from tensorc_dsl.api.failures import NoValidCandidate, WrongSchedule
 from tensorc_dsl.api.kernel import Kernel
+from tensorc_dsl.api.known import Given, Known, Origin, describe, known, recorded
 from tensorc_dsl.api.making import (
     compiled,
     failed,
@@ -34,11 +35,11 @@ from tensorc_dsl.backend.protocol import (
     LoweredKernel,
 )
 from tensorc_dsl.check.scope import CheckedFile
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
+from tensorc_dsl.diagnostic import Diagnostic, render
 from tensorc_dsl.interp.pins import opened
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space
-from tensorc_dsl.interp.versions import others, versions
+from tensorc_dsl.interp.versions import versions
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.lower.flat import LowerError
@@ -46,8 +47,6 @@ from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.errors import Passed, other_version, passed_over
-from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.reference.open_sizes import mean_flops, sizing
 from tensorc_dsl.report.files import read_source
@@ -61,6 +60,8 @@ from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.validate.validate import Report, validate
 
 StrPath = str | os.PathLike[str]
+
+GIVEN = Given()
 
 
 def warn_of(diagnostic: Diagnostic) -> None:
@@ -232,23 +233,20 @@ class Task:
         if database is None:
             return None
         with database:
-            ranking = database.ranking(program_key(self.program), target_key(self.target, self.threads))
-            passed = list(ranking.passed)
-            found: Trace | None = None
-            for row in ranking.rows[:TRIES]:
-                best = database.trial(row)
-                try:
-                    found = self.expand(Source(f"<trial {best.trial} of {best.task}>", best.trace))
-                    self.lower(found)
-                    if changed := others(best.modules, versions(self.space)):
-                        on_warning(other_version(self.name, row, changed))
-                    break
-                except TschedError as e:
-                    found = None
-                    passed.append(Passed(row, f"{e.diagnostics[0].code}: {e.diagnostics[0].message}"))
-            if passed:
-                on_warning(passed_over(database.path, self.name, passed))
-        return found
+            found = recorded(self, database, on_warning)
+        return None if found is None else found.trace
+
+    def known(self, records: Path | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of) -> Known:
+        """The best schedule that is known for this machine, with its origin: recorded, predicted from records of other tasks,
+        or drawn. The database is only read. Raises TschedError as `recorded`.
+        """
+        return known(self, records, on_warning)
+
+    def best(self, records: StrPath | None = None) -> Kernel:
+        """The kernel of the best schedule that is known, see `known`; its `origin` says where the schedule is from."""
+        self.require_machine()
+        found = self.known(Path(records) if records else None)
+        return Kernel(self._loaded(found.trace), self.name, self.target, found.trace, origin=found.origin)
 
     def verify(self, trace: Trace) -> Report:
         """Whether the schedule's program computes what the task does, proved from the two programs alone."""
@@ -261,11 +259,14 @@ class Task:
             (outcome,) = runner.measure([trace.program], None)
             return outcome
 
-    def library(self, trace: Trace) -> KernelLibrary:
-        """The schedule as a library for C. Raises TschedError (E0908, E0910, E0912) if it cannot be made."""
+    def library(self, trace: Trace, origin: Origin = GIVEN) -> KernelLibrary:
+        """The schedule as a library for C, which says where the schedule is from.
+
+        Raises TschedError (E0908, E0910, E0912) if it cannot be made.
+        """
         compiled = self.compile(trace)
         try:
-            return self.backend.library(compiled, self.name)
+            return self.backend.library(compiled, self.name, describe(origin))
         except LowerError as e:
             raise failed("cannot be called from C", str(e)) from e
 

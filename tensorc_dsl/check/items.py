@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.expressions import Binding
-from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.spaces import check_constant, check_module, check_schedule, check_space, outer_names
 from tensorc_dsl.check.targets import check_target, check_target_name
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
@@ -22,6 +20,31 @@ from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse import program_from_tree
 from tensorc_dsl.ir.program import Intrinsic, Program
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import near
+
+
+@dataclass(slots=True)
+class Instructions:
+    """The instructions that the items of several files define. Each item is read once."""
+
+    _read: dict[tuple[str, int], Intrinsic | tuple[Diagnostic, ...]] = field(
+        default_factory=dict[tuple[str, int], Intrinsic | tuple[Diagnostic, ...]]
+    )
+    """By the name of the file and the place of the item in it: the instruction, or its findings."""
+
+    def read(self, item: t.IntrinsicDef) -> Intrinsic | tuple[Diagnostic, ...]:
+        """The instruction, or its findings."""
+        place = (item.span.source.name, item.span.start)
+        if place not in self._read:
+            try:
+                self._read[place] = intrinsic_from_tree(item)
+            except TschedError as e:
+                self._read[place] = e.diagnostics
+        return self._read[place]
+
+    def of(self, items: Iterable[t.IntrinsicDef]) -> tuple[Intrinsic, ...]:
+        """The instructions of the items, without those that have findings."""
+        return tuple(i for item in items if isinstance(i := self.read(item), Intrinsic))
 
 
 @dataclass(slots=True)
@@ -40,6 +63,8 @@ class Names:
     constants: dict[str, t.ConstDef] = field(default_factory=dict[str, t.ConstDef])
     library: Library = field(default_factory=Library)
     """The computes and reducers of all files."""
+    instructions: Instructions = field(default_factory=Instructions)
+    """Those that the intrinsics of all files define."""
     broken: set[str] = field(default_factory=set[str])
     """Computes with findings; their tasks are not checked."""
     elaborated: dict[str, Program] = field(default_factory=dict[str, Program])
@@ -73,7 +98,7 @@ def _check(item: t.Item, names: Names, outer: dict[str, Binding]) -> list[Diagno
         case t.TaskDef():
             return list(_task(item, names))
         case t.ProgramDef():
-            return _problems(lambda: program_from_tree(item, intrinsics_of(names.intrinsics)))
+            return _program(item, names)
         case t.TargetDef():
             return list(check_target(item))
         case t.ConstDef():
@@ -81,30 +106,18 @@ def _check(item: t.Item, names: Names, outer: dict[str, Binding]) -> list[Diagno
         case t.ReducerDef():
             return check_reducer(item)
         case t.IntrinsicDef():
-            return _problems(lambda: intrinsic_from_tree(item))
+            found = names.instructions.read(item)
+            return [] if isinstance(found, Intrinsic) else list(found)
         case t.UseDecl():
             return []
 
 
-def _problems(work: Callable[[], object]) -> list[Diagnostic]:
+def _program(item: t.ProgramDef, names: Names) -> list[Diagnostic]:
     try:
-        work()
+        program_from_tree(item, names.instructions.of(names.intrinsics.values()))
     except TschedError as e:
         return list(e.diagnostics)
     return []
-
-
-def intrinsics_of(definitions: Mapping[str, t.IntrinsicDef]) -> tuple[Intrinsic, ...]:
-    """The instructions that items define; items with findings are left out."""
-    return tuple(i for d in definitions.values() if (i := _intrinsic(d)) is not None)
-
-
-@lru_cache
-def _intrinsic(definition: t.IntrinsicDef) -> Intrinsic | None:
-    try:
-        return intrinsic_from_tree(definition)
-    except TschedError:
-        return None
 
 
 # --- schedules ---------------------------------------------------------------------------------------------------------

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from tensorc_dsl.diagnostic import Note, help_note, problem
+from tensorc_dsl.diagnostic import Note, problem
 from tensorc_dsl.source import Span
-from tensorc_dsl.syntax.names import did_you_mean
-
-
-def near(name: str, candidates: Iterable[str]) -> tuple[Note, ...]:
-    """A "did you mean" line, or the list of names if they are few."""
-    text = did_you_mean(name, candidates)
-    return (help_note(text),) if text else ()
 
 
 def where(what: str, span: Span) -> Note:

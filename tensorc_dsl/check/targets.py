@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 
 from tensorc_dsl.check import problems
-from tensorc_dsl.check.problems import near
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir.target import Target, is_kind, kinds, own_kinds
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import near
 
 FACTS = tuple(f.name for f in fields(Target) if f.name != "kind")
 """The facts that a target item may state; other facts are those of a plain machine, wherever the file is read."""

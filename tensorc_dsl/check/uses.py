@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tensorc_dsl.check.problems import UNRESOLVED, near
+from tensorc_dsl.check.problems import UNRESOLVED
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.resources import stdlib_files, stdlib_names
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import near
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ def standard(path: tuple[str, ...], _user: Source) -> Found:
     Raises TschedError (E0232) if the library does not have the path.
     """
     files = standard_files(path) if path[0] == "std" else ()
-    return Found(".".join(path), _read(files))
+    return Found(".".join(path), tuple(Source.read(file, name) for name, file in files))
 
 
 def standard_files(path: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
@@ -55,12 +55,6 @@ def standard_files(path: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
         notes = near(path[-1], stdlib_names(path[1:-1]))
         raise TschedError(UNRESOLVED(None, notes=notes, path=".".join(path)))
     return files
-
-
-@lru_cache(64)
-def _read(files: tuple[tuple[str, Path], ...]) -> tuple[Source, ...]:
-    # Cached: the library does not change during a run, and a file may use it in every line.
-    return tuple(Source.read(file, name) for name, file in files)
 
 
 def with_values(item: T, values: Mapping[str, t.Expr]) -> T:

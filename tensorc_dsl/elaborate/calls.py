@@ -13,13 +13,14 @@ from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment, attribute, attribute_kind, dimensions, extent, index_expr
 from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.elaborate.names import inside
-from tensorc_dsl.elaborate.problems import Invalid, suggestion
+from tensorc_dsl.elaborate.problems import Invalid
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DTYPES, DType
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, fresh
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.walk import is_node, node_fields
 
 
@@ -77,7 +78,7 @@ def _given(callee: tree.ComputeDef, call: tree.CallExpr) -> dict[str, tree.Expr]
     out: dict[str, tree.Expr] = {}
     for name, value in call.kwargs:
         if name not in known:
-            notes = suggestion(name, known)
+            notes = near(name, known)
             raise Invalid(problems.UNKNOWN_BINDING(name.span, compute=callee.name, name=name, notes=notes))
         out[name] = value
     return out
@@ -141,7 +142,7 @@ def param_type(p: tree.TensorParam, env: Environment) -> DType:
     """The element type of a parameter. Raises Invalid."""
     known = {**DTYPES, **env.dtypes}
     if p.type.dtype not in known:
-        raise Invalid(problems.UNKNOWN_TYPE(p.type.span, name=p.type.dtype, notes=suggestion(p.type.dtype, known)))
+        raise Invalid(problems.UNKNOWN_TYPE(p.type.span, name=p.type.dtype, notes=near(p.type.dtype, known)))
     return known[p.type.dtype]
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from tensorc_dsl.affine.laws import LAWS, Broken, Holds, Law, Open, Verdict, verdicts
 from tensorc_dsl.diagnostic import Diagnostic, Note
-from tensorc_dsl.elaborate.problems import NO_LAW, UNKNOWN_LAW, UNPROVED_LAW, suggestion
+from tensorc_dsl.elaborate.problems import NO_LAW, UNKNOWN_LAW, UNPROVED_LAW
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.names import near
 
 if TYPE_CHECKING:
     from tensorc_dsl.elaborate.declared import Declared
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 
 def unknown_laws(defn: tree.ReducerDef) -> list[Diagnostic]:
     """The findings for assumed names that are no laws."""
-    return [
-        UNKNOWN_LAW(law.span, name=law.id, notes=suggestion(law.id, LAWS)) for law in defn.assumes if law.id not in LAWS
-    ]
+    return [UNKNOWN_LAW(law.span, name=law.id, notes=near(law.id, LAWS)) for law in defn.assumes if law.id not in LAWS]
 
 
 def law_findings(defn: tree.ReducerDef, reducer: Declared) -> list[Diagnostic]:

@@ -15,7 +15,7 @@ from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.declared import Declared, declared
 from tensorc_dsl.elaborate.library import Definitions
 from tensorc_dsl.elaborate.loads import GuardedLoad
-from tensorc_dsl.elaborate.problems import Invalid, each, suggestion
+from tensorc_dsl.elaborate.problems import Invalid, each
 from tensorc_dsl.elaborate.ranges import Ranges
 from tensorc_dsl.elaborate.reducers import REDUCERS, ArgReducer, Reducer, arg_reducer
 from tensorc_dsl.elaborate.values import Extents, ValueBuilder
@@ -23,6 +23,7 @@ from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.program import Annotation, Buffer, fresh
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.names import near
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ class StageBuilder(ValueBuilder):
         """A scan as a single value: `init` at the first step, `step` at each later one."""
         index = e.index.name
         if index not in spatial:
-            note = suggestion(index, spatial)
+            note = near(index, spatial)
             raise Invalid(problems.SCAN_INDEX(e.index.span, index=index, stage=stage.name, notes=note))
         t = want or self.infer(e.init) or self.infer(e.step)
         if t is None:

@@ -56,7 +56,7 @@ def evaluate(e: tree.Expr, env: Env, machine: Machine) -> Value:
     budget = machine.budget
     budget.enter(e.span)
     value = _RULES[type(e)](e, env, machine)
-    budget.leave()
+    budget.depth -= 1
     return value
 
 

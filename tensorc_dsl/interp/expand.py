@@ -91,7 +91,7 @@ class Expansion(Calls):
             self.program = program
             self.recorder.back_to(mark)
             self.applied = applied
-            self.budget.back_to(depth)
+            self.budget.depth = depth
             self.leave_modules()
             rule, *called = self.attempts[asked:]
             rule.draws += [d for a in called for d in a.draws]
@@ -132,7 +132,7 @@ class Expansion(Calls):
                     self._yields[-1].append(evaluate(value, env, self))
                 case _:
                     assert_never(s)
-            self.budget.leave()
+            self.budget.depth -= 1
 
     def _bind(self, pattern: tree.Pattern, value: Value, env: Env) -> None:
         match pattern:

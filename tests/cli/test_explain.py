@@ -9,7 +9,7 @@ from docs.generate.errors import declared
 from tensorc_dsl.check.vocabulary import FUNCTIONS
 from tensorc_dsl.cli.main import main
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
-from tensorc_dsl.ir.expr import MATH_FUNCTIONS
+from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.report.entries.named import entries, names
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
@@ -83,7 +83,7 @@ def test_words_of_the_language(name: str, parts: tuple[str, ...]) -> None:
 
 def test_every_word_is_explained() -> None:
     queries = {q for table in QUERIES.values() for q in table}
-    words = {*PRIMITIVES, *DRAWS, *queries, *FUNCTIONS, *REDUCERS, *ARG_REDUCERS, *MATH_FUNCTIONS}
+    words = {*PRIMITIVES, *DRAWS, *queries, *FUNCTIONS, *REDUCERS, *ARG_REDUCERS, *MATHS}
     assert words <= names()
     assert all(entries(word) for word in words)
 
