@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,10 @@ os.dup2(a, 3), os.dup2(b, 4), os.set_inheritable(3, True), os.set_inheritable(4,
 os.execv(sys.argv[3], sys.argv[3:])
 """
 """The browser reads from descriptor 3 and writes to descriptor 4, which may be one of the pipes' by chance."""
+
+
+PATIENCE = 120.0
+"""Seconds after which a browser that says nothing hangs."""
 
 
 @dataclass
@@ -91,6 +96,7 @@ class Page:
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._left:
+            assert select.select([self.receive], [], [], PATIENCE)[0], "the browser says nothing"
             more = os.read(self.receive, 1 << 16)
             assert more, "the browser has ended"
             self._left += more

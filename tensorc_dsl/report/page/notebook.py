@@ -25,7 +25,7 @@ SLOW = 10.0
 
 
 def fragment(result: TuneResult, learnt: tuple[Study, Sequence[Importance]] | None) -> str:
-    """HTML for a cell, without a script and in the colours of the text around. `learnt` is None if there are too few trials to
+    """HTML for a cell, without a script, in the colours of the text around. `learnt` is None if there are too few trials to
     say which draws matter."""
     trials = f"{units.counted(result.trials, 'trial')} in {units.seconds(result.elapsed_seconds)}"
     best = "no valid schedule" if result.best_seconds is None else f"best {units.seconds(result.best_seconds)}"
