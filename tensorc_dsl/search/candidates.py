@@ -20,22 +20,18 @@ from tensorc_dsl.trace.trace import Trace
 MOST = 256
 """Candidates that wait; beyond that the oldest are given up."""
 
-BLIND = 3
-"""Every third offspring is expanded unjudged."""
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A new program, with the numbers of its loops and of its draws. `is_drawn` if it comes from the prior."""
+    """A new program, with the numbers of its loops and of its draws."""
 
     trace: Trace
     loops: Array
     draws: Array
-    is_drawn: bool
 
 
 class Reserve:
-    """What waits, and how more of it is made."""
+    """Makes candidates, and keeps those that were not picked: they wait to be judged again."""
 
     def __init__(self, explorer: Explorer) -> None:
         self._explorer = explorer
@@ -47,38 +43,53 @@ class Reserve:
         loops = np.array([c.loops for c in candidates])
         return np.hstack([loops, self._breeder.matrix([c.draws for c in candidates])])
 
-    def draw(self, count: int) -> None:
-        """Up to `count` draws from the prior are added."""
-        for _ in range(count):
+    def drawn(self, count: int) -> list[Candidate]:
+        """Up to `count` new draws from the prior."""
+        out: list[Candidate] = []
+        while len(out) < count:
             trace = self._explorer.draw()
             if trace is None:
                 break
-            self._add(trace, True)
+            out.append(self._described(trace))
+        return out
 
-    def breed(self, parents: Sequence[Trace], tried: Sequence[tuple[Candidate, float]], count: int) -> None:
-        """Up to `count` offspring of the parents are added; `tried` are candidates with their log speeds."""
+    def bred(
+        self, parents: Sequence[Trace], known: Sequence[tuple[Candidate, float]], count: int, blind: int = 0
+    ) -> list[Candidate]:
+        """Up to `count` new offspring of the parents, those first that look fast by their draws.
+
+        `known` are candidates with their log speeds. Every `blind`-th offspring is any; 0 for none.
+        """
         rng = self._explorer.rng("offspring")
-        vectors, speeds = [c.draws for c, _ in tried], np.array([s for _, s in tried])
-        made = 0
-        for turn, decisions in enumerate(self._breeder.offspring(parents, vectors, speeds, BLIND, rng)):
-            made += self.replay(decisions)
-            if made == count or turn == 4 * count:
+        vectors, speeds = [c.draws for c, _ in known], np.array([s for _, s in known])
+        out: list[Candidate] = []
+        for turn, decisions in enumerate(self._breeder.offspring(parents, vectors, speeds, blind, rng)):
+            if len(out) == count or turn == 4 * count:
                 break
+            out += self.replayed(decisions)
+        return out
 
-    def replay(self, decisions: Mapping[str, Decision]) -> bool:
-        """Whether the decisions made a new program, which waits now."""
+    def replayed(self, decisions: Mapping[str, Decision]) -> list[Candidate]:
+        """The program that the decisions make, if it is new."""
         trace = self._explorer.replay(decisions)
-        if trace is not None:
-            self._add(trace, False)
-        return trace is not None
+        return [] if trace is None else [self._described(trace)]
 
-    def neighbour(self, traces: list[Trace]) -> bool:
-        """Whether one of the traces has a neighbour that is new, which waits now."""
+    def beside(self, traces: list[Trace]) -> list[Candidate]:
+        """The first new neighbour of the traces, if there is one."""
         trace = self._explorer.neighbour(traces)
-        if trace is not None:
-            self._add(trace, False)
-        return trace is not None
+        return [] if trace is None else [self._described(trace)]
 
-    def _add(self, trace: Trace, is_drawn: bool) -> None:
-        self.waiting.append(Candidate(trace, self._explorer.describe(trace), self._breeder.vector(trace), is_drawn))
+    def keep(self, candidates: Sequence[Candidate]) -> None:
+        """The candidates wait."""
+        self.waiting += candidates
         del self.waiting[:-MOST]
+
+    def take(self, rows: Sequence[int]) -> list[Candidate]:
+        """Those that wait at these places, in their order, which wait no more."""
+        taken = [self.waiting[i] for i in rows]
+        gone = set(rows)
+        self.waiting = [c for i, c in enumerate(self.waiting) if i not in gone]
+        return taken
+
+    def _described(self, trace: Trace) -> Candidate:
+        return Candidate(trace, self._explorer.describe(trace), self._breeder.vector(trace))

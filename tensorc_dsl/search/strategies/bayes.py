@@ -8,15 +8,14 @@ not the search. The last trials are neighbours of the best two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.search.breeding import parents_of
 from tensorc_dsl.search.candidates import Candidate, Reserve
-from tensorc_dsl.search.features import Scaler, maximin
 from tensorc_dsl.search.gp import Array
 from tensorc_dsl.search.model import Memory, Model
 from tensorc_dsl.search.source import Source
@@ -27,20 +26,39 @@ from tensorc_dsl.trace.trace import Trace
 KAPPAS = (0.0, 0.25, 0.0, 0.5, 1.0)
 """The portfolio: how many deviations of optimism each pick adds to the mean, in turn."""
 
-OFFSPRING, PRIOR = 0.25, 0.125
-"""Shares of a batch that are kept for offspring, the best of them by the mean, and for draws from the prior, unjudged."""
+PRIOR = 0.125
+"""The share of a batch that is drawn from the prior, unjudged."""
+
+LEAST, LEANING, RECENT = 0.25, 1.0, 16
+"""The rest of a batch is divided between the model and evolution: half each at first, then more for the one whose last `RECENT`
+candidates were faster on average, by `LEANING` times the difference of their shares of the best speed; `LEAST` for the other."""
 
 LAST = 0.15
 """The share of the budget, at its end, that goes to the neighbours of the best two."""
 
-DRAWN, BRED = 0.75, 1.5
+DRAWN, BRED = 0.5, 1.0
 """How many candidates join the reserve for each trial of a batch: draws from the prior, and offspring."""
 
-GENERATIONS = 2
-"""Offspring join the reserve in so many groups. The best of a group, by the model, are parents of the next group."""
+INITIAL = 16
+"""Trials before the model is asked; fewer in short searches."""
+
+BLIND = 3
+"""Every third of these offspring is expanded without a judgement."""
 
 FIRST, FORESEEN = 24, 24
-"""Candidates to choose the first trials from: draws from the prior and, where other tasks tell which are fast, offspring."""
+"""Where other tasks predict which candidates are fast, the first trials are chosen from so many draws and offspring of these."""
+
+
+@dataclass(slots=True)
+class _Arm:
+    """A way to choose candidates, with the shares of the best speed so far that these reached."""
+
+    shares: list[float] = field(default_factory=list[float])
+
+    @property
+    def worth(self) -> float | None:
+        last = self.shares[-RECENT:]
+        return sum(last) / len(last) if len(last) >= RECENT // 2 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +74,13 @@ class Bayes:
         self._setting = setting
         self._source: Source | None = None
         self._defaults = list(setting.defaults)
-        self._initial = min(12, max(4, setting.trials // 4))
+        self._initial = min(INITIAL, max(4, setting.trials // 4))
         self._reserve = Reserve(setting.explorer)
         self._design: list[Candidate] | None = None
         self._tried: list[_Tried] = []
         self._asked: dict[int, Candidate] = {}
+        self._model_arm, self._evolution_arm = _Arm(), _Arm()
+        self._arms: dict[int, _Arm] = {}
         self._memory = Memory()
         self._model: Model | None = None
         self._proposed = 0
@@ -74,10 +94,10 @@ class Bayes:
         if len(out) < count and any(t.seconds is not None for t in self._tried):
             out += self._batch(count - len(out))
         while len(out) < count:
-            candidate = self._anything([t.candidate.trace for t in self._tried] + [c.trace for c in out])
-            if candidate is None:
+            found = self._anything([t.candidate.trace for t in self._tried] + [c.trace for c in out])
+            if not found:
                 break
-            out.append(candidate)
+            out += found
         self._proposed += len(out)
         self._asked |= {id(c.trace): c for c in out}
         return [c.trace for c in out]
@@ -88,6 +108,10 @@ class Bayes:
             mean, deviation = self._model.log_speed(self._reserve.rows([candidate]), self._prior([candidate]))
             raw = float(deviation[0]) / self._model.calibration
             self._memory.errors.append((-float(np.log(outcome.seconds)) - float(mean[0])) / max(raw, 1e-9))
+        arm = self._arms.pop(id(trace), None)
+        if arm is not None:
+            best = self._ranked()[0].seconds or 0.0
+            arm.shares.append(0.0 if outcome.seconds is None else best / outcome.seconds)
         self._tried.append(_Tried(candidate, outcome.seconds))
 
     def _prior(self, candidates: Sequence[Candidate]) -> Array:
@@ -96,36 +120,28 @@ class Bayes:
             return np.zeros(len(candidates))
         return self._source.predict(np.array([c.loops for c in candidates]))
 
-    def _anything(self, seen: list[Trace]) -> Candidate | None:
-        if not self._reserve.waiting:
-            self._reserve.draw(1)
-        if not self._reserve.waiting and not self._reserve.neighbour(seen):
-            return None
-        return self._reserve.waiting.pop(0)
+    def _anything(self, seen: list[Trace]) -> list[Candidate]:
+        """One candidate, or none when the space has no more."""
+        if self._reserve.waiting:
+            return self._reserve.take([0])
+        return self._reserve.drawn(1) or self._reserve.beside(seen)
 
     def _plan(self) -> list[Candidate]:
-        """The defaults, then draws from the prior that lie far apart; half of these what other tasks predict to be fast."""
-        for decisions in self._defaults:
-            self._reserve.replay(decisions)
-        planned = self._reserve.waiting
-        self._reserve.waiting = []
-        self._reserve.draw(FIRST)
-        if not self._reserve.waiting:
+        """The defaults, then draws from the prior; half of the plan is what other tasks predict to be fast."""
+        planned = [c for decisions in self._defaults for c in self._reserve.replayed(decisions)]
+        drawn = self._reserve.drawn(max(self._initial, FIRST))
+        if not drawn:
             return planned
-        self._source = self._setting.source(np.median(np.array([c.loops for c in self._reserve.waiting]), axis=0))
-        wanted = self._initial
+        self._source = self._setting.source(np.median(np.array([c.loops for c in drawn]), axis=0))
+        self._reserve.keep(drawn)
+        wanted = max(0, self._initial - len(planned))
         if self._source is not None:
-            self._breed(FORESEEN, self._prior)
-            waiting = self._reserve.waiting
-            best = np.argsort(-self._prior(waiting), kind="stable")[: self._initial // 2].tolist()
-            planned += [waiting[i] for i in best]
-            self._reserve.waiting = [c for i, c in enumerate(waiting) if i not in best]
-            wanted -= len(best)
-        rows = Scaler.of(both := self._reserve.rows((*planned, *self._reserve.waiting)))(both)
-        picked = [i - len(planned) for i in maximin(rows, wanted, chosen=len(planned))]
-        apart = [self._reserve.waiting[i] for i in picked]
-        self._reserve.waiting = [c for i, c in enumerate(self._reserve.waiting) if i not in picked]
-        return planned + apart
+            known = sorted(zip(drawn, self._prior(drawn).tolist(), strict=True), key=lambda one: -one[1])
+            self._reserve.keep(self._reserve.bred(parents_of([c.trace for c, _ in known]), known, FORESEEN, BLIND))
+            said = np.argsort(-self._prior(self._reserve.waiting), kind="stable")
+            planned += self._reserve.take(said[: wanted // 2].tolist())
+            wanted -= wanted // 2
+        return planned + self._reserve.take(range(min(wanted, len(self._reserve.waiting))))
 
     def _ranked(self) -> list[_Tried]:
         """The successes, fastest first; equal times in the order they were tried."""
@@ -134,73 +150,65 @@ class Bayes:
 
     def _batch(self, count: int) -> list[Candidate]:
         ranked = self._ranked()
-        last = self._proposed >= self._trials * (1 - LAST)
+        speeds = [(t.candidate, -float(np.log(t.seconds or 1.0))) for t in ranked]
+        parents = parents_of([t.candidate.trace for t in ranked])
         model = self._model = self._fit()
-        if last:
-            self._beside([t.candidate.trace for t in ranked[:2]], 2 * count)
+        plain = round(count * PRIOR)
+        share = round((count - plain) * self._evolution_share())
+        bred = self._reserve.bred(parents, speeds, share + round(count * BRED))
+        evolved = bred[:share]
+        drawn = self._reserve.drawn(plain)
+        self._reserve.keep(bred[share:])
+        if self._proposed >= self._trials * (1 - LAST):
+            self._reserve.keep(self._beside([t.candidate.trace for t in ranked[:2]], count))
         else:
-            self._reserve.draw(round(count * DRAWN))
-            self._breed(
-                round(count * BRED), lambda some: model.log_speed(self._reserve.rows(some), self._prior(some))[0]
-            )
-        if not self._reserve.waiting:
-            return []
-        prior = 0 if last else round(count * PRIOR)
-        out = [self._reserve.waiting[i] for i in self._picks(model, count - prior, round(count * OFFSPRING))]
-        left = [c for c in self._reserve.waiting if all(c is not x for x in out)]
-        drawn = [c for c in left if c.is_drawn]
-        plain = drawn[len(drawn) - prior :]
-        self._reserve.waiting = [c for c in left if all(c is not x for x in plain)]
-        return out + plain
+            self._reserve.keep(self._reserve.drawn(round(count * DRAWN)))
+        picked = self._reserve.take(self._picks(model, count - len(evolved) - len(drawn)))
+        self._arms |= {id(c.trace): self._model_arm for c in picked}
+        self._arms |= {id(c.trace): self._evolution_arm for c in evolved}
+        return picked + evolved + drawn
 
-    def _breed(self, count: int, predicted: Callable[[Sequence[Candidate]], Array]) -> None:
-        """Up to so many offspring join the reserve; their parents are the fastest, by measured or by predicted times."""
-        tried = [(t.candidate, -float(np.log(t.seconds))) for t in self._tried if t.seconds is not None]
-        for _ in range(GENERATIONS):
-            waiting = self._reserve.waiting
-            known = [*tried, *(zip(waiting, predicted(waiting).tolist(), strict=True) if waiting else ())]
-            known.sort(key=lambda one: -one[1])
-            self._reserve.breed(parents_of([c.trace for c, _ in known]), known, count // GENERATIONS)
+    def _evolution_share(self) -> float:
+        """The share of evolution in what the model and evolution choose."""
+        ours, theirs = self._model_arm.worth, self._evolution_arm.worth
+        if ours is None or theirs is None:
+            return 0.5
+        return min(1 - LEAST, max(LEAST, 0.5 + LEANING * (theirs - ours)))
 
     def _fit(self) -> Model:
         tried = [t.candidate for t in self._tried]
         times = [t.seconds for t in self._tried]
         return Model.of(self._reserve.rows(tried), times, self._prior(tried), self._memory)
 
-    def _picks(self, model: Model, count: int, bred: int) -> list[int]:
-        """Places in the reserve, by upper confidence bounds, each believing that those before it turned out as expected.
-
-        The last `bred` of them are the offspring with the best means.
-        """
+    def _picks(self, model: Model, count: int) -> list[int]:
+        """Places in the reserve, by upper confidence bounds, each believing that those before it turned out as expected."""
         waiting = self._reserve.waiting
+        if not waiting:
+            return []
         rows = self._reserve.rows(waiting)
         beliefs = model.beliefs(rows, self._prior(waiting))
         worth = model.log_feasible(rows)
-        offspring = np.array([not c.is_drawn for c in waiting])
         open_ = np.ones(len(waiting), dtype=bool)
         out: list[int] = []
-        while len(out) < count and open_.any():
-            kept = len(out) >= count - bred and bool((open_ & offspring).any())
-            kappa = 0.0 if kept else KAPPAS[len(out) % len(KAPPAS)] * model.calibration
-            score = np.where(
-                open_ & (offspring | (not kept)), beliefs.mean + kappa * beliefs.deviation + worth, -np.inf
-            )
-            i = int(np.argmax(score))
+        while len(out) < min(count, len(waiting)):
+            kappa = KAPPAS[len(out) % len(KAPPAS)] * model.calibration
+            i = int(np.argmax(np.where(open_, beliefs.mean + kappa * beliefs.deviation + worth, -np.inf)))
             open_[i] = False
             out.append(i)
             beliefs = beliefs.believing(i)
         return out
 
-    def _beside(self, traces: list[Trace], count: int) -> None:
-        """Up to `count` untried neighbours of the traces join the reserve, in turns."""
+    def _beside(self, traces: list[Trace], count: int) -> list[Candidate]:
+        """Up to `count` new neighbours of the traces, in turns."""
         rng = self._explorer.rng("local")
         lists = [neighbours(t) for t in traces]
         orders: list[list[int]] = [rng.permutation(len(near)).tolist() for near in lists]
-        made = 0
+        out: list[Candidate] = []
         for turn in range(max(map(len, lists), default=0)):
             for near, order in zip(lists, orders, strict=True):
-                if made < count and turn < len(order):
-                    made += self._reserve.replay(near[order[turn]])
+                if len(out) < count and turn < len(order):
+                    out += self._reserve.replayed(near[order[turn]])
+        return out
 
 
 STRATEGY: Factory = Bayes
