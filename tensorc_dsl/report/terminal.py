@@ -73,6 +73,12 @@ def follow(line: str, out: TextIO) -> None:
         print(visible_line(line), file=out, flush=True)
 
 
+def begin(line: str) -> None:
+    """Print on standard error what begins and takes a while, if somebody watches on a terminal."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        say(line, err=True)
+
+
 def is_terminal() -> bool:
     """Whether somebody reads on a terminal what is printed."""
     stream = _stream(err=False)
