@@ -123,9 +123,13 @@ class Task:
         """The same task with another model, for instance `handlers.condition(task.model, {"ks": (64, 16)})`."""
         return Task(self.name, self.space, self._checked, model)
 
+    def over_space(self, space: Space) -> Task:
+        """The same task with another space, without handlers."""
+        return Task(self.name, space, self._checked)
+
     def over(self, trace: StrPath) -> Task:
         """The same task with the schedule in a file as its space: only its open draws are drawn or searched."""
-        return Task(self.name, self._frozen(read_source(trace)), self._checked)
+        return self.over_space(self._frozen(read_source(trace)))
 
     def opened(self, names: Collection[str]) -> Task:
         """The same task with the draws of these names unpinned in its schedule; without handlers.
@@ -135,7 +139,7 @@ class Task:
         if not isinstance(self.space.definition, tree.ScheduleDef):
             return self
         space = replace(self.space, definition=opened(self.space.definition, names))
-        return Task(self.name, space, self._checked)
+        return self.over_space(space)
 
     def require_draws(self, names: Sequence[str], opened: Sequence[str] = ()) -> None:
         """Raises TschedError if none of some schedules of the task has a draw of one of the names (E0556), or an unpinned
