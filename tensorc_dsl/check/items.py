@@ -14,9 +14,9 @@ from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.elaborate import compute as compute_layer
 from tensorc_dsl.elaborate.bindings import Bound, OpenRange, dimensions
 from tensorc_dsl.elaborate.calls import block_names, recursion
-from tensorc_dsl.elaborate.declared import check_reducer
 from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING
+from tensorc_dsl.elaborate.user_reducers import check_reducer
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse import program_from_tree
 from tensorc_dsl.ir.program import Intrinsic, Program
@@ -150,9 +150,9 @@ def task_bindings(task: t.TaskDef) -> dict[str, Bound]:
             case _ if twice:
                 found.append(problems.BOUND_TWICE(name.span, name=name))
             case t.Number(value=number):
-                out[name] = number  # type: ignore[assignment]
+                out[name] = number
             case t.Negate(operand=t.Number(value=number)):
-                out[name] = -number  # type: ignore[assignment]
+                out[name] = -number
             case t.Name(id=dtype):
                 out[name] = dtype
             case t.RangeExpr(low=t.Number(value=int(low)), high=t.Number(value=int(high))) if 1 <= low <= high:

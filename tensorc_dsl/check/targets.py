@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields, replace
+from typing import Any
 
 from tensorc_dsl.check import problems
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
@@ -25,7 +26,7 @@ def target_of(item: t.TargetDef) -> Target:
     found: list[Diagnostic] = []
     if not is_kind(item.kind):
         found.append(problems.UNKNOWN_TARGET(item.kind.span, notes=near(item.kind, kinds()), name=item.kind))
-    facts: dict[str, int | str] = {}
+    facts: dict[str, Any] = {}
     for name, value in item.facts:
         if name not in FACTS:
             found.append(problems.NO_FACT(value.span, notes=near(name, FACTS), name=name))
@@ -38,7 +39,7 @@ def target_of(item: t.TargetDef) -> Target:
             facts[name] = 0 if isinstance(known, Diagnostic) else known
     if found:
         raise TschedError(*found)
-    return replace(Target(kind=str(item.kind)), **facts)  # type: ignore[arg-type]
+    return replace(Target(kind=str(item.kind)), **facts)
 
 
 def _fact(name: str, value: t.Expr) -> int | str | Diagnostic:

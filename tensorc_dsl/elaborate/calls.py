@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from tensorc_dsl.ir.program import Buffer, fresh
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
-from tensorc_dsl.syntax.walk import is_node, node_fields
+from tensorc_dsl.syntax.walk import rewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,28 +152,6 @@ def equal(a: ir.Expr, b: ir.Expr) -> bool:
 
 
 # --- trees -------------------------------------------------------------------------------------------------------------
-
-
-def rewrite(node: Any, f: Callable[[Any], Any]) -> Any:
-    """The tree with every node replaced for which `f` returns another one, outermost first."""
-    new = f(node)
-    if new is not None:
-        return new
-    changed: dict[str, Any] = {}
-    for name in node_fields(node.__class__):
-        old = getattr(node, name)
-        value = _rewritten(old, f)
-        if value is not old:
-            changed[name] = value
-    return replace(node, **changed) if changed else node
-
-
-def _rewritten(value: Any, f: Callable[[Any], Any]) -> Any:
-    if isinstance(value, tuple):
-        old: tuple[Any, ...] = value  # pyright: ignore[reportUnknownVariableType]
-        new = tuple(_rewritten(v, f) for v in old)
-        return old if all(x is y for x, y in zip(old, new, strict=True)) else new
-    return rewrite(value, f) if is_node(value.__class__) else value
 
 
 def renamed(stage: tree.Stage, taken: frozenset[str]) -> tree.Stage:

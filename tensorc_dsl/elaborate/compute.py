@@ -19,7 +19,6 @@ from tensorc_dsl.elaborate.calls import (
     param_type,
     recursion,
     renamed,
-    rewrite,
     stage_call,
 )
 from tensorc_dsl.elaborate.library import Library
@@ -39,6 +38,7 @@ from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
+from tensorc_dsl.syntax.walk import rewrite
 
 MOST_STAGES = 1024
 """The largest number of stages: calls could multiply them, so a few lines could ask for any number."""

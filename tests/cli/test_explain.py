@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner, Result
 
-from docs.generate.errors import declared
+from docs.generate.errors import raised
 from tensorc_dsl.check.vocabulary import FUNCTIONS
 from tensorc_dsl.cli.main import main
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
@@ -37,7 +37,7 @@ def test_a_terminal_is_shown_more_than_text() -> None:
 
 def test_the_list_has_every_code() -> None:
     lines = call("--list").stdout.splitlines()
-    assert [line[:5] for line in lines] == list(declared())
+    assert [line[:5] for line in lines] == list(raised())
     assert "E0312  a split that does not divide" in lines
 
 
