@@ -64,8 +64,8 @@ def _covered(r: Access, writes: Sequence[Access], equal: int) -> bool:
     later: list[tuple[list[For], list[Expr]]] = []
     for w in writes:
         common = common_loops(w, r)[equal:]
-        names: dict[str, Expr] = {x.var: Var(fresh(f"{x.var}_w", used)) for x in w.loops[equal:]}
-        own = [For(str(names[x.var].name), substitute(x.extent, names), ()) for x in w.loops[equal:]]  # type: ignore[union-attr]
+        names = {x.var: Var(fresh(f"{x.var}_w", used)) for x in w.loops[equal:]}
+        own = [For(names[x.var].name, substitute(x.extent, names), ()) for x in w.loops[equal:]]
         base = [substitute(c, names) for c in w.guard]
         base += [Compare("==", substitute(i, names), j) for i, j in zip(w.indices, read.exprs, strict=True)]
         same: list[Expr] = []

@@ -115,7 +115,7 @@ class Cast(_Node):
 
 @node
 class Call(_Node):
-    """A maths function of floats (`MATH_FUNCTIONS`); its type is that of its first argument."""
+    """A maths function of floats (`ir.maths`); its type is that of its first argument."""
 
     function: str
     args: tuple[Expr, ...]
@@ -129,29 +129,6 @@ class Load(_Node):
 
 
 Expr = Const | Var | Dim | Binary | Compare | Logic | Not | Select | Cast | Call | Load
-
-_MATHS: dict[str, tuple[int, str]] = {
-    "exp": (1, "e to the power of x"),
-    "log": (1, "the natural logarithm"),
-    "tanh": (1, "the hyperbolic tangent"),
-    "erf": (1, "the error function"),
-    "sqrt": (1, "the square root"),
-    "rsqrt": (1, "1 / sqrt(x)"),
-    "sigmoid": (1, "1 / (1 + exp(-x))"),
-    "floor": (1, "the greatest whole number that is not above x"),
-    "ceil": (1, "the least whole number that is not below x"),
-    "round": (1, "the nearest whole number; halves go to the even one"),
-    "abs": (1, "x without its sign; of integers too"),
-    "sin": (1, "the sine"),
-    "cos": (1, "the cosine"),
-    "pow": (2, "x to the power of y"),
-}
-
-MATH_FUNCTIONS = {name: count for name, (count, _) in _MATHS.items()}
-"""The number of arguments of each maths function. `abs` also takes integers."""
-
-MATH_WORDS = {name: words for name, (_, words) in _MATHS.items()}
-"""A description of each maths function, in terms of its arguments x and y."""
 
 
 def dtype_of(e: Expr) -> DType:

@@ -17,6 +17,7 @@ from tensorc_dsl.search.events import (
     Event,
     Exhausted,
     Finished,
+    Informed,
     Measured,
     Prepared,
     Preparing,
@@ -50,6 +51,8 @@ def _facts(event: Event) -> tuple[str, Facts]:
             return "started", {"strategy": strategy, "trials": trials, "seed": seed, "budget": budget}
         case Resumed(trials=trials):
             return "resumed", {"trials": trials}
+        case Informed(trials=trials, tasks=tasks):
+            return "informed", {"trials": trials, "tasks": tasks}
         case Diverged(trials=trials):
             return "diverged", {"trials": trials}
         case Proposed(traces=traces, ask_seconds=seconds):

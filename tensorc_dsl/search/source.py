@@ -27,6 +27,16 @@ FIRST = 24
 FEW = 8
 """Trials of a task from which on its best tells something."""
 
+NEAR = 2.0
+"""A task counts e times less for each half of a deviation, by root mean square over the columns, between its median and that
+of the task that is predicted."""
+
+LEAST = 0.25
+"""The least deviation of a column in that, in its own units, which are factors of 2 or shares for the most part."""
+
+FOCUS = 0.5
+"""A trial that is e times as slow as its task's best counts e^0.5 times less: slow ones need not be told apart."""
+
 TREES, SHARE = 150, 0.3
 """Trees of the forest, and the share of the columns that each of them sees."""
 
@@ -46,33 +56,41 @@ class Experience:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Predicts log speed relative to a task's best, for any task."""
+    """Predicts the log speed of a task's candidates relative to the task's best.
+
+    `median` is that of draws from the task's prior.
+    """
 
     forest: Forest
+    median: Array
 
     @staticmethod
-    def of(tasks: Sequence[Experience]) -> Source | None:
-        """What these tasks teach; None where there are none."""
+    def of(tasks: Sequence[Experience], median: Array) -> Source | None:
+        """What these tasks teach of a task with this median; None where there are none."""
         if not tasks:
             return None
+        spread = np.maximum(np.vstack([t.features for t in tasks]).std(axis=0), LEAST)
+        apart = [float(np.sqrt((((t.median - median) / spread) ** 2).mean())) for t in tasks]
         rows: list[Array] = []
         values: list[Array] = []
         weights: list[Array] = []
-        for task in tasks:
+        for task, distance in zip(tasks, apart, strict=True):
             picked = np.unique(
                 np.linspace(0, len(task.speeds) - 1, min(ROWS // len(tasks) + 1, len(task.speeds))).astype(int)
             )
+            value = np.maximum(task.speeds[picked] - task.speeds.max(), -SLOW)
             rows.append(_placed(task.features[picked], task.median))
-            values.append(np.maximum(task.speeds[picked] - task.speeds.max(), -SLOW))
-            weights.append(np.full(len(picked), 1.0 / np.sqrt(len(picked))))
+            values.append(value)
+            weights.append(np.exp(FOCUS * value - NEAR * (distance - min(apart))) / np.sqrt(len(picked)))
         w = np.concatenate(weights)
-        return Source(
-            Forest.fit(np.vstack(rows), np.concatenate(values), trees=TREES, share=SHARE, weights=w * len(w) / w.sum())
+        forest = Forest.fit(
+            np.vstack(rows), np.concatenate(values), trees=TREES, share=SHARE, weights=w * len(w) / w.sum()
         )
+        return Source(forest, median)
 
-    def predict(self, features: Array, median: Array) -> Array:
-        """Log speeds relative to the best of their task; `median` is that of draws from the task's prior."""
-        return self.forest.at(_placed(features, median))
+    def predict(self, features: Array) -> Array:
+        """Log speeds relative to the best of the task."""
+        return self.forest.at(_placed(features, self.median))
 
 
 def _placed(features: Array, median: Array) -> Array:

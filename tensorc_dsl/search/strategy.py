@@ -8,6 +8,7 @@ from typing import Protocol
 
 from tensorc_dsl.extensions import STRATEGIES
 from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.search.gp import Array
 from tensorc_dsl.search.source import Source
 from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.trace.draw import Decision
@@ -18,13 +19,14 @@ from tensorc_dsl.trace.trace import Trace
 class Setting:
     """What a strategy is told when a search starts: `trials` is the whole budget, `defaults` are worth trying first.
 
-    `source` makes what the records of other tasks say, None if there are none; it takes a second.
+    `source` returns a model that was fitted to the records of other tasks, None if there are none. Its argument is the median
+    of the loop features of draws from the prior. A fit takes a second.
     """
 
     explorer: Explorer
     trials: int
     defaults: tuple[Mapping[str, Decision], ...] = ()
-    source: Callable[[], Source | None] = lambda: None
+    source: Callable[[Array], Source | None] = lambda _: None
 
 
 class Strategy(Protocol):

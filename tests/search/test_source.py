@@ -17,23 +17,40 @@ def task(seed: int, count: int, offset: float, sign: float = 1.0) -> Experience:
 
 
 def test_nothing_is_known_without_records() -> None:
-    assert Source.of([]) is None
+    assert Source.of([], np.zeros(4)) is None
 
 
 def test_a_task_that_was_never_tried_is_ranked() -> None:
-    source = Source.of([task(n, 200, float(n)) for n in range(4)])
-    assert source is not None
     new = task(9, 300, 40.0)
-    said = source.predict(new.features, np.median(new.features, 0))
+    source = Source.of([task(n, 200, float(n)) for n in range(4)], np.median(new.features, 0))
+    assert source is not None
+    said = source.predict(new.features)
     assert np.corrcoef(said, new.speeds)[0, 1] > 0.8
+
+
+def test_a_column_that_never_varied_rules_no_task_out() -> None:
+    """One task that is far from the new one is still all there is to learn from."""
+    new, old = task(9, 300, 40.0), task(0, 200, 0.0)
+    old.features[:, 3] = 7.0
+    source = Source.of([old], np.median(new.features, 0) + 1e3)
+    assert source is not None
+    assert np.isfinite(source.predict(new.features)).all()
 
 
 def test_a_long_search_does_not_outvote_short_ones() -> None:
     many, few = task(0, 5000, 0.0, sign=-1.0), [task(n, 100, float(n)) for n in range(1, 9)]
-    source = Source.of([many, *few])
-    assert source is not None
     new = task(10, 300, 3.0)
-    assert np.corrcoef(source.predict(new.features, np.median(new.features, 0)), new.speeds)[0, 1] > 0.5
+    source = Source.of([many, *few], np.median(new.features, 0))
+    assert source is not None
+    assert np.corrcoef(source.predict(new.features), new.speeds)[0, 1] > 0.5
+
+
+def test_tasks_that_are_like_the_new_one_count_more() -> None:
+    new = task(10, 300, 3.0)
+    alike, unlike = [task(n, 200, 3.0) for n in range(2)], [task(n, 200, 60.0, sign=-1.0) for n in range(2, 6)]
+    source = Source.of([*alike, *unlike], np.median(new.features, 0))
+    assert source is not None
+    assert np.corrcoef(source.predict(new.features), new.speeds)[0, 1] > 0.5
 
 
 def _slope(prior: Array, features: Array, speeds: Array) -> float:

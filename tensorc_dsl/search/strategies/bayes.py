@@ -8,7 +8,7 @@ not the search. The last trials are neighbours of the best two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,8 +36,11 @@ LAST = 0.15
 DRAWN, BRED = 0.75, 1.5
 """How many candidates join the reserve for each trial of a batch: draws from the prior, and offspring."""
 
-FIRST = 24
-"""Candidates to choose the first batch from."""
+GENERATIONS = 2
+"""Offspring join the reserve in so many groups. The best of a group, by the model, are parents of the next group."""
+
+FIRST, FORESEEN = 24, 24
+"""Candidates to choose the first trials from: draws from the prior and, where other tasks tell which are fast, offspring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,6 @@ class Bayes:
         self._initial = min(12, max(4, setting.trials // 4))
         self._reserve = Reserve(setting.explorer)
         self._design: list[Candidate] | None = None
-        self._median = np.zeros(0)
         self._tried: list[_Tried] = []
         self._asked: dict[int, Candidate] = {}
         self._memory = Memory()
@@ -92,7 +94,7 @@ class Bayes:
         """What other tasks say of the candidates."""
         if self._source is None:
             return np.zeros(len(candidates))
-        return self._source.predict(np.array([c.loops for c in candidates]), self._median)
+        return self._source.predict(np.array([c.loops for c in candidates]))
 
     def _anything(self, seen: list[Trace]) -> Candidate | None:
         if not self._reserve.waiting:
@@ -102,31 +104,28 @@ class Bayes:
         return self._reserve.waiting.pop(0)
 
     def _plan(self) -> list[Candidate]:
-        """The defaults, then draws from the prior: far apart, and where other tasks speak for some, half of them those."""
-        self._source = self._setting.source()
+        """The defaults, then draws from the prior that lie far apart; half of these what other tasks predict to be fast."""
         for decisions in self._defaults:
             self._reserve.replay(decisions)
         planned = self._reserve.waiting
-        first = len(planned)
         self._reserve.waiting = []
         self._reserve.draw(FIRST)
-        waiting = self._reserve.waiting
-        if not waiting:
+        if not self._reserve.waiting:
             return planned
-        rows = self._reserve.rows((*planned, *waiting))
-        self._median = np.median(np.array([c.loops for c in waiting]), axis=0)
-        chosen = len(planned)
+        self._source = self._setting.source(np.median(np.array([c.loops for c in self._reserve.waiting]), axis=0))
+        wanted = self._initial
         if self._source is not None:
-            said = self._prior(waiting)
-            best = np.argsort(-said, kind="stable")[: self._initial // 2]
-            planned += [waiting[int(i)] for i in best]
-            left = [i for i in range(len(waiting)) if i not in best]
-            order = [*range(chosen), *(chosen + int(i) for i in best), *(chosen + i for i in left)]
-            rows, chosen = rows[order], len(planned)
-            waiting = [waiting[i] for i in left]
-        picked = maximin(Scaler.of(rows)(rows), self._initial - (len(planned) - first), chosen=chosen)
-        self._reserve.waiting = [c for i, c in enumerate(waiting) if chosen + i not in picked]
-        return planned + [waiting[i - chosen] for i in picked]
+            self._breed(FORESEEN, self._prior)
+            waiting = self._reserve.waiting
+            best = np.argsort(-self._prior(waiting), kind="stable")[: self._initial // 2].tolist()
+            planned += [waiting[i] for i in best]
+            self._reserve.waiting = [c for i, c in enumerate(waiting) if i not in best]
+            wanted -= len(best)
+        rows = Scaler.of(both := self._reserve.rows((*planned, *self._reserve.waiting)))(both)
+        picked = [i - len(planned) for i in maximin(rows, wanted, chosen=len(planned))]
+        apart = [self._reserve.waiting[i] for i in picked]
+        self._reserve.waiting = [c for i, c in enumerate(self._reserve.waiting) if i not in picked]
+        return planned + apart
 
     def _ranked(self) -> list[_Tried]:
         """The successes, fastest first; equal times in the order they were tried."""
@@ -136,23 +135,32 @@ class Bayes:
     def _batch(self, count: int) -> list[Candidate]:
         ranked = self._ranked()
         last = self._proposed >= self._trials * (1 - LAST)
+        model = self._model = self._fit()
         if last:
             self._beside([t.candidate.trace for t in ranked[:2]], 2 * count)
         else:
-            speeds = [(t.candidate, -float(np.log(t.seconds or 1.0))) for t in ranked]
-            parents = parents_of([t.candidate.trace for t in ranked])
-            self._reserve.breed(parents, speeds, round(count * BRED))
             self._reserve.draw(round(count * DRAWN))
+            self._breed(
+                round(count * BRED), lambda some: model.log_speed(self._reserve.rows(some), self._prior(some))[0]
+            )
         if not self._reserve.waiting:
             return []
-        self._model = self._fit()
         prior = 0 if last else round(count * PRIOR)
-        out = [self._reserve.waiting[i] for i in self._picks(self._model, count - prior, round(count * OFFSPRING))]
+        out = [self._reserve.waiting[i] for i in self._picks(model, count - prior, round(count * OFFSPRING))]
         left = [c for c in self._reserve.waiting if all(c is not x for x in out)]
         drawn = [c for c in left if c.is_drawn]
         plain = drawn[len(drawn) - prior :]
         self._reserve.waiting = [c for c in left if all(c is not x for x in plain)]
         return out + plain
+
+    def _breed(self, count: int, predicted: Callable[[Sequence[Candidate]], Array]) -> None:
+        """Up to so many offspring join the reserve; their parents are the fastest, by measured or by predicted times."""
+        tried = [(t.candidate, -float(np.log(t.seconds))) for t in self._tried if t.seconds is not None]
+        for _ in range(GENERATIONS):
+            waiting = self._reserve.waiting
+            known = [*tried, *(zip(waiting, predicted(waiting).tolist(), strict=True) if waiting else ())]
+            known.sort(key=lambda one: -one[1])
+            self._reserve.breed(parents_of([c.trace for c, _ in known]), known, count // GENERATIONS)
 
     def _fit(self) -> Model:
         tried = [t.candidate for t in self._tried]

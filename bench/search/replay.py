@@ -1,0 +1,141 @@
+"""Compares strategies on recorded tables: `python -m bench.search.replay --seeds 20`.
+
+A `+` behind a strategy gives it the tables of all other tasks as records. Prints, for each strategy, the share of the best
+known speed that was reached after some trials, and how many trials it took to come within 5 % of the best.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from bench.search.tables import FOLDER, Array, Table, read_all
+from bench.search.tabular import others, play
+from tensorc_dsl.measure.blas import one_blas_thread
+
+NEAR = 0.95
+"""The share of the best known speed that counts as found."""
+
+SOON = 24
+
+AFTER = (1, 8, 16, 24, 32, 64, 128, 256)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    strategy: str
+    task: str
+    seed: int
+    trials: int
+    rows: int
+    folder: Path
+
+
+@cache
+def tables(folder: Path, rows: int) -> dict[str, Table]:
+    return {name: t.first(rows) for name, t in read_all(folder).items()}
+
+
+def curve(job: Job) -> Array:
+    """The share of the best known speed after each trial."""
+    table = tables(job.folder, job.rows)[job.task]
+    past = others(tables(job.folder, job.rows), job.task) if job.strategy.endswith("+") else ()
+    with one_blas_thread():
+        return play(job.strategy.rstrip("+"), table, job.seed, job.trials, past).curve
+
+
+def trials_to(curves: Array, share: float) -> Array:
+    """The number of the first trial that reached the share, for each curve; twice the trials where none did."""
+    hit = curves >= share
+    return np.array([int(h.argmax()) + 1 if h.any() else 2 * len(h) for h in hit], dtype=np.float64)
+
+
+def chance(gains: Array) -> float:
+    """The probability of a mean gain at least as large if gains and losses were equally likely: a sign-flip test over tasks.
+
+    Exact for up to 16 tasks, else from 65536 random flips.
+    """
+    if len(gains) <= 16:
+        numbers = np.arange(1 << len(gains))
+        signs = 1.0 - 2.0 * ((numbers[:, None] >> np.arange(len(gains))) & 1)
+    else:
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(1 << 16, len(gains)))
+    return float((signs @ gains >= gains.sum() - 1e-12).mean())
+
+
+def compared(curves: dict[tuple[str, str], Array], names: Sequence[str], tasks: Sequence[str]) -> str:
+    """A table of means over the tasks, and paired tests against the first strategy."""
+    trials = next(iter(curves.values())).shape[1]
+    after = [n for n in AFTER if n <= trials]
+    lines = [f"{'strategy':<14}" + "".join(f"{f'@{n}':>7}" for n in after) + "   trials to 95 %   worst task"]
+    first = {t: curves[names[0], t] for t in tasks}
+    for name in names:
+        means = np.array([curves[name, t].mean(0) for t in tasks])
+        reached = np.median([np.median(trials_to(curves[name, t], NEAR)) for t in tasks])
+        cells = "".join(f"{means[:, n - 1].mean():7.3f}" for n in after)
+        worst = int(np.argmin(means[:, -1]))
+        lines.append(f"{name:<14}{cells}{reached:18.0f}   {means[worst, -1]:.3f} {tasks[worst]}")
+    for name in names[1:]:
+        gain = np.array([np.log(curves[name, t][:, -1] / first[t][:, -1]).mean() for t in tasks])
+        early = [np.mean(curves[name, t][:, min(SOON, trials) - 1]) >= np.mean(first[t][:, -1]) for t in tasks]
+        of_first = [np.median(trials_to(first[t], NEAR)) for t in tasks]
+        fewer = np.median(
+            [np.median(trials_to(curves[name, t], NEAR)) / n for t, n in zip(tasks, of_first, strict=True)]
+        )
+        lines += [
+            f"{name} beside {names[0]}:",
+            f"  at the end {100 * np.expm1(gain.mean()):+.1f} %, by chance with p = {chance(gain):.2g}",
+            f"  at the end on the worst task {100 * np.expm1(gain.min()):+.1f} %",
+            f"  as fast after {SOON} trials as that at the end on {sum(early)} of {len(tasks)} tasks",
+            f"  {fewer:.2f} times as many trials to 95 %",
+        ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--strategies", nargs="+", default=["evolutionary", "random", "bayes", "bayes+"])
+    parser.add_argument("--tasks", nargs="*", help="by default those of all tables")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--rows", type=int, default=100_000, help="at most so many rows of each table")
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--each", action="store_true", help="a line for each task too")
+    chosen = parser.parse_args()
+    there = tables(chosen.folder, chosen.rows)
+    tasks: list[str] = chosen.tasks or list(there)
+    jobs = [
+        Job(name, task, seed, chosen.trials, chosen.rows, chosen.folder)
+        for task in tasks
+        for name in chosen.strategies
+        for seed in range(chosen.seeds)
+    ]
+    with ProcessPoolExecutor(chosen.jobs, mp_context=get_context("spawn")) as pool:
+        found = list(pool.map(curve, jobs, chunksize=chosen.seeds))
+    curves = {
+        (name, task): np.array([c for j, c in zip(jobs, found, strict=True) if (j.strategy, j.task) == (name, task)])
+        for name in chosen.strategies
+        for task in tasks
+    }
+    if chosen.each:
+        for task in tasks:
+            cells = "  ".join(
+                f"{name} " + " ".join(f"{curves[name, task].mean(0)[n - 1]:.2f}" for n in AFTER if n <= chosen.trials)
+                + f" t95 {np.median(trials_to(curves[name, task], NEAR)):.0f}"
+                for name in chosen.strategies
+            )  # fmt: skip
+            print(f"{task:<12}{len(there[task].traces):>5}  {cells}")
+    print(compared(curves, chosen.strategies, tasks))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Recorded tables: what is written is read again, and a search of one is a function of its seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.search.replay import chance, trials_to
+from bench.search.tables import FOLDER, Table, read, read_all, write
+from bench.search.tabular import others, play
+from tensorc_dsl.search.loop_features import COLUMNS
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, Table]:
+    return {n: t.first(120) for n, t in read_all().items() if n in ("gemm_512", "soft_333", "gemm_prime")}
+
+
+def test_a_table_is_read_as_it_was_written(tables: dict[str, Table], tmp_path: Path) -> None:
+    for table in tables.values():
+        path = tmp_path / f"{table.task}.json.xz"
+        write(table, path)
+        again = read(path)
+        assert [t.draws for t in again.traces] == [t.draws for t in table.traces]
+        assert again.seconds == table.seconds
+        assert np.array_equal(again.features, table.features)
+
+
+def test_every_table_is_of_draws_that_their_distributions_allow() -> None:
+    found = read_all()
+    assert len(found) == len(list(FOLDER.iterdir())) >= 10
+    for table in found.values():
+        assert len(table.traces) == len(table.seconds) == len(table.features) >= 300
+        assert table.features.shape[1] == len(COLUMNS)
+        assert all(d.distribution.contains(d.decision) for t in table.traces for d in t.draws)
+
+
+@pytest.mark.parametrize("strategy", ["bayes", "descent", "evolutionary", "random"])
+def test_a_search_of_a_table_is_a_function_of_its_seed(tables: dict[str, Table], strategy: str) -> None:
+    table = tables["gemm_512"]
+    past = others(tables, "gemm_512")
+    one, same, other = (play(strategy, table, seed, 24, past).shares for seed in (1, 1, 2))
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+    assert len(one) == 24
+    assert (one > 0).any()
+
+
+def test_learning_beats_drawing(tables: dict[str, Table]) -> None:
+    """The mean over tasks and seeds is a function of the code alone, so this is no matter of luck."""
+
+    def reached(strategy: str, learnt: bool) -> float:
+        ends = [
+            play(strategy, t, seed, 32, others(tables, n) if learnt else ()).curve
+            for n, t in tables.items()
+            for seed in range(3)
+        ]
+        return float(np.mean(ends, axis=0)[7::8].mean())
+
+    assert reached("bayes", True) > reached("random", False)
+
+
+def test_a_gain_on_all_tasks_is_no_chance() -> None:
+    assert chance(np.full(10, 0.1)) == 2.0**-10
+    assert chance(np.array([0.1, -0.1])) == 0.75
+    assert chance(np.full(20, 0.1)) < 1e-3
+    assert trials_to(np.array([[0.5, 0.96], [0.5, 0.5]]), 0.95).tolist() == [2, 4]
