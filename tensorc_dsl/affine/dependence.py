@@ -155,9 +155,7 @@ def carried(program: Program, var: str) -> Dependence | None:
     private = _privacy(program, var)
     for a, b in pairs(found):
         reduction = _one_reduction(a, b)
-        if (reduction and weak) or private(a.buffer):
-            continue
-        if keeps_apart(a, b, loop, depth):
+        if (reduction and weak) or keeps_apart(a, b, loop, depth) or private(a.buffer):
             continue
         near = distances(a, b, depth)
         if near is None or near[depth] == (0, 0):

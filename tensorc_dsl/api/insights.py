@@ -40,5 +40,10 @@ def studied(task: Task, trials: list[Trial]) -> Study:
     """What the trials teach. Raises TschedError (E0712) if they are too few."""
     found = study(task.model, task.name, trials)
     if isinstance(found, TooFew):
-        raise TschedError(TOO_FEW(None, task=task.name, valid=counted(found.valid, "valid trial"), needed=FEWEST))
+        raise TschedError(too_few(task, found))
     return found
+
+
+def too_few(task: Task, found: TooFew) -> Diagnostic:
+    """What is said where nothing can be learnt."""
+    return TOO_FEW(None, task=task.name, valid=counted(found.valid, "valid trial"), needed=FEWEST)

@@ -24,6 +24,7 @@ from tensorc_dsl.api.making import (
     require_code,
     require_machine,
 )
+from tensorc_dsl.api.results import SearchResult
 from tensorc_dsl.api.searching import Plan, search_all, watching
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowering_for
@@ -52,7 +53,6 @@ from tensorc_dsl.reference.open_sizes import mean_flops, sizing
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.search.events import Listener
 from tensorc_dsl.search.options import SearchChanges, SearchOptions
-from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.model import Model
@@ -123,9 +123,13 @@ class Task:
         """The same task with another model, for instance `handlers.condition(task.model, {"ks": (64, 16)})`."""
         return Task(self.name, self.space, self._checked, model)
 
+    def over_space(self, space: Space) -> Task:
+        """The same task with another space, without handlers."""
+        return Task(self.name, space, self._checked)
+
     def over(self, trace: StrPath) -> Task:
         """The same task with the schedule in a file as its space: only its open draws are drawn or searched."""
-        return Task(self.name, self._frozen(read_source(trace)), self._checked)
+        return self.over_space(self._frozen(read_source(trace)))
 
     def opened(self, names: Collection[str]) -> Task:
         """The same task with the draws of these names unpinned in its schedule; without handlers.
@@ -135,7 +139,7 @@ class Task:
         if not isinstance(self.space.definition, tree.ScheduleDef):
             return self
         space = replace(self.space, definition=opened(self.space.definition, names))
-        return Task(self.name, space, self._checked)
+        return self.over_space(space)
 
     def require_draws(self, names: Sequence[str], opened: Sequence[str] = ()) -> None:
         """Raises TschedError if none of some schedules of the task has a draw of one of the names (E0556), or an unpinned
@@ -166,7 +170,7 @@ class Task:
         records: Path | Queue | None = None,
         on_event: Listener | None = None,
         **changes: Unpack[SearchChanges],
-    ) -> TuneResult:
+    ) -> SearchResult:
         """The result of a search: schedules are checked and timed in a child process, and recorded in the database.
 
         `task.search(trials=64, seed=1)` is `task.search(SearchOptions(trials=64, seed=1))`; named arguments replace those
@@ -176,7 +180,7 @@ class Task:
         self.require_machine()
         asked = (options or SearchOptions()).but(**changes)
         (result,) = search_all([self.plan(on_event)], asked, records=records)
-        return result
+        return SearchResult.of(result, self.model, self.name)
 
     def plan(self, on_event: Listener | None = None, weight: float = 1.0, roof: Roof | None = None) -> Plan:
         """The input of a search over the task, for `api.searching.search_all`."""

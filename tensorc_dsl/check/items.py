@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.expressions import Binding
+from tensorc_dsl.check.priors import check_prior
 from tensorc_dsl.check.spaces import check_constant, check_module, check_schedule, check_space, outer_names
 from tensorc_dsl.check.targets import check_target, check_target_name
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
@@ -55,6 +56,7 @@ class Names:
     modules: dict[str, t.ModuleDef] = field(default_factory=dict[str, t.ModuleDef])
     spaces: dict[str, t.SpaceDef] = field(default_factory=dict[str, t.SpaceDef])
     schedules: dict[str, t.ScheduleDef] = field(default_factory=dict[str, t.ScheduleDef])
+    priors: dict[str, t.PriorDef] = field(default_factory=dict[str, t.PriorDef])
     tasks: dict[str, t.TaskDef] = field(default_factory=dict[str, t.TaskDef])
     programs: dict[str, t.ProgramDef] = field(default_factory=dict[str, t.ProgramDef])
     reducers: dict[str, t.ReducerDef] = field(default_factory=dict[str, t.ReducerDef])
@@ -95,6 +97,8 @@ def _check(item: t.Item, names: Names, outer: dict[str, Binding]) -> list[Diagno
             ]
         case t.ScheduleDef():
             return check_schedule(item, names.computes, names.modules, _blocks_of(item.compute, names), outer)
+        case t.PriorDef():
+            return list(check_prior(item, (*names.spaces, *names.schedules)))
         case t.TaskDef():
             return list(_task(item, names))
         case t.ProgramDef():
@@ -209,8 +213,10 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
 
 
 def _choice(task: t.TaskDef, name: t.Word, names: Names) -> Iterator[Diagnostic]:
-    schedule = names.schedules.get(name)
+    prior = names.priors.get(name)
+    schedule = names.schedules.get(prior.of if prior is not None else name)
     if schedule is not None and schedule.compute != task.compute:
         yield problems.OTHER_COMPUTE(name.span, name=name, compute=schedule.compute, wanted=task.compute)
-    elif schedule is None and name not in names.spaces:
-        yield problems.UNKNOWN_CHOICE(name.span, notes=near(name, (*names.schedules, *names.spaces)), name=name)
+    elif schedule is None and prior is None and name not in names.spaces:
+        known = (*names.schedules, *names.spaces, *names.priors)
+        yield problems.UNKNOWN_CHOICE(name.span, notes=near(name, known), name=name)

@@ -9,6 +9,7 @@ from itertools import chain, count
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.included import Inclusion
 from tensorc_dsl.check.items import Instructions, Names, check_items
+from tensorc_dsl.check.priors import with_prior
 from tensorc_dsl.check.problems import where
 from tensorc_dsl.check.spaces import recursion
 from tensorc_dsl.check.uses import Resolve, standard, with_full_names, with_values
@@ -27,6 +28,7 @@ _KINDS: dict[type, tuple[str, str]] = {
     t.ModuleDef: ("modules", "module"),
     t.SpaceDef: ("spaces", "space"),
     t.ScheduleDef: ("schedules", "schedule"),
+    t.PriorDef: ("priors", "prior"),
     t.TaskDef: ("tasks", "task"),
     t.ProgramDef: ("programs", "program"),
     t.ReducerDef: ("reducers", "reducer"),
@@ -208,6 +210,7 @@ class _Loader:
             unit.found += recursion(own_modules)
         self._fill_in(unit)
         self._include(unit)
+        self._weigh(unit)
         if prefix:
             self._qualify(unit, prefix)
         self._units[source.name] = unit
@@ -216,9 +219,11 @@ class _Loader:
     def _own(self, item: t.NamedItem, unit: _Unit) -> None:
         table, kind = _KINDS[type(item)]
         names = getattr(unit.names, table)
-        # A task names a schedule or a space in the same way.
-        rivals = {"spaces": unit.names.schedules, "schedules": unit.names.spaces}.get(table, {})
-        first = names.get(item.name) or rivals.get(item.name)
+        # A task names a schedule, a space or a prior in the same way.
+        n = unit.names
+        chosen = (n.spaces, n.schedules, n.priors)
+        rivals = chosen if table in ("spaces", "schedules", "priors") else (names,)
+        first = next((known[item.name] for known in rivals if item.name in known), None)
         if first is not None:
             note = where("the first one", first.name.span)
             unit.found.append(problems.DUPLICATE_ITEM(item.name.span, notes=(note,), kind=kind, name=item.name))
@@ -247,6 +252,14 @@ class _Loader:
         for name, space in inclusion.whole(own).items():
             unit.own["spaces", name] = unit.names.spaces[name] = space
         unit.found += inclusion.found
+
+    def _weigh(self, unit: _Unit) -> None:
+        """Replace the unit's priors by spaces and schedules with their weights."""
+        for p in unit.names.priors.values():
+            del unit.own["priors", p.name]
+            for table, choices in (("spaces", unit.names.spaces), ("schedules", unit.names.schedules)):
+                if p.of in choices:
+                    unit.own[table, p.name] = choices[p.name] = with_prior(choices[p.of], p)  # type: ignore[index]
 
     def _qualify(self, unit: _Unit, prefix: str) -> None:
         """Give the unit's modules their full names, in their definitions and in all calls.

@@ -36,7 +36,7 @@ from tensorc_dsl.trace.declare import DrawKind, Offer
 from tensorc_dsl.trace.draws import DRAWS
 from tensorc_dsl.trace.model import shown
 
-PARAM_TYPES: Mapping[str, object] = {
+PARAM_TYPES: Mapping[str, type] = {
     "Block": BlockRef, "Loop": LoopRef, "Buffer": BufferRef, "Program": ProgramRef, "Target": Target, "int": int,
     "float": float, "bool": bool, "str": str, "list": list, "Instruction": IntrinsicRef,
 }  # fmt: skip
@@ -292,7 +292,7 @@ class Calls(ABC):
         instruction.
         """
         wanted = PARAM_TYPES.get(p.type or "")
-        if wanted is None:
+        if wanted is None or type(value) is wanted:
             return value
         try:
             converted = convert(value, wanted, self.program)

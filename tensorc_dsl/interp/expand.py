@@ -30,6 +30,7 @@ from tensorc_dsl.trace.draw import Branch, Draw
 from tensorc_dsl.trace.draws import DRAWS
 from tensorc_dsl.trace.model import Decider, Site, Undecided, shown
 from tensorc_dsl.trace.trace import Refused, Trace
+from tensorc_dsl.trace.weighted import Weights
 
 _OF_DECISIONS = (problems.ILLEGAL, problems.NOT_WITHIN)
 """Refusals of a decision, not of a step: outside of its draw's support, or not `within` the limits of a rule."""
@@ -44,6 +45,8 @@ class Expansion(Calls):
         super().__init__(program, target, modules)
         self.decide = decide
         self.refused: list[Refused] = []
+        self.weights: Mapping[str, Weights] = {}
+        """Other weights for values of draws, by the names of these."""
 
     # --- entry points ------------------------------------------------------------------------------------------------
 
@@ -195,6 +198,8 @@ class Expansion(Calls):
     ) -> Value:
         distribution = offer.distribution
         name = self.recorder.draw_name(base, self.program)
+        if name in self.weights:
+            distribution = self.weights[name].over(distribution)
         if pin is not None and not distribution.contains(pin):
             place = at.pin.span if isinstance(at, tree.DrawStmt) and at.pin is not None else at.span
             raise fail(problems.ILLEGAL_PIN, place, name=base, value=shown(pin), legal=distribution.describe())

@@ -6,6 +6,8 @@ about a second.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from tensorc_dsl.interp.problems import NESTED_LIST, TOO_DEEP, TOO_LONG, TOO_MANY_STEPS, fail
 from tensorc_dsl.interp.values import Value, extent_of
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
@@ -40,21 +42,25 @@ _SINGLE = (BlockRef, LoopRef, BufferRef, int)
 class Budget:
     """Counts the resources that an expansion uses; each method raises TschedError if a bound is exceeded."""
 
-    __slots__ = ("_steps", "depth")
+    __slots__ = ("depth", "steps")
 
     def __init__(self) -> None:
-        self._steps = 0
+        self.steps = 0
         self.depth = 0
         """The current depth. An error that ends a part of the expansion leaves it to its handler to go back."""
 
     def enter(self, span: Span) -> None:
         """Count one step and one level of depth."""
         self.depth += 1
+        self.steps += 1
+        if self.depth > MAX_DEPTH or self.steps > MAX_STEPS:
+            self.refuse(span)
+
+    def refuse(self, span: Span) -> NoReturn:
+        """Raise the error for the bound that is exceeded."""
         if self.depth > MAX_DEPTH:
             raise fail(TOO_DEEP, span, most=MAX_DEPTH)
-        self._steps += 1
-        if self._steps > MAX_STEPS:
-            raise fail(TOO_MANY_STEPS, span, most=MAX_STEPS)
+        raise fail(TOO_MANY_STEPS, span, most=MAX_STEPS)
 
     def use(self, value: Value, span: Span) -> None:
         """Count a value that is processed or made, with the values of nested lists."""
@@ -67,6 +73,6 @@ class Budget:
             raise fail(TOO_LONG, span, what="a list", count=f"more than {MAX_LIST}", parts="values", most=MAX_LIST)
         if levels > MAX_LEVELS:
             raise fail(NESTED_LIST, span, most=MAX_LEVELS)
-        self._steps += count
-        if self._steps > MAX_STEPS:
-            raise fail(TOO_MANY_STEPS, span, most=MAX_STEPS)
+        self.steps += count
+        if self.steps > MAX_STEPS:
+            self.refuse(span)

@@ -82,8 +82,10 @@ def _definition(file: CheckedFile, task: tree.TaskDef) -> tree.SpaceDef | tree.S
         if named is None:
             raise fail(UNKNOWN_SPACE, task.span, name=task.with_)
         return named
-    fitting = [s for s in file.schedules.values() if s.compute == task.compute]
-    choices: list[tree.SpaceDef] | list[tree.ScheduleDef] = fitting or _outermost([*file.spaces.values()])
+    fitting = [s for s in file.schedules.values() if s.compute == task.compute and s.prior is None]
+    choices: list[tree.SpaceDef] | list[tree.ScheduleDef] = fitting or _outermost(
+        [s for s in file.spaces.values() if s.prior is None]
+    )
     if len(choices) == 1:
         return choices[0]
     if not choices:

@@ -260,15 +260,14 @@ def _own_facts(e: Expr) -> Facts:
         return Facts(frozenset((e.name,)), _NO_DIMS, ())
     if isinstance(e, Dim):
         return Facts(frozenset((e.name,)), frozenset((e,)), ())
-    parts = [c.facts for c in children(e)]
-    if len(parts) == 1 and not isinstance(e, Load):
-        return parts[0]
-    inside = tuple([x for p in parts for x in p.loads])
-    return Facts(
-        _NO_NAMES.union(*[p.names for p in parts]),
-        _NO_DIMS.union(*[p.dims for p in parts]),
-        (e, *inside) if isinstance(e, Load) else inside,
-    )
+    found = _NOTHING
+    for c in children(e):
+        own = c.facts
+        if found is _NOTHING:
+            found = own
+        elif own is not _NOTHING and own is not found:
+            found = Facts(found.names | own.names, found.dims | own.dims, found.loads + own.loads)
+    return Facts(found.names, found.dims, (e, *found.loads)) if isinstance(e, Load) else found
 
 
 def free_vars(e: Expr) -> frozenset[str]:

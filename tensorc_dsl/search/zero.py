@@ -23,7 +23,7 @@ from tensorc_dsl.search.loop_features import MEANING
 from tensorc_dsl.search.source import FIRST, Experience, Source, experience
 from tensorc_dsl.search.space import Explorer, kernel_key
 from tensorc_dsl.search.streams import stream
-from tensorc_dsl.trace.draw import Decision, PartialTile, PartitionedTile, PerfectTile
+from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.model import Decider, Model, Site, prior
 from tensorc_dsl.trace.trace import Trace
 
@@ -148,7 +148,7 @@ def nearest(decisions: Mapping[str, Decision], rng: np.random.Generator) -> Deci
 def _tile_near(site: Site, wanted: Decision, otherwise: Callable[[Site], Decision | None]) -> Decision | None:
     tile = site.distribution
     first = otherwise(site)
-    if not (isinstance(tile, PerfectTile | PartialTile | PartitionedTile) and isinstance(wanted, tuple)):
+    if tile.meaning()[0] != "tile" or not isinstance(wanted, tuple):
         return first
     if not isinstance(first, tuple) or len(wanted) != len(first) or not all(0 < f < 1 << 62 for f in wanted):
         return first

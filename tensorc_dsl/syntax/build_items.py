@@ -260,6 +260,15 @@ class FileBuilder(StmtBuilder):
         return t.ScheduleDef(name, compute, body.items, doc, _after_doc(span, parts))
 
     @rule
+    def prior(self, span: Span, parts: Parts) -> t.PriorDef:
+        doc, (name, of, *weights) = _docs(parts)
+        return t.PriorDef(name, of, tuple(weights), doc, _after_doc(span, parts))
+
+    @rule
+    def weighing(self, span: Span, parts: Parts) -> t.Weighing:
+        return t.Weighing(parts[0], parts[1], span)
+
+    @rule
     def task(self, span: Span, parts: Parts) -> t.TaskDef:
         doc, (name, compute, bindings, with_) = _docs(parts)
         return t.TaskDef(name, compute, items(bindings), with_, doc, _after_doc(span, parts))

@@ -22,7 +22,19 @@ _STARTS = frozenset(
     "NAME INT FLOAT STRING INF NAN TRUE FALSE WILDCARD MINUS NOT LPAR LSQB LBRACE REDUCE_OF REDUCE_BY SCAN_OF FOR".split()
 )
 """The kinds of words with which an expression begins."""
-_DESCRIBED = ("COMPUTE", "REDUCER", "INTRINSIC", "TARGET", "CONST", "MODULE", "SPACE", "SCHEDULE", "TASK", "PROGRAM")
+_DESCRIBED = (
+    "COMPUTE",
+    "REDUCER",
+    "INTRINSIC",
+    "TARGET",
+    "CONST",
+    "MODULE",
+    "SPACE",
+    "SCHEDULE",
+    "PRIOR",
+    "TASK",
+    "PROGRAM",
+)
 _ITEMS = (*_DESCRIBED, "USE")
 
 # Sets of kinds and their description for a message. The first set that is contained in the accepted kinds is used. No

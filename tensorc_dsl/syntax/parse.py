@@ -24,7 +24,7 @@ MAX_FINDINGS = 100
 """The number of syntax errors of one file that are reported."""
 
 _ITEM = re.compile(
-    r"^(?:compute|reducer|intrinsic|target|const|module|space|schedule|task|use|program)\b", re.MULTILINE
+    r"^(?:compute|reducer|intrinsic|target|const|module|space|schedule|prior|task|use|program)\b", re.MULTILINE
 )
 _LINE = re.compile(r"^.*\n", re.MULTILINE)
 

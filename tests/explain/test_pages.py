@@ -139,6 +139,8 @@ def full_disk_of_records() -> Iterator[None]:
 
 @contextmanager
 def held_records() -> Iterator[None]:
+    with Database.open(Path("records.sqlite")):
+        pass
     with pytest.MonkeyPatch.context() as patch, filelock.FileLock("records.sqlite.lock"):
         patch.setitem(Database.open.__func__.__kwdefaults__, "wait", 0.01)  # type: ignore[attr-defined]
         yield
