@@ -35,6 +35,7 @@ from tensorc_dsl.search.events import (
     Verifying,
     Waiting,
 )
+from tensorc_dsl.search.regret import Regret
 
 
 @dataclass(slots=True)
@@ -48,6 +49,10 @@ class Standing:
     counting: bool = False
     current: str = ""
     best: float | None = None
+    regret: float | None = None
+    goal: float | None = None
+    """The regret that ends the search."""
+
     failures: Counter[str] = field(default_factory=Counter[str])
     pace: Pace = field(default_factory=Pace)
     _phase_began: float = 0.0
@@ -64,8 +69,8 @@ class Standing:
         if line is not None:
             self.enter()
         match event:
-            case Started(trials=trials, budget=budget):
-                self.trials = trials
+            case Started(trials=trials, budget=budget, until=until):
+                self.trials, self.goal = trials, until
                 self._until = None if budget is None else self.clock() + budget
             case Exhausted(programs=programs):
                 self.trials = programs
@@ -78,6 +83,8 @@ class Standing:
                     self.current = outcome.status.replace("_", " ")
                 else:
                     self.current = units.seconds(outcome.seconds)
+            case Regret(share=share):
+                self.regret = share
             case Waiting(unkept=unkept):
                 return unkept.waiting()
             case Proposed() | Preparing() | Prepared() | Comparing() | Verifying() | Finished():
@@ -126,10 +133,13 @@ class Standing:
         if self.best is not None:
             out.append((2, f"best {units.seconds(self.best)}"))
             if self.roof is not None:
-                out += ((4 + n, part) for n, part in enumerate(self.roof.facts(self.best)))
+                out += ((5 + n, part) for n, part in enumerate(self.roof.facts(self.best)))
+        if self.regret is not None:
+            goal = "" if self.goal is None else f" of {percent(self.goal)}"
+            out.append((4, f"regret {percent(self.regret)}{goal}"))
         if self.failures:
             out.append((3, tally(dict(self.failures))))
-        out.append((6, f"now {self.current}"))
+        out.append((7, f"now {self.current}"))
         return out
 
     def text(self) -> str:
@@ -178,6 +188,11 @@ def said(event: Resumed | Diverged | Drifted | Settled | Slowed | Sharing) -> st
 def _joined(parts: Iterable[str]) -> str:
     counter, *rest = parts
     return f"{counter} {', '.join(rest)}".rstrip()
+
+
+def percent(regret: float) -> str:
+    """A regret as a percentage, with a digit behind the point where it is small."""
+    return units.share(regret) if regret >= 0.095 else f"{100 * regret:.1f} %"
 
 
 def exhaustion(found: Exhausted) -> str:

@@ -7,18 +7,20 @@ from dataclasses import dataclass
 
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.queue import Unkept
+from tensorc_dsl.search.regret import Regret
 from tensorc_dsl.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """`budget` are the seconds after which the search ends, where the clock ends it."""
+    """`budget` are the seconds after which the search ends, where the clock ends it; `until` is the regret that ends it."""
 
     task: str
     strategy: str
     trials: int
     seed: int
     budget: float | None = None
+    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,6 @@ class Finished:
 
 Event = (
     Started | Proposed | Preparing | Prepared | Measured | Corrected | Waiting | Resumed | Diverged | Drifted | Settled
-    | Slowed | Sharing | Exhausted | Comparing | Finished | Verifying
+    | Slowed | Sharing | Exhausted | Comparing | Finished | Verifying | Regret
 )  # fmt: skip
 Listener = Callable[[Event], None]

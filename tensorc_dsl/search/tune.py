@@ -34,10 +34,11 @@ from tensorc_dsl.search.log import Log
 from tensorc_dsl.search.loop_features import MEANING
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.past import Past, latest
+from tensorc_dsl.search.regret import TWICE, Regret
 from tensorc_dsl.search.runner import RunnerLike
 from tensorc_dsl.search.source import Source, experience
 from tensorc_dsl.search.space import Explorer, SpaceLike
-from tensorc_dsl.search.strategy import Setting, strategy_of
+from tensorc_dsl.search.strategy import Setting, StatesRegret, strategy_of
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Refused, Trace
 from tensorc_dsl.validate.validate import Invalid, Report
@@ -54,8 +55,9 @@ class TuneResult:
     best, None where none was made; `wrong` are those that were as good and are refuted, which are bugs. `outcomes` are the
     trials' in order, beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that
     does not apply; they are no trials. `refused` counts the schedules in which a rule of the space was refused and left out.
-    `exhausted` says why there are fewer trials than wanted, None where there are as many. `unkept` are records that are in
-    no database.
+    `exhausted` says why there are fewer trials than wanted, None where there are as many. `regret` is the last one that the
+    strategy stated, None where it stated none; `enough` if the search ended by it. `unkept` are records that are in no
+    database.
     """
 
     best: Trace | None
@@ -73,6 +75,8 @@ class TuneResult:
     refused: Mapping[Refused, int]
     interrupted: bool
     exhausted: Exhausted | None = None
+    regret: Regret | None = None
+    enough: bool = False
     unkept: Unkept | None = None
 
     def __repr__(self) -> str:
@@ -80,7 +84,7 @@ class TuneResult:
         time = None if self.best_seconds is None else float(f"{self.best_seconds:.4g}")
         shown: dict[str, object] = {"best_seconds": time}
         shown |= {name: getattr(self, name) for name in ("verdict", "statuses", "trials", "seed")}
-        rare = ("refusals", "refused", "interrupted", "exhausted", "unkept")
+        rare = ("refusals", "refused", "interrupted", "exhausted", "regret", "enough", "unkept")
         shown |= {name: value for name in rare if (value := getattr(self, name))}
         return f"TuneResult({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
@@ -125,22 +129,32 @@ class Search:
 
         setting = Setting(self._explorer, options.trials, tuple(defaults), source)
         self._asked = strategy_of(options.strategy)(setting)
+        if options.until is not None and not isinstance(self._asked, StatesRegret):
+            raise ValueError(f"the strategy {options.strategy!r} states no regret that could end the search")
         self._exhausted: Exhausted | None = None
+        self._regret: Regret | None = None
+        self._low = 0
         self.curve: list[tuple[int, float | None]] = []
         """How many trials there were, and the best time, before each batch."""
         self.log = Log(
             program, target, threads, options, records, on_event or (lambda _: None), made_by,
             self._explorer.describe, self._past,
         )  # fmt: skip
-        self.log.emit(Started(program.name, options.strategy, options.trials, options.seed, options.budget))
+        self.log.emit(
+            Started(program.name, options.strategy, options.trials, options.seed, options.budget, options.until)
+        )
         self.log.tell_what_waits()
         if options.resume:
             self.log.emit(Resumed(len(self._past.outcomes)))
 
     @property
     def over(self) -> bool:
-        """Whether the space has nothing new, or the time is up."""
-        return self._exhausted is not None or self._late()
+        """Whether the space has nothing new, the time is up, or the regret is low enough."""
+        return self._exhausted is not None or self._late() or self._enough
+
+    @property
+    def _enough(self) -> bool:
+        return self._low >= TWICE
 
     def _late(self) -> bool:
         return self.options.budget is not None and self._clock() - self._started >= self.options.budget
@@ -162,6 +176,20 @@ class Search:
             self._settle(self._watch, fresh)
         for n in range(first, len(log.outcomes)):
             self._asked.tell(log.traces[n], log.outcomes[n])
+        self._estimate()
+
+    def _estimate(self) -> None:
+        """The strategy's regret is told, where it states one, and counted where it is low enough to end the search."""
+        if not isinstance(self._asked, StatesRegret):
+            return
+        with one_blas_thread():
+            found = self._asked.regret()
+        if found is None:
+            return
+        self._regret = found
+        until = self.options.until
+        self._low = self._low + 1 if until is not None and found.share <= until else 0
+        self.log.emit(found)
 
     def _measured(self, batch: Sequence[Trace]) -> list[int]:
         """All of the batch is in the log, or as much as there is time for; the numbers of what was not recorded before."""
@@ -239,6 +267,8 @@ class Search:
             refused=self._explorer.refused,
             interrupted=interrupted,
             exhausted=self._exhausted,
+            regret=self._regret,
+            enough=self._enough,
             unkept=None if self._records is None else self._records.unkept,
         )
 
@@ -261,10 +291,11 @@ def tune(
 ) -> TuneResult:
     """Search `space` for the fastest way to run `program` (unscheduled) on `target` with `threads` threads.
 
-    Ends after the trials or the time of the options, or when the space has nothing new, or on Ctrl-C with what there is by
-    then. What `verify` refutes does not win, and is recorded as wrong. `made_by` says which versions of what made a trace.
-    `watch` tells when the machine is slower than it was. Given the measured times, the run is a function of the options.
-    Raises KeyError for an unknown strategy; whatever is not a refusal or a failed candidate propagates.
+    Ends after the trials or the time of the options, at their regret, or when the space has nothing new, or on Ctrl-C with
+    what there is by then. What `verify` refutes does not win, and is recorded as wrong. `made_by` says which versions of what
+    made a trace. `watch` tells when the machine is slower than it was. Given the measured times, the run is a function of the
+    options. Raises KeyError for an unknown strategy, ValueError for one that states no regret where one is to end the search;
+    whatever is not a refusal or a failed candidate propagates.
     """
     search = Search(
         space, program, target, options, runner=runner, threads=threads, records=records, defaults=defaults,
