@@ -14,8 +14,9 @@ from tensorc_dsl.machine.yardsticks import Yardsticks
 from tensorc_dsl.measure.timing import CACHE
 from tensorc_dsl.reference.open_sizes import describe_all
 from tensorc_dsl.report import verdict
-from tensorc_dsl.report.progress import exhaustion, percent
+from tensorc_dsl.report.progress import exhaustion
 from tensorc_dsl.report.table import comparison, tally
+from tensorc_dsl.report.tasks import percent
 from tensorc_dsl.search.regret import CHANCE, Regret
 from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.visible import visible_line
