@@ -18,30 +18,26 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
+from tensorc_dsl.backend.llvm.codegen.maths.call import CODES
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.reference.maths import NUMERICS
 from tensorc_dsl.source import Source
 
 Array = NDArray[Any]
 
 
-def _rsqrt(x: Array) -> Array:
-    return 1 / np.sqrt(x)
-
-
 REFERENCE: Mapping[str, Callable[..., Array]] = {
-    "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": special.erf, "sigmoid": special.expit,
-    "rsqrt": _rsqrt, "sin": np.sin, "cos": np.cos, "pow": np.power,
-}  # fmt: skip
-"""The same functions in NumPy and SciPy; in float64 their errors are far below a float32's last place."""
+    name: NUMERICS[name].value for name, c in CODES.items() if c.ulps is not None
+}
+"""The functions with errors, in NumPy and SciPy; in float64 their errors are far below a float32's last place."""
 
 _LEAST_EXPONENT, _LARGEST_EXPONENT = (1023 - 126) << 52, (1023 + 127) << 52
 """Those of normal float32, as they stand in the bits of a float64."""

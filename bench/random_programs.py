@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from tensorc_dsl.check.items import intrinsics_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.program import Program
@@ -83,4 +82,4 @@ def random_program(rng: random.Random, name: str | None = None) -> tuple[Program
     file = computes()
     line = f"task it = {compute}({', '.join(f'{k}={v}' for k, v in bound.items())})"
     program = elaborate(file.computes[compute], bound, compute, file.library)
-    return replace(program, intrinsics=intrinsics_of(file.intrinsics)), line
+    return replace(program, intrinsics=file.instructions), line

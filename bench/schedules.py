@@ -32,10 +32,10 @@ from tensorc_dsl.interp.record import Recorder
 from tensorc_dsl.interp.values import OpenFactor, ProgramRef, Value
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.declared import STALE
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
+from tensorc_dsl.schedule.stale import STALE
 from tensorc_dsl.source import Span
 
 OUT = Path("build/schedules")

@@ -85,5 +85,4 @@ def test_there_is_one_way() -> None:
         for node in ast.walk(ast.parse(file.read_text("utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Diagnostic"
     }
-    left = {"syntax/errors.py", "syntax/build.py", "ir/parse_expr.py"}  # texts that are parsed; see decision 0037
-    assert by_hand == {"diagnostic.py", "schedule/render.py", *left}
+    assert by_hand == {"diagnostic.py", "schedule/render.py"}

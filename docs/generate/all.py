@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from docs.generate import beside, commands, decisions, declared, errors, grammar, modules, operators, rooms, vocabulary
+from docs.generate import (
+    beside,
+    commands,
+    decisions,
+    errors,
+    grammar,
+    maths,
+    modules,
+    operators,
+    rooms,
+    schedule,
+    vocabulary,
+)
 from docs.generate.pages import Part
 
 PARTS: dict[str, Part] = {
     "syntax": grammar.syntax,
-    "primitives": declared.primitives,
+    "primitives": schedule.primitives,
     "compounds": vocabulary.compounds,
-    "primitive-names": declared.primitive_names,
-    "draws": declared.draws,
-    "queries": declared.queries,
+    "primitive-names": schedule.primitive_names,
+    "draws": schedule.draws,
+    "queries": schedule.queries,
     "functions": vocabulary.functions,
     "methods": vocabulary.methods,
     "reducers": vocabulary.reducers,
     "maths": vocabulary.maths,
+    "maths-accuracy": maths.accuracy,
     "dtypes": vocabulary.dtypes,
     "commands": commands.commands,
     "common-options": commands.common_options,

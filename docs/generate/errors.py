@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tensorc_dsl
 from docs.generate.pages import FOLDER
-from tensorc_dsl.report.entries.declared import plain
+from tensorc_dsl.report.entries.schedule import plain
 
 PACKAGE = Path(tensorc_dsl.__file__).resolve().parent
 PAGES = FOLDER.parent / "errors"
@@ -34,7 +34,7 @@ GROUPS: tuple[tuple[str, str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class Raised:
     """One place that reports a code. `message` is empty if it consists of facts only."""
 
     code: str
@@ -43,21 +43,11 @@ class Declared:
 
 
 def _text(node: ast.expr | None) -> str:
-    """The source text of a message, with `{…}` for the facts that it inserts."""
-    match node:
-        case ast.Constant(value=str(text)):
-            return text
-        case ast.JoinedStr(values=parts):
-            return "".join(_text(p) for p in parts)
-        case ast.FormattedValue(value=value):
-            return f"{{{ast.unparse(value)}}}"
-        case ast.BinOp(left=left, right=right):
-            return _text(left) + _text(right)
-        case _:
-            return ""
+    """The text of a literal; empty for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def _codes_in(file: Path) -> Iterator[Declared]:
+def _codes_in(file: Path) -> Iterator[Raised]:
     """The calls whose first literal argument is a code, with the argument after that code."""
     seen: set[int] = set()
     name = f"tensorc_dsl/{file.relative_to(PACKAGE).as_posix()}"
@@ -68,19 +58,19 @@ def _codes_in(file: Path) -> Iterator[Declared]:
                 if isinstance(argument, ast.Constant) and _is_code(argument.value):
                     seen.add(id(argument))
                     following = node.args[n + 1] if n + 1 < len(node.args) else None
-                    yield Declared(str(argument.value), _text(following), name)
+                    yield Raised(str(argument.value), _text(following), name)
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and _is_code(node.value) and id(node) not in seen:
-            yield Declared(str(node.value), "", name)
+            yield Raised(str(node.value), "", name)
 
 
 def _is_code(value: object) -> bool:
     return isinstance(value, str) and _CODE.fullmatch(value) is not None
 
 
-def declared() -> dict[str, list[Declared]]:
+def raised() -> dict[str, list[Raised]]:
     """All codes in order, each with the places that report it."""
-    out: dict[str, list[Declared]] = {}
+    out: dict[str, list[Raised]] = {}
     for file in sorted(PACKAGE.rglob("*.py")):
         for d in _codes_in(file):
             out.setdefault(d.code, []).append(d)
@@ -90,7 +80,7 @@ def declared() -> dict[str, list[Declared]]:
 def errors() -> str:
     out: list[str] = []
     title = ""
-    for name, places in declared().items():
+    for name, places in raised().items():
         now = next(t for last, t in GROUPS if name <= last)
         if now != title:
             out.append(f"## {now}")
@@ -99,7 +89,7 @@ def errors() -> str:
     return "\n\n".join(out)
 
 
-def _entry(name: str, places: list[Declared]) -> str:
+def _entry(name: str, places: list[Raised]) -> str:
     messages = list(dict.fromkeys(plain(p.message) for p in places if p.message))
     files = ", ".join(f"[{f}](../../{f})" for f in dict.fromkeys(p.file for p in places))
     page = f" [Explained](../errors/{name}.md)." if (PAGES / f"{name}.md").exists() else ""

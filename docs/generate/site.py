@@ -1,9 +1,9 @@
 """Writes the sources of the documentation site: `python -m docs.generate.site FOLDER`, for MkDocs to build.
 
 Afterwards `FOLDER/pages` has the README, all pages of `docs/`, and the files that they link to, under the paths of the
-repository, so links lead to the same file in both. Pages of Markdown are copied. A file of another kind becomes a page that
-shows it, a folder without a README a page that lists it. `FOLDER/mkdocs.yml` has the navigation, made from the tables of
-docs/README.md, and inherits the other settings. A link to a file that does not exist is an error.
+repository, so links lead to the same file in both. Pages of Markdown and pictures are copied. A file of another kind becomes
+a page that shows it, a folder without a README a page that lists it. `FOLDER/mkdocs.yml` has the navigation, made from the
+tables of docs/README.md, and inherits the other settings. A link to a file that does not exist is an error.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import posixpath
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,8 @@ from docs.generate.links import relinked
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 START, MAP, REFERENCE = "README.md", "docs/README.md", "docs/reference/README.md"
+
+PICTURE = ".png"
 
 LANGUAGES = {"py": "python", "ll": "llvm", "yml": "yaml"}
 """The languages of fences by suffix; other suffixes name the language themselves."""
@@ -55,6 +58,8 @@ def _page(root: Path, path: str) -> tuple[str, list[str]]:
         place = posixpath.normpath(posixpath.join(posixpath.dirname(path), file))
         if place.startswith("..") or not (root / place).exists():
             raise LostLinkError(f"{path}: the link to {target} leads nowhere")
+        if place.endswith(PICTURE):
+            return target
         reached.append(page_of(root, place))
         return f"{posixpath.relpath(reached[-1], posixpath.dirname(path) or '.')}{mark}{heading}"
 
@@ -117,6 +122,8 @@ def write(root: Path, folder: Path) -> int:
         file = folder / "pages" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
+    for picture in (root / "docs").rglob(f"*{PICTURE}"):
+        shutil.copy(picture, folder / "pages" / picture.relative_to(root))
     above = os.path.relpath(root / "mkdocs.yml", folder)
     config = {"INHERIT": above, "docs_dir": "pages", "site_dir": "html", "nav": navigation(site)}
     # JSON is YAML too.

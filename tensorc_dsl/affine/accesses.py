@@ -8,16 +8,16 @@ An access stands for all its instances: one for each iteration of `loops` in whi
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from tensorc_dsl.affine.simplify import negate
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Select, children, free_vars, loads, substitute
 from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, walk
 from tensorc_dsl.ir.reductions import is_fold, is_whole_update
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Access:
     """A read or a write of a block, over the variables of the loops around the block."""
 

@@ -71,6 +71,14 @@ def preparation(program: Program) -> Preparation:
 
 
 def _nest(s: Stmt, program: Program) -> _Nest:
+    own = _in_text(s)
+    shapes = [e for name in own.reads | own.writes for e in program.buffer(name).shape]
+    return _Nest(own.reads, own.writes, own.dims.union(*map(dims_in, shapes)))
+
+
+@by_identity(256)
+def _in_text(s: Stmt) -> _Nest:
+    """What the text of a nest says; the open dimensions of the shapes of its buffers are missing. Most steps change one."""
     reads: set[str] = set()
     writes: set[str] = set()
     exprs: list[Expr] = []
@@ -83,7 +91,6 @@ def _nest(s: Stmt, program: Program) -> _Nest:
             exprs.append(x.extent)
     for e in exprs:
         reads.update(x.buffer for x in loads(e))
-    exprs += [e for name in reads | writes for e in program.buffer(name).shape]
     return _Nest(frozenset(reads), frozenset(writes), frozenset[Dim]().union(*map(dims_in, exprs)))
 
 

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from tensorc_dsl.affine.accesses import Access, accesses, written
 from tensorc_dsl.affine.data import freed
-from tensorc_dsl.affine.distance import common_loops, distances
+from tensorc_dsl.affine.distance import common_loops, distances, keeps_apart
 from tensorc_dsl.affine.form import Interval
 from tensorc_dsl.affine.private import is_private
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
@@ -155,7 +155,7 @@ def carried(program: Program, var: str) -> Dependence | None:
     private = _privacy(program, var)
     for a, b in pairs(found):
         reduction = _one_reduction(a, b)
-        if (reduction and weak) or private(a.buffer):
+        if (reduction and weak) or keeps_apart(a, b, loop, depth) or private(a.buffer):
             continue
         near = distances(a, b, depth)
         if near is None or near[depth] == (0, 0):
@@ -176,7 +176,7 @@ def broken(program: Program, order: Sequence[str]) -> Dependence | None:
     """
     nest = sorted(order, key=lambda v: len(find_loop(program, v)[0]))
     outer, top = find_loop(program, nest[0])
-    place = {v: n for n, v in enumerate(order)}
+    place, now = {v: n for n, v in enumerate(order)}, {v: n for n, v in enumerate(nest)}
     inversions = [(u, w) for n, u in enumerate(nest) for w in nest[n + 1 :] if place[w] < place[u]]
     if not inversions:
         return None
@@ -191,14 +191,16 @@ def broken(program: Program, order: Sequence[str]) -> Dependence | None:
         span = dict(zip(nest, near[depth:], strict=False))
         for u, w in inversions:
             # Loop u decides the order now, loop w afterwards; all loops outside, before and after, have equal values.
-            level = [x for x in nest if nest.index(x) < nest.index(u) or place[x] < place[w]]
+            signs = [s for s in (1, -1) if _allows(span[u], s) and _allows(span[w], -s)]
+            if not signs:
+                continue
+            level = [x for n, x in enumerate(nest) if n < now[u] or place[x] < place[w]]
             if not all(_allows(span[x], 0) for x in level):
                 continue
-            for sign in (1, -1):
-                if _allows(span[u], sign) and _allows(span[w], -sign):
-                    asked = [*((x, 0) for x in level), (u, sign), (w, -sign)]
-                    if conflict(a, b, depth, asked):
-                        return Dependence(a.buffer, a.block.name, b.block.name, u, False)
+            for sign in signs:
+                asked = [*((x, 0) for x in level), (u, sign), (w, -sign)]
+                if conflict(a, b, depth, asked):
+                    return Dependence(a.buffer, a.block.name, b.block.name, u, False)
     return None
 
 

@@ -239,6 +239,35 @@ class _Pair:
         return True
 
 
+def keeps_apart(a: Access, b: Access, loop: For, depth: int) -> bool:
+    """Theorem: two accesses with the same subscripts meet in no two iterations of `loop`, below `depth` equal ones, if
+    one subscript changes by more from each to the next than all of its other terms together can. For x*16 + y with y in
+    0..15: a step of x is 16, and y makes at most 15 of it up.
+    """
+    if a.indices != b.indices:
+        return False
+    context = Context(extent_ranges(a.loops))
+    equal = {x.var for x in a.loops[:depth]}
+    for subscript in a.indices:
+        if loop.var not in free_vars(subscript):
+            continue
+        form = linear(subscript, context)
+        step, others = abs(form.terms.get(loop.var, 0)), 0
+        for atom, c in form.terms.items():
+            if atom == loop.var or (isinstance(atom, str) and atom in equal):
+                continue
+            if not isinstance(atom, str) and free_vars(atom) <= equal and not loads(atom):
+                continue
+            low, high = context.atom_range(atom)
+            if low is None or high is None:
+                break
+            others += abs(c) * (high - low)
+        else:
+            if step > others:
+                return True
+    return False
+
+
 def distances(a: Access, b: Access, equal: int) -> tuple[Interval, ...] | None:
     """For each common loop an interval that contains `x_b - x_a` whenever both accesses access one element in the same
     iteration of the first `equal` common loops; None if they never do. Of guards, only comparisons of sums are used.

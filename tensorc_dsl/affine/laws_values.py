@@ -14,6 +14,7 @@ from typing import assert_never
 
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import BinaryOp
+from tensorc_dsl.ir.maths import MATHS, Domain
 from tensorc_dsl.ir.numbers import limits
 
 TERMS = 400
@@ -68,8 +69,6 @@ Part = Normal | Condition | str | frozenset[Normal | Condition]
 NAN = Special.NAN
 _ZERO = Polynomial(frozenset())
 _ONE: Monomial = frozenset()
-_PARTIAL = frozenset(("log", "sqrt", "rsqrt", "pow"))
-_LEAST = {"exp": 1, "sigmoid": 1, "rsqrt": 1, "sqrt": 0, "abs": 0}
 
 
 def number(value: float | Fraction) -> Normal:
@@ -79,14 +78,7 @@ def number(value: float | Fraction) -> Normal:
     return Polynomial(frozenset(((_ONE, Fraction(value)),))) if value else _ZERO
 
 
-_AT: dict[tuple[str, Normal], Normal] = {
-    (f, number(x)): number(y)
-    for f, x, y in (
-        ("exp", 0, 1), ("exp", -inf, 0), ("exp", inf, inf), ("log", 1, 0), ("log", inf, inf), ("log", 0, -inf),
-        ("sqrt", 0, 0), ("sqrt", 1, 1), ("sqrt", inf, inf), ("tanh", 0, 0), ("erf", 0, 0), ("sin", 0, 0),
-        ("cos", 0, 1), ("abs", -inf, inf), ("abs", inf, inf),
-    )
-}  # fmt: skip
+_AT: dict[tuple[str, Normal], Normal] = {(f, number(x)): number(y) for f, m in MATHS.items() for x, y in m.at}
 """Calls of constants whose values are exact."""
 
 
@@ -290,5 +282,6 @@ def call(f: str, args: tuple[Normal, ...], t: DType) -> Normal:
         (under,) = inner.parts
         assert isinstance(under, Polynomial)
         return under
-    defined = f not in _PARTIAL or (f != "pow" and least_sign(p) >= (0 if f == "sqrt" else 1))
-    return opaque(f, args, partial=not defined, least=_LEAST.get(f, -1))
+    known = MATHS[f]
+    defined = known.domain is Domain.ALL or (known.count == 1 and least_sign(p) >= known.domain)
+    return opaque(f, args, partial=not defined, least=known.least)

@@ -44,6 +44,11 @@ _NEGATED: dict[CompareOp, CompareOp] = {"<": ">=", "<=": ">", ">": "<=", ">=": "
 
 def linear(e: Expr, context: Context) -> Linear:
     """The linear form of an index expression."""
+    if type(e) is Binary:
+        terms: dict[Atom, int] = {}
+        constant = _gather(e, 1, terms, context)
+        if constant is not None:
+            return Linear(terms, constant)
     match e:
         case Var(name=name):
             return context.variable(name)
@@ -73,6 +78,36 @@ def linear(e: Expr, context: Context) -> Linear:
             return _choice(c, linear(a, context), linear(b, context), context)
         case _:
             return context.atom(_parts_simplified(e, context), datum_range(e) if is_datum(e) else OPEN)
+
+
+def _gather(e: Expr, factor: int, terms: dict[Atom, int], context: Context) -> int | None:
+    """Adds the multiples of variables in `factor * e` to the terms, and returns the constant; None if there is more in `e`
+    than sums of them. Most subscripts are such sums, which then are one form and not one for each part.
+    """
+    if type(e) is Var:
+        low, high = context.atom_range(e.name)
+        if low is not None and low == high:
+            return factor * low
+        total = terms.get(e.name, 0) + factor
+        if total:
+            terms[e.name] = total
+        else:
+            del terms[e.name]
+        return 0
+    if type(e) is Const:
+        return factor * e.value if type(e.value) is int else None
+    if type(e) is not Binary:
+        return None
+    if e.op == "*":
+        times = e.rhs.value if type(e.rhs) is Const else 0
+        return _gather(e.lhs, factor * times, terms, context) if type(times) is int and times else None
+    if e.op != "+" and e.op != "-":
+        return None
+    left = _gather(e.lhs, factor, terms, context)
+    if left is None:
+        return None
+    right = _gather(e.rhs, factor if e.op == "+" else -factor, terms, context)
+    return None if right is None else left + right
 
 
 def _xor(a: Linear, b: Linear, context: Context) -> Linear:

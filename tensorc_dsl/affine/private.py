@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from tensorc_dsl.affine.accesses import Access, accesses, home, mentions
+from tensorc_dsl.affine.accesses import Access, accesses, home
 from tensorc_dsl.affine.data import freed
 from tensorc_dsl.affine.distance import common_loops
-from tensorc_dsl.affine.form import Context, Linear
-from tensorc_dsl.affine.linear import linear
+from tensorc_dsl.affine.fill import fills, starts_itself
 from tensorc_dsl.affine.sets import NotAffine, covers
-from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import Compare, Expr, Var, constant, free_vars, substitute
-from tensorc_dsl.ir.program import For, IterKind, Program, fresh
+from tensorc_dsl.ir.expr import Compare, Expr, Var, substitute
+from tensorc_dsl.ir.program import For, Program, fresh
 
 
 def is_private(program: Program, buffer: str, var: str) -> bool:
@@ -52,66 +50,8 @@ def _written_first(outer: tuple[tuple[str, Expr], ...], loop: For, buffer: str) 
 def _all_follow(reads: Sequence[Access], writes: Sequence[Access], equal: int) -> bool:
     """Whether each read comes after a write of the element in the same iteration of the first `equal` loops."""
     return all(
-        _starts_itself(r, writes, equal) or any(_fills(w, r) for w in writes) or _covered(r, writes, equal)
-        for r in reads
+        starts_itself(r, writes, equal) or any(fills(w, r) for w in writes) or _covered(r, writes, equal) for r in reads
     )
-
-
-def _starts_itself(r: Access, writes: Sequence[Access], equal: int) -> bool:
-    """Theorem: the running value of a reduction has been initialised if every iteration runs (no guards, positive constant
-    extents), and the reduction iterators are sums of positive multiples of loops within the home on which the element does
-    not depend. For then the iteration with those loops at 0 is the same or an earlier one of the same home iteration, and
-    runs `init` for that element.
-    """
-    if (
-        r.update is None
-        or r.guard
-        or not any(w.is_init and w.block is r.block and w.indices == r.indices for w in writes)
-    ):
-        return False
-    if any((n := constant(x.extent)) is None or n <= 0 for x in r.loops):
-        return False
-    inside = {x.var for x in r.loops[equal:]} - frozenset[str]().union(*map(free_vars, r.indices))
-    context = Context(extent_ranges(r.loops))
-    for it in r.block.iters:
-        if it.kind is IterKind.REDUCE:
-            form = linear(it.binding, context)
-            if form.constant or not all(isinstance(x, str) and x in inside and c > 0 for x, c in form.terms.items()):
-                return False
-    return True
-
-
-def _fills(w: Access, r: Access) -> bool:
-    """Theorem: an earlier write fills a box that contains the read, in one iteration of the loops around both.
-
-    Without guards, and with positive constant extents, every iteration of the write's own loops runs. If each of
-    them occurs in one subscript, and the factors of a subscript's loops, smallest first, leave no gap (each is at most 1
-    more than the largest sum of the smaller terms), then the subscripts take all values of a box independently.
-    """
-    if w.seq >= r.seq or w.guard:
-        return False
-    common = common_loops(w, r)
-    own = {x.var: constant(x.extent) or 0 for x in w.loops[len(common) :]}
-    if not all(own.values()):
-        return False
-    context = Context(extent_ranges((*w.loops, *r.loops[len(common) :])))
-    seen: set[str] = set()
-    for i, j in zip(w.indices, r.indices, strict=True):
-        form = linear(i, context)
-        steps = {a: c for a, c in form.terms.items() if isinstance(a, str) and a in own}
-        base = Linear({a: c for a, c in form.terms.items() if a not in steps}, form.constant)
-        if any(not isinstance(a, str) and mentions(a, own.keys()) for a in base.terms) or seen & steps.keys():
-            return False
-        seen |= steps.keys()
-        reach = 0
-        for a, c in sorted(steps.items(), key=lambda step: step[1]):
-            if not 0 < c <= reach + 1:
-                return False
-            reach += c * (own[str(a)] - 1)
-        low, high = context.range_of(linear(j, context).minus(base))
-        if low is None or high is None or low < 0 or high > reach:
-            return False
-    return True
 
 
 def _covered(r: Access, writes: Sequence[Access], equal: int) -> bool:
@@ -124,8 +64,8 @@ def _covered(r: Access, writes: Sequence[Access], equal: int) -> bool:
     later: list[tuple[list[For], list[Expr]]] = []
     for w in writes:
         common = common_loops(w, r)[equal:]
-        names: dict[str, Expr] = {x.var: Var(fresh(f"{x.var}_w", used)) for x in w.loops[equal:]}
-        own = [For(str(names[x.var].name), substitute(x.extent, names), ()) for x in w.loops[equal:]]  # type: ignore[union-attr]
+        names = {x.var: Var(fresh(f"{x.var}_w", used)) for x in w.loops[equal:]}
+        own = [For(names[x.var].name, substitute(x.extent, names), ()) for x in w.loops[equal:]]
         base = [substitute(c, names) for c in w.guard]
         base += [Compare("==", substitute(i, names), j) for i, j in zip(w.indices, read.exprs, strict=True)]
         same: list[Expr] = []

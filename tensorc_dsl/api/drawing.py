@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tensorc_dsl.check.items import Names, check_items
-from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.diagnostic import Severity, TschedError, problem
 from tensorc_dsl.interp.problems import UNKNOWN_DRAW
@@ -16,6 +15,7 @@ from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.trace.model import Model, shown
 from tensorc_dsl.trace.trace import Draw, Trace

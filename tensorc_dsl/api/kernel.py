@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tensorc_dsl.api.known import Origin, describe
 from tensorc_dsl.backend.protocol import Bound, LoadedKernel
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import format_shape
@@ -18,7 +19,7 @@ class Kernel:
     """Call it with the task's inputs to get its outputs, or with inputs and outputs to have the outputs filled.
 
     `trace` is its schedule, for `target`. `seconds` per call is the time that the search measured, and `search` the result
-    of the search; both are None for a kernel that was replayed.
+    of the search; both are None for a kernel that was replayed. `origin` says where the schedule of `Task.best` is from.
 
     A pickle contains the schedule, but not `search`. Loading it, with the same version of this package, compiles the kernel
     again, or raises TschedError (E0914) if the machine cannot run it. A copy is the same object, since calls do not change
@@ -33,6 +34,7 @@ class Kernel:
         trace: Trace,
         seconds: float | None = None,
         search: TuneResult | None = None,
+        origin: Origin | None = None,
     ) -> None:
         self._native = native
         self.task = task
@@ -41,6 +43,7 @@ class Kernel:
         self.trace = trace
         self.seconds = seconds
         self.search = search
+        self.origin = origin
 
     def __call__(self, *arrays: Any) -> Any:
         """The output, or a tuple of several.
@@ -76,4 +79,5 @@ class Kernel:
 
     def __repr__(self) -> str:
         params = ", ".join(f"{p.name}: {p.dtype}{format_shape(p.shape)}" for p in self._native.params)
-        return f"Kernel({params})"
+        origin = "" if self.origin is None else f"; schedule {describe(self.origin)}"
+        return f"Kernel({params}{origin})"

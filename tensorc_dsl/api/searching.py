@@ -18,6 +18,7 @@ from tensorc_dsl.report.following import following, watched
 from tensorc_dsl.report.progress import Standing
 from tensorc_dsl.search.drift import Watch
 from tensorc_dsl.search.events import Event, Listener, Prepared, Preparing, Sharing
+from tensorc_dsl.search.input import SearchInput
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.plausible import Plausible
 from tensorc_dsl.search.several import tune_all
@@ -96,11 +97,11 @@ def _begun(plan: Plan, options: SearchOptions, queue: Queue, stack: ExitStack) -
     )
     glance = plan.roof or roof_of(program, target, target.cores, GLANCE)
     runner = Plausible(local, glance, lambda: roof_of(program, target, target.cores))
-    begun = Search(
-        plan.model,
-        program,
-        target,
-        options,
+    given = SearchInput(
+        space=plan.model,
+        program=program,
+        target=target,
+        options=options,
         runner=runner,
         threads=target.cores,
         records=queue,
@@ -109,7 +110,7 @@ def _begun(plan: Plan, options: SearchOptions, queue: Queue, stack: ExitStack) -
         made_by=plan.made_by,
         watch=Watch(runner.again),
     )
-    return begun, local
+    return Search(given), local
 
 
 @contextmanager

@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from tensorc_dsl.api.drawing import TRIES, require_draws, sample, schedules_of
+from tensorc_dsl.api.drawing import require_draws, sample, schedules_of
 from tensorc_dsl.api.export import write_files
 from tensorc_dsl.api.failures import NoValidCandidate, WrongSchedule
 from tensorc_dsl.api.kernel import Kernel
+from tensorc_dsl.api.known import Given, Known, Origin, describe, known, recorded
 from tensorc_dsl.api.making import (
     compiled,
     failed,
@@ -23,6 +24,7 @@ from tensorc_dsl.api.making import (
     require_code,
     require_machine,
 )
+from tensorc_dsl.api.results import SearchResult
 from tensorc_dsl.api.searching import Plan, search_all, watching
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowering_for
@@ -34,11 +36,11 @@ from tensorc_dsl.backend.protocol import (
     LoweredKernel,
 )
 from tensorc_dsl.check.scope import CheckedFile
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
+from tensorc_dsl.diagnostic import Diagnostic, render
 from tensorc_dsl.interp.pins import opened
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import frozen_space
-from tensorc_dsl.interp.versions import others, versions
+from tensorc_dsl.interp.versions import versions
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.lower.flat import LowerError
@@ -46,14 +48,11 @@ from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.database import Database
-from tensorc_dsl.records.errors import Passed, other_version, passed_over
-from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.reference.open_sizes import mean_flops, sizing
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.search.events import Listener
 from tensorc_dsl.search.options import SearchChanges, SearchOptions
-from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.model import Model
@@ -61,6 +60,8 @@ from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.validate.validate import Report, validate
 
 StrPath = str | os.PathLike[str]
+
+GIVEN = Given()
 
 
 def warn_of(diagnostic: Diagnostic) -> None:
@@ -122,9 +123,13 @@ class Task:
         """The same task with another model, for instance `handlers.condition(task.model, {"ks": (64, 16)})`."""
         return Task(self.name, self.space, self._checked, model)
 
+    def over_space(self, space: Space) -> Task:
+        """The same task with another space, without handlers."""
+        return Task(self.name, space, self._checked)
+
     def over(self, trace: StrPath) -> Task:
         """The same task with the schedule in a file as its space: only its open draws are drawn or searched."""
-        return Task(self.name, self._frozen(read_source(trace)), self._checked)
+        return self.over_space(self._frozen(read_source(trace)))
 
     def opened(self, names: Collection[str]) -> Task:
         """The same task with the draws of these names unpinned in its schedule; without handlers.
@@ -134,7 +139,7 @@ class Task:
         if not isinstance(self.space.definition, tree.ScheduleDef):
             return self
         space = replace(self.space, definition=opened(self.space.definition, names))
-        return Task(self.name, space, self._checked)
+        return self.over_space(space)
 
     def require_draws(self, names: Sequence[str], opened: Sequence[str] = ()) -> None:
         """Raises TschedError if none of some schedules of the task has a draw of one of the names (E0556), or an unpinned
@@ -165,7 +170,7 @@ class Task:
         records: Path | Queue | None = None,
         on_event: Listener | None = None,
         **changes: Unpack[SearchChanges],
-    ) -> TuneResult:
+    ) -> SearchResult:
         """The result of a search: schedules are checked and timed in a child process, and recorded in the database.
 
         `task.search(trials=64, seed=1)` is `task.search(SearchOptions(trials=64, seed=1))`; named arguments replace those
@@ -175,7 +180,7 @@ class Task:
         self.require_machine()
         asked = (options or SearchOptions()).but(**changes)
         (result,) = search_all([self.plan(on_event)], asked, records=records)
-        return result
+        return SearchResult.of(result, self.model, self.name)
 
     def plan(self, on_event: Listener | None = None, weight: float = 1.0, roof: Roof | None = None) -> Plan:
         """The input of a search over the task, for `api.searching.search_all`."""
@@ -232,23 +237,20 @@ class Task:
         if database is None:
             return None
         with database:
-            ranking = database.ranking(program_key(self.program), target_key(self.target, self.threads))
-            passed = list(ranking.passed)
-            found: Trace | None = None
-            for row in ranking.rows[:TRIES]:
-                best = database.trial(row)
-                try:
-                    found = self.expand(Source(f"<trial {best.trial} of {best.task}>", best.trace))
-                    self.lower(found)
-                    if changed := others(best.modules, versions(self.space)):
-                        on_warning(other_version(self.name, row, changed))
-                    break
-                except TschedError as e:
-                    found = None
-                    passed.append(Passed(row, f"{e.diagnostics[0].code}: {e.diagnostics[0].message}"))
-            if passed:
-                on_warning(passed_over(database.path, self.name, passed))
-        return found
+            found = recorded(self, database, on_warning)
+        return None if found is None else found.trace
+
+    def known(self, records: Path | None = None, *, on_warning: Callable[[Diagnostic], None] = warn_of) -> Known:
+        """The best schedule that is known for this machine, with its origin: recorded, predicted from records of other tasks,
+        or drawn. The database is only read. Raises TschedError as `recorded`.
+        """
+        return known(self, records, on_warning)
+
+    def best(self, records: StrPath | None = None) -> Kernel:
+        """The kernel of the best schedule that is known, see `known`; its `origin` says where the schedule is from."""
+        self.require_machine()
+        found = self.known(Path(records) if records else None)
+        return Kernel(self._loaded(found.trace), self.name, self.target, found.trace, origin=found.origin)
 
     def verify(self, trace: Trace) -> Report:
         """Whether the schedule's program computes what the task does, proved from the two programs alone."""
@@ -261,11 +263,14 @@ class Task:
             (outcome,) = runner.measure([trace.program], None)
             return outcome
 
-    def library(self, trace: Trace) -> KernelLibrary:
-        """The schedule as a library for C. Raises TschedError (E0908, E0910, E0912) if it cannot be made."""
+    def library(self, trace: Trace, origin: Origin = GIVEN) -> KernelLibrary:
+        """The schedule as a library for C, which says where the schedule is from.
+
+        Raises TschedError (E0908, E0910, E0912) if it cannot be made.
+        """
         compiled = self.compile(trace)
         try:
-            return self.backend.library(compiled, self.name)
+            return self.backend.library(compiled, self.name, describe(origin))
         except LowerError as e:
             raise failed("cannot be called from C", str(e)) from e
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from typing import Any, cast
 
 from tensorc_dsl.backend.find import backend_of, native
@@ -84,9 +85,16 @@ def _objects(root: object) -> list[object]:
     stack = [root]
     while stack:
         x = stack.pop()
-        if is_dataclass(x):
+        names = _names(type(x))
+        if names is not None:
             found.append(x)
-            stack += [getattr(x, f.name) for f in fields(x)]
+            stack += [getattr(x, n) for n in names]
         elif isinstance(x, tuple | frozenset):
             stack += cast(tuple[Any, ...], x)
     return found
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...] | None:
+    """The fields of a dataclass; None for other types."""
+    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else None

@@ -174,8 +174,11 @@ class Backend(Protocol):
         """An uninitialised array with the alignment that kernels prefer."""
         ...
 
-    def library(self, compiled: CompiledKernel, name: str) -> KernelLibrary:
-        """The library of a task. Raises TschedError if its name is not allowed, CompileError and LowerError."""
+    def library(self, compiled: CompiledKernel, name: str, origin: str) -> KernelLibrary:
+        """The library of a task, which says that its schedule is `origin`.
+
+        Raises TschedError if its name is not allowed, CompileError and LowerError.
+        """
         ...
 
     def multipliers(self, work: Work, target: Target) -> tuple[str, ...]:

@@ -10,10 +10,10 @@ from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.expressions import Binding, Expressions, Scope
 from tensorc_dsl.check.kinds import ANY, LIST, Base, Kind, ListOf, element, fits, join_all, show
 from tensorc_dsl.check.listener import NOBODY, Listener
-from tensorc_dsl.check.problems import near
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import near
 
 
 def given() -> dict[str, Binding]:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensorc_dsl.check.kinds import Kind, ListOf, fits, show, show_all
-from tensorc_dsl.check.problems import GIVEN_TWICE, MISSING, NO_PARAMETER, TOO_MANY, WRONG_KIND, near
+from tensorc_dsl.check.problems import GIVEN_TWICE, MISSING, NO_PARAMETER, TOO_MANY, WRONG_KIND
 from tensorc_dsl.check.signatures import Parameter, Signature, usage
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.names import near
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,11 +31,11 @@ from tensorc_dsl.check.kinds import (
     show,
 )
 from tensorc_dsl.check.listener import NOBODY, Listener
-from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.signatures import of_module, usage
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import near
 
 
 @dataclass(slots=True)

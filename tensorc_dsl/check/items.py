@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.expressions import Binding
-from tensorc_dsl.check.problems import near
+from tensorc_dsl.check.priors import check_prior
 from tensorc_dsl.check.spaces import check_constant, check_module, check_schedule, check_space, outer_names
 from tensorc_dsl.check.targets import check_target, check_target_name
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.elaborate import compute as compute_layer
 from tensorc_dsl.elaborate.bindings import Bound, OpenRange, dimensions
 from tensorc_dsl.elaborate.calls import block_names, recursion
-from tensorc_dsl.elaborate.declared import check_reducer
 from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING
+from tensorc_dsl.elaborate.user_reducers import check_reducer
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse import program_from_tree
 from tensorc_dsl.ir.program import Intrinsic, Program
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import near
+
+
+@dataclass(slots=True)
+class Instructions:
+    """The instructions that the items of several files define. Each item is read once."""
+
+    _read: dict[tuple[str, int], Intrinsic | tuple[Diagnostic, ...]] = field(
+        default_factory=dict[tuple[str, int], Intrinsic | tuple[Diagnostic, ...]]
+    )
+    """By the name of the file and the place of the item in it: the instruction, or its findings."""
+
+    def read(self, item: t.IntrinsicDef) -> Intrinsic | tuple[Diagnostic, ...]:
+        """The instruction, or its findings."""
+        place = (item.span.source.name, item.span.start)
+        if place not in self._read:
+            try:
+                self._read[place] = intrinsic_from_tree(item)
+            except TschedError as e:
+                self._read[place] = e.diagnostics
+        return self._read[place]
+
+    def of(self, items: Iterable[t.IntrinsicDef]) -> tuple[Intrinsic, ...]:
+        """The instructions of the items, without those that have findings."""
+        return tuple(i for item in items if isinstance(i := self.read(item), Intrinsic))
 
 
 @dataclass(slots=True)
@@ -32,6 +56,7 @@ class Names:
     modules: dict[str, t.ModuleDef] = field(default_factory=dict[str, t.ModuleDef])
     spaces: dict[str, t.SpaceDef] = field(default_factory=dict[str, t.SpaceDef])
     schedules: dict[str, t.ScheduleDef] = field(default_factory=dict[str, t.ScheduleDef])
+    priors: dict[str, t.PriorDef] = field(default_factory=dict[str, t.PriorDef])
     tasks: dict[str, t.TaskDef] = field(default_factory=dict[str, t.TaskDef])
     programs: dict[str, t.ProgramDef] = field(default_factory=dict[str, t.ProgramDef])
     reducers: dict[str, t.ReducerDef] = field(default_factory=dict[str, t.ReducerDef])
@@ -40,6 +65,8 @@ class Names:
     constants: dict[str, t.ConstDef] = field(default_factory=dict[str, t.ConstDef])
     library: Library = field(default_factory=Library)
     """The computes and reducers of all files."""
+    instructions: Instructions = field(default_factory=Instructions)
+    """Those that the intrinsics of all files define."""
     broken: set[str] = field(default_factory=set[str])
     """Computes with findings; their tasks are not checked."""
     elaborated: dict[str, Program] = field(default_factory=dict[str, Program])
@@ -70,10 +97,12 @@ def _check(item: t.Item, names: Names, outer: dict[str, Binding]) -> list[Diagno
             ]
         case t.ScheduleDef():
             return check_schedule(item, names.computes, names.modules, _blocks_of(item.compute, names), outer)
+        case t.PriorDef():
+            return list(check_prior(item, (*names.spaces, *names.schedules)))
         case t.TaskDef():
             return list(_task(item, names))
         case t.ProgramDef():
-            return _problems(lambda: program_from_tree(item, intrinsics_of(names.intrinsics)))
+            return _program(item, names)
         case t.TargetDef():
             return list(check_target(item))
         case t.ConstDef():
@@ -81,30 +110,18 @@ def _check(item: t.Item, names: Names, outer: dict[str, Binding]) -> list[Diagno
         case t.ReducerDef():
             return check_reducer(item)
         case t.IntrinsicDef():
-            return _problems(lambda: intrinsic_from_tree(item))
+            found = names.instructions.read(item)
+            return [] if isinstance(found, Intrinsic) else list(found)
         case t.UseDecl():
             return []
 
 
-def _problems(work: Callable[[], object]) -> list[Diagnostic]:
+def _program(item: t.ProgramDef, names: Names) -> list[Diagnostic]:
     try:
-        work()
+        program_from_tree(item, names.instructions.of(names.intrinsics.values()))
     except TschedError as e:
         return list(e.diagnostics)
     return []
-
-
-def intrinsics_of(definitions: Mapping[str, t.IntrinsicDef]) -> tuple[Intrinsic, ...]:
-    """The instructions that items define; items with findings are left out."""
-    return tuple(i for d in definitions.values() if (i := _intrinsic(d)) is not None)
-
-
-@lru_cache
-def _intrinsic(definition: t.IntrinsicDef) -> Intrinsic | None:
-    try:
-        return intrinsic_from_tree(definition)
-    except TschedError:
-        return None
 
 
 # --- schedules ---------------------------------------------------------------------------------------------------------
@@ -133,9 +150,9 @@ def task_bindings(task: t.TaskDef) -> dict[str, Bound]:
             case _ if twice:
                 found.append(problems.BOUND_TWICE(name.span, name=name))
             case t.Number(value=number):
-                out[name] = number  # type: ignore[assignment]
+                out[name] = number
             case t.Negate(operand=t.Number(value=number)):
-                out[name] = -number  # type: ignore[assignment]
+                out[name] = -number
             case t.Name(id=dtype):
                 out[name] = dtype
             case t.RangeExpr(low=t.Number(value=int(low)), high=t.Number(value=int(high))) if 1 <= low <= high:
@@ -196,8 +213,10 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
 
 
 def _choice(task: t.TaskDef, name: t.Word, names: Names) -> Iterator[Diagnostic]:
-    schedule = names.schedules.get(name)
+    prior = names.priors.get(name)
+    schedule = names.schedules.get(prior.of if prior is not None else name)
     if schedule is not None and schedule.compute != task.compute:
         yield problems.OTHER_COMPUTE(name.span, name=name, compute=schedule.compute, wanted=task.compute)
-    elif schedule is None and name not in names.spaces:
-        yield problems.UNKNOWN_CHOICE(name.span, notes=near(name, (*names.schedules, *names.spaces)), name=name)
+    elif schedule is None and prior is None and name not in names.spaces:
+        known = (*names.schedules, *names.spaces, *names.priors)
+        yield problems.UNKNOWN_CHOICE(name.span, notes=near(name, known), name=name)

@@ -110,6 +110,8 @@ class _Finder:
                 self._space(item)
             case t.ScheduleDef():
                 self._schedule(item)
+            case t.PriorDef():
+                self.refer(item.of, self._item(self.checked.schedules.get(item.of) or self.checked.spaces.get(item.of)))
             case t.TaskDef():
                 self._task(item)
             case t.TargetDef():

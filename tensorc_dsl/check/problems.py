@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from tensorc_dsl.diagnostic import Note, help_note, problem
+from tensorc_dsl.diagnostic import Note, problem
 from tensorc_dsl.source import Span
-from tensorc_dsl.syntax.names import did_you_mean
-
-
-def near(name: str, candidates: Iterable[str]) -> tuple[Note, ...]:
-    """A "did you mean" line, or the list of names if they are few."""
-    text = did_you_mean(name, candidates)
-    return (help_note(text),) if text else ()
 
 
 def where(what: str, span: Span) -> Note:
@@ -167,6 +158,14 @@ def TAKEN_TARGET(*, name: str) -> None: ...
 def NOT_CONSTANT() -> None: ...
 @problem("E0261", "`{name}` is a constant of this file", "bound again", "give one of them another name")
 def CONSTANT_AGAIN(*, name: str) -> None: ...
+@problem(
+    "E0262",
+    "the weights of `{draw}` cannot be used: {why}",
+    help="write {{value: weight, …, _: weight}}; `_` is as it was",
+)
+def NO_WEIGHTS(*, draw: str, why: str) -> None: ...
+@problem("E0262", "`{draw}` has two lists of weights", help="put all its values in one")
+def WEIGHED_TWICE(*, draw: str) -> None: ...
 @problem("E0244", "`{name}` is {wanted}, but its default is {found}", "{found}")
 def DEFAULT_KIND(*, name: str, wanted: str, found: str) -> None: ...
 

@@ -8,18 +8,19 @@ from itertools import chain, count
 
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.included import Inclusion
-from tensorc_dsl.check.items import Names, check_items
-from tensorc_dsl.check.problems import near, where
+from tensorc_dsl.check.items import Instructions, Names, check_items
+from tensorc_dsl.check.priors import with_prior
+from tensorc_dsl.check.problems import where
 from tensorc_dsl.check.spaces import recursion
 from tensorc_dsl.check.uses import Resolve, standard, with_full_names, with_values
 from tensorc_dsl.check.vocabulary import COMPOUNDS
 from tensorc_dsl.diagnostic import Diagnostic, Severity, TschedError
 from tensorc_dsl.elaborate.library import Definitions, Library
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.program import Intrinsic, Program
 from tensorc_dsl.ir.target import is_kind
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import compare_anew
+from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import Parsed, parse_items
 
 _KINDS: dict[type, tuple[str, str]] = {
@@ -27,6 +28,7 @@ _KINDS: dict[type, tuple[str, str]] = {
     t.ModuleDef: ("modules", "module"),
     t.SpaceDef: ("spaces", "space"),
     t.ScheduleDef: ("schedules", "schedule"),
+    t.PriorDef: ("priors", "prior"),
     t.TaskDef: ("tasks", "task"),
     t.ProgramDef: ("programs", "program"),
     t.ReducerDef: ("reducers", "reducer"),
@@ -46,8 +48,9 @@ Parse = Callable[[Source], Parsed]
 class CheckedFile:
     """A file with its own and its used items by name, and its findings.
 
-    `modules` and `targets` also hold those that used items need, under their full names. `intrinsics` has the instructions of
-    all files, since an instruction has the same name everywhere and a trace can contain it."""
+    `modules` and `targets` also hold those that used items need, under their full names. `intrinsics` has the items of all
+    files, since an instruction has the same name everywhere and a trace can contain it; `instructions` are those that they
+    define."""
 
     file: t.File
     computes: dict[str, t.ComputeDef]
@@ -58,6 +61,7 @@ class CheckedFile:
     programs: dict[str, t.ProgramDef]
     targets: dict[str, t.TargetDef]
     intrinsics: dict[str, t.IntrinsicDef]
+    instructions: tuple[Intrinsic, ...]
     constants: dict[str, t.ConstDef]
     uses: dict[tuple[str, ...], tuple[Source, ...]]
     """The files behind the path of each `use` of the file."""
@@ -85,7 +89,6 @@ def load_file(source: Source, resolve: Resolve = standard, parsed: Parse = parse
     Of a text that does not parse, the items that do have names, but are not checked, since they may need the other
     items. `parsed` may cache the syntax trees of texts.
     """
-    compare_anew()
     loader = _Loader(resolve, parsed)
     unit = loader.unit(source, "", ())
     n = unit.names
@@ -103,6 +106,7 @@ def load_file(source: Source, resolve: Resolve = standard, parsed: Parse = parse
         n.programs,
         targets,
         loader.intrinsics,
+        loader.instructions.of(loader.intrinsics.values()),
         n.constants,
         unit.uses,
         loader.library,
@@ -173,6 +177,7 @@ class _Loader:
         self.used_modules: dict[str, t.ModuleDef] = {}
         self.used_targets: dict[str, t.TargetDef] = {}
         self.intrinsics: dict[str, t.IntrinsicDef] = {}
+        self.instructions = Instructions()
         self.library = Library()
         self._units: dict[str, _Unit] = {}
 
@@ -182,7 +187,12 @@ class _Loader:
             return self._units[source.name]
         parsed = self.parsed(source)
         file, broken = parsed.file, bool(parsed.diagnostics)
-        unit = _Unit(file, Names(library=self.library), found=[*parsed.diagnostics], broken=broken)
+        unit = _Unit(
+            file,
+            Names(library=self.library, instructions=self.instructions),
+            found=[*parsed.diagnostics],
+            broken=broken,
+        )
         self.library.files[source.name] = Definitions(unit.names.computes, unit.names.reducers)
         for item in file.items:
             if not isinstance(item, t.UseDecl):
@@ -200,6 +210,7 @@ class _Loader:
             unit.found += recursion(own_modules)
         self._fill_in(unit)
         self._include(unit)
+        self._weigh(unit)
         if prefix:
             self._qualify(unit, prefix)
         self._units[source.name] = unit
@@ -208,9 +219,11 @@ class _Loader:
     def _own(self, item: t.NamedItem, unit: _Unit) -> None:
         table, kind = _KINDS[type(item)]
         names = getattr(unit.names, table)
-        # A task names a schedule or a space in the same way.
-        rivals = {"spaces": unit.names.schedules, "schedules": unit.names.spaces}.get(table, {})
-        first = names.get(item.name) or rivals.get(item.name)
+        # A task names a schedule, a space or a prior in the same way.
+        n = unit.names
+        chosen = (n.spaces, n.schedules, n.priors)
+        rivals = chosen if table in ("spaces", "schedules", "priors") else (names,)
+        first = next((known[item.name] for known in rivals if item.name in known), None)
         if first is not None:
             note = where("the first one", first.name.span)
             unit.found.append(problems.DUPLICATE_ITEM(item.name.span, notes=(note,), kind=kind, name=item.name))
@@ -239,6 +252,14 @@ class _Loader:
         for name, space in inclusion.whole(own).items():
             unit.own["spaces", name] = unit.names.spaces[name] = space
         unit.found += inclusion.found
+
+    def _weigh(self, unit: _Unit) -> None:
+        """Replace the unit's priors by spaces and schedules with their weights."""
+        for p in unit.names.priors.values():
+            del unit.own["priors", p.name]
+            for table, choices in (("spaces", unit.names.spaces), ("schedules", unit.names.schedules)):
+                if p.of in choices:
+                    unit.own[table, p.name] = choices[p.name] = with_prior(choices[p.of], p)  # type: ignore[index]
 
     def _qualify(self, unit: _Unit, prefix: str) -> None:
         """Give the unit's modules their full names, in their definitions and in all calls.

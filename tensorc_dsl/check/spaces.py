@@ -11,10 +11,10 @@ from tensorc_dsl.check.expressions import Binding
 from tensorc_dsl.check.included import rule_name
 from tensorc_dsl.check.kinds import ANY, BLOCK, BUFFER, INSTRUCTION, PARAM_TYPES, fits, show
 from tensorc_dsl.check.listener import NOBODY, Listener
-from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.signatures import of_module
 from tensorc_dsl.diagnostic import Diagnostic
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.walk import walk
 
 _SUBJECTS = ("Block", "Program")

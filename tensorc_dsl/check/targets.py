@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields, replace
+from typing import Any
 
 from tensorc_dsl.check import problems
-from tensorc_dsl.check.problems import near
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir.target import Target, is_kind, kinds, own_kinds
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import near
 
 FACTS = tuple(f.name for f in fields(Target) if f.name != "kind")
 """The facts that a target item may state; other facts are those of a plain machine, wherever the file is read."""
@@ -25,7 +26,7 @@ def target_of(item: t.TargetDef) -> Target:
     found: list[Diagnostic] = []
     if not is_kind(item.kind):
         found.append(problems.UNKNOWN_TARGET(item.kind.span, notes=near(item.kind, kinds()), name=item.kind))
-    facts: dict[str, int | str] = {}
+    facts: dict[str, Any] = {}
     for name, value in item.facts:
         if name not in FACTS:
             found.append(problems.NO_FACT(value.span, notes=near(name, FACTS), name=name))
@@ -38,7 +39,7 @@ def target_of(item: t.TargetDef) -> Target:
             facts[name] = 0 if isinstance(known, Diagnostic) else known
     if found:
         raise TschedError(*found)
-    return replace(Target(kind=str(item.kind)), **facts)  # type: ignore[arg-type]
+    return replace(Target(kind=str(item.kind)), **facts)
 
 
 def _fact(name: str, value: t.Expr) -> int | str | Diagnostic:

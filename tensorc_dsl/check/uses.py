@@ -7,16 +7,17 @@ user can write has that form.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tensorc_dsl.check.problems import UNRESOLVED, near
+from tensorc_dsl.check.problems import UNRESOLVED
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.resources import stdlib_files, stdlib_names
-from tensorc_dsl.source import Source, Span
+from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.names import near
+from tensorc_dsl.syntax.walk import rewrite
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ def standard(path: tuple[str, ...], _user: Source) -> Found:
     Raises TschedError (E0232) if the library does not have the path.
     """
     files = standard_files(path) if path[0] == "std" else ()
-    return Found(".".join(path), _read(files))
+    return Found(".".join(path), tuple(Source.read(file, name) for name, file in files))
 
 
 def standard_files(path: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
@@ -57,51 +58,42 @@ def standard_files(path: tuple[str, ...]) -> tuple[tuple[str, Path], ...]:
     return files
 
 
-@lru_cache(64)
-def _read(files: tuple[tuple[str, Path], ...]) -> tuple[Source, ...]:
-    # Cached: the library does not change during a run, and a file may use it in every line.
-    return tuple(Source.read(file, name) for name, file in files)
-
-
 def with_values(item: T, values: Mapping[str, t.Expr]) -> T:
     """The item with what constants stand for in place of their names. Nothing in it binds one of these names again."""
 
-    def go(value: Any) -> Any:
-        match value:
-            case tuple():
-                return tuple(go(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
-            case t.Name(id=name):
-                return replace(values[name], span=value.span) if name in values else value
-            case t.CallExpr(function=t.Name(), args=args, kwargs=kwargs):
-                return replace(value, args=go(args), kwargs=go(kwargs))
+    def new(node: Any) -> Any:
+        match node:
+            case t.Name(id=name) if name in values:
+                return replace(values[name], span=node.span)
+            case t.CallExpr(function=t.Name() as function):
+                return _called(node, function, new)
             case t.SpaceDef(rules=rules):
-                return replace(value, rules=tuple(r if isinstance(r, t.Name) else go(r) for r in rules))
-            case _ if not is_dataclass(value) or isinstance(value, type | Span | Source):
-                return value
+                return replace(node, rules=tuple(r if isinstance(r, t.Name) else rewrite(r, new) for r in rules))
             case _:
-                return replace(value, **{f.name: go(getattr(value, f.name)) for f in fields(value)})
+                return None
 
-    return go(item)
+    return rewrite(item, new)
 
 
 def with_full_names(item: T, names: Mapping[str, str]) -> T:
     """The item with full names in every call of a module and every rule of a space."""
 
     def named(e: t.Expr) -> t.Expr:
-        return replace(e, id=names.get(e.id, e.id)) if isinstance(e, t.Name) else e
+        return replace(e, id=names.get(e.id, e.id)) if isinstance(e, t.Name) else rewrite(e, new)
 
-    def go(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(go(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
-        if not is_dataclass(value) or isinstance(value, type | Span | Source):
-            return value
-        match value:
+    def new(node: Any) -> Any:
+        match node:
             case t.CallExpr(function=function):
-                value = replace(value, function=named(function))
+                return _called(node, named(function), new)
             case t.SpaceDef(rules=rules):
-                value = replace(value, rules=tuple(map(named, rules)))
+                return replace(node, rules=tuple(map(named, rules)))
             case _:
-                pass
-        return replace(value, **{f.name: go(getattr(value, f.name)) for f in fields(value)})
+                return None
 
-    return go(item)
+    return rewrite(item, new)
+
+
+def _called(call: t.CallExpr, function: t.Expr, new: Callable[[Any], Any]) -> t.CallExpr:
+    """The call of the function, with its arguments rewritten."""
+    kwargs = tuple((key, rewrite(value, new)) for key, value in call.kwargs)
+    return replace(call, function=function, args=tuple(rewrite(a, new) for a in call.args), kwargs=kwargs)

@@ -28,11 +28,11 @@ from tensorc_dsl.elaborate.problems import (
     UNKNOWN_NAME,
     UNKNOWN_TYPE,
     Invalid,
-    suggestion,
 )
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DTYPES, F32, DType
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.names import near
 
 LARGEST = 2**63 - 1
 
@@ -129,7 +129,7 @@ def index_expr(
                 return ir.index(value)
             case tree.Name(id=name):
                 if name not in names:
-                    raise Invalid(UNKNOWN_NAME(e.span, what=what, name=name, notes=suggestion(name, names)))
+                    raise Invalid(UNKNOWN_NAME(e.span, what=what, name=name, notes=near(name, names)))
                 return names[name]
             case tree.Negate(operand=a):
                 return ir.sub(ir.ZERO, go(a))
@@ -208,7 +208,7 @@ def bind(
         if name in computed:
             found.append(COMPUTED_BINDING(defn.span, compute=defn.name, name=name))
         elif name not in dims and name not in attributes:
-            notes = suggestion(name, [*dims, *attributes])
+            notes = near(name, [*dims, *attributes])
             found.append(UNKNOWN_BINDING(None, compute=defn.name, name=name, notes=notes))
     still_open: list[ir.Dim] = []
     for name, use in dims.items():
@@ -295,7 +295,7 @@ def attribute(
             env.floats[a.name] = 1.0 if missing else _float(a, value)
         case _:
             known = ["int", "float", "dtype"]
-            raise Invalid(UNKNOWN_TYPE(a.span, name=kind, notes=suggestion(kind, known)))
+            raise Invalid(UNKNOWN_TYPE(a.span, name=kind, notes=near(kind, known)))
 
 
 def _text(value: Bound) -> str:
@@ -308,10 +308,10 @@ def _dtype(a: tree.Param, value: Bound | None, env: Environment) -> DType:
         if not isinstance(a.default, tree.Name):
             raise Invalid(NOT_A_KIND(a.span, name=a.name, wanted="a type", value=f"`{a.span.text}`"))
         if a.default.id not in known:
-            raise Invalid(UNKNOWN_TYPE(a.default.span, name=a.default.id, notes=suggestion(a.default.id, known)))
+            raise Invalid(UNKNOWN_TYPE(a.default.span, name=a.default.id, notes=near(a.default.id, known)))
         return known[a.default.id]
     if not isinstance(value, str) or value not in DTYPES:
-        notes = suggestion(str(value), DTYPES)
+        notes = near(str(value), DTYPES)
         raise Invalid(NOT_A_KIND(a.span, name=a.name, wanted="a type", value=_text(value), notes=notes))
     return DTYPES[value]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,14 +13,15 @@ from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment, attribute, attribute_kind, dimensions, extent, index_expr
 from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.elaborate.names import inside
-from tensorc_dsl.elaborate.problems import Invalid, suggestion
+from tensorc_dsl.elaborate.problems import Invalid
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import DTYPES, DType
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, fresh
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.walk import is_node, node_fields
+from tensorc_dsl.syntax.names import near
+from tensorc_dsl.syntax.walk import rewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def _given(callee: tree.ComputeDef, call: tree.CallExpr) -> dict[str, tree.Expr]
     out: dict[str, tree.Expr] = {}
     for name, value in call.kwargs:
         if name not in known:
-            notes = suggestion(name, known)
+            notes = near(name, known)
             raise Invalid(problems.UNKNOWN_BINDING(name.span, compute=callee.name, name=name, notes=notes))
         out[name] = value
     return out
@@ -141,7 +142,7 @@ def param_type(p: tree.TensorParam, env: Environment) -> DType:
     """The element type of a parameter. Raises Invalid."""
     known = {**DTYPES, **env.dtypes}
     if p.type.dtype not in known:
-        raise Invalid(problems.UNKNOWN_TYPE(p.type.span, name=p.type.dtype, notes=suggestion(p.type.dtype, known)))
+        raise Invalid(problems.UNKNOWN_TYPE(p.type.span, name=p.type.dtype, notes=near(p.type.dtype, known)))
     return known[p.type.dtype]
 
 
@@ -151,28 +152,6 @@ def equal(a: ir.Expr, b: ir.Expr) -> bool:
 
 
 # --- trees -------------------------------------------------------------------------------------------------------------
-
-
-def rewrite(node: Any, f: Callable[[Any], Any]) -> Any:
-    """The tree with every node replaced for which `f` returns another one, outermost first."""
-    new = f(node)
-    if new is not None:
-        return new
-    changed: dict[str, Any] = {}
-    for name in node_fields(node.__class__):
-        old = getattr(node, name)
-        value = _rewritten(old, f)
-        if value is not old:
-            changed[name] = value
-    return replace(node, **changed) if changed else node
-
-
-def _rewritten(value: Any, f: Callable[[Any], Any]) -> Any:
-    if isinstance(value, tuple):
-        old: tuple[Any, ...] = value  # pyright: ignore[reportUnknownVariableType]
-        new = tuple(_rewritten(v, f) for v in old)
-        return old if all(x is y for x, y in zip(old, new, strict=True)) else new
-    return rewrite(value, f) if is_node(value.__class__) else value
 
 
 def renamed(stage: tree.Stage, taken: frozenset[str]) -> tree.Stage:

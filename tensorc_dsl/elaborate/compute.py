@@ -19,13 +19,12 @@ from tensorc_dsl.elaborate.calls import (
     param_type,
     recursion,
     renamed,
-    rewrite,
     stage_call,
 )
 from tensorc_dsl.elaborate.library import Library
 from tensorc_dsl.elaborate.names import StageNames, check_names, inside
 from tensorc_dsl.elaborate.nests import nests
-from tensorc_dsl.elaborate.problems import Invalid, each, suggestion
+from tensorc_dsl.elaborate.problems import Invalid, each
 from tensorc_dsl.elaborate.proofs import check_loads, require_steps
 from tensorc_dsl.elaborate.ranges import infer_ranges
 from tensorc_dsl.elaborate.reducers import ArgReducer
@@ -38,6 +37,8 @@ from tensorc_dsl.ir.program import Annotation, Buffer, Program, fresh
 from tensorc_dsl.ir.reductions import REDUCER
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.names import near
+from tensorc_dsl.syntax.walk import rewrite
 
 MOST_STAGES = 1024
 """The largest number of stages: calls could multiply them, so a few lines could ask for any number."""
@@ -183,7 +184,7 @@ class _Elaboration:
             return None
         outputs = [p.name for p in self.defn.outputs]
         if s.name not in outputs:
-            notes = suggestion(s.name, outputs)
+            notes = near(s.name, outputs)
             raise Invalid(problems.NOT_AN_OUTPUT(s.span, name=s.name, compute=self.defn.name, notes=notes))
         if s.name in self.known:
             raise Invalid(problems.TAKEN(s.span, name=s.name, what="computed by an earlier stage"))
@@ -293,7 +294,7 @@ class _Elaboration:
         """Add the stages of a call. Returns the buffer of the result, which is `output` if that is given."""
         assert isinstance(e.function, tree.Name)  # checked by the parser or the callers
         if e.function.id not in self.defined.computes:
-            notes = suggestion(e.function.id, self.defined.computes)
+            notes = near(e.function.id, self.defined.computes)
             raise Invalid(problems.UNKNOWN_NAME(e.span, what="compute", name=e.function.id, notes=notes))
         callee = self.defined.computes[e.function.id]
         if len(callee.outputs) != 1:
@@ -327,9 +328,7 @@ class _Elaboration:
             case tree.Name(id=name) if name not in self.env:
                 if name in {s.name for s in self.defn.stages}:
                     raise Invalid(problems.TOO_EARLY(e.span, name=name))
-                raise Invalid(
-                    problems.UNKNOWN_NAME(e.span, what="tensor", name=name, notes=suggestion(name, self.known))
-                )
+                raise Invalid(problems.UNKNOWN_NAME(e.span, what="tensor", name=name, notes=near(name, self.known)))
             case tree.CallExpr(function=tree.Name(id=name)) if name in self.defined.computes:
                 return Argument(self.known[self._call_value(e)], e.span)
             case _:

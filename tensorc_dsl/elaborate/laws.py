@@ -1,4 +1,4 @@
-"""Findings about the laws of declared reducers: laws that are broken, and laws that are neither proved nor assumed."""
+"""Findings about the laws of user-defined reducers: laws that are broken, and laws that are neither proved nor assumed."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING
 
 from tensorc_dsl.affine.laws import LAWS, Broken, Holds, Law, Open, Verdict, verdicts
 from tensorc_dsl.diagnostic import Diagnostic, Note
-from tensorc_dsl.elaborate.problems import NO_LAW, UNKNOWN_LAW, UNPROVED_LAW, suggestion
+from tensorc_dsl.elaborate.problems import NO_LAW, UNKNOWN_LAW, UNPROVED_LAW
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.names import near
 
 if TYPE_CHECKING:
-    from tensorc_dsl.elaborate.declared import Declared
+    from tensorc_dsl.elaborate.user_reducers import UserReducer
 
 
 def unknown_laws(defn: tree.ReducerDef) -> list[Diagnostic]:
     """The findings for assumed names that are no laws."""
-    return [
-        UNKNOWN_LAW(law.span, name=law.id, notes=suggestion(law.id, LAWS)) for law in defn.assumes if law.id not in LAWS
-    ]
+    return [UNKNOWN_LAW(law.span, name=law.id, notes=near(law.id, LAWS)) for law in defn.assumes if law.id not in LAWS]
 
 
-def law_findings(defn: tree.ReducerDef, reducer: Declared) -> list[Diagnostic]:
+def law_findings(defn: tree.ReducerDef, reducer: UserReducer) -> list[Diagnostic]:
     """The findings about the laws of a reducer for values of one type: the broken laws, else the unproved ones."""
     found = verdicts(reducer.combination)
     broken = [v for v in found if isinstance(v, Broken)]

@@ -19,14 +19,14 @@ from tensorc_dsl.elaborate.problems import (
     UNKNOWN_FUNCTION,
     UNKNOWN_NAME,
     Invalid,
-    suggestion,
 )
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
 from tensorc_dsl.ir.dtypes import DTYPES
-from tensorc_dsl.ir.expr import MATH_FUNCTIONS
+from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.names import near
 
-FUNCTIONS: dict[str, int] = {**MATH_FUNCTIONS, "min": 2, "max": 2, "select": 3, "clamp": 3}
+FUNCTIONS: dict[str, int] = {**{f: m.count for f, m in MATHS.items()}, "min": 2, "max": 2, "select": 3, "clamp": 3}
 """The functions of the compute layer, with the number of their arguments."""
 
 
@@ -103,7 +103,7 @@ def _wrong(x: tree.Expr, scope: StageNames, part: Literal["", "init", "step"], w
         case tree.IndexExpr(base=tree.Name(id=name, span=span)) if name in scope.later:
             yield TOO_EARLY(span, name=name)
         case tree.IndexExpr(base=tree.Name(id=name, span=span)) if name not in scope.tensors:
-            yield UNKNOWN_NAME(span, what="tensor", name=name, notes=suggestion(name, scope.tensors))
+            yield UNKNOWN_NAME(span, what="tensor", name=name, notes=near(name, scope.tensors))
         case tree.CallExpr(function=tree.Name(id=name)) if name in FUNCTIONS or name in DTYPES:
             pass
         case tree.CallExpr(function=tree.Name(id=name)) if name in scope.env.dtypes:
@@ -113,10 +113,10 @@ def _wrong(x: tree.Expr, scope: StageNames, part: Literal["", "init", "step"], w
             yield NO_INDEX_LIST(x.span, name=x.span.text, indices=", ".join("ijklmnop"[:rank]))
         case tree.CallExpr(function=tree.Name(id=name, span=span)):
             known = {*FUNCTIONS, *DTYPES, *scope.env.dtypes, *scope.defined.computes}
-            yield UNKNOWN_FUNCTION(span, name=name, notes=suggestion(name, known))
+            yield UNKNOWN_FUNCTION(span, name=name, notes=near(name, known))
         case tree.CallExpr(function=base) | tree.IndexExpr(base=base) if not isinstance(base, tree.Name):
             yield NOT_IN_COMPUTE(base.span, what=f"`{base.span.text}`")
         case tree.Reduce(reducer=name) if name not in {*REDUCERS, *ARG_REDUCERS, *scope.defined.reducers}:
-            yield UNKNOWN_NAME(x.span, what="reducer", name=name, notes=suggestion(name, scope.defined.reducers))
+            yield UNKNOWN_NAME(x.span, what="reducer", name=name, notes=near(name, scope.defined.reducers))
         case _:
             pass

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tensorc_dsl.elaborate.declared import Declared
 from tensorc_dsl.elaborate.reducers import ArgReducer, Reducer, flat
 from tensorc_dsl.elaborate.stages import Computed
+from tensorc_dsl.elaborate.user_reducers import UserReducer
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.program import Annotation, Block, Buffer, For, Iter, IterKind, Stmt, Store, fresh
 from tensorc_dsl.ir.reductions import REDUCER
@@ -68,7 +68,7 @@ def _nothing(c: Computed) -> ir.Const:
     match c.reducer:
         case Reducer() as reducer:
             return reducer.identity(c.dtype)
-        case Declared(identity=start):
+        case UserReducer(identity=start):
             return start
         case _:
             raise AssertionError("a reducer of positions refuses an empty reduction")
@@ -89,7 +89,7 @@ def _stores(
         case Reducer() as reducer:
             start = reducer.identity(c.dtype)
             return (Store(str(c.name), target, reducer.combine(old, value)),), (Store(str(c.name), target, start),), ()
-        case Declared(name=name, identity=start) as reducer:
+        case UserReducer(name=name, identity=start) as reducer:
             body = (Store(str(c.name), target, reducer.combine(old, value)),)
             return body, (Store(str(c.name), target, start),), ((REDUCER, name),)
         case ArgReducer(kind=kind) as reducer:

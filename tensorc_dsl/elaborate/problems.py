@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeVar
 
-from tensorc_dsl.diagnostic import Diagnostic, Note, help_note, problem
-from tensorc_dsl.syntax.names import listed, nearest
+from tensorc_dsl.diagnostic import Diagnostic, help_note, problem
 
 T = TypeVar("T")
 
@@ -33,14 +32,6 @@ def each(*works: Callable[[], T]) -> tuple[T, ...]:
     if failed:
         raise Invalid(*found)
     return tuple(done)
-
-
-def suggestion(name: str, candidates: Iterable[str]) -> tuple[Note, ...]:
-    """A "did you mean" line if some candidate is similar to `name`, else the list of all candidates."""
-    close, known = nearest(name, candidates)
-    if close:
-        return (help_note(f"did you mean `{close}`?"),)
-    return (help_note(f"there are: {listed(known)}"),) if known else ()
 
 
 @problem("E0401", "`{compute}` has no dimension or attribute `{name}`")

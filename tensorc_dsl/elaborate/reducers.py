@@ -1,4 +1,4 @@
-"""The built-in reducers: their operations and identities. `elaborate.declared` has those that a file declares."""
+"""The built-in reducers: their operations and identities. `elaborate.user_reducers` has those that a file declares."""
 
 from __future__ import annotations
 

@@ -12,17 +12,18 @@ from tensorc_dsl.affine.safety import ranges_of
 from tensorc_dsl.affine.simplify import TRUE, negate, simplify
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment
-from tensorc_dsl.elaborate.declared import Declared, declared
 from tensorc_dsl.elaborate.library import Definitions
 from tensorc_dsl.elaborate.loads import GuardedLoad
-from tensorc_dsl.elaborate.problems import Invalid, each, suggestion
+from tensorc_dsl.elaborate.problems import Invalid, each
 from tensorc_dsl.elaborate.ranges import Ranges
 from tensorc_dsl.elaborate.reducers import REDUCERS, ArgReducer, Reducer, arg_reducer
+from tensorc_dsl.elaborate.user_reducers import UserReducer, user_reducer
 from tensorc_dsl.elaborate.values import Extents, ValueBuilder
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.program import Annotation, Buffer, fresh
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.names import near
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Computed:
     name: str
     spatial: Extents
     reduce: Extents
-    reducer: Reducer | ArgReducer | Declared | None
+    reducer: Reducer | ArgReducer | UserReducer | None
     value: ir.Expr
     loads: tuple[GuardedLoad, ...]
     scan: str | None = None
@@ -117,7 +118,7 @@ class StageBuilder(ValueBuilder):
 
     def _reducer(
         self, e: tree.Reduce, dtype: DType, want: DType | None, over: Extents
-    ) -> Reducer | ArgReducer | Declared:
+    ) -> Reducer | ArgReducer | UserReducer:
         """The reducer for values of `dtype`. Raises Invalid if it does not accept them."""
         match str(e.reducer):
             case "argmin" | "argmax" as kind:
@@ -127,7 +128,7 @@ class StageBuilder(ValueBuilder):
                 REDUCERS[name].check(e, dtype)
                 return REDUCERS[name]
             case name:
-                return declared(self.defined.reducers[name], dtype, e)
+                return user_reducer(self.defined.reducers[name], dtype, e)
 
     def reduction(self, e: tree.Reduce, want: DType | None) -> ir.Expr:
         """A load of a new stage for a reduction inside an expression, over the indices it depends on, without the guards."""
@@ -159,7 +160,7 @@ class StageBuilder(ValueBuilder):
         """A scan as a single value: `init` at the first step, `step` at each later one."""
         index = e.index.name
         if index not in spatial:
-            note = suggestion(index, spatial)
+            note = near(index, spatial)
             raise Invalid(problems.SCAN_INDEX(e.index.span, index=index, stage=stage.name, notes=note))
         t = want or self.infer(e.init) or self.infer(e.step)
         if t is None:

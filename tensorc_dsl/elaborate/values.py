@@ -18,7 +18,7 @@ from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import LARGEST, Environment, index_expr
 from tensorc_dsl.elaborate.loads import GuardedLoad
 from tensorc_dsl.elaborate.names import FUNCTIONS, inside
-from tensorc_dsl.elaborate.problems import Invalid, each, suggestion
+from tensorc_dsl.elaborate.problems import Invalid, each
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F64, I64, INDEX, DType
@@ -26,6 +26,7 @@ from tensorc_dsl.ir.numbers import limits, nearest, wrapped
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.names import near
 
 Extents = dict[str, ir.Expr]
 
@@ -170,7 +171,7 @@ class ValueBuilder:
         if name == "inf":
             return self._literal(float("inf"), want, e)
         known = [*self.scope, *self.buffers, *self.env.names()]
-        raise Invalid(problems.UNKNOWN_NAME(e.span, what="name", name=name, notes=suggestion(name, known)))
+        raise Invalid(problems.UNKNOWN_NAME(e.span, what="name", name=name, notes=near(name, known)))
 
     def _arithmetic(self, x: ir.Expr, op: str, at: tree.Expr) -> DType:
         t = ir.dtype_of(x)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import inspect
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from functools import lru_cache
+from typing import Any, Protocol
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.interp.builtins import elements
 from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
 from tensorc_dsl.interp.values import AnyRankMap, OpenFactor, ProgramRef, Value, Weights, bare, kind_of
 from tensorc_dsl.ir.expr import Const, index
+from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.places import the_block, the_buffer
@@ -33,6 +36,7 @@ class Bound:
     code_kwargs: dict[str, Value]
 
 
+@lru_cache(maxsize=512)
 def _members(annotation: object) -> tuple[object, ...]:
     """The alternatives of a union type, with aliases resolved."""
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
@@ -187,6 +191,27 @@ def of_known_rank(
     return [known(a) for a in args], {key: known(v) for key, v in kwargs.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What binding asks of a signature: the number of parameters that have positions, and of those that need arguments."""
+
+    parameters: tuple[inspect.Parameter, ...]
+    names: tuple[str, ...]
+    fixed: int
+    required: int
+    is_variadic: bool
+
+
+@by_identity(1024)
+def _shape(signature: inspect.Signature) -> _Shape:
+    parameters = tuple(signature.parameters.values())
+    fixed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    is_variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    needed = [n for n, p in enumerate(parameters, 1) if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    names = tuple(p.name for p in parameters)
+    return _Shape(parameters, names, len(fixed), max(needed, default=0), is_variadic)
+
+
 def bind(
     name: str,
     signature: inspect.Signature,
@@ -197,18 +222,20 @@ def bind(
     declared: Misfit,
 ) -> Bound:
     """The arguments for a signature. Raises `declared` if they do not match; a TschedError for a value of a wrong kind."""
-    parameters = list(signature.parameters.values())
-    fixed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    own, rest = args[: len(fixed)], args[len(fixed) :]
+    shape = _shape(signature)
+    parameters, fixed = shape.parameters, shape.fixed
+    own, rest = args[:fixed], args[fixed:]
     code = tuple(args)
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+    if shape.is_variadic:
         code = (*own, *(x for v in rest for x in _flat(v)))
         rest = [x for v in rest for x in splat(v)]
-    try:
-        bound = signature.bind(*own, *rest, **kwargs)
-    except TypeError as e:
-        raise TschedError(declared(call.span, name=name, reason=_reason(e), usage=usage(name, signature))) from None
-    spans = argument_spans(signature, call)
+    if not kwargs and not rest and len(own) >= shape.required:  # as most are; `bind` takes as long as a small step
+        arguments: Mapping[str, Any] = dict(zip(shape.names, own, strict=False))
+    else:
+        try:
+            arguments = signature.bind(*own, *rest, **kwargs).arguments
+        except TypeError as e:
+            raise TschedError(declared(call.span, name=name, reason=_reason(e), usage=usage(name, signature))) from None
     out_args: list[object] = []
     out_kwargs: dict[str, object] = {}
     left_out = False
@@ -218,7 +245,7 @@ def bind(
         if result is _NO:
             raise fail(
                 ARGUMENT_KIND,
-                spans.get(p.name, call.span),
+                argument_spans(signature, call).get(p.name, call.span),
                 name=name,
                 wanted=describe(p.annotation),
                 parameter=p.name,
@@ -227,10 +254,10 @@ def bind(
         return result
 
     for p in parameters:
-        if p.name not in bound.arguments:
+        if p.name not in arguments:
             left_out = True
             continue
-        value = bound.arguments[p.name]
+        value = arguments[p.name]
         if p.kind is p.VAR_POSITIONAL:
             out_args.extend(fitting(p, v) for v in value)
         elif p.kind is p.KEYWORD_ONLY or left_out:  # after a parameter without an argument, positions would shift

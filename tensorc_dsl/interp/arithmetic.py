@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 from tensorc_dsl.interp.limits import MAX_FORMULA
 from tensorc_dsl.interp.problems import NO_RESULT, OPERANDS, TOO_LONG, TOO_MANY_BITS, fail
@@ -74,6 +75,9 @@ def _combine(op: str, lhs: Value, rhs: Value, value: int | float | str, span: Sp
     return Drawn(value, code, draws_of(lhs, rhs), tight=call)
 
 
+Ordered = TypeVar("Ordered", float, str)
+
+
 def compare(op: str, lhs: Value, rhs: Value, span: Span) -> bool:
     """The truth of a comparison; only numbers and strings are ordered. Raises TschedError."""
     a, b = plain(lhs), plain(rhs)
@@ -93,13 +97,13 @@ def _equal(a: Value, b: Value) -> bool:
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 
-def _ordered(op: str, a: float | str, b: float | str) -> bool:
+def _ordered(op: str, a: Ordered, b: Ordered) -> bool:
     match op:
         case "<":
-            return a < b  # type: ignore[operator]
+            return a < b
         case "<=":
-            return a <= b  # type: ignore[operator]
+            return a <= b
         case ">":
-            return a > b  # type: ignore[operator]
+            return a > b
         case _:
-            return a >= b  # type: ignore[operator]
+            return a >= b

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,6 +21,7 @@ from tensorc_dsl.interp.problems import fail
 from tensorc_dsl.interp.record import Recorder
 from tensorc_dsl.interp.steps import Step
 from tensorc_dsl.interp.values import Drawn, ProgramRef, Value, bare, kind_of
+from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.primitive import apply
@@ -36,11 +36,28 @@ from tensorc_dsl.trace.declare import DrawKind, Offer
 from tensorc_dsl.trace.draws import DRAWS
 from tensorc_dsl.trace.model import shown
 
-PARAM_TYPES: Mapping[str, object] = {
+PARAM_TYPES: Mapping[str, type] = {
     "Block": BlockRef, "Loop": LoopRef, "Buffer": BufferRef, "Program": ProgramRef, "Target": Target, "int": int,
     "float": float, "bool": bool, "str": str, "list": list, "Instruction": IntrinsicRef,
 }  # fmt: skip
 """The Python types for the types of a module's parameters."""
+
+
+class _At:
+    """The context manager of `Calls.at`: a class, since every step enters one, and a generator takes thrice as long."""
+
+    __slots__ = ("_calls", "_span", "_step")
+
+    def __init__(self, calls: Calls, span: Span, step: Step | None) -> None:
+        self._calls, self._span, self._step = calls, span, step
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, ScheduleRefusal):
+            raise self._calls.placed(error, self._span, self._step) from None
+        if isinstance(error, TschedError):
+            raise TschedError(*(d if d.span else replace(d, span=self._span) for d in error.diagnostics)) from None
 
 
 class Calls(ABC):
@@ -91,15 +108,9 @@ class Calls(ABC):
         here = [f"step {self._steps[-1] + 1} of {self._stack[-1]}"] if self._stack else []
         return ", ".join([*here, f"{'where ' * bool(here)}{' and '.join(drawn)}"] if drawn else here)
 
-    @contextmanager
-    def at(self, span: Span, step: Step | None = None) -> Generator[None]:
+    def at(self, span: Span, step: Step | None = None) -> _At:
         """Context manager: a refusal or finding raised inside gets the place `at`."""
-        try:
-            yield
-        except ScheduleRefusal as refusal:
-            raise self.placed(refusal, span, step) from None
-        except TschedError as e:
-            raise TschedError(*(d if d.span else replace(d, span=span) for d in e.diagnostics)) from None
+        return _At(self, span, step)
 
     # --- queries -----------------------------------------------------------------------------------------------------
 
@@ -108,25 +119,31 @@ class Calls(ABC):
         return QUERIES.get(subject, {}).get(name)
 
     def _answer(self, query: Query, value: Value, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Value:
-        return _plain_names(self._asked_of(query, value, args, kwargs))
-
-    def _asked_of(self, query: Query, value: Value, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Value:
         if query.subject is Target:
-            return query.function(value, *args, **kwargs)
-        if query.subject is not Program:
+            result: Value = query.function(value, *args, **kwargs)
+        elif query.subject is not Program:
             machine = (self.target,) if query.of_target else ()
-            return query.function(self.program, value, *machine, *args, **kwargs)
-        result = query.function(self.program, *args, **kwargs)
-        return ProgramRef() if isinstance(result, Program) else result
+            result = query.function(self.program, value, *machine, *args, **kwargs)
+        else:
+            found = query.function(self.program, *args, **kwargs)
+            result = ProgramRef() if isinstance(found, Program) else found
+        return _plain_names(result)
 
     def attribute(self, base: Value, at: tree.Attribute) -> Value:
         """`base.name`: a query on the current program. Raises ScheduleRefusal if the block or loop no longer exists."""
         value = bare(base)
+        if isinstance(value, _OF_PROGRAM):
+            known = _answers(self.program)
+            if (value, at.name) in known:
+                return known[value, at.name]
         query = self._query(value, at.name)
         if query is None or query.is_method:
             raise fail(problems.NO_ATTRIBUTE, at.span, kind=kind_of(value), name=at.name)
         try:
-            return self._answer(query, value, (), {})
+            answer = self._answer(query, value, (), {})
+            if isinstance(value, _OF_PROGRAM) and not query.of_target:
+                _answers(self.program)[value, at.name] = answer
+            return answer
         except (ScheduleRefusal, TschedError) as e:
             with self.at(at.span):  # entered only here, since most queries succeed
                 raise e
@@ -243,17 +260,20 @@ class Calls(ABC):
     def _scope(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> Env:
         """The names in a module's body: its parameters, each of its declared type."""
         parameters = module.params
-        usage = f"module {module.name}({', '.join(p.name for p in parameters)})"
+
+        def usage() -> str:
+            return f"module {module.name}({', '.join(p.name for p in parameters)})"
+
         args = [*subject, *(evaluate(a, env, self) for a in call.args)]
         if len(args) > len(parameters):
             reason = f"takes {len(parameters)} arguments; given: {len(args)}"
-            raise fail(problems.MODULE_ARGUMENTS, call.span, name=module.name, reason=reason, usage=usage)
-        given = dict(zip((p.name for p in parameters), args, strict=False))
-        spans = dict(zip((p.name for p in parameters[len(subject) :]), (a.span for a in call.args), strict=False))
+            raise fail(problems.MODULE_ARGUMENTS, call.span, name=module.name, reason=reason, usage=usage())
+        given = {p.name: a for p, a in zip(parameters, args, strict=False)}
+        spans = {p.name: a.span for p, a in zip(parameters[len(subject) :], call.args, strict=False)}
         for key, argument in call.kwargs:
             if all(p.name != key for p in parameters) or key in given:
                 reason = f"has no parameter `{key}` left to give"
-                raise fail(problems.MODULE_ARGUMENTS, argument.span, name=module.name, reason=reason, usage=usage)
+                raise fail(problems.MODULE_ARGUMENTS, argument.span, name=module.name, reason=reason, usage=usage())
             given[key] = evaluate(argument, env, self)
             spans[key] = argument.span
         scope = self.given()
@@ -263,7 +283,7 @@ class Calls(ABC):
             elif p.default is not None:
                 value, span = evaluate(p.default, scope, self), p.default.span
             else:
-                raise fail(problems.MISSING, call.span, name=module.name, parameter=p.name, usage=usage)
+                raise fail(problems.MISSING, call.span, name=module.name, parameter=p.name, usage=usage())
             scope[p.name] = self._typed(module, p, value, span)
         return scope
 
@@ -272,10 +292,13 @@ class Calls(ABC):
         instruction.
         """
         wanted = PARAM_TYPES.get(p.type or "")
-        if wanted is None:
+        if wanted is None or type(value) is wanted:
             return value
-        with self.at(span):
+        try:
             converted = convert(value, wanted, self.program)
+        except (ScheduleRefusal, TschedError) as e:
+            with self.at(span):  # entered only here, as above
+                raise e
         if unfit(converted):
             raise fail(
                 problems.ARGUMENT_KIND,
@@ -288,6 +311,15 @@ class Calls(ABC):
         if isinstance(converted, IntrinsicRef) and isinstance(value, Drawn):
             return replace(value, value=converted)
         return converted if isinstance(converted, BlockRef | BufferRef | IntrinsicRef) else value
+
+
+_OF_PROGRAM = (BlockRef, LoopRef, BufferRef)
+
+
+@by_identity(64)
+def _answers(_program: Program) -> dict[tuple[BlockRef | LoopRef | BufferRef, str], Value]:
+    """The answers of attributes that depend on the program alone: modules ask again what the one before them asked."""
+    return {}
 
 
 def _plain_names(answer: Value) -> Value:

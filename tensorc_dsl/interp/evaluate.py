@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, get_args
 
 from tensorc_dsl.interp.arithmetic import binary, compare
-from tensorc_dsl.interp.limits import MAX_FORMULA, Budget
+from tensorc_dsl.interp.limits import MAX_DEPTH, MAX_FORMULA, MAX_STEPS, Budget
 from tensorc_dsl.interp.problems import (
     BAD_BOUND,
     IN_COMPUTE_ONLY,
@@ -54,9 +54,12 @@ class Machine(Protocol):
 def evaluate(e: tree.Expr, env: Env, machine: Machine) -> Value:
     """The value of an expression. Raises TschedError, or ScheduleRefusal from a call."""
     budget = machine.budget
-    budget.enter(e.span)
+    budget.depth += 1  # as `budget.enter`, without a call for each expression
+    budget.steps += 1
+    if budget.depth > MAX_DEPTH or budget.steps > MAX_STEPS:
+        budget.refuse(e.span)
     value = _RULES[type(e)](e, env, machine)
-    budget.leave()
+    budget.depth -= 1
     return value
 
 

@@ -7,7 +7,7 @@ ends: lists are finite, loops run over lists, a module cannot reach itself, and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import assert_never, cast
 
 from tensorc_dsl.interp import problems
 from tensorc_dsl.interp.attempts import Attempt
@@ -16,7 +16,7 @@ from tensorc_dsl.interp.calls import Calls
 from tensorc_dsl.interp.evaluate import Env, evaluate, truth
 from tensorc_dsl.interp.problems import fail
 from tensorc_dsl.interp.record import branch_code
-from tensorc_dsl.interp.values import ProgramRef, Value, bare, kind_of, plain
+from tensorc_dsl.interp.values import ProgramRef, Scalar, Value, bare, kind_of, plain
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
@@ -30,6 +30,7 @@ from tensorc_dsl.trace.draw import Branch, Draw
 from tensorc_dsl.trace.draws import DRAWS
 from tensorc_dsl.trace.model import Decider, Site, Undecided, shown
 from tensorc_dsl.trace.trace import Refused, Trace
+from tensorc_dsl.trace.weighted import Weights
 
 _OF_DECISIONS = (problems.ILLEGAL, problems.NOT_WITHIN)
 """Refusals of a decision, not of a step: outside of its draw's support, or not `within` the limits of a rule."""
@@ -44,6 +45,8 @@ class Expansion(Calls):
         super().__init__(program, target, modules)
         self.decide = decide
         self.refused: list[Refused] = []
+        self.weights: Mapping[str, Weights] = {}
+        """Other weights for values of draws, by the names of these."""
 
     # --- entry points ------------------------------------------------------------------------------------------------
 
@@ -91,7 +94,7 @@ class Expansion(Calls):
             self.program = program
             self.recorder.back_to(mark)
             self.applied = applied
-            self.budget.back_to(depth)
+            self.budget.depth = depth
             self.leave_modules()
             rule, *called = self.attempts[asked:]
             rule.draws += [d for a in called for d in a.draws]
@@ -132,7 +135,7 @@ class Expansion(Calls):
                     self._yields[-1].append(evaluate(value, env, self))
                 case _:
                     assert_never(s)
-            self.budget.leave()
+            self.budget.depth -= 1
 
     def _bind(self, pattern: tree.Pattern, value: Value, env: Env) -> None:
         match pattern:
@@ -195,17 +198,19 @@ class Expansion(Calls):
     ) -> Value:
         distribution = offer.distribution
         name = self.recorder.draw_name(base, self.program)
+        if name in self.weights:
+            distribution = self.weights[name].over(distribution)
         if pin is not None and not distribution.contains(pin):
             place = at.pin.span if isinstance(at, tree.DrawStmt) and at.pin is not None else at.span
             raise fail(problems.ILLEGAL_PIN, place, name=base, value=shown(pin), legal=distribution.describe())
         decision = pin if pin is not None else self._ask(Site(name, distribution), at.span)
         if not distribution.contains(decision):
             raise AssertionError(f"a handler decided {decision!r} for {name}, outside {distribution}")
-        value = offer.value(decision)
+        value = cast("Scalar | tuple[Value, ...]", offer.value(decision))  # of the kind that its draw declares
         draw = Draw(name, distribution, decision, pin is not None)
         if self.asked:
             self.asked[-1].draws.append(draw)
-        return self.recorder.draw(draw, code, value, self.program, at.span)  # type: ignore[arg-type]
+        return self.recorder.draw(draw, code, value, self.program, at.span)
 
     def _ask(self, site: Site, span: Span) -> Decision:
         legal = site.distribution.describe()

@@ -6,8 +6,11 @@ about a second.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from tensorc_dsl.interp.problems import NESTED_LIST, TOO_DEEP, TOO_LONG, TOO_MANY_STEPS, fail
 from tensorc_dsl.interp.values import Value, extent_of
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.source import Span
 
 MAX_STEPS = 300_000
@@ -33,46 +36,43 @@ MAX_LOOPS = 64
 """The number of loops around a block."""
 
 
+_SINGLE = (BlockRef, LoopRef, BufferRef, int)
+
+
 class Budget:
     """Counts the resources that an expansion uses; each method raises TschedError if a bound is exceeded."""
 
+    __slots__ = ("depth", "steps")
+
     def __init__(self) -> None:
-        self._steps = 0
-        self._depth = 0
+        self.steps = 0
+        self.depth = 0
+        """The current depth. An error that ends a part of the expansion leaves it to its handler to go back."""
 
     def enter(self, span: Span) -> None:
-        """Count one step and one level of depth. The level is not left if an error ends the expansion."""
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
+        """Count one step and one level of depth."""
+        self.depth += 1
+        self.steps += 1
+        if self.depth > MAX_DEPTH or self.steps > MAX_STEPS:
+            self.refuse(span)
+
+    def refuse(self, span: Span) -> NoReturn:
+        """Raise the error for the bound that is exceeded."""
+        if self.depth > MAX_DEPTH:
             raise fail(TOO_DEEP, span, most=MAX_DEPTH)
-        self.charge(1, span)
-
-    def leave(self) -> None:
-        self._depth -= 1
-
-    @property
-    def depth(self) -> int:
-        """The current depth."""
-        return self._depth
-
-    def back_to(self, depth: int) -> None:
-        """Return to an earlier depth, after an error that ends a part of the expansion."""
-        self._depth = depth
-
-    def charge(self, steps: int, span: Span) -> None:
-        self._steps += steps
-        if self._steps > MAX_STEPS:
-            raise fail(TOO_MANY_STEPS, span, most=MAX_STEPS)
+        raise fail(TOO_MANY_STEPS, span, most=MAX_STEPS)
 
     def use(self, value: Value, span: Span) -> None:
         """Count a value that is processed or made, with the values of nested lists."""
-        if isinstance(value, str):
+        if isinstance(value, str):  # not one that was drawn
             if len(value) > MAX_STRING:
                 raise fail(TOO_LONG, span, what="a string", count=len(value), parts="characters", most=MAX_STRING)
             return
-        count, levels = extent_of(value, MAX_LIST)
+        count, levels = (1, 0) if isinstance(value, _SINGLE) else extent_of(value, MAX_LIST)
         if count > MAX_LIST:
             raise fail(TOO_LONG, span, what="a list", count=f"more than {MAX_LIST}", parts="values", most=MAX_LIST)
         if levels > MAX_LEVELS:
             raise fail(NESTED_LIST, span, most=MAX_LEVELS)
-        self.charge(count, span)
+        self.steps += count
+        if self.steps > MAX_STEPS:
+            self.refuse(span)

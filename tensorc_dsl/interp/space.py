@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tensorc_dsl.check.priors import weights_of
 from tensorc_dsl.interp.attempts import Attempt
 from tensorc_dsl.interp.expand import Expansion
 from tensorc_dsl.ir.program import Program
@@ -35,6 +36,7 @@ class Space(Model):
         return tuple(expansion.attempts)
 
     def _expanded(self, expansion: Expansion) -> Trace:
+        expansion.weights = {str(w.draw): weights_of(w) for w in self.definition.prior or ()}
         if isinstance(self.definition, tree.ScheduleDef):
             return expansion.schedule(self.definition)
         return expansion.space(self.definition, self.compute)

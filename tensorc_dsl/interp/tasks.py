@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.check.items import intrinsics_of
-from tensorc_dsl.check.problems import near
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.check.targets import target_of
 from tensorc_dsl.interp.problems import (
@@ -22,7 +20,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.resources import stdlib_files, stdlib_names
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.names import listed
+from tensorc_dsl.syntax.names import listed, near
 from tensorc_dsl.syntax.parse import parse
 
 NATIVE = "native"
@@ -39,7 +37,7 @@ def task_space(file: CheckedFile, name: str, native: Target, chosen: str | None 
     """
     task = file.tasks[name]
     program = file.program(name)
-    program = replace(program, intrinsics=intrinsics_of(file.intrinsics))
+    program = replace(program, intrinsics=file.instructions)
     definition = _definition(file, task)
     target = _target(file, chosen or _written(file, definition, native), native)
     return Space(definition, task.compute, program, target, file.modules)
@@ -84,8 +82,10 @@ def _definition(file: CheckedFile, task: tree.TaskDef) -> tree.SpaceDef | tree.S
         if named is None:
             raise fail(UNKNOWN_SPACE, task.span, name=task.with_)
         return named
-    fitting = [s for s in file.schedules.values() if s.compute == task.compute]
-    choices: list[tree.SpaceDef] | list[tree.ScheduleDef] = fitting or _outermost([*file.spaces.values()])
+    fitting = [s for s in file.schedules.values() if s.compute == task.compute and s.prior is None]
+    choices: list[tree.SpaceDef] | list[tree.ScheduleDef] = fitting or _outermost(
+        [s for s in file.spaces.values() if s.prior is None]
+    )
     if len(choices) == 1:
         return choices[0]
     if not choices:

@@ -1,25 +1,34 @@
 """Expressions of a program: one closed union for subscripts, conditions and values.
 
-Nodes are frozen and compare by structure. Loop variables and block iterators are `Var`s, open dimensions `Dim`s, both
-of type `index`. Buffers are referred to by name, and a `Load` carries its element type, so every expression has a type.
+Nodes are frozen and compare by structure. What is asked of them again and again (`Facts`) is kept with them. Loop
+variables and block iterators are `Var`s, open dimensions `Dim`s, both of type `index`. Buffers are referred to by name, and
+a `Load` carries its element type, so every expression has a type.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal, assert_never
+from operator import attrgetter, is_
+from typing import Any, Literal, NamedTuple, assert_never, get_args
 
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
+from tensorc_dsl.ir.node import node
 
 BinaryOp = Literal["+", "-", "*", "/", "%", "min", "max", "xor"]
 CompareOp = Literal["<", "<=", ">", ">=", "==", "!="]
 LogicOp = Literal["and", "or"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Const:
+class _Node:
+    """A place for the facts about an expression, which are computed at the first question and take no part in equality."""
+
+    __slots__ = ("facts",)
+    facts: Facts
+
+
+@node(eq=False)
+class Const(_Node):
     """A literal. Infinities and NaN are floats; `true`/`false` have dtype bool.
 
     Equality is that of computed values: 0.0 is not -0.0, and NaN equals NaN. A float means the nearest number of its type.
@@ -40,15 +49,15 @@ class Const:
         return hash((self.value if self.value == self.value else "nan", self.dtype))
 
 
-@dataclass(frozen=True, slots=True)
-class Var:
+@node
+class Var(_Node):
     """A loop variable or a block iterator."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Dim:
+@node
+class Dim(_Node):
     """An open dimension: a size from `low` to `high`, both included, that is known when the kernel is called.
 
     Every occurrence carries the range, so that bounds of an extent can be computed from it. Without `high` there is no limit.
@@ -61,8 +70,8 @@ class Dim:
     at: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
+@node
+class Binary(_Node):
     """Arithmetic on two operands of one type. `/` and `%` round down on integers, as in Python; `xor` takes integers only."""
 
     op: BinaryOp
@@ -70,27 +79,27 @@ class Binary:
     rhs: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+@node
+class Compare(_Node):
     op: CompareOp
     lhs: Expr
     rhs: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Logic:
+@node
+class Logic(_Node):
     op: LogicOp
     lhs: Expr
     rhs: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+@node
+class Not(_Node):
     operand: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Select:
+@node
+class Select(_Node):
     """`then if cond else other`. The branch that is not taken is not evaluated, and may access elements out of bounds."""
 
     cond: Expr
@@ -98,51 +107,28 @@ class Select:
     other: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Cast:
+@node
+class Cast(_Node):
     operand: Expr
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A maths function of floats (`MATH_FUNCTIONS`); its type is that of its first argument."""
+@node
+class Call(_Node):
+    """A maths function of floats (`ir.maths`); its type is that of its first argument."""
 
     function: str
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+@node
+class Load(_Node):
     buffer: str
     indices: tuple[Expr, ...]
     dtype: DType
 
 
 Expr = Const | Var | Dim | Binary | Compare | Logic | Not | Select | Cast | Call | Load
-
-_MATHS: dict[str, tuple[int, str]] = {
-    "exp": (1, "e to the power of x"),
-    "log": (1, "the natural logarithm"),
-    "tanh": (1, "the hyperbolic tangent"),
-    "erf": (1, "the error function"),
-    "sqrt": (1, "the square root"),
-    "rsqrt": (1, "1 / sqrt(x)"),
-    "sigmoid": (1, "1 / (1 + exp(-x))"),
-    "floor": (1, "the greatest whole number that is not above x"),
-    "ceil": (1, "the least whole number that is not below x"),
-    "round": (1, "the nearest whole number; halves go to the even one"),
-    "abs": (1, "x without its sign; of integers too"),
-    "sin": (1, "the sine"),
-    "cos": (1, "the cosine"),
-    "pow": (2, "x to the power of y"),
-}
-
-MATH_FUNCTIONS = {name: count for name, (count, _) in _MATHS.items()}
-"""The number of arguments of each maths function. `abs` also takes integers."""
-
-MATH_WORDS = {name: words for name, (_, words) in _MATHS.items()}
-"""A description of each maths function, in terms of its arguments x and y."""
 
 
 def dtype_of(e: Expr) -> DType:
@@ -172,22 +158,26 @@ ZERO = index(0)
 ONE = index(1)
 
 
+_PARTS: Mapping[type, Callable[[Any], tuple[Expr, ...]]] = {
+    Const: lambda _: (),
+    Var: lambda _: (),
+    Dim: lambda _: (),
+    Binary: attrgetter("lhs", "rhs"),
+    Compare: attrgetter("lhs", "rhs"),
+    Logic: attrgetter("lhs", "rhs"),
+    Not: lambda e: (e.operand,),
+    Select: attrgetter("cond", "then", "other"),
+    Cast: lambda e: (e.operand,),
+    Call: attrgetter("args"),
+    Load: attrgetter("indices"),
+}
+"""The parts of each kind of expression. Dispatch by type is fast, and steps ask for parts all the time."""
+assert set(_PARTS) == set(get_args(Expr))
+
+
 def children(e: Expr) -> tuple[Expr, ...]:
-    match e:
-        case Const() | Var() | Dim():
-            return ()
-        case Binary(lhs=a, rhs=b) | Compare(lhs=a, rhs=b) | Logic(lhs=a, rhs=b):
-            return (a, b)
-        case Not(operand=a) | Cast(operand=a):
-            return (a,)
-        case Select(cond=c, then=t, other=o):
-            return (c, t, o)
-        case Call(args=args):
-            return args
-        case Load(indices=indices):
-            return indices
-        case _:
-            assert_never(e)
+    """The expressions that `e` is made of, in the order of the text."""
+    return _PARTS[type(e)](e)
 
 
 def rebuild(e: Expr, parts: tuple[Expr, ...]) -> Expr:
@@ -219,48 +209,89 @@ def transform(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
     """`e` rewritten bottom-up: children first, then `f` on the node itself. Unchanged nodes are shared, not copied."""
     old = children(e)
     if old:
-        new = tuple(transform(c, f) for c in old)
-        if any(a is not b for a, b in zip(old, new, strict=True)):
+        new = tuple([transform(c, f) for c in old])
+        if not all(map(is_, old, new)):
             e = rebuild(e, new)
     return f(e)
 
 
 def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
-    """`e` with variables and open dimensions replaced by name, all at once."""
-    if not values:
+    """`e` with variables and open dimensions replaced by name, all at once. What has none of them is shared, not copied."""
+    if values.keys().isdisjoint(free_vars(e)):
         return e
-    return transform(e, lambda n: values.get(n.name, n) if isinstance(n, (Var, Dim)) else n)
+    if isinstance(e, (Var, Dim)):
+        return values[e.name]
+    old = children(e)
+    new = tuple([substitute(c, values) for c in old])
+    return e if all(map(is_, old, new)) else rebuild(e, new)
+
+
+class Facts(NamedTuple):
+    """The names of variables and open dimensions in an expression, the open dimensions, and the loads, outermost first."""
+
+    names: frozenset[str]
+    dims: frozenset[Dim]
+    loads: tuple[Load, ...]
+
+
+_NO_NAMES: frozenset[str] = frozenset()
+_NO_DIMS: frozenset[Dim] = frozenset()
+_NOTHING = Facts(_NO_NAMES, _NO_DIMS, ())
+
+
+def _facts(e: Expr) -> Facts:
+    """The facts about `e`, kept with it and with all expressions in it."""
+    unknown: list[Expr] = []
+    stack = [e]
+    while stack:
+        if not hasattr(top := stack.pop(), "facts"):
+            unknown.append(top)
+            stack += children(top)
+    for x in reversed(unknown):  # parts before what is made of them
+        object.__setattr__(x, "facts", _own_facts(x))
+    return e.facts
+
+
+def _own_facts(e: Expr) -> Facts:
+    """The facts about an expression from those about its parts."""
+    if isinstance(e, Const):
+        return _NOTHING
+    if isinstance(e, Var):
+        return Facts(frozenset((e.name,)), _NO_DIMS, ())
+    if isinstance(e, Dim):
+        return Facts(frozenset((e.name,)), frozenset((e,)), ())
+    found = _NOTHING
+    for c in children(e):
+        own = c.facts
+        if found is _NOTHING:
+            found = own
+        elif own is not _NOTHING and own is not found:
+            found = Facts(found.names | own.names, found.dims | own.dims, found.loads + own.loads)
+    return Facts(found.names, found.dims, (e, *found.loads)) if isinstance(e, Load) else found
 
 
 def free_vars(e: Expr) -> frozenset[str]:
     """The names of the variables and of the open dimensions in `e`."""
-    return frozenset(x.name for x in _below(e) if isinstance(x, (Var, Dim)))
-
-
-def _below(e: Expr) -> list[Expr]:
-    """`e` and all expressions in it, outermost first."""
-    out: list[Expr] = []
-    stack = [e]
-    while stack:
-        out.append(top := stack.pop())
-        if not isinstance(top, (Const, Var, Dim)):
-            stack += reversed(children(top))
-    return out
+    try:
+        return e.facts.names
+    except AttributeError:
+        return _facts(e).names
 
 
 def dims_in(e: Expr) -> frozenset[Dim]:
     """The open dimensions in `e`."""
-    if isinstance(e, Dim):
-        return frozenset((e,))
-    out: frozenset[Dim] = frozenset()
-    for c in children(e):
-        out |= dims_in(c)
-    return out
+    try:
+        return e.facts.dims
+    except AttributeError:
+        return _facts(e).dims
 
 
 def loads(e: Expr) -> tuple[Load, ...]:
     """Every load in `e`, outermost first, those inside subscripts included."""
-    return tuple(x for x in _below(e) if isinstance(x, Load))
+    try:
+        return e.facts.loads
+    except AttributeError:
+        return _facts(e).loads
 
 
 def factors_of(e: Expr) -> list[Expr]:
@@ -272,8 +303,9 @@ def factors_of(e: Expr) -> list[Expr]:
 
 def constant(e: Expr) -> int | None:
     """The value of a constant integer expression that needs no simplification; None for other expressions."""
-    if isinstance(e, Const) and isinstance(e.value, int) and not isinstance(e.value, bool):
-        return e.value
+    if isinstance(e, Const):
+        value = e.value
+        return value if isinstance(value, int) and value is not True and value is not False else None
     return None
 
 

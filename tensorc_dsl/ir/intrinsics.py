@@ -14,9 +14,10 @@ from itertools import pairwise, product
 from math import prod
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.ir import problems
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.expr import Binary, Expr, Load, Var, children, constant, fold, index, loads, transform
-from tensorc_dsl.ir.parse_expr import VisibleNames, error
+from tensorc_dsl.ir.parse_expr import VisibleNames
 from tensorc_dsl.ir.program import (
     Block,
     Buffer,
@@ -35,7 +36,7 @@ from tensorc_dsl.ir.program import (
 from tensorc_dsl.ir.target import is_kind, kinds
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import did_you_mean
+from tensorc_dsl.syntax.names import near
 
 LARGEST = 1 << 14
 """The largest number of elements of an operand. No real instruction has more, and checking a larger one would be slow."""
@@ -126,12 +127,12 @@ class _Reader:
         self._stop()
         first, *others = self.item.effects
         for e in others:
-            self._report("E0671", "an instruction has one effect", e.span, "the second one", "declare two instructions")
+            self.found.append(problems.TWO_EFFECTS(e.span))
         store, axes = self._effect(first, operands)
         layouts = tuple(x for x in map(self._layout, self.item.layouts) if x is not None)
         for a, b in pairwise(self.item.layouts):
             if a.name in [x.name for x in self.item.layouts[self.item.layouts.index(b) :]]:
-                self._report("E0672", f'there are two layouts "{a.name}"', b.span, "the second one")
+                self.found.append(problems.TWO_LAYOUTS(b.span, name=a.name))
         self._layouts_fit(layouts, operands)
         lowerings = tuple(x for x in (self._lowering(x, operands, store) for x in self.item.lowerings) if x is not None)
         self._stop()
@@ -143,9 +144,6 @@ class _Reader:
         except TschedError as e:
             self.found.extend(e.diagnostics)
 
-    def _report(self, code: str, message: str, span: Span, label: str = "", help: str = "") -> None:
-        self.found.extend(error(code, message, span, label, help).diagnostics)
-
     def _stop(self) -> None:
         if self.found:
             raise TschedError(*self.found)
@@ -154,38 +152,34 @@ class _Reader:
 
     def _operand(self, o: t.Operand, operands: dict[str, Buffer]) -> None:
         if o.name in operands:
-            raise error("E0670", f"there are two operands `{o.name}`", o.span, "the second one")
+            raise TschedError(problems.TWO_OPERANDS(o.span, name=o.name))
         if o.type.dtype not in DTYPES or o.type.dtype == "bool":
-            raise error("E0670", f"operand `{o.name}` holds no numbers", o.type.span, f"`{o.type.dtype}`",
-                        did_you_mean(o.type.dtype, DTYPES))  # fmt: skip
+            notes = near(o.type.dtype, DTYPES)
+            raise TschedError(problems.NO_NUMBERS(o.type.span, notes, name=o.name, dtype=o.type.dtype))
         sizes = [e.value for e in o.type.shape if isinstance(e, t.Number) and isinstance(e.value, int) and e.value > 0]
         if len(sizes) != len(o.type.shape) or prod(sizes) > LARGEST:
-            raise error("E0670", f"the shape of operand `{o.name}` is not fixed", o.type.span,
-                        help=f"an instruction has one size: positive numbers, up to {LARGEST} elements")  # fmt: skip
+            raise TschedError(problems.OPEN_SHAPE(o.type.span, name=o.name, most=LARGEST))
         operands[o.name] = Buffer(str(o.name), DTYPES[o.type.dtype], tuple(map(index, sizes)), o.layout or "global")
 
     # --- the effect --------------------------------------------------------------------------------------------------
 
     def _effect(self, e: t.Effect, operands: dict[str, Buffer]) -> tuple[Store, tuple[TileAxis, ...]]:
         if e.name not in operands:
-            raise error("E0671", f"there is no operand `{e.name}`", e.name.span, help=did_you_mean(e.name, operands))
+            raise TschedError(problems.UNKNOWN_OPERAND(e.name.span, near(e.name, operands), name=e.name))
         stored = operands[e.name]
         body, reduced = e.value, tuple[t.IndexSpec, ...]()
         if isinstance(body, t.Reduce):
             if not e.adds or body.reducer != "sum":
-                raise error("E0671", "an instruction accumulates sums, onto what is there", body.span,
-                            help=f"write `{e.name}[…] += sum[…] …`; a nest whose initialisation stands apart "
-                            "(`decompose_reduction`) has that form")  # fmt: skip
+                raise TschedError(problems.NO_SUM(body.span, name=e.name))
             body, reduced = body.body, body.indices
         names = [x.name for x in (*e.indices, *reduced)]
         for x in (*e.indices, *reduced):
             if names.count(x.name) > 1:
-                raise error("E0671", f"the index `{x.name}` stands here twice", x.span)
+                raise TschedError(problems.INDEX_TWICE(x.span, name=x.name))
             if x.extent is not None:
-                raise error("E0671", f"`{x.name}` has a range already", x.extent.span,
-                            help="indices run over the dimensions of the operands")  # fmt: skip
+                raise TschedError(problems.HAS_RANGE(x.extent.span, name=x.name))
             if x.name in operands:
-                raise error("E0671", f"the index `{x.name}` has the name of an operand", x.span)
+                raise TschedError(problems.INDEX_TAKEN(x.span, name=x.name))
         scope = VisibleNames(operands, {}, {n: n for n in names}, {})
         if len(e.indices) != len(stored.shape):
             scope.subscripts(stored, tuple(t.Name(x.name, x.span) for x in e.indices), e.span)
@@ -195,12 +189,11 @@ class _Reader:
         for b, indices in ((e.name, target), *((x.buffer, x.indices) for x in loads(value))):
             self._extents(operands[b], indices, extents, e.span)
         if any(x.buffer == e.name and x.indices != target for x in loads(value)):
-            raise error("E0671", f"`{e.name}` is read at another place than it is stored", e.value.span)
+            raise TschedError(problems.OTHER_PLACE(e.value.span, name=e.name))
         if _index_value(value):
-            raise error("E0671", "an index is used as a number", e.value.span,
-                        help="indices only say which elements take part")  # fmt: skip
+            raise TschedError(problems.INDEX_AS_NUMBER(e.value.span))
         if missing := [x for x in reduced if x.name not in extents]:
-            raise error("E0671", f"no operand has the index `{missing[0].name}`", missing[0].span)
+            raise TschedError(problems.INDEX_OF_NONE(missing[0].span, name=missing[0].name))
         if e.adds:
             value = Binary("+", Load(e.name, target, stored.dtype), value)
         spatial = {x.name for x in e.indices}
@@ -211,12 +204,11 @@ class _Reader:
         """Record the extent of each index. Every subscript must be an index, and no index may occur twice."""
         plain = [i.name for i in indices if isinstance(i, Var)]
         if len(plain) != len(indices) or len(set(plain)) != len(plain):
-            raise error("E0671", f"the subscripts of `{b.name}` are not indices, each once", span,
-                        help="an operand is a tile whose elements lie at fixed steps: `A[i, k]`")  # fmt: skip
+            raise TschedError(problems.NO_INDICES(span, name=b.name))
         for n, size in zip(plain, b.shape, strict=True):
             extent = constant(size) or 0
             if extents.setdefault(n, extent) != extent:
-                raise error("E0671", f"`{n}` runs over dimensions of {extents[n]} and of {extent}", span)
+                raise TschedError(problems.TWO_EXTENTS(span, name=n, extent=extents[n], other=extent))
 
     # --- layouts and lowerings ---------------------------------------------------------------------------------------
 
@@ -236,27 +228,24 @@ class _Reader:
                 continue
             if o.layout not in known:
                 if not any(x.name == o.layout for x in self.item.layouts):
-                    self._report("E0672", f'there is no layout "{o.layout}"', o.span,
-                                 help=did_you_mean(o.layout, known))  # fmt: skip
+                    self.found.append(problems.UNKNOWN_LAYOUT(o.span, near(o.layout, known), name=o.layout))
             elif len(known[o.layout].params) != len(b.shape):
-                count = len(known[o.layout].params)
-                self._report(
-                    "E0672", f'layout "{o.layout}" maps {count} indices; `{o.name}` has {len(b.shape)}', o.span
-                )
+                count, rank = len(known[o.layout].params), len(b.shape)
+                self.found.append(problems.LAYOUT_RANK(o.span, layout=o.layout, count=count, name=o.name, rank=rank))
             elif (twice := _collision(known[o.layout], b)) is not None:
                 (one, other), place = twice
-                self._report("E0672", f'layout "{o.layout}" puts {one} and {other} of `{o.name}` in one place', o.span,
-                             place, "every element needs a place of its own")  # fmt: skip
+                self.found.append(
+                    problems.COLLISION(o.span, layout=o.layout, one=one, other=other, name=o.name, place=place)
+                )
 
     def _lowering(self, x: t.Lowering, operands: dict[str, Buffer], store: Store) -> Lowering | None:
         before = len(self.found)
         forms = FORMS_OF.get(x.target, FORMS)
         if not is_kind(x.target):
-            self._report("E0673", f"there are no targets of kind `{x.target}`", x.span,
-                         help=did_you_mean(x.target, kinds()))  # fmt: skip
+            self.found.append(problems.UNKNOWN_KIND(x.span, near(x.target, kinds()), kind=x.target))
         elif x.kind not in forms:
-            self._report("E0673", f"`{x.kind}` is no code for {x.target}", x.span,
-                         help=f"write {' or '.join(f'`{k}`' for k in forms)}")  # fmt: skip
+            allowed = " or ".join(f"`{k}`" for k in forms)
+            self.found.append(problems.OTHER_FORM(x.span, form=x.kind, target=x.target, forms=allowed))
         elif x.target == "llvm":
             self._call(x, operands, store)
         return Lowering(x.target, x.requires, x.kind, x.code) if len(self.found) == before else None
@@ -264,29 +253,24 @@ class _Reader:
     def _call(self, x: t.Lowering, operands: dict[str, Buffer], store: Store) -> None:
         call = signature_of(x.code)
         if call is None:
-            self._report("E0673", "this is no call of a function of LLVM", x.span,
-                         help="write its type, its name and its arguments, as LLVM does: "
-                         '"<16 x i32> llvm.x86.avx512.vpdpbusd.512(<16 x i32> C, <16 x i32> A, <16 x i32> B)"')  # fmt: skip
+            self.found.append(problems.NO_CALL(x.span))
             return
         for type_, name in call.args:
             if name in operands:
                 self._size(type_, operands[name], x, repeated=True)
             elif not re.fullmatch(r"\d+", name):
-                self._report("E0673", f"there is no operand `{name}`", x.span, help=did_you_mean(name, operands))
+                self.found.append(problems.UNKNOWN_ARGUMENT(x.span, near(name, operands), name=name))
         named = {name for _, name in call.args}
         for b in dict.fromkeys(y.buffer for y in loads(store.value)):
             if b not in named:
-                self._report(
-                    "E0673", f"the call does not take `{b}`", x.span, help="what the effect reads is an argument"
-                )
+                self.found.append(problems.NOT_PASSED(x.span, name=b))
         self._size(call.result, operands[store.buffer], x, repeated=False)
 
     def _size(self, type_: str, b: Buffer, x: t.Lowering, repeated: bool) -> None:
         """Check an argument's size: it holds its operand once, or several times over; a result holds it once."""
         own, bits = operand_bits(b), bits_of(type_)
         if bits != own and not (repeated and bits % own == 0):
-            self._report("E0673", f"`{b.name}` has {own} bits; {type_} has {bits}", x.span,
-                         help="a vector holds the elements of an operand in order, the last dimension fastest")  # fmt: skip
+            self.found.append(problems.OTHER_SIZE(x.span, name=b.name, bits=own, type=type_, other=bits))
 
 
 def _index_value(e: Expr) -> bool:

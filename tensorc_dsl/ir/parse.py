@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
 from tensorc_dsl.ir import expr as ir
+from tensorc_dsl.ir import problems
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
-from tensorc_dsl.ir.parse_expr import VisibleNames, error, literal_value
+from tensorc_dsl.ir.parse_expr import VisibleNames, literal_value
 from tensorc_dsl.ir.program import (
     Annotation,
     Axis,
@@ -32,7 +33,7 @@ from tensorc_dsl.ir.program import (
 from tensorc_dsl.ir.verify import ProgramError, verify
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import did_you_mean
+from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.syntax.walk import walk
 
@@ -45,12 +46,12 @@ def parse_program(source: Source) -> Program:
     intrinsics = [i for i in items if isinstance(i, t.IntrinsicDef)]
     others = [i for i in items if not isinstance(i, t.IntrinsicDef)]
     if not others:
-        raise error("E0210", "there is no program in this text", Span(source, 0, 0))
+        raise TschedError(problems.NO_PROGRAM(Span(source, 0, 0)))
     if len(others) > 1:
-        raise error("E0210", "one program is expected here", _place(others[1]), "another item")
+        raise TschedError(problems.ONE_PROGRAM(_place(others[1])))
     program = others[0]
     if not isinstance(program, t.ProgramDef):
-        raise error("E0210", "a program is expected here", _place(program))
+        raise TschedError(problems.OTHER_ITEM(_place(program)))
     return program_from_tree(program, tuple(map(intrinsic_from_tree, intrinsics)))
 
 
@@ -98,8 +99,8 @@ class _Reader:
         )
         try:
             verify(program)
-        except ProgramError as problem:
-            raise error("E0210", str(problem), d.name.span) from None
+        except ProgramError as e:
+            raise TschedError(problems.NOT_WELL_FORMED(d.name.span, reason=str(e))) from None
         return program
 
     def attempt(self, make: Callable[[], T]) -> T | None:
@@ -119,17 +120,14 @@ class _Reader:
         for name, e in sizes:
             match e:
                 case _ if name in seen:
-                    problem = error("E0202", f"the sizes of `{name}` are given twice", e.span, "the second time")
+                    self.found.append(problems.SIZES_TWICE(e.span, name=name))
                 case _ if name not in self.dims:
-                    problem = error("E0201", f"no shape of an argument mentions `{name}`", e.span,
-                                    help=did_you_mean(name, self.dims))  # fmt: skip
+                    self.found.append(problems.NO_DIMENSION(e.span, near(name, self.dims), name=name))
                 case t.RangeExpr(low=t.Number(value=int(low)), high=t.Number(value=int(high))) if 0 <= low <= high:
                     self.dims[name] = ir.Dim(name, low, high, tuple(map(self.timed, e.at)))
                     seen.add(name)
-                    continue
                 case _:
-                    problem = error("E0210", f"`{name}` has no sizes", e.span, "from a number up to a larger one")
-            self.found.extend(problem.diagnostics)
+                    self.found.append(problems.NO_SIZES(e.span, name=name))
 
     def timed(self, e: t.Expr) -> int:
         """The number that `e` spells, a size at which kernels are timed."""
@@ -137,7 +135,7 @@ class _Reader:
             case t.Number(value=int(value)):
                 return value
             case _:
-                self.found.extend(error("E0210", "no size to be timed at", e.span, "a number is expected").diagnostics)
+                self.found.append(problems.NOT_TIMED(e.span))
                 return 0
 
     def buffer(
@@ -151,10 +149,9 @@ class _Reader:
     ) -> Buffer | None:
         def make() -> Buffer:
             if name in self.buffers:
-                raise error("E0202", f"there are two buffers `{name}`", span, "the second one")
+                raise TschedError(problems.TWO_BUFFERS(span, name=name))
             if type_.dtype not in DTYPES:
-                raise error("E0208", f"there is no type `{type_.dtype}`", type_.span,
-                            help=did_you_mean(type_.dtype, DTYPES))  # fmt: skip
+                raise TschedError(problems.UNKNOWN_TYPE(type_.span, near(type_.dtype, DTYPES), name=type_.dtype))
             shape = tuple(self.scope({}).index(e) for e in type_.shape)
             return Buffer(str(name), DTYPES[type_.dtype], shape, scope, annotations_of(annotations), constant)
 
@@ -177,10 +174,7 @@ class _Reader:
         annotations = self.attempt(lambda: annotations_of(s.annotations))
         axis = None if s.axis is None else self.attempt(lambda: _axis(s))
         if len(s.loops) > 1 and (s.kind != "serial" or s.annotations):
-            self.found.extend(
-                error("E0211", "only plain loops share a header", s.loops[1].span, "a loop of its own is needed",
-                      f"write `for {s.loops[1].name} in … {{` inside").diagnostics
-            )  # fmt: skip
+            self.found.append(problems.SHARED_HEADER(s.loops[1].span, name=s.loops[1].name))
         names = dict(around)
         made: list[tuple[str, ir.Expr | None]] = []
         for h in s.loops:
@@ -190,7 +184,7 @@ class _Reader:
             made.append((names[h.name], extent))
         body = self.stmts(s.body, names)
         if not s.body:
-            self.found.extend(error("E0210", f"loop `{made[-1][0]}` has no body", s.span).diagnostics)
+            self.found.append(problems.NO_BODY(s.span, name=made[-1][0]))
         nest: For | None = None
         for name, extent in reversed(made):
             inner = body if nest is None else (nest,)
@@ -200,13 +194,13 @@ class _Reader:
     def loop_name(self, h: t.LoopHeader, around: Mapping[str, str]) -> str:
         """The loop's name in the program: the name in the text if that is still free."""
         if h.name in around:
-            raise error("E0202", f"loop `{h.name}` stands inside a loop of that name", h.span)
+            raise TschedError(problems.LOOP_IN_LOOP(h.span, name=h.name))
         if h.name in self.dims or h.name in self.buffers:
             what = "an open dimension" if h.name in self.dims else "a buffer"
-            raise error("E0202", f"loop `{h.name}` has the name of {what}", h.span)
+            raise TschedError(problems.LOOP_TAKEN(h.span, name=h.name, what=what))
         taken = self.seen.get(h.name)
         if taken == "block":
-            raise error("E0202", f"loop `{h.name}` has the name of a block", h.span)
+            raise TschedError(problems.LOOP_TAKEN(h.span, name=h.name, what="a block"))
         if taken is None:
             self.seen[h.name] = "loop"
             return h.name
@@ -217,7 +211,7 @@ class _Reader:
     def block(self, s: t.BlockStmt, around: Mapping[str, str]) -> Block | None:
         before = len(self.found)
         if taken := self.seen.get(s.name):
-            self.found.extend(error("E0202", f"block `{s.name}` has the name of another {taken}", s.span).diagnostics)
+            self.found.append(problems.BLOCK_TAKEN(s.span, name=s.name, what=taken))
         self.seen.setdefault(s.name, "block")
         outside = self.scope(around, {i.name: "bindings and conditions are over loops" for i in s.iters})
         iters: dict[str, Iter] = {}
@@ -238,7 +232,7 @@ class _Reader:
         body = [self.attempt(lambda x=x: _store(x, inside)) for x in s.body]
         annotations = self.attempt(lambda: annotations_of(s.annotations))
         if not s.body:
-            self.found.extend(error("E0210", f"block `{s.name}` stores nothing", s.span).diagnostics)
+            self.found.append(problems.NO_STORE(s.span, name=s.name))
         if len(self.found) > before:
             return None
         return Block(
@@ -250,9 +244,9 @@ class _Reader:
         self, i: t.IterDecl, outside: VisibleNames, around: Mapping[str, str], before: Mapping[str, Iter]
     ) -> Iter:
         if i.name in before:
-            raise error("E0202", f"there are two iterators `{i.name}` in this block", i.span, "the second one")
+            raise TschedError(problems.TWO_ITERATORS(i.span, name=i.name))
         if i.name in around or i.name in around.values():
-            raise error("E0202", f"iterator `{i.name}` has the name of a loop around it", i.span)
+            raise TschedError(problems.ITERATOR_TAKEN(i.span, name=i.name))
         extent = self.scope({}, _no_loops((*around, *before))).index(i.extent)
         return Iter(i.name, IterKind(i.kind), extent, outside.index(i.binding))
 
@@ -269,12 +263,13 @@ def _store(s: t.StoreStmt, scope: VisibleNames) -> Store:
 
 
 def _axis(s: t.LoopStmt) -> Axis:
+    name = s.axis or ""
     try:
-        return Axis(s.axis or "")
+        return Axis(name)
     except ValueError:
         names = [str(a) for a in Axis]
-        raise error("E0210", f'there is no axis "{s.axis}"', s.span, "a loop is bound to one that a GPU has",
-                    did_you_mean(s.axis or "", names) or f"the axes are {', '.join(names)}") from None  # fmt: skip
+        notes = near(name, names) or (help_note(f"the axes are {', '.join(names)}"),)
+        raise TschedError(problems.UNKNOWN_AXIS(s.span, notes, name=name)) from None
 
 
 def annotations_of(items: tuple[tuple[str, t.Expr], ...]) -> tuple[Annotation, ...]:
@@ -282,7 +277,7 @@ def annotations_of(items: tuple[tuple[str, t.Expr], ...]) -> tuple[Annotation, .
     values: dict[str, int | float | str | bool] = {}
     for key, e in items:
         if key in values:
-            raise error("E0202", f'the annotation "{key}" is given twice', e.span)
+            raise TschedError(problems.ANNOTATION_TWICE(e.span, key=key))
         values[key] = literal_value(e)
     return tuple(sorted(values.items(), key=lambda item: item[0]))
 

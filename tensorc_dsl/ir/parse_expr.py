@@ -11,21 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
+from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir import expr as ir
+from tensorc_dsl.ir import problems
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, INDEX, DType
+from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.numbers import limits, nearest
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import did_you_mean
+from tensorc_dsl.syntax.names import near
 
 CASTS: dict[str, DType] = {**DTYPES, "index": INDEX}
-
-
-def error(code: str, message: str, span: Span, label: str = "", help: str = "") -> TschedError:
-    return TschedError(Diagnostic(code, message, span, label, (help_note(help),) if help else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class VisibleNames:
     def index(self, e: t.Expr) -> ir.Expr:
         """An index that does not depend on data: an extent, a binding, or a subscript of a stored element."""
         return _known(
-            self._subscript(e), e.span, "only a subscript of what is read may: `… = W[min(max(index(I[vi]), 0), 9)]`"
+            self._subscript(e), e.span, "only the subscript of a load may: `… = W[min(max(index(I[vi]), 0), 9)]`"
         )
 
     def _subscript(self, e: t.Expr) -> ir.Expr:
@@ -64,8 +62,10 @@ class VisibleNames:
         value = self._value(e, want)
         found = ir.dtype_of(value)
         if found != want:
-            repair = f"convert it: `{want}({format_expr(value)})`" if want in DTYPES.values() and want != BOOL else ""
-            raise error("E0204", f"{why}; this is {found}", e.span, str(found), repair)
+            if _is_cast(want):
+                text = format_expr(value)
+                raise TschedError(problems.CONVERTIBLE(e.span, why=why, found=found, wanted=want, value=text))
+            raise TschedError(problems.OTHER_TYPE(e.span, why=why, found=found))
         return value
 
     def _infer(self, e: t.Expr) -> DType | None:
@@ -101,7 +101,7 @@ class VisibleNames:
             case t.Negate(operand=a):
                 x = self._value(a, want)
                 if ir.dtype_of(x) == BOOL:
-                    raise error("E0204", "`-` takes a number; this is bool", a.span)
+                    raise TschedError(problems.NEGATED_BOOL(a.span))
                 # -1 * x instead of 0 - x, which would lose the sign of a zero.
                 kind = ir.dtype_of(x)
                 return (
@@ -123,7 +123,7 @@ class VisibleNames:
             case t.String() | t.Wildcard() | t.ListExpr() | t.MapExpr() | t.Attribute() | t.Reduce() | t.Scan() | (
                 t.SliceExpr() | t.RangeExpr() | t.Lambda() | t.ForList()
             ):  # fmt: skip
-                raise error("E0207", "this cannot stand in a program", e.span)
+                raise TschedError(problems.NOT_IN_PROGRAM(e.span))
             case _:
                 assert_never(e)
 
@@ -136,10 +136,10 @@ class VisibleNames:
             return ir.Load(name, (), self.buffers[name].dtype)
         if name in self.buffers:
             subscripts = ", ".join("…" for _ in self.buffers[name].shape)
-            raise error("E0201", f"`{name}` is a buffer", span, help=f"say which element: `{name}[{subscripts}]`")
+            raise TschedError(problems.IS_BUFFER(span, name=name, subscripts=subscripts))
         if name in self.hidden:
-            raise error("E0201", f"`{name}` cannot be used here", span, help=self.hidden[name])
-        raise error("E0201", f"there is no `{name}` here", span, help=did_you_mean(name, (*self.variables, *self.dims)))
+            raise TschedError(problems.HIDDEN(span, name=name, reason=self.hidden[name]))
+        raise TschedError(problems.UNKNOWN_NAME(span, near(name, (*self.variables, *self.dims)), name=name))
 
     def _single(self, name: str) -> bool:
         """Whether the name is that of a buffer without dimensions, which is a value."""
@@ -153,14 +153,14 @@ class VisibleNames:
     def access(self, e: t.IndexExpr) -> ir.Load:
         """The load of an element, with the number and the types of its subscripts checked."""
         if not isinstance(e.base, t.Name):
-            raise error("E0207", "only a buffer has subscripts", e.base.span)
+            raise TschedError(problems.SUBSCRIPTED(e.base.span))
         buffer = self.buffer(e.base.id, e.base.span)
         self._rank(buffer, e.indices, e.span)
         return ir.Load(buffer.name, tuple(map(self._subscript, e.indices)), buffer.dtype)
 
     def buffer(self, name: str, span: Span) -> Buffer:
         if name not in self.buffers:
-            raise error("E0201", f"there is no buffer `{name}`", span, help=did_you_mean(name, self.buffers))
+            raise TschedError(problems.UNKNOWN_BUFFER(span, near(name, self.buffers), name=name))
         return self.buffers[name]
 
     def subscripts(self, buffer: Buffer, indices: tuple[t.Expr, ...], span: Span) -> tuple[ir.Expr, ...]:
@@ -171,8 +171,7 @@ class VisibleNames:
     def _rank(self, buffer: Buffer, indices: tuple[t.Expr, ...], span: Span) -> None:
         if len(indices) != len(buffer.shape):
             rank = "1 dimension" if len(buffer.shape) == 1 else f"{len(buffer.shape)} dimensions"
-            message = f"`{buffer.name}` has {rank}; subscripts given: {len(indices)}"
-            raise error("E0203", message, span)
+            raise TschedError(problems.RANK(span, name=buffer.name, rank=rank, count=len(indices)))
 
     def _pair(self, a: t.Expr, b: t.Expr, want: DType | None, what: str, span: Span) -> tuple[ir.Expr, ir.Expr]:
         kind = self._infer(a) or self._infer(b) or want
@@ -181,16 +180,20 @@ class VisibleNames:
         if left != right:
             side = y if left not in (INDEX, BOOL) else x
             goal = left if side is y else right
-            repair = f"convert one: `{goal}({format_expr(side)})`" if goal in DTYPES.values() and goal != BOOL else ""
-            raise error("E0204", f"{what} are of two types, {left} and {right}", span, f"{left} and {right}", repair)
+            if not _is_cast(goal):
+                raise TschedError(problems.TWO_TYPES(span, what=what, left=left, right=right))
+            text = format_expr(side)
+            raise TschedError(
+                problems.ONE_CONVERTIBLE(span, what=what, left=left, right=right, wanted=goal, value=text)
+            )
         return x, y
 
     def _arithmetic(self, op: ir.BinaryOp, a: t.Expr, b: t.Expr, want: DType | None, span: Span) -> ir.Expr:
         x, y = self._pair(a, b, want, f"the operands of `{op}`", span)
         if ir.dtype_of(x) == BOOL:
-            raise error("E0204", f"`{op}` takes numbers; these are bool", span)
+            raise TschedError(problems.BOOL_OPERANDS(span, op=op))
         if op == "xor" and ir.dtype_of(x).is_float:
-            raise error("E0204", f"`xor` takes integers; these are {ir.dtype_of(x)}", span)
+            raise TschedError(problems.XOR_OPERANDS(span, found=ir.dtype_of(x)))
         return ir.Binary(op, x, y)
 
     def _comparison(self, ops: tuple[ir.CompareOp, ...], operands: tuple[t.Expr, ...]) -> ir.Expr:
@@ -206,11 +209,11 @@ class VisibleNames:
         name = e.function.id if isinstance(e.function, t.Name) else ""
         if name in CASTS:
             return self._cast(e, CASTS[name])
-        wanted = {"min": 2, "max": 2, "xor": 2, "clamp": 3, **ir.MATH_FUNCTIONS}.get(name)
+        wanted = {"min": 2, "max": 2, "xor": 2, "clamp": 3, **{f: m.count for f, m in MATHS.items()}}.get(name)
         if wanted is None:
-            known = (*ir.MATH_FUNCTIONS, *DTYPES, "min", "max", "xor", "clamp")
-            raise error("E0206", f"there is no function `{e.function.span.text}`", e.function.span,
-                        help=did_you_mean(name, known))  # fmt: skip
+            known = (*MATHS, *DTYPES, "min", "max", "xor", "clamp")
+            span = e.function.span
+            raise TschedError(problems.UNKNOWN_FUNCTION(span, near(name, known), name=span.text))
         _count(e, name, wanted)
         if name == "min" or name == "max" or name == "xor":
             return self._arithmetic(name, e.args[0], e.args[1], want, e.span)
@@ -223,8 +226,7 @@ class VisibleNames:
         for a, value in zip(e.args, args, strict=True):
             found = ir.dtype_of(value)
             if not (found.is_float or (name == "abs" and found != BOOL)) or found != ir.dtype_of(args[0]):
-                raise error("E0204", f"`{name}` takes floats of one type; this is {found}", a.span, str(found),
-                            f"convert it: `{name}(f32(…))`")  # fmt: skip
+                raise TschedError(problems.FLOAT_ARGUMENTS(a.span, name=name, found=found))
         return ir.Call(name, args)
 
     def _cast(self, e: t.CallExpr, to: DType) -> ir.Expr:
@@ -237,40 +239,45 @@ class VisibleNames:
                 # Expressions of literals only take the type that they are converted to.
                 value = self._value(argument, self._infer(argument) or to)
                 if to == INDEX and not (found := ir.dtype_of(value)).is_integer:
-                    raise error("E0204", f"an index is made of an integer; this is {found}", e.span, str(found))
+                    raise TschedError(problems.INDEX_OF_FLOAT(e.span, found=found))
                 return ir.Cast(value, to)
+
+
+def _is_cast(to: DType) -> bool:
+    """Whether a value can be converted by writing the name of the type around it, without an effect on its meaning."""
+    return to in DTYPES.values() and to != BOOL
 
 
 def _known(e: ir.Expr, span: Span, repair: str) -> ir.Expr:
     """The expression, if it does not depend on data. Raises TschedError otherwise."""
     if read := ir.loads(e):
-        message = f"what is read from `{read[0].buffer}` cannot decide this"
-        raise error("E0212", message, span, "depends on data", repair)
+        raise TschedError(problems.DEPENDS_ON_DATA(span, buffer=read[0].buffer, repair=repair))
     return e
 
 
 def _count(e: t.CallExpr, name: str, wanted: int) -> None:
     if e.kwargs or len(e.args) != wanted:
         given = len(e.args) + len(e.kwargs)
-        raise error("E0206", f"`{name}` takes {wanted} argument{'s' * (wanted > 1)}; given: {given}", e.span)
+        arguments = f"{wanted} argument{'s' * (wanted > 1)}"
+        raise TschedError(problems.ARGUMENTS(e.span, name=name, wanted=arguments, count=given))
 
 
 def _literal(value: int | float, want: DType | None, span: Span) -> ir.Expr:
     if want is None:
         if isinstance(value, int):
             return _literal(value, INDEX, span)
-        raise error("E0205", "nothing here says which type this number has", span, help=f"write one: `f32({value})`")
+        raise TschedError(problems.NO_TYPE(span, value=value))
     if want.is_float:
         if math.isfinite(value) and math.isinf(nearest(float(value), want)):
-            raise error("E0205", f"{want} does not hold {value}", span, "too large")
+            raise TschedError(problems.NOT_HELD(span, dtype=want, value=value, limit="too large"))
         return ir.Const(float(value), want)
     if want == BOOL:
-        raise error("E0205", "a number is no bool", span, help="write `true` or `false`")
+        raise TschedError(problems.NO_BOOL(span))
     if isinstance(value, float):
-        raise error("E0205", f"{want} does not hold {value}", span, "not an integer")
+        raise TschedError(problems.NOT_HELD(span, dtype=want, value=value, limit="not an integer"))
     low, high = limits(want)
     if not low <= value <= high:
-        raise error("E0205", f"{want} does not hold {value}", span, f"{low} to {high}")
+        raise TschedError(problems.NOT_HELD(span, dtype=want, value=value, limit=f"{low} to {high}"))
     return ir.Const(value, want)
 
 
@@ -282,4 +289,4 @@ def literal_value(e: t.Expr) -> int | float | str | bool:
         case t.Negate(operand=t.Number(value=v)):
             return -v
         case _:
-            raise error("E0209", "an annotation is a number, a string or a bool", e.span)
+            raise TschedError(problems.NO_LITERAL(e.span))

@@ -55,7 +55,10 @@ class Target:
 
     @property
     def key(self) -> str:
-        """The key of the target's records: its kind, triple, CPU, vector width and number of cores."""
+        """A short name of the target: its kind, triple, CPU, vector width and number of cores.
+
+        Machines with other instruction sets can have the same one, so records are not kept by it.
+        """
         machine = f"{self.triple}:" if self.triple else ""
         return f"{self.kind}:{machine}{self.cpu}:{self.vector_bits}:{self.cores}"
 

@@ -149,7 +149,7 @@ def _index(e: Expr, scope: UsableNames, where: str) -> None:
 
 def _without_data(e: Expr, where: str) -> None:
     if read := loads(e):
-        raise ProgramError(f"{where}: `{format_expr(e)}` depends on what is read from {read[0].buffer}")
+        raise ProgramError(f"{where}: `{format_expr(e)}` depends on data read from {read[0].buffer}")
 
 
 def _subscript(e: Expr, scope: UsableNames, where: str) -> None:

@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from tensorc_dsl.affine.form import Interval
 from tensorc_dsl.affine.simplify import extent_ranges, is_multiple, simplify
-from tensorc_dsl.ir.expr import Binary, Expr, Var, add, children, constant, floordiv, index, mul, substitute
-from tensorc_dsl.ir.program import Block, For, LoopKind, Program, Stmt, fresh, used_names
+from tensorc_dsl.ir.expr import Binary, Expr, Var, add, children, constant, floordiv, free_vars, index, mul, substitute
+from tensorc_dsl.ir.program import Block, For, LoopKind, Program, Stmt, fresh, used_names, with_body
 
 _NARROWEST_VECTOR = 4
 
@@ -42,7 +42,7 @@ def _block(b: Block, values: dict[str, Expr], ranges: dict[str, Interval]) -> Bl
 def _loop(s: For, values: dict[str, Expr], ranges: dict[str, Interval], used: set[str]) -> For:
     cuts = _cuts(s)
     if not cuts:
-        return replace(s, body=_stmts(s.body, values, {**ranges, **extent_ranges((s,))}, used))
+        return with_body(s, _stmts(s.body, values, {**ranges, **extent_ranges((s,))}, used))
     value: Expr = index(0)
     inner = dict(ranges)
     parts: list[For] = []
@@ -68,7 +68,8 @@ def _cuts(s: For) -> list[int]:
     found: set[int] = set()
     for b in _blocks(s.body):
         for e in (*(it.binding for it in b.iters), *b.where):
-            _collect(e, s.var, found)
+            if s.var in free_vars(e):
+                _collect(e, s.var, found)
     extent = constant(s.extent)
     cuts = sorted(c for c in found if c > 1 and (extent is None or c < extent))
     if not cuts or any(b % a for a, b in pairwise(cuts)) or not is_multiple(s.extent, cuts[-1], {}):

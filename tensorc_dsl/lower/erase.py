@@ -46,12 +46,14 @@ def _stmts(body: tuple[Stmt, ...], ranges: Ranges, done: frozenset[str]) -> tupl
             out.extend(_block(s, ranges, s.name not in done))
             continue
         inner: Ranges = {**ranges, s.var: span(s.extent)}
-        below: Ranges = {**inner, **{x.var: span(x.extent) for _, x in walk(s.body) if isinstance(x, For)}}
         hoisted: list[str] = []
-        for around, b in walk(s.body):
-            if isinstance(b, Block) and b.init and b.name not in done and _separable((s, *around), b, below):
-                out.extend(_init_nest((s, *around), b, below))
-                hoisted.append(b.name)
+        starting = [(x, b) for x, b in walk(s.body) if isinstance(b, Block) and b.init and b.name not in done]
+        if starting:
+            below: Ranges = {**inner, **{x.var: span(x.extent) for _, x in walk(s.body) if isinstance(x, For)}}
+            for around, b in starting:
+                if _separable((s, *around), b, below):
+                    out.extend(_init_nest((s, *around), b, below))
+                    hoisted.append(b.name)
         out.append(Loop(s.var, ZERO, s.extent, _kind(s), _stmts(s.body, inner, done | set(hoisted))))
     return tuple(out)
 

@@ -8,13 +8,13 @@ a tail keeps its variable), but never inside itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from tensorc_dsl.affine.instruction import Tile
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr, Load, loads
 from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Intrinsic, LoopKind, Store
 
@@ -25,7 +25,7 @@ class LowerError(Exception):
     """The program cannot be lowered for this target: a failed candidate."""
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Loop:
     """`for var in begin .. end`: serial, vectorized (each store runs for all values at once) or unrolled."""
 
@@ -36,7 +36,7 @@ class Loop:
     body: tuple[Flat, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Parallel:
     """Loops from 0 whose iterations run in any order and at once: one task per combination, the last loop fastest."""
 
@@ -45,13 +45,13 @@ class Parallel:
     body: tuple[Flat, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class If:
     cond: Expr
     body: tuple[Flat, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Alloc:
     """`size` uninitialised elements for the duration of `body`. The size is over open dimensions; on the stack, a number.
 
@@ -66,7 +66,7 @@ class Alloc:
     body: tuple[Flat, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Instruction:
     """An instruction on tiles of buffers. `body` computes the same, for targets without the instruction."""
 
@@ -78,7 +78,7 @@ class Instruction:
 Flat = Loop | Parallel | If | Alloc | Instruction | Store
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Param:
     """An argument: a dense row-major array, with a shape over the open dimensions of the kernel."""
 
@@ -90,7 +90,7 @@ class Param:
     """Whether it is an input that is the same in many calls."""
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Prepared:
     """A buffer of `size` elements that the preparation writes and the kernel reads; the size is over open dimensions."""
 
@@ -99,7 +99,7 @@ class Prepared:
     size: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Kernel:
     """`body` runs in each call. With constant inputs, `preparation` has run before: it reads no other inputs, and
     writes only `prepared`. `kept` names the constant inputs that the body reads as well, `streamed` the outputs that are

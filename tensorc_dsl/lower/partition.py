@@ -14,6 +14,7 @@ from tensorc_dsl.affine.linear import Context, linear
 from tensorc_dsl.affine.simplify import conjuncts, simplify
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Compare, Const, Expr, Logic, Var, constant, dims_in, dtype_of, free_vars, index
+from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Instruction, Loop, Parallel
@@ -136,6 +137,8 @@ def _narrowed(cond: Expr, ranges: Ranges) -> Ranges:
 
 def cut_points(var: str, begin: int, end: int, body: tuple[Flat, ...], ranges: Ranges) -> list[int]:
     """The values in begin+1 .. end-1 at which some guard of the body starts or stops to hold always, ascending."""
+    if var not in _guarding(body):
+        return []
     found: set[int] = set()
     for cond, inner in _conditions(body, {**ranges, var: (begin, end - 1)}):
         if var not in free_vars(cond):
@@ -144,6 +147,18 @@ def cut_points(var: str, begin: int, end: int, body: tuple[Flat, ...], ranges: R
             if isinstance(c, Compare) and dtype_of(c.lhs) == INDEX:
                 found.update(_cuts(c, var, inner))
     return sorted(c for c in found if begin < c < end)
+
+
+@by_identity(1024)
+def _guarding(body: tuple[Flat, ...]) -> frozenset[str]:
+    """The names in the guards of a body."""
+    found = frozenset[str]()
+    for s in body:
+        if not isinstance(s, Store):
+            found |= _guarding(s.body)
+            if isinstance(s, If):
+                found |= free_vars(s.cond)
+    return found
 
 
 def _cuts(c: Compare, var: str, ranges: Ranges) -> Iterator[int]:

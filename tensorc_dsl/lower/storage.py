@@ -9,10 +9,11 @@ from math import prod
 from operator import is_
 
 from tensorc_dsl.affine.simplify import simplify
-from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Load, Var, add, ceildiv, constant, index, mul, sub, transform
+from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Load, Var, add, ceildiv, constant, index, loads, mul, sub, transform
+from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import ALIGN, OFFSET, Block, Buffer, LoopKind, Program, walk
 from tensorc_dsl.lower.boxes import Ranges, Side, accesses, bounds_own_index, clip, corner, join, most, side, span
-from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Space, Store, buffers_of, store_loads, stores
+from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Space, Store, buffers_of, store_loads
 
 STACK_BYTES = 16 * 1024
 """Larger buffers are on the heap: worker threads have small stacks, and frames must not touch new pages in a loop."""
@@ -77,7 +78,7 @@ def place(
 ) -> tuple[Flat, ...]:
     """The body with an `Alloc` around the uses of each buffer, and one subscript in all accesses to them."""
     for b in buffers:
-        if any(_touches(s, b.name) for s in body):
+        if any(b.name in _touched(s) for s in body):
             loops = frozenset(v for v, names in carried.items() if b.name in names)
             body = _place(body, _Subject(b, shape_of(b), home.get(b.name, frozenset()), loops), _Around({}))
     return body
@@ -131,12 +132,14 @@ def _pitches(b: Buffer) -> dict[int, tuple[int, int]]:
     return out
 
 
-def _touches(s: Flat, name: str) -> bool:
-    return any(name in buffers_of(x) for x in stores((s,)))
+@by_identity(4096)
+def _touched(s: Flat) -> frozenset[str]:
+    """The buffers that a statement accesses."""
+    return buffers_of(s) if isinstance(s, Store) else frozenset[str]().union(*map(_touched, s.body))
 
 
 def _place(body: tuple[Flat, ...], subject: _Subject, around: _Around) -> tuple[Flat, ...]:
-    used = [k for k, s in enumerate(body) if _touches(s, subject.buffer.name)]
+    used = [k for k, s in enumerate(body) if subject.buffer.name in _touched(s)]
     first, last = used[0], used[-1]
     only = body[first]
     if first == last and not isinstance(only, Store):
@@ -246,8 +249,8 @@ def _rewrite(body: tuple[Flat, ...], names: Collection[str], subscript: Subscrip
             return s if all(map(is_, body, s.body)) else replace(s, body=body)
         if buffers_of(s).isdisjoint(names):
             return s
-        indices = tuple(transform(i, expr) for i in s.indices)
-        value = transform(s.value, expr)
+        indices = tuple([transform(i, expr) if loads(i) else i for i in s.indices])
+        value = transform(s.value, expr) if loads(s.value) else s.value
         return Store(s.buffer, (subscript(s.buffer, indices),) if s.buffer in names else indices, value)
 
     return tuple(map(stmt, body))

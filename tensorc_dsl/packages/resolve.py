@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from tensorc_dsl.check.problems import AMBIGUOUS, UNRESOLVED, near
+from tensorc_dsl.check.problems import AMBIGUOUS, UNRESOLVED
 from tensorc_dsl.check.uses import Found, standard_files
 from tensorc_dsl.diagnostic import Note, TschedError
 from tensorc_dsl.packages.files import Disk, Files
@@ -20,6 +20,7 @@ from tensorc_dsl.packages.installed import installed
 from tensorc_dsl.packages.places import SUFFIX, SearchFolder, files_in, from_environment, given, of_project, shown
 from tensorc_dsl.report.inputs import STDIN
 from tensorc_dsl.source import Source
+from tensorc_dsl.syntax.names import near
 
 StrPath = str | os.PathLike[str]
 

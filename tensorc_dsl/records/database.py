@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import sqlite3
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -23,13 +23,14 @@ from filelock import FileLock
 from platformdirs import user_data_path
 
 from tensorc_dsl.records import errors
-from tensorc_dsl.records.files import for_reading, look
+from tensorc_dsl.records.files import for_reading, look, try_place
 from tensorc_dsl.records.keys import Subject
 from tensorc_dsl.records.migrate import migrate
 from tensorc_dsl.records.ranking import Kept, Ranking, rank
 from tensorc_dsl.records.rows import MAX_TEXT, READ, SHORTEST, BadRow, from_row, to_row
 from tensorc_dsl.records.schema import COLUMNS, SCHEMA_VERSION, create, is_empty, verify_schema, write_again
-from tensorc_dsl.records.trial import Trial, decode_times
+from tensorc_dsl.records.trial import Trial, decode_decisions, decode_times
+from tensorc_dsl.trace.draw import Decision
 
 LOCK_SECONDS = 60.0
 """How long a writer waits for another; one holds the lock for milliseconds."""
@@ -106,6 +107,12 @@ class Database:
                     write_again(connection)
                 return cls(path, connection, wait, stack.pop_all())
 
+    @staticmethod
+    def require_place(path: Path, *, wait: float = LOCK_SECONDS) -> None:
+        """Raises TschedError (E0703, E0704) if `open` cannot make the missing file; nothing is made."""
+        with errors.explained(path, wait):
+            try_place(path)
+
     @classmethod
     def reading(cls, path: Path | None = None, *, wait: float = LOCK_SECONDS) -> Database | None:
         """The database in the file, to be read only; None where there are no records. Nothing need be writable.
@@ -125,6 +132,14 @@ class Database:
                 old.backup(connection)
                 migrate(connection)
             return cls(path, connection, wait, stack.pop_all())
+
+    @classmethod
+    def required(cls, path: Path | None = None) -> Database:
+        """As `reading`. Raises TschedError (E0711) too, where there are no records."""
+        database = cls.reading(path)
+        if database is None:
+            raise errors.no_database(path or default_path())
+        return database
 
     def add(self, trial: Trial) -> None:
         """The trial is on disk afterwards, stamped with the time and the version; or TschedError and none of it is."""
@@ -200,6 +215,21 @@ class Database:
                     and all(map(math.isfinite, found.features))
                 ):
                     yield found
+
+    def best_decisions(self, task_key: str, target_key: str) -> list[Mapping[str, Decision]]:
+        """The decisions of the fastest schedule of each other task on that target, those that were recorded last first; what
+        cannot be read is left out."""
+        query = (
+            # With a single `min`, SQLite takes other columns from its row: https://www.sqlite.org/lang_select.html#bareagg
+            "SELECT decisions, min(seconds) FROM trials WHERE target_key = ? AND task_key <> ? "
+            "AND status = 'ok' AND seconds >= ? AND length(decisions) <= ? GROUP BY task_key ORDER BY id DESC"
+        )
+        found: list[Mapping[str, Decision]] = []
+        with errors.explained(self.path, self._wait):
+            for text, _ in self._connection.execute(query, (target_key, task_key, SHORTEST, MAX_TEXT)):
+                with suppress(msgspec.DecodeError, TypeError, ValueError):
+                    found.append(decode_decisions(text))
+        return found
 
     def all(self) -> Iterator[Kept]:
         """Every record of every task on every target, in the order they were recorded."""

@@ -155,13 +155,13 @@ def explained(path: Path, wait: float, *, reading: bool = False) -> Generator[No
         raise _explain(path, wait, e, unreadable if reading else unwritable) from e
 
 
-_LEAST = 64 << 10
+LEAST = 64 << 10
 """Bytes that SQLite needs to open a database, and some more."""
 
 
 def _is_full(path: Path) -> bool:
     try:
-        return shutil.disk_usage(path.parent).free < _LEAST
+        return shutil.disk_usage(path.parent).free < LEAST
     except OSError:
         return False  # the folder is gone, which is not for want of room
 

@@ -55,6 +55,14 @@ def look(path: Path, wait: float) -> None:
             raise errors.not_records(path, "it is another program's SQLite database")
 
 
+def try_place(path: Path) -> None:
+    """Raises OSError if the folder of the path, or the one in which it would be made, takes no new file as large as an empty
+    database; nothing is left there."""
+    folder = next(p for p in path.absolute().parents if p.exists())
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(errors.LEAST))
+
+
 @contextmanager
 def for_reading(path: Path, wait: float) -> Generator[sqlite3.Connection]:
     """A connection that sees all that is recorded and changes nothing; the file and its folder need not be writable."""

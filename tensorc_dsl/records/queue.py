@@ -4,6 +4,7 @@ while the run lasts.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
-from tensorc_dsl.records.database import Database, Measured, stamped
+from tensorc_dsl.records.database import Database, Measured, default_path, stamped
 from tensorc_dsl.records.errors import is_disk_full
 from tensorc_dsl.records.keys import Subject
 from tensorc_dsl.records.ranking import Kept
@@ -47,10 +48,13 @@ _PHASES = (("trial", ""), ("again", "measured again "), ("final", "in the compar
 
 
 class Queue:
-    """Use it in a `with`. `opened` opens the database; that one is closed at the end."""
+    """Use it in a `with`. `opened` opens the database; that one is closed at the end.
 
-    def __init__(self, opened: Callable[[], Database]) -> None:
-        """Raises TschedError as `opened` does, but for a full disk: there, it is opened later."""
+    With `tried`, which raises TschedError if `opened` would, the database is opened with the first record.
+    """
+
+    def __init__(self, opened: Callable[[], Database], tried: Callable[[], None] | None = None) -> None:
+        """Raises TschedError as `opened` or `tried` does, but for a full disk: there, it is opened later."""
         self._opened = opened
         self._database: Database | None = None
         self._waiting: list[Trial] = []
@@ -58,7 +62,10 @@ class Queue:
         self._problem: TschedError | None = None
         self._told: tuple[Diagnostic, ...] = ()
         try:
-            self._database = opened()
+            if tried is None:
+                self._database = opened()
+            else:
+                tried()
         except TschedError as e:
             if not is_disk_full(e):
                 raise
@@ -66,16 +73,23 @@ class Queue:
 
     @staticmethod
     def at(path: Path | None) -> Queue:
-        """Into the database in that file, by default the user's. Raises TschedError as `Database.open` does."""
-        return Queue(partial(Database.open, path))
+        """Into the database in that file, by default the user's. A missing file is made with the first record.
+
+        Raises TschedError as `Database.open` does.
+        """
+        path = (path or default_path()).expanduser()
+        missing = not os.path.lexists(path)
+        return Queue(partial(Database.open, path), partial(Database.require_place, path) if missing else None)
 
     def introduce(self, subject: Subject) -> None:
         """What the trials that follow are about is recorded with the first of them."""
         self._subjects.append(subject)
 
     def add_all(self, trials: Iterable[Trial]) -> None:
-        """The trials are on disk, or wait with those before them."""
+        """The trials are on disk, or wait with those before them. Nothing to record makes no database."""
         self._waiting += stamped(trials)
+        if self._database is None and self._problem is None and not self._waiting:
+            return
         try:
             self._database = self._database or self._opened()
             self._database.add_all(self._waiting, self._subjects)

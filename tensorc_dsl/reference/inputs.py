@@ -7,10 +7,9 @@ import numpy as np
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Call, Expr, Load, children, loads
+from tensorc_dsl.ir.maths import MATHS, Domain
 from tensorc_dsl.ir.program import Buffer, Program, blocks
 from tensorc_dsl.reference.evaluate import shape_of
-
-_POSITIVE_ONLY = frozenset(("log", "sqrt", "rsqrt", "pow"))
 
 
 def make_inputs(program: Program, seed: int) -> dict[str, Array]:
@@ -57,5 +56,5 @@ def _random(rng: np.random.Generator, shape: tuple[int, ...], t: DType, positive
 
 
 def _restricted(e: Expr) -> list[Load]:
-    found: list[Load] = list(loads(e)) if isinstance(e, Call) and e.function in _POSITIVE_ONLY else []
+    found: list[Load] = list(loads(e)) if isinstance(e, Call) and MATHS[e.function].domain is not Domain.ALL else []
     return found + [x for c in children(e) for x in _restricted(c)]

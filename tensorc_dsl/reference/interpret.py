@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NoReturn, assert_never
 
 import numpy as np
-from scipy import special
 
 from tensorc_dsl.ir.arrays import Array, wide_dtype
 from tensorc_dsl.ir.dtypes import DTYPES, INDEX, DType
@@ -39,6 +38,7 @@ from tensorc_dsl.ir.pipelines import pipeline
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import AT_ONCE, Block, Buffer, For, IterKind, LoopKind, Program, Stmt, Store, walk
 from tensorc_dsl.reference.evaluate import bind_inputs, shape_of
+from tensorc_dsl.reference.maths import NUMERICS
 
 Order = Literal["forward", "reversed", "shuffled", "together"]
 
@@ -341,15 +341,6 @@ def _max(a: float, b: float) -> float:
     return a if a > b or math.isnan(a) else b
 
 
-def _rsqrt(x: np.float64) -> np.float64:
-    return np.float64(1.0) / np.sqrt(x)
-
-
-def _power(x: np.float64, y: np.float64) -> np.float64:
-    # NumPy computes a scalar power 0.5 as a square root, which is NaN for -inf, whereas C's `pow(-inf, 0.5)` is inf.
-    return np.power(np.full(1, x), np.full(1, y))[0]
-
-
 def _divide(a: float, b: float) -> float:
     if b:
         return a / b
@@ -359,7 +350,8 @@ def _divide(a: float, b: float) -> float:
 def _function(f: Callable[..., Any]) -> Callable[..., float]:
     def call(*args: float) -> float:
         with np.errstate(all="ignore"):
-            return f(*map(np.float64, args)).item()
+            # Arrays: NumPy computes a scalar power 0.5 as a square root, which is NaN for -inf, whereas C's `pow` is inf.
+            return f(*(np.array([x], np.float64) for x in args)).item()
 
     return call
 
@@ -378,18 +370,6 @@ _LIBRARY: dict[str, Any] = {
     "modulo": _function(np.mod),
     "min_float": _min,
     "max_float": _max,
-    "call_abs": abs,
-    "call_exp": _function(np.exp),
-    "call_log": _function(np.log),
-    "call_tanh": _function(np.tanh),
-    "call_erf": _function(special.erf),
-    "call_sqrt": _function(np.sqrt),
-    "call_rsqrt": _function(_rsqrt),
-    "call_sigmoid": _function(special.expit),
-    "call_floor": _function(np.floor),
-    "call_ceil": _function(np.ceil),
-    "call_round": _function(np.rint),
-    "call_sin": _function(np.sin),
-    "call_cos": _function(np.cos),
-    "call_pow": _function(_power),
+    **{f"call_{name}": _function(n.value) for name, n in NUMERICS.items()},
+    "call_abs": abs,  # of integers too, exactly
 }

@@ -17,7 +17,8 @@ In a scan, and in a reduction by a declared reducer, the errors of one step are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from itertools import chain
 from math import prod, sqrt
 from typing import assert_never
 
@@ -46,14 +47,13 @@ from tensorc_dsl.ir.program import Block, Program, Store
 from tensorc_dsl.ir.reductions import ArgFold, Fold
 from tensorc_dsl.reference.boxes import Box
 from tensorc_dsl.reference.evaluate import Evaluation, best_of, bind_inputs, run_nest, shape_of, unscheduled_nests
+from tensorc_dsl.reference.maths import NUMERICS, Point, steps
 from tensorc_dsl.reference.values import arithmetic, cast
 
 LAMBDA = 4.0
 FUNCTION_ROUNDOFFS = 8.0
 """The error of a maths function in units of roundoff: vector libraries promise 4 ulp, that is 8 roundoffs. The code
 generator's own functions of f32 are tested to 2 ulp (docs/maths.md); those of f64 are the C library's."""
-
-_EXACT = frozenset(("abs", "floor", "ceil", "round"))
 
 Pair = tuple[Array, Array]
 """Values, and a bound on the error of each. Both arrays broadcast over the box."""
@@ -229,16 +229,16 @@ class _Errors(Evaluation):
                 return self._cast(x, dx, dtype_of(a), t)
             case Call(function=f, args=args):
                 operands = [self.pair(a, box, mask) for a in args]
-                value = self.value(e, box, mask)
-                rounding = 0.0 if f in _EXACT else u * FUNCTION_ROUNDOFFS
-                return value, _function_error(f, operands, value) + np.abs(value) * rounding
+                value, known = self.value(e, box, mask), NUMERICS[f]
+                rounding = 0.0 if known.exact else u * FUNCTION_ROUNDOFFS
+                return value, known.error(Point(value, *chain(*operands))) + np.abs(value) * rounding
             case _:
                 assert_never(e)
 
     def _cast(self, x: Array, dx: Array, old: DType, new: DType) -> Pair:
         value = cast(x, old, new)
         if old.is_float and not new.is_float:
-            return value, _steps(lambda v: cast(v, old, new).astype(np.float64), x, dx)
+            return value, steps(lambda v: cast(v, old, new).astype(np.float64), x, dx)
         if not new.is_float or holds(new, old):
             return value, dx
         # Kernel and reference both round, and the numbers that they round differ.
@@ -259,40 +259,6 @@ def _carried(op: str, x: Array, dx: Array, y: Array, dy: Array, value: Array) ->
         case "%":  # it goes on with its operands, up to where their quotient passes a whole number
             turns = np.abs(np.floor(x / y))
             wide = (dx + np.abs(x / y) * dy) / np.maximum(np.abs(y) - dy, np.abs(y) * 0.5)
-            return dx + turns * dy + np.where(_steps(np.floor, x / y, wide) > 0, np.abs(y) + dy, 0.0)
+            return dx + turns * dy + np.where(steps(np.floor, x / y, wide) > 0, np.abs(y) + dy, 0.0)
         case _:
             return dx + dy + np.abs(value)
-
-
-def _steps(f: Callable[[Array], Array], x: Array, dx: Array) -> Array:
-    """The largest change of a step function within `dx` of `x`: 0 unless a step is that close."""
-    return np.maximum(np.abs(f(x + dx) - f(x)), np.abs(f(x - dx) - f(x)))
-
-
-def _function_error(f: str, operands: list[Pair], value: Array) -> Array:
-    """The error of a maths function that comes from its arguments' errors: the error times the size of the derivative."""
-    x, dx = operands[0]
-    match f:
-        case "exp":
-            return np.abs(value) * np.expm1(dx)
-        case "log":
-            return dx / np.abs(x)
-        case "sqrt":
-            return np.minimum(np.sqrt(dx), dx / np.maximum(np.abs(value), 1e-300))
-        case "rsqrt":
-            return np.abs(value) * dx / np.abs(x)
-        case "tanh" | "sin" | "cos" | "abs" | "sigmoid":
-            return dx
-        case "erf":
-            return 1.13 * dx
-        case "pow":
-            y, dy = operands[1]
-            return np.abs(value) * (np.abs(y) * dx / np.abs(x) + np.where(dy > 0, np.abs(np.log(np.abs(x))) * dy, 0.0))
-        case "floor":
-            return _steps(np.floor, x, dx)
-        case "ceil":
-            return _steps(np.ceil, x, dx)
-        case "round":
-            return _steps(np.rint, x, dx)
-        case _:
-            raise AssertionError(f)

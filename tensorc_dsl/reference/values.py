@@ -27,33 +27,12 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.numbers import holds, limits, nearest
 from tensorc_dsl.reference.boxes import Box, gather, view
+from tensorc_dsl.reference.maths import NUMERICS
 
 
 class EvaluateError(ValueError):
     """The program is scheduled, reads out of bounds, or was given arrays that do not fit its parameters."""
 
-
-def _rsqrt(x: Array) -> Array:
-    return 1.0 / np.sqrt(x)
-
-
-def _erf(x: Array) -> Array:
-    from scipy import special  # a late import, here and below: it takes as long as checking a long text
-
-    return special.erf(x)
-
-
-def _sigmoid(x: Array) -> Array:
-    from scipy import special
-
-    return special.expit(x)
-
-
-_FUNCTIONS: dict[str, Callable[..., Array]] = {
-    "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": _erf, "sqrt": np.sqrt,
-    "rsqrt": _rsqrt, "sigmoid": _sigmoid, "floor": np.floor, "ceil": np.ceil,
-    "round": np.rint, "abs": np.abs, "sin": np.sin, "cos": np.cos, "pow": np.power,
-}  # fmt: skip
 
 _ARITHMETIC: dict[BinaryOp, Callable[[Array, Array], Array]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "%": np.mod, "min": np.minimum, "max": np.maximum,
@@ -103,7 +82,7 @@ class Values:
             case Cast(operand=a, dtype=t):
                 return cast(self.value(a, box, mask), dtype_of(a), t)
             case Call(function=f, args=args):
-                return wrap(_FUNCTIONS[f](*(self.value(a, box, mask) for a in args)), dtype_of(e))
+                return wrap(NUMERICS[f].value(*(self.value(a, box, mask) for a in args)), dtype_of(e))
             case Load(buffer=name, indices=indices):
                 return self.load(self.arrays, name, indices, box, mask)
             case _:

@@ -17,6 +17,7 @@ from tensorc_dsl.search.events import (
     Event,
     Exhausted,
     Finished,
+    Informed,
     Measured,
     Prepared,
     Preparing,
@@ -52,6 +53,8 @@ def _facts(event: Event) -> tuple[str, Facts]:
             return "started", {"strategy": strategy, "seed": seed} | ends
         case Resumed(trials=trials):
             return "resumed", {"trials": trials}
+        case Informed(trials=trials, tasks=tasks):
+            return "informed", {"trials": trials, "tasks": tasks}
         case Diverged(trials=trials):
             return "diverged", {"trials": trials}
         case Proposed(traces=traces, ask_seconds=seconds):

@@ -24,6 +24,7 @@ from tensorc_dsl.search.events import (
     Event,
     Exhausted,
     Finished,
+    Informed,
     Measured,
     Prepared,
     Preparing,
@@ -102,7 +103,7 @@ class Standing:
                 return unkept.waiting()
             case Proposed() | Preparing() | Prepared() | Comparing() | Verifying() | Finished():
                 pass
-            case Resumed() | Diverged() | Drifted() | Settled() | Slowed() | Sharing():
+            case Resumed() | Informed() | Diverged() | Drifted() | Settled() | Slowed() | Sharing():
                 return said(event)
             case _:
                 assert_never(event)
@@ -174,13 +175,15 @@ class Standing:
         return _joined(parts[n][1] for n in sorted(chosen))
 
 
-def said(event: Resumed | Diverged | Drifted | Settled | Slowed | Sharing) -> str:
+def said(event: Resumed | Informed | Diverged | Drifted | Settled | Slowed | Sharing) -> str:
     """The line for an unusual event."""
     match event:
         case Resumed(trials=0):
             return "no search with this seed and strategy is recorded for the task on this machine: it begins anew"
         case Resumed(trials=count):
             return f"going on with the last search: {units.counted(count, 'trial')} recorded"
+        case Informed(trials=trials, tasks=tasks):
+            return f"learns from {trials:,} trials of {units.counted(tasks, 'other task')} on this machine"
         case Diverged(trials=count):
             records = units.counted(count, "record")
             return f"the search asks for other programs than it did: {records} of it may be of no use"

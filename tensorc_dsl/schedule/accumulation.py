@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.affine.form import Ranges
+from collections.abc import Sequence
+
+from tensorc_dsl.affine.form import Context, Ranges
+from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.sets import NotAffine, feasible
 from tensorc_dsl.affine.simplify import extent_ranges, prove, simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, add, free_vars, substitute
@@ -46,6 +49,8 @@ def reduction_loops(program: Program, b: Block, around: tuple[For, ...]) -> froz
     for it in reductions:
         if simplify(substitute(it.binding, zero), ranges) != ZERO:
             raise _not_at_zero(program, b, it)
+    if _are_sums([it.binding for it in reductions], [v for v in counting if ranges[v][1] != 0], Context(ranges)):
+        return counting
     extents = {x.var: x.extent for x in around}
     at_zero = [Compare("==", it.binding, ZERO) for it in reductions]
     for v in sorted(counting):
@@ -56,6 +61,16 @@ def reduction_loops(program: Program, b: Block, around: tuple[For, ...]) -> froz
         if stray:
             raise _not_at_zero(program, b, next(it for it in reductions if v in free_vars(it.binding)))
     return counting
+
+
+def _are_sums(bindings: Sequence[Expr], loops: Sequence[str], context: Context) -> bool:
+    """Theorem: sums of positive multiples of loops are 0 only where all of the loops are, since none is negative.
+
+    Each of `loops` is in one of the sums.
+    """
+    forms = [linear(e, context) for e in bindings]
+    sums = all(not f.constant and all(isinstance(x, str) and c > 0 for x, c in f.terms.items()) for f in forms)
+    return sums and all(any(v in f.terms for f in forms) for v in loops)
 
 
 def _at_least_one(e: Expr, loop: str, ranges: Ranges) -> bool:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
 
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.schedule.declared import refuse_stale
 from tensorc_dsl.schedule.refusal import Refusal
 from tensorc_dsl.schedule.rewrite import Result, Rewrite
+from tensorc_dsl.schedule.stale import refuse_stale
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def primitive(*refusals: Refusal[...]) -> Callable[[F], F]:
 def apply(program: Program, name: str, *args: Any, **kwargs: Any) -> Rewrite[Result]:
     """Run a primitive by name. Raises KeyError for an unknown name, ScheduleRefusal if the step does not apply.
 
-    A step that breaks a declaration of an earlier one is refused (`declared`).
+    A step that breaks a declaration of an earlier one is refused (`stale`).
     """
     rewrite = PRIMITIVES[name].function(program, *args, **kwargs)
     if rewrite.program is not program:

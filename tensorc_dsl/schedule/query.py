@@ -27,12 +27,10 @@ class Query:
     """The parameters in parentheses; annotations are resolved types."""
     result: object
     doc: str
-    of_target: bool = False
+    of_target: bool
     """The answer depends on the target as well, which the function takes behind what is asked."""
-
-    @property
-    def is_method(self) -> bool:
-        return bool(self.signature.parameters)
+    is_method: bool
+    """Whether it takes arguments."""
 
 
 QUERIES: dict[type, dict[str, Query]] = {}
@@ -58,5 +56,7 @@ def query(function: F) -> F:
         raise ValueError(f"query {name!r} is declared twice")
     doc = inspect.getdoc(function) or ""
     given = signature.replace(parameters=own[1:] if of_target else own)
-    table[name] = Query(name, subject, function, given, signature.return_annotation, doc, of_target)
+    table[name] = Query(
+        name, subject, function, given, signature.return_annotation, doc, of_target, bool(given.parameters)
+    )
     return function

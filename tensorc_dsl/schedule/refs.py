@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tensorc_dsl.ir.expr import Expr
+from tensorc_dsl.ir.node import node
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class LoopRef:
     """A loop, by the name of its variable, which is unique in the program."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class BlockRef:
     """A block, by name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class BufferRef:
     """A buffer, by name. In the language, a block is accepted for the buffer that it writes."""
 
@@ -34,7 +33,7 @@ class IntrinsicRef(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class IndexMap:
     """`(i, j) -> (i / 4, j, i % 4)`: the results are index expressions over the parameters."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import is_
 
 from tensorc_dsl.affine.form import Interval
 from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
 from tensorc_dsl.ir.expr import ZERO, Expr, constant, free_vars, substitute
-from tensorc_dsl.ir.program import For, Stmt
+from tensorc_dsl.ir.program import For, Iter, Stmt, with_body
 
 
 def replace_variables(
@@ -35,15 +36,18 @@ def _statements(
     out: list[Stmt] = []
     for s in stmts:
         if isinstance(s, For):
-            extent = new(s.extent)
-            own = extent_ranges((replace(s, extent=extent),))
-            out.append(replace(s, extent=extent, body=_statements(s.body, values, {**ranges, **own}, guard)))
+            loop = s if (extent := new(s.extent)) is s.extent else replace(s, extent=extent)
+            body = _statements(s.body, values, {**ranges, **extent_ranges((loop,))}, guard)
+            out.append(loop if all(map(is_, body, s.body)) else with_body(loop, body))
         else:
-            iters = tuple(replace(it, binding=new(it.binding)) for it in s.iters)
+            iters = tuple(
+                [it if (e := new(it.binding)) is it.binding else Iter(it.name, it.kind, it.extent, e) for it in s.iters]
+            )
             where = s.where
             if guard or any(not names.isdisjoint(free_vars(c)) for c in where):
                 where = simplify_where((*(substitute(c, values) for c in where), *guard), ranges)
-            out.append(replace(s, iters=iters, where=where))
+            same = where is s.where and all(map(is_, iters, s.iters))
+            out.append(s if same else replace(s, iters=iters, where=where))
     return tuple(out)
 
 

@@ -69,6 +69,14 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
+class Informed:
+    """The strategy uses so many trials of so many other tasks, which were recorded on this machine."""
+
+    trials: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Diverged:
     """The search that is resumed asks for other programs than it did, and so far not for those of so many records."""
 
@@ -147,7 +155,7 @@ class Finished:
 
 
 Event = (
-    Started | Proposed | Preparing | Prepared | Measured | Corrected | Waiting | Resumed | Diverged | Drifted | Settled
-    | Slowed | Sharing | Exhausted | Comparing | Finished | Verifying | Regret
+    Started | Proposed | Preparing | Prepared | Measured | Corrected | Waiting | Resumed | Informed | Diverged | Drifted
+    | Settled | Slowed | Sharing | Exhausted | Comparing | Finished | Verifying | Regret
 )  # fmt: skip
 Listener = Callable[[Event], None]

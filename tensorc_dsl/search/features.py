@@ -7,12 +7,14 @@ whose neighbours need not behave alike on the machine.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from tensorc_dsl.search.gp import Array
 from tensorc_dsl.trace.distribution import Distribution
+from tensorc_dsl.trace.draw import Draw
 from tensorc_dsl.trace.trace import Trace
 
 
@@ -33,8 +35,12 @@ class Layout:
 
     def vector(self, trace: Trace) -> Array:
         """The trace's features; columns of draws that it did not make are 0. Later draws may make vectors longer."""
+        return self.of_draws(trace.open_draws)
+
+    def of_draws(self, draws: Iterable[Draw]) -> Array:
+        """As `vector`, for the draws of a schedule that need not be expanded."""
         parts: list[tuple[int, tuple[float, ...]]] = []
-        for d in trace.open_draws:
+        for d in draws:
             values = d.distribution.features(d.decision)
             parts.append((self.columns(d.name, d.distribution, len(values))[0], values))
         out = np.zeros(self.width)

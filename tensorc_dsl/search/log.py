@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.measure.timing import CACHE
 from tensorc_dsl.records.keys import program_key, subject, target_key
-from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.records.trial import Phase, Trial
-from tensorc_dsl.search.events import Corrected, Event, Measured, Waiting
+from tensorc_dsl.search.events import Corrected, Measured, Waiting
 from tensorc_dsl.search.gp import Array
+from tensorc_dsl.search.input import SearchInput
 from tensorc_dsl.search.loop_features import MEANING
-from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.past import Past
 from tensorc_dsl.trace.trace import Trace
 
@@ -26,29 +23,15 @@ DIGITS = 4
 class Log:
     """What was tried so far, told and recorded. A search that goes on with a past one has its `name`."""
 
-    def __init__(
-        self,
-        program: Program,
-        target: Target,
-        threads: int,
-        options: SearchOptions,
-        records: Queue | None,
-        emit: Callable[[Event], None],
-        made_by: Callable[[Trace], Mapping[str, str]],
-        describe: Callable[[Trace], Array],
-        past: Past,
-    ) -> None:
-        self._task = program.name
+    def __init__(self, given: SearchInput, describe: Callable[[Trace], Array], past: Past) -> None:
+        self._given = given
         self._name = past.run or uuid.uuid4().hex
-        self._subject = subject(program, target, threads)
-        self._target_key = target_key(target, threads)
-        self._options = options
-        self._records = records
-        self._made_by = made_by
+        self._subject = subject(given.program, given.target, given.threads)
+        self._target_key = target_key(given.target, given.threads)
         self._describe = describe
-        if records is not None:
-            records.introduce(self._subject)
-        self.emit = emit
+        if given.records is not None:
+            given.records.introduce(self._subject)
+        self.emit = given.on_event
         self.traces: list[Trace] = []
         self.outcomes: list[Outcome] = []
         self.best_seconds: float | None = None
@@ -77,12 +60,13 @@ class Log:
         return sorted((o.seconds, n) for n, o in enumerate(self.outcomes) if o.seconds is not None)
 
     def record(self, rows: list[tuple[int, Trace, Outcome]], phase: Phase) -> None:
-        if self._records is not None:
-            self._records.add_all([self._row(number, trace, outcome, phase) for number, trace, outcome in rows])
+        if self._given.records is not None:
+            self._given.records.add_all([self._row(number, trace, outcome, phase) for number, trace, outcome in rows])
             self.tell_what_waits()
 
     def tell_what_waits(self) -> None:
-        unkept = None if self._records is None else self._records.untold()
+        records = self._given.records
+        unkept = None if records is None else records.untold()
         if unkept is not None:
             self.emit(Waiting(unkept))
 
@@ -90,9 +74,9 @@ class Log:
         return Trial(
             task_key=self._subject.task_key,
             target_key=self._target_key,
-            task=self._task,
-            strategy=self._options.strategy,
-            seed=self._options.seed,
+            task=self._given.program.name,
+            strategy=self._given.options.strategy,
+            seed=self._given.options.seed,
             trial=number,
             status=str(outcome.status),
             decisions=trace.decisions,
@@ -107,7 +91,7 @@ class Log:
             phase=phase,
             run=self._name,
             fingerprint=self._subject.fingerprint,
-            modules=self._made_by(trace),
+            modules=self._given.made_by(trace),
             censored=outcome.censored,
             cache=CACHE if outcome.times else "",
             scale=outcome.scale,

@@ -31,6 +31,9 @@ NEAR = 2.0
 """A task counts e times less for each half of a deviation, by root mean square over the columns, between its median and that
 of the task that is predicted."""
 
+LEAST = 0.25
+"""The least deviation of a column in that, in its own units, which are factors of 2 or shares for the most part."""
+
 FOCUS = 0.5
 """A trial that is e times as slow as its task's best counts e^0.5 times less: slow ones need not be told apart."""
 
@@ -66,19 +69,19 @@ class Source:
         """What these tasks teach of a task with this median; None where there are none."""
         if not tasks:
             return None
-        spread = np.vstack([t.features for t in tasks]).std(axis=0) + 1e-9
+        spread = np.maximum(np.vstack([t.features for t in tasks]).std(axis=0), LEAST)
+        apart = [float(np.sqrt((((t.median - median) / spread) ** 2).mean())) for t in tasks]
         rows: list[Array] = []
         values: list[Array] = []
         weights: list[Array] = []
-        for task in tasks:
+        for task, distance in zip(tasks, apart, strict=True):
             picked = np.unique(
                 np.linspace(0, len(task.speeds) - 1, min(ROWS // len(tasks) + 1, len(task.speeds))).astype(int)
             )
             value = np.maximum(task.speeds[picked] - task.speeds.max(), -SLOW)
-            distance = float(np.sqrt((((task.median - median) / spread) ** 2).mean()))
             rows.append(_placed(task.features[picked], task.median))
             values.append(value)
-            weights.append(np.exp(FOCUS * value - NEAR * distance) / np.sqrt(len(picked)))
+            weights.append(np.exp(FOCUS * value - NEAR * (distance - min(apart))) / np.sqrt(len(picked)))
         w = np.concatenate(weights)
         forest = Forest.fit(
             np.vstack(rows), np.concatenate(values), trees=TREES, share=SHARE, weights=w * len(w) / w.sum()

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from tensorc_dsl.ir.program import Program
-from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.blas import one_blas_thread
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.keys import program_key, target_key
-from tensorc_dsl.records.queue import Queue, Unkept
+from tensorc_dsl.records.queue import Unkept
 from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.search.drift import Recovered, Slower, Steady, Watch
 from tensorc_dsl.search.events import (
@@ -21,7 +18,7 @@ from tensorc_dsl.search.events import (
     Drifted,
     Exhausted,
     Finished,
-    Listener,
+    Informed,
     Proposed,
     Resumed,
     Settled,
@@ -30,16 +27,15 @@ from tensorc_dsl.search.events import (
 )
 from tensorc_dsl.search.finals import final, judged
 from tensorc_dsl.search.gp import Array
+from tensorc_dsl.search.input import SearchInput
 from tensorc_dsl.search.log import Log
 from tensorc_dsl.search.loop_features import MEANING
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.past import Past, latest
 from tensorc_dsl.search.regret import TWICE, Regret
-from tensorc_dsl.search.runner import RunnerLike
 from tensorc_dsl.search.source import Source, experience
-from tensorc_dsl.search.space import Explorer, SpaceLike
+from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.search.strategy import Setting, StatesRegret, strategy_of
-from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Refused, Trace
 from tensorc_dsl.validate.validate import Invalid, Report
 
@@ -90,45 +86,34 @@ class TuneResult:
 
 
 class Search:
-    """A search under way: `step` tries one batch, and `finish` says what was found."""
+    """A search under way. `step` tries one batch; `finish` compares and proves the best of all batches.
 
-    def __init__(
-        self,
-        space: SpaceLike,
-        program: Program,
-        target: Target,
-        options: SearchOptions,
-        *,
-        runner: RunnerLike,
-        threads: int,
-        records: Queue | None = None,
-        defaults: Iterable[Mapping[str, Decision]] = (),
-        on_event: Listener | None = None,
-        verify: Callable[[Trace], Report] | None = None,
-        made_by: Callable[[Trace], Mapping[str, str]] = lambda _: {},
-        watch: Watch | None = None,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self.options = options
-        self._explorer = Explorer(space, options.seed, program.name, target, sizing(program).timed[-1])
-        self._runner = runner
-        self._records = records
-        self._verify = verify
-        self._watch = watch
-        self._clock = clock
-        self._started = clock()
+    Refused steps and failed candidates are counted and recorded; any other exception propagates.
+    """
+
+    def __init__(self, given: SearchInput) -> None:
+        """The search begins, with the past of the one that it resumes.
+
+        Raises KeyError for an unknown strategy, and ValueError for one that states no regret where one is to end the search.
+        """
+        program, options, records = given.program, given.options, given.records
+        task, target = program_key(program), target_key(given.target, given.threads)
+        self._given = given
+        self._explorer = Explorer(given.space, options.seed, program.name, given.target, sizing(program).timed[-1])
+        self._started = given.clock()
         self._past = Past()
         if options.resume and records is not None:
-            self._past = latest(records.kept(program_key(program), target_key(target, threads)), options)
+            self._past = latest(records.kept(task, target), options)
         self._diverged = False
 
         def source(median: Array) -> Source | None:
-            key, began = program_key(program), self._past.began
-            found = () if records is None else records.others(key, target_key(target, threads), MEANING, began)
-            return Source.of(experience(found), median)
+            found = () if records is None else records.others(task, target, MEANING, self._past.began)
+            tasks = experience(found)
+            if tasks:
+                self.log.emit(Informed(sum(len(t.speeds) for t in tasks), len(tasks)))
+            return Source.of(tasks, median)
 
-        setting = Setting(self._explorer, options.trials, tuple(defaults), source)
-        self._asked = strategy_of(options.strategy)(setting)
+        self._asked = strategy_of(options.strategy)(Setting(self._explorer, options.trials, source=source))
         if options.until is not None and not isinstance(self._asked, StatesRegret):
             raise ValueError(f"the strategy {options.strategy!r} states no regret that could end the search")
         self._exhausted: Exhausted | None = None
@@ -136,16 +121,17 @@ class Search:
         self._low = 0
         self.curve: list[tuple[int, float | None]] = []
         """How many trials there were, and the best time, before each batch."""
-        self.log = Log(
-            program, target, threads, options, records, on_event or (lambda _: None), made_by,
-            self._explorer.describe, self._past,
-        )  # fmt: skip
+        self.log = Log(given, self._explorer.describe, self._past)
         self.log.emit(
             Started(program.name, options.strategy, options.trials, options.seed, options.budget, options.until)
         )
         self.log.tell_what_waits()
         if options.resume:
             self.log.emit(Resumed(len(self._past.outcomes)))
+
+    @property
+    def options(self) -> SearchOptions:
+        return self._given.options
 
     @property
     def over(self) -> bool:
@@ -157,23 +143,23 @@ class Search:
         return self._low >= TWICE
 
     def _late(self) -> bool:
-        return self.options.budget is not None and self._clock() - self._started >= self.options.budget
+        return self.options.budget is not None and self._given.clock() - self._started >= self.options.budget
 
     def step(self, most: int) -> None:
         """One batch of at most so many trials."""
-        log, before = self.log, self._clock()
+        log, before = self.log, self._given.clock()
         with one_blas_thread():
             batch = self._asked.propose(min(BATCH, most))
         if not batch:
             self._exhausted = Exhausted(len(log.traces), self._explorer.followed(log.traces))
             log.emit(self._exhausted)
             return
-        log.emit(Proposed(tuple(batch), self._clock() - before))
+        log.emit(Proposed(tuple(batch), self._given.clock() - before))
         self.curve.append((len(log.outcomes), log.best_seconds))
         first = len(log.outcomes)
         fresh = self._measured(batch)
-        if fresh and self._watch is not None:
-            self._settle(self._watch, fresh)
+        if fresh and self._given.watch is not None:
+            self._settle(self._given.watch, fresh)
         for n in range(first, len(log.outcomes)):
             self._asked.tell(log.traces[n], log.outcomes[n])
         self._estimate()
@@ -198,9 +184,9 @@ class Search:
         if new and self._past.outcomes and not self._diverged:
             self._diverged = True
             self.log.emit(Diverged(len(self._past.outcomes)))
-        scale = 1.0 if self._watch is None else self._watch.scale
+        scale = 1.0 if self._given.watch is None else self._given.watch.scale
         best = None if self.log.best_seconds is None else scale * self.log.best_seconds
-        answers = self._runner.measure(new, best) if new else iter(())
+        answers = self._given.runner.measure(new, best) if new else iter(())
         fresh: list[int] = []
         for trace, outcome in zip(batch, known, strict=True):
             if outcome is None:
@@ -241,15 +227,16 @@ class Search:
         compared: list[tuple[float, int]] = []
         if not interrupted:
             try:
-                compared = final(log, self._runner)
+                compared = final(log, self._given.runner)
             except KeyboardInterrupt:
                 interrupted = True
         # Whoever interrupts waits for nothing: what was found is right by the reference, and is not given up for a proof.
-        best, verdict, wrong, cut = judged(log, compared, None if interrupted else self._verify)
+        best, verdict, wrong, cut = judged(log, compared, None if interrupted else self._given.verify)
         interrupted = interrupted or cut
-        if self._records is not None and self._records.unkept is not None:
-            self._records.add_all(())  # there may be room by now
-        elapsed = self._clock() - self._started
+        records = self._given.records
+        if records is not None and records.unkept is not None:
+            records.add_all(())  # there may be room by now
+        elapsed = self._given.clock() - self._started
         log.emit(Finished(len(log.outcomes), best[1] if best else None, elapsed, interrupted))
         return TuneResult(
             best=best[0] if best else None,
@@ -269,41 +256,5 @@ class Search:
             exhausted=self._exhausted,
             regret=self._regret,
             enough=self._enough,
-            unkept=None if self._records is None else self._records.unkept,
+            unkept=None if records is None else records.unkept,
         )
-
-
-def tune(
-    space: SpaceLike,
-    program: Program,
-    target: Target,
-    options: SearchOptions,
-    *,
-    runner: RunnerLike,
-    threads: int,
-    records: Queue | None = None,
-    defaults: Iterable[Mapping[str, Decision]] = (),
-    on_event: Listener | None = None,
-    verify: Callable[[Trace], Report] | None = None,
-    made_by: Callable[[Trace], Mapping[str, str]] = lambda _: {},
-    watch: Watch | None = None,
-    clock: Callable[[], float] = time.perf_counter,
-) -> TuneResult:
-    """Search `space` for the fastest way to run `program` (unscheduled) on `target` with `threads` threads.
-
-    Ends after the trials or the time of the options, at their regret, or when the space has nothing new, or on Ctrl-C with
-    what there is by then. What `verify` refutes does not win, and is recorded as wrong. `made_by` says which versions of what
-    made a trace. `watch` tells when the machine is slower than it was. Given the measured times, the run is a function of the
-    options. Raises KeyError for an unknown strategy, ValueError for one that states no regret where one is to end the search;
-    whatever is not a refusal or a failed candidate propagates.
-    """
-    search = Search(
-        space, program, target, options, runner=runner, threads=threads, records=records, defaults=defaults,
-        on_event=on_event, verify=verify, made_by=made_by, watch=watch, clock=clock,
-    )  # fmt: skip
-    try:
-        while len(search.log.outcomes) < options.trials and not search.over:
-            search.step(options.trials - len(search.log.outcomes))
-    except KeyboardInterrupt:
-        return search.finish(interrupted=True)
-    return search.finish(interrupted=False)

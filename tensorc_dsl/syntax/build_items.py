@@ -7,8 +7,11 @@ from typing import Any
 
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.source import Span
+from tensorc_dsl.syntax import problems
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.build import ExprBuilder, Parts, Seq, error, items, no_subscripts, rule
+from tensorc_dsl.syntax.build import Parts, Seq, items, rule
+from tensorc_dsl.syntax.build_expr import no_subscripts
+from tensorc_dsl.syntax.build_stmts import StmtBuilder
 
 
 def _docs(parts: Parts) -> tuple[str, Parts]:
@@ -56,7 +59,7 @@ def _annotations(parts: Parts) -> tuple[tuple[str, t.Expr], ...]:
 
 
 def _empty_brackets(name: t.Word) -> TschedError:
-    return no_subscripts(replace(name.span, end=name.span.source.text.index("]", name.span.end) + 1))
+    return TschedError(no_subscripts(replace(name.span, end=name.span.source.text.index("]", name.span.end) + 1)))
 
 
 def _indices(name: t.Word, indices: Seq[t.IndexSpec] | None) -> tuple[t.IndexSpec, ...]:
@@ -74,7 +77,7 @@ class Guard(Seq[t.Expr]):
     pass
 
 
-class FileBuilder(ExprBuilder):
+class FileBuilder(StmtBuilder):
     @rule
     def file(self, span: Span, parts: Parts) -> t.File:
         return t.File(span.source, tuple(parts))
@@ -103,7 +106,7 @@ class FileBuilder(ExprBuilder):
     @rule
     def tensor_type(self, span: Span, parts: Parts) -> t.TensorType:
         if parts[1] is not None and not parts[1].items:
-            raise no_subscripts(span)
+            raise TschedError(no_subscripts(span))
         return t.TensorType(parts[0], items(parts[1]), span)
 
     @rule
@@ -248,13 +251,22 @@ class FileBuilder(ExprBuilder):
         doc, (name, target, *rules) = _docs(parts)
         for r in rules:
             if not isinstance(r.function if isinstance(r, t.CallExpr) else r, t.Name):
-                raise error("E0111", "a rule of a space is a module's name, or a call of it", r.span)
+                raise TschedError(problems.NO_RULE(r.span))
         return t.SpaceDef(name, target, tuple(rules), doc, _after_doc(span, parts))
 
     @rule
     def schedule(self, span: Span, parts: Parts) -> t.ScheduleDef:
         doc, (name, compute, body) = _docs(parts)
         return t.ScheduleDef(name, compute, body.items, doc, _after_doc(span, parts))
+
+    @rule
+    def prior(self, span: Span, parts: Parts) -> t.PriorDef:
+        doc, (name, of, *weights) = _docs(parts)
+        return t.PriorDef(name, of, tuple(weights), doc, _after_doc(span, parts))
+
+    @rule
+    def weighing(self, span: Span, parts: Parts) -> t.Weighing:
+        return t.Weighing(parts[0], parts[1], span)
 
     @rule
     def task(self, span: Span, parts: Parts) -> t.TaskDef:
@@ -345,7 +357,7 @@ class FileBuilder(ExprBuilder):
         name, *lines = parts
         inits = _of(lines, Init)
         if len(inits) > 1:
-            raise error("E0114", "a block has one `init`", inits[1].span, "the second one")
+            raise TschedError(problems.TWO_INITS(inits[1].span))
         return t.BlockStmt(
             name, _of(lines, t.IterDecl), tuple(g.items[0] for g in _of(lines, Guard)),
             inits[0].items if inits else (), _of(lines, t.StoreStmt), _annotations(lines), span,

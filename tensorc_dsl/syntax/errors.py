@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
 from tensorc_dsl.source import Source, Span
+from tensorc_dsl.syntax import problems
 from tensorc_dsl.syntax.engine import Unexpected
 from tensorc_dsl.syntax.layout import LOOP_KINDS, SOFT_WORDS, Arranged, Mismatch
 from tensorc_dsl.syntax.words import Token
@@ -21,7 +22,19 @@ _STARTS = frozenset(
     "NAME INT FLOAT STRING INF NAN TRUE FALSE WILDCARD MINUS NOT LPAR LSQB LBRACE REDUCE_OF REDUCE_BY SCAN_OF FOR".split()
 )
 """The kinds of words with which an expression begins."""
-_DESCRIBED = ("COMPUTE", "REDUCER", "INTRINSIC", "TARGET", "CONST", "MODULE", "SPACE", "SCHEDULE", "TASK", "PROGRAM")
+_DESCRIBED = (
+    "COMPUTE",
+    "REDUCER",
+    "INTRINSIC",
+    "TARGET",
+    "CONST",
+    "MODULE",
+    "SPACE",
+    "SCHEDULE",
+    "PRIOR",
+    "TASK",
+    "PROGRAM",
+)
 _ITEMS = (*_DESCRIBED, "USE")
 
 # Sets of kinds and their description for a message. The first set that is contained in the accepted kinds is used. No
@@ -110,9 +123,7 @@ def unexpected(source: Source, e: Unexpected, arranged: Arranged, end: int) -> D
     previous, open_ = arranged.before(e.n), arranged.open(e.n)
     span = _span(source, token, end)
     if previous is not None and previous.type == "DOC" and token.type not in _DESCRIBED:
-        place = _span(source, previous, end)
-        return Diagnostic("E0112", "this comment describes no item", place,
-                          notes=(help_note("`///` stands above an item; write `//` for other comments"),))  # fmt: skip
+        return problems.DESCRIBES_NOTHING(_span(source, previous, end))
     if token.type in LOOP_KINDS | {"FOR"} and "SPATIAL" in accepts:
         return _loop_in_block(source, span, end)
     notes: list[Note] = []
@@ -123,8 +134,7 @@ def unexpected(source: Source, e: Unexpected, arranged: Arranged, end: int) -> D
             notes.append(Note("note", f"no `{closing}` closes the `{open_[-1]}` of line {line}, column {column}"))
     if advice := _advice(source, token, accepts):
         notes.append(help_note(advice))
-    what = expected(accepts)
-    return Diagnostic("E0101", f"expected {what}; found {_found(token)}", span, "", tuple(notes))
+    return problems.UNEXPECTED(span, tuple(notes), wanted=expected(accepts), found=_found(token))
 
 
 _LOOP = re.compile(r"(?:\w+\s+)?for\s+(\w+)\s+in\s+([^{},;]+?)\s*(?=[{,@])")
@@ -134,12 +144,8 @@ def _loop_in_block(source: Source, span: Span, end: int) -> Diagnostic:
     """The error for a loop in a block. The help shows the loop around the block."""
     loop = _LOOP.match(source.text, span.start, end)
     name, extent = (loop[1], loop[2]) if loop else ("i", "n")
-    around = f"`for {name} in {extent} {{ block … {{ spatial v{name} in {extent} = {name}; … }} }}`"
-    return Diagnostic(
-        "E0115", "a loop cannot stand in a block", span, "",
-        (Note("note", "a block holds stores, and is what loops run"),
-         help_note(f"put the loop around the block, and bind an iterator to it: {around}")),
-    )  # fmt: skip
+    note = Note("note", "a block holds stores, and loops run it")
+    return problems.LOOP_IN_BLOCK(span, (note,), name=name, extent=extent)
 
 
 def _same_line(source: Source, token: Token, span: Span) -> bool:
@@ -217,13 +223,12 @@ def bad_character(source: Source, offset: int) -> Diagnostic:
     if ch == '"':
         line_end = source.text.find("\n", offset)
         span = Span(source, offset, line_end if line_end >= 0 else len(source.text))
-        return Diagnostic("E0104", "this string does not end on its line", span, 'no closing `"`',
-                          (help_note('write `\\n` for a line end inside a string, `\\"` for a quote'),))  # fmt: skip
+        return problems.OPEN_STRING(span)
     shown = f"`{ch}`" if ch.isprintable() else f"the character U+{ord(ch):04X}"
     notes = (help_note(_CHARACTERS[ch]),) if ch in _CHARACTERS else ()
     if ch.isalpha():
         notes = (help_note("names are made of the letters a–z and A–Z, digits and `_`"), *notes)
-    return Diagnostic("E0102", f"{shown} has no meaning here", Span(source, offset, offset + 1), "", notes)
+    return problems.NO_MEANING(Span(source, offset, offset + 1), notes, character=shown)
 
 
 def mismatch(source: Source, e: Mismatch) -> Diagnostic:
@@ -231,8 +236,8 @@ def mismatch(source: Source, e: Mismatch) -> Diagnostic:
     start = e.closer.start_pos
     span = Span(source, start, start + 1)
     if e.opener is None:
-        return Diagnostic("E0103", f"this `{e.closer}` closes nothing", span)
+        return problems.CLOSES_NOTHING(span, closer=e.closer)
     line, column = source.line_column(e.opener.start_pos)
     closing = {"(": ")", "[": "]", "{": "}"}[str(e.opener)]
-    return Diagnostic("E0103", f"expected `{closing}`; found `{e.closer}`", span, "",
-                      (Note("note", f"it would close the `{e.opener}` of line {line}, column {column}"),))  # fmt: skip
+    note = Note("note", f"it would close the `{e.opener}` of line {line}, column {column}")
+    return problems.OTHER_BRACKET(span, (note,), wanted=closing, closer=e.closer)

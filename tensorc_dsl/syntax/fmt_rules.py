@@ -59,8 +59,8 @@ class Rules:
         self.remarks = remarks
         self._methods: dict[str, Callable[[Nodes], Doc]] = {
             "compute": self._compute, "dims": self._dims, "reducer": self._reducer, "intrinsic": self._intrinsic,
-            "desc": self._headed, "module": self._module, "space": self._headed, "program": self._headed,
-            "use_names": self._map, "body": self._braces, "init": self._headed, "loop": self._headed,
+            "desc": self._headed, "module": self._module, "space": self._headed, "prior": self._headed,
+            "program": self._headed, "use_names": self._map, "body": self._braces, "init": self._headed, "loop": self._headed,
             "block": self._headed, "buffer": self._headed, "map": self._map,
             "slice": self._slice,
             "reduce": self._reduction, "reduce_by": self._reduction, "scan": self._scan,

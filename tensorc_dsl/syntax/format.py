@@ -59,6 +59,9 @@ def _item(item: t.Item) -> str:
             return f"space {name} for {target} {{\n{lines}}}" if rules else f"space {name} for {target} {{}}"
         case t.ScheduleDef(name=name, compute=compute, body=body):
             return f"schedule {name} for {compute} {block(body, '')}"
+        case t.PriorDef(name=name, of=of, weights=weights):
+            lines = "".join(f"{INDENT}{w.draw} ~ {expr(w.weights, INDENT)}\n" for w in weights)
+            return f"prior {name} for {of} {{\n{lines}}}" if weights else f"prior {name} for {of} {{}}"
         case t.TaskDef(name=name, compute=compute, bindings=bindings, with_=chosen):
             text = f"task {name} = {compute}({arguments((), bindings)})"
             return f"{text} with {chosen}" if chosen else text

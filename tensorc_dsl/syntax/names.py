@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable, Sequence
-from contextvars import ContextVar
 from difflib import get_close_matches
+
+from tensorc_dsl.diagnostic import Note, help_note
 
 FEW = 8
 """The number of names that a message lists at most."""
+
+MOST = 2_000
+"""Among more names than these nothing is suggested, so that a file with as many mistakes as names is checked in seconds."""
+
+AROUND = 16
+"""Among many names, a misspelt one is compared with this many before it and behind it. A comparison takes 50 µs."""
 
 
 def listed(names: Sequence[str]) -> str:
@@ -16,26 +24,33 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{n}`" for n in names[:FEW]) + rest
 
 
-COMPARISONS = 10_000
-"""The number of name comparisons per file, which take half a second. A file with a thousand names and as many mistakes would
-take minutes otherwise; mistakes after the limit are reported without a suggestion."""
-
-_left: ContextVar[int] = ContextVar("comparisons", default=COMPARISONS)
-
-
-def compare_anew() -> None:
-    """Resets the number of comparisons, at the beginning of a file."""
-    _left.set(COMPARISONS)
-
-
 def nearest(name: str, candidates: Iterable[str]) -> tuple[str | None, list[str]]:
-    """The most similar candidate, if one is similar enough, and all others by similarity; nothing after the limit."""
-    if _left.get() <= 0:
-        return None, []
-    known = sorted(set(candidates) - {name})
-    _left.set(_left.get() - len(known))
-    close = get_close_matches(name, known, n=1) or [c for c in known if c.lower() == name.lower()]
+    """The most similar candidate, if one is similar enough, and all but `name` in alphabetical order; none of too many."""
+    names = set(candidates) - {name}
+    known = sorted(names) if len(names) <= MOST else []
+    alike = _alike(name, known)
+    close = get_close_matches(name, alike, n=1) or [c for c in alike if c.lower() == name.lower()]
     return (close[0] if close else None), known
+
+
+def _alike(name: str, known: list[str]) -> list[str]:
+    """The names among which the most similar one is looked for: all, or those that begin or end like `name`.
+
+    A slip of the pen leaves the beginning or the end of a name as it is, whether or not the case is right.
+    """
+    if len(known) <= 4 * AROUND:
+        return known
+    backwards = sorted([k[::-1] for k in known])
+    spellings = {name, name.lower(), name.upper()}
+    begin = {k for s in spellings for k in _around(s, known)}
+    end = {k[::-1] for s in spellings for k in _around(s[::-1], backwards)}
+    return sorted(begin | end)
+
+
+def _around(name: str, names: list[str]) -> list[str]:
+    """The neighbours of `name` in the order of the alphabet."""
+    at = bisect(names, name)
+    return names[max(0, at - AROUND) : at + AROUND]
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
@@ -46,3 +61,9 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     if len(known) == 1:
         return f"there is only `{known[0]}`"
     return f"there are {listed(known)}" if 0 < len(known) <= FEW else ""
+
+
+def near(name: str, candidates: Iterable[str]) -> tuple[Note, ...]:
+    """`did_you_mean` as a note; none if it has nothing to say."""
+    text = did_you_mean(name, candidates)
+    return (help_note(text),) if text else ()

@@ -10,12 +10,12 @@ from functools import cache
 from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.build import too_deep
 from tensorc_dsl.syntax.build_items import FileBuilder
 from tensorc_dsl.syntax.engine import Engine, Unexpected
 from tensorc_dsl.syntax.errors import bad_character, mismatch, unexpected
 from tensorc_dsl.syntax.layout import MAX_DEPTH, Mismatch, TooDeep, arrange
 from tensorc_dsl.syntax.lexer import BadCharacter, Lexer
+from tensorc_dsl.syntax.problems import TOO_DEEP
 from tensorc_dsl.syntax.tables import tables
 from tensorc_dsl.syntax.walk import first_deeper_than
 from tensorc_dsl.syntax.words import Token, Tree
@@ -24,7 +24,7 @@ MAX_FINDINGS = 100
 """The number of syntax errors of one file that are reported."""
 
 _ITEM = re.compile(
-    r"^(?:compute|reducer|intrinsic|target|const|module|space|schedule|task|use|program)\b", re.MULTILINE
+    r"^(?:compute|reducer|intrinsic|target|const|module|space|schedule|prior|task|use|program)\b", re.MULTILINE
 )
 _LINE = re.compile(r"^.*\n", re.MULTILINE)
 
@@ -72,9 +72,9 @@ def _parse(source: Source, start: int, end: int) -> tree.File:
     except Mismatch as e:
         raise TschedError(mismatch(source, e)) from None
     except TooDeep as e:
-        raise too_deep(Span(source, e.opener.start_pos, e.opener.end_pos)) from None
+        raise TschedError(TOO_DEEP(Span(source, e.opener.start_pos, e.opener.end_pos), most=MAX_DEPTH)) from None
     if deep := first_deeper_than(file, MAX_DEPTH):
-        raise too_deep(deep.span)
+        raise TschedError(TOO_DEEP(deep.span, most=MAX_DEPTH))
     return file
 
 

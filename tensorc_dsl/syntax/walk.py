@@ -1,11 +1,11 @@
-"""Traverses a tree without knowing its kinds of nodes."""
+"""Traverses and rewrites a tree without knowing its kinds of nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 Node = Any
 """Any dataclass of `syntax.tree`."""
@@ -71,3 +71,25 @@ def first_deeper_than(node: Node, limit: int) -> Node | None:
         if not (level := below):
             return None
     return level[0]
+
+
+def rewrite(node: Any, f: Callable[[Any], Any]) -> Any:
+    """The tree with every node replaced for which `f` returns another one, outermost first."""
+    new = f(node)
+    if new is not None:
+        return new
+    changed: dict[str, Any] = {}
+    for name in node_fields(node.__class__):
+        old = getattr(node, name)
+        value = _rewritten(old, f)
+        if value is not old:
+            changed[name] = value
+    return replace(node, **changed) if changed else node
+
+
+def _rewritten(value: Any, f: Callable[[Any], Any]) -> Any:
+    if isinstance(value, tuple):
+        old = cast("tuple[Any, ...]", value)
+        new = tuple(_rewritten(v, f) for v in old)
+        return old if all(x is y for x, y in zip(old, new, strict=True)) else new
+    return rewrite(value, f) if is_node(value.__class__) else value

@@ -7,7 +7,7 @@ It also encodes decisions for a model (`features`) and lists the neighbours of a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from tensorc_dsl.syntax.format_expr import number, quoted
 
@@ -84,7 +84,7 @@ def shortened(values: list[str], limit: int) -> str:
     return ", ".join(values[:limit]) + (", …" if len(values) > limit else "")
 
 
-def is_int(value: object) -> bool:
+def is_int(value: object) -> TypeGuard[int]:
     """Whether the value is an int and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 

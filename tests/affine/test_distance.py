@@ -9,9 +9,10 @@ from itertools import product
 import pytest
 
 from tensorc_dsl.affine.accesses import Access, accesses, written
-from tensorc_dsl.affine.distance import distances
+from tensorc_dsl.affine.distance import distances, keeps_apart
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.source import Source
+from tests.affine.test_simplify import value
 
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
@@ -51,6 +52,49 @@ def test_a_guard_over_two_loops_is_used() -> None:
 def test_guards_that_never_hold_leave_no_distance() -> None:
     a = store((8, 10), "i * 5 + j", ["j > 9"])
     assert distances(a, a, 0) is None
+
+
+SUBSCRIPTS = (
+    "i * {c} + j * {d}", "i * {c} + j / {d}", "i / {d} + j * {c}", "j * {c} + i % {d}", "i + j * {c} - j * {d}",
+    "min(i, {d}) + j * {c}", "i * {c} + (i + j) % {d}",
+)  # fmt: skip
+
+
+def test_what_keeps_apart_does() -> None:
+    applies = 0
+    for seed in range(400):
+        rng = random.Random(seed)
+        extents = rng.randint(1, 5), rng.randint(1, 5)
+        subscript = rng.choice(SUBSCRIPTS).format(c=rng.randint(1, 5), d=rng.randint(1, 4))
+        a = store(extents, subscript, [])
+        element = {(i, j): value(a.indices[0], {"i": i, "j": j}) for i, j in product(*map(range, extents))}
+        meet = [(p, q) for p in element for q in element if element[p] == element[q]]
+        if keeps_apart(a, a, a.loops[0], 0):
+            applies += 1
+            assert all(p[0] == q[0] for p, q in meet), seed
+        if keeps_apart(a, a, a.loops[1], 1):
+            applies += 1
+            assert all(p == q for p, q in meet if p[0] == q[0]), seed
+    assert applies > 200
+
+
+def test_only_equal_subscripts_of_numbers_that_stay_keep_apart() -> None:
+    a, other = store((8, 8), "i * 8 + j", []), store((8, 8), "i * 8 + j + 1", [])
+    assert keeps_apart(a, a, a.loops[0], 0)
+    assert not keeps_apart(a, other, a.loops[0], 0)
+    program = parse_program(
+        Source(
+            "x",
+            """program p(K: i32[4], W: f32[100], A: f32[4, 2]) {
+            for i in 4, j in 2 { block A {
+                spatial v in 4 = i
+                spatial w in 2 = j
+                A[v, w] = W[min(max(index(K[v]), 0), 9) + w * 4]
+            } } }""",
+        )
+    )
+    (found,) = accesses((), program.body, frozenset("W"))
+    assert not keeps_apart(found, found, found.loops[1], 1)
 
 
 @pytest.mark.parametrize("seed", range(60))

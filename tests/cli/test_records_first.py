@@ -95,7 +95,7 @@ from tensorc_dsl.records import errors
 from tensorc_dsl.records.database import Database
 def full(path):
     raise errors.disk_full(path)
-Database.open = full
+Database.open = Database.require_place = full
 from tensorc_dsl.cli.main import main; main()
 """
 
@@ -158,3 +158,10 @@ def test_the_machine_is_measured_once_before_a_search(folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, text=True, capture_output=True, check=False, timeout=300)
     assert "measured twice" not in done.stderr
     assert "building the first 1 program" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("f.tsched", "endles"), ("g.tsched",), ("f.tsched", "--replay", "none.tsched")])
+def test_a_search_that_does_not_begin_leaves_no_database(folder: Path, arguments: tuple[str, ...]) -> None:
+    status, _ = loaded(folder, "tune", *arguments, "--records", "new/r.sqlite")
+    assert status == 1
+    assert {p.name for p in folder.iterdir()} == {"f.tsched", "modules"}

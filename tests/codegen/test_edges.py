@@ -19,7 +19,8 @@ from tensorc_dsl.ir.arrays import (
     widen,
 )
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, DType
-from tensorc_dsl.ir.expr import MATH_FUNCTIONS, ZERO, Binary, Cast, Const, Expr, Load, Select, index
+from tensorc_dsl.ir.expr import ZERO, Binary, Cast, Const, Expr, Load, Select, index
+from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.parse_expr import VisibleNames
@@ -164,7 +165,7 @@ def test_conversions(t: DType, kind: str) -> None:
 def test_functions(t: DType, kind: str) -> None:
     inputs = pairs(t)
     n = len(inputs["A"])
-    bodies = [(f"{f}({', '.join(['A[v]', 'B[v]'][:k])})", str(t)) for f, k in MATH_FUNCTIONS.items()]
+    bodies = [(f"{f}({', '.join(['A[v]', 'B[v]'][: m.count])})", str(t)) for f, m in MATHS.items()]
     require_agreement(bodies, f"A: {t}[{n}], B: {t}[{n}]", inputs, kind, ulps=2.0 if t.bits < 64 else 4.0)
 
 

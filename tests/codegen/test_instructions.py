@@ -12,7 +12,6 @@ from tensorc_dsl.backend.llvm.codegen.compile import compile_kernel, write_modul
 from tensorc_dsl.backend.llvm.codegen.instructions import code_for
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import load
-from tensorc_dsl.check.items import intrinsics_of
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.arrays import Array, stored_dtype
@@ -35,9 +34,7 @@ from tensorc_dsl.validate.validate import Valid, validate
 from tests.codegen.native import check, compiled, program, run
 
 STANDARD: dict[str, Intrinsic] = {
-    i.name: i
-    for name, path in stdlib_files(("intrinsics",))
-    for i in intrinsics_of(load_source(Source.read(path, name)).intrinsics)
+    i.name: i for name, path in stdlib_files(("intrinsics",)) for i in load_source(Source.read(path, name)).instructions
 }
 HOST = host_target(1)
 

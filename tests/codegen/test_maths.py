@@ -36,13 +36,12 @@ BORDERS = {
     "rsqrt": (0.25, 4.0),
     "sin": ANGLES,
     "cos": ANGLES,
-    "pow": (),
 }  # fmt: skip
 
 
 def sample(function: str) -> Array:
     """Special values, both sides of each border, and 60 mantissas for each sign and exponent; 32768 in all."""
-    borders = np.array(BORDERS[function], np.float32)
+    borders = np.array(BORDERS.get(function, ()), np.float32)
     near = [np.nextafter(borders, np.float32(side)) for side in (-math.inf, math.inf)]
     chosen = np.concatenate([np.array(SPECIAL, np.float32), borders, *near])
     chosen = np.concatenate([chosen, -chosen])
@@ -161,7 +160,7 @@ def test_special_powers() -> None:
 @pytest.mark.parametrize("function", ["tanh", "erf", "sigmoid"])
 def test_results_stay_within_their_limits(function: str) -> None:
     """Every float32 near each border in turn: none is beyond 1, which is reached."""
-    for border in BORDERS[function]:
+    for border in BORDERS.get(function, ()):
         bits = np.float32(border).view(np.uint32) + np.arange(-2048, 2048)
         x = bits.astype(np.uint32).view(np.float32)
         y = run(function, 16, x)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate.errors import declared
+from docs.generate.errors import raised
 from docs.generate.pages import filled, markers
-from tensorc_dsl.report.entries.declared import plain, prose
 from tensorc_dsl.report.entries.markdown import table
+from tensorc_dsl.report.entries.schedule import plain, prose
 from tensorc_dsl.report.entries.signatures import parameters
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tests.docs.pages import Run, fences, sessions
@@ -58,7 +58,7 @@ def test_signatures_are_written_as_the_language_has_them() -> None:
 
 
 def test_every_refusal_is_among_the_declared_codes() -> None:
-    assert {r.code for p in PRIMITIVES.values() for r in p.refusals} <= set(declared())
+    assert {r.code for p in PRIMITIVES.values() for r in p.refusals} <= set(raised())
 
 
 def run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:

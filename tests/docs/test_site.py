@@ -80,6 +80,15 @@ def test_what_is_written_is_what_mkdocs_reads(root: Path, tmp_path: Path) -> Non
     assert (folder / config["docs_dir"] / "room" / "a.py.md").is_file()
 
 
+def test_a_picture_is_copied_and_no_page(root: Path) -> None:
+    (root / "mkdocs.yml").write_text("site_name: a\n", encoding="utf-8")
+    (root / "docs" / "page.md").write_text("![what it shows](a.png)", encoding="utf-8")
+    (root / "docs" / "a.png").write_bytes(b"\x89PNG")
+    assert pages(root)["docs/page.md"] == "![what it shows](a.png)" and "docs/a.png.md" not in pages(root)
+    write(root, root / "site")
+    assert (root / "site" / "pages" / "docs" / "a.png").read_bytes() == b"\x89PNG"
+
+
 def test_the_pages_of_this_repository_lead_somewhere() -> None:
     """All that can be reached, pages of other folders too. Headings are looked up in what they are on."""
     site = pages(ROOT)

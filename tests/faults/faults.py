@@ -369,7 +369,7 @@ program back(A: f32[5], B: f32[5]) {
     ),
     Fault(
         "nobody asks whether lanes share a private copy",
-        "tensorc_dsl.schedule.declared.refuse_races",
+        "tensorc_dsl.schedule.stale.refuse_races",
         _never,
         MATMUL,
         'read_at(j, C, B, "local")\nparallel(i)\ncache_write(B_local, "local")',

@@ -258,11 +258,11 @@ def test_literals_take_the_type_they_meet(store: str, value: Expr) -> None:
         ("C[N[vi]] = 0", "E0204", "an index is needed here; this is i32"),
         ("C[vi] = A[index(A[vi])]", "E0204", "an index is made of an integer; this is f32"),
         ("C[vi] = A[index(vi < 3)]", "E0204", "an index is made of an integer; this is bool"),
-        ("C[index(N[vi])] = 0", "E0212", "what is read from `N` cannot decide this"),
-        ("spatial vj in 8 = index(N[i])\n C[vj] = 0", "E0212", "what is read from `N` cannot decide this"),
-        ("spatial vj in index(N[0]) = i\n C[vj] = 0", "E0212", "what is read from `N` cannot decide this"),
-        ("where A[i] > 0\n C[vi] = 0", "E0212", "what is read from `A` cannot decide this"),
-        ("where i < 3 and not (i > 1 and N[i] > 0)\n C[vi] = 0", "E0212", "what is read from `N` cannot decide this"),
+        ("C[index(N[vi])] = 0", "E0212", "data read from `N` cannot decide this"),
+        ("spatial vj in 8 = index(N[i])\n C[vj] = 0", "E0212", "data read from `N` cannot decide this"),
+        ("spatial vj in index(N[0]) = i\n C[vj] = 0", "E0212", "data read from `N` cannot decide this"),
+        ("where A[i] > 0\n C[vi] = 0", "E0212", "data read from `A` cannot decide this"),
+        ("where i < 3 and not (i > 1 and N[i] > 0)\n C[vi] = 0", "E0212", "data read from `N` cannot decide this"),
         ("spatial vi in 8 = i\n C[vi] = 0", "E0202", "two iterators `vi`"),
         ("spatial i in 8 = i\n C[vi] = 0", "E0202", "name of a loop around it"),
         ("spatial vk in i = i\n C[vi] = 0", "E0201", "`i` cannot be used here"),
@@ -289,7 +289,7 @@ def test_no_guard_reads_data_that_a_block_before_or_after_it_writes(first: str) 
     with pytest.raises(TschedError) as caught:
         parsed(text % "G[j] > 0")
     (only,) = caught.value.diagnostics
-    assert (only.code, only.message) == ("E0212", "what is read from `G` cannot decide this")
+    assert (only.code, only.message) == ("E0212", "data read from `G` cannot decide this")
     p = parsed(text % "j > 0")
     nest = p.body[both.index(reads)]
     assert isinstance(nest, For)
@@ -297,7 +297,7 @@ def test_no_guard_reads_data_that_a_block_before_or_after_it_writes(first: str) 
     assert isinstance(b, Block)
     read = Compare(">", Load("G", (Var("j"),), F32), Const(0.0, F32))
     guarded = replace(nest, body=(replace(b, where=(read,)),))
-    with pytest.raises(ProgramError, match=r"block r, where: .* depends on what is read from G"):
+    with pytest.raises(ProgramError, match=r"block r, where: .* depends on data read from G"):
         verify(replace(p, body=tuple(guarded if s is nest else s for s in p.body)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import sqlite3
 from dataclasses import replace
@@ -97,3 +98,42 @@ def test_what_is_lost_is_told_apart() -> None:
     final = replace(TRIAL, phase="final", trial=6)
     found = Unkept((replace(TRIAL, trial=2), final, replace(final, trial=3)), ())
     assert str(found) == "3 records could not be kept: trial 3, and in the comparison at the end trials 4, 7"
+
+
+def test_a_file_that_is_missing_is_made_with_the_first_record(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "r.sqlite"
+    with Queue.at(path) as queue:
+        assert queue.unkept is None
+        assert list(queue.kept("t1", "m1")) == []
+        assert list(tmp_path.iterdir()) == []
+        queue.add_all([TRIAL])
+        assert queue.unkept is None
+    with Database.open(path) as database:
+        assert len(database.trials("t1", "m1")) == 1
+
+
+def test_a_queue_without_records_leaves_no_file(tmp_path: Path) -> None:
+    with Queue.at(tmp_path / "new" / "r.sqlite") as queue:
+        queue.add_all([])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["/proc/r.sqlite", "notes/r.sqlite", "notes/new/r.sqlite"])
+def test_a_place_that_takes_no_file_is_refused_at_once(tmp_path: Path, path: str) -> None:
+    (tmp_path / "notes").write_text("hello")
+    with pytest.raises(TschedError, match="E0703"):
+        Queue.at(tmp_path / path)
+    assert [p.name for p in tmp_path.iterdir()] == ["notes"]
+
+
+def test_a_folder_without_room_is_opened_when_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "r.sqlite"
+
+    def full(_: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tensorc_dsl.records.database.try_place", full)
+    with Queue.at(path) as queue:
+        assert queue.unkept is not None and [d.code for d in queue.unkept.why] == ["E0704"]
+        queue.add_all([TRIAL])
+        assert queue.unkept is None

@@ -9,6 +9,7 @@ import pytest
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.outcome import Outcome, Status
+from tensorc_dsl.search.input import SearchInput
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.several import tune_all
 from tensorc_dsl.search.space import SpaceLike
@@ -47,13 +48,15 @@ def searched(
     options = SearchOptions(trials, 3, "random", budget)
     searches = [
         Search(
-            spaces[n] if spaces else TileSpace(),
-            replace(TASK, name=f"task{n}"),
-            TARGET,
-            options,
-            runner=runner,
-            threads=1,
-            clock=lambda: 0.0,
+            SearchInput(
+                space=spaces[n] if spaces else TileSpace(),
+                program=replace(TASK, name=f"task{n}"),
+                target=TARGET,
+                options=options,
+                runner=runner,
+                threads=1,
+                clock=lambda: 0.0,
+            )
         )
         for n, runner in enumerate(runners)
     ]

@@ -28,6 +28,15 @@ def test_a_task_that_was_never_tried_is_ranked() -> None:
     assert np.corrcoef(said, new.speeds)[0, 1] > 0.8
 
 
+def test_a_column_that_never_varied_rules_no_task_out() -> None:
+    """One task that is far from the new one is still all there is to learn from."""
+    new, old = task(9, 300, 40.0), task(0, 200, 0.0)
+    old.features[:, 3] = 7.0
+    source = Source.of([old], np.median(new.features, 0) + 1e3)
+    assert source is not None
+    assert np.isfinite(source.predict(new.features)).all()
+
+
 def test_a_long_search_does_not_outvote_short_ones() -> None:
     many, few = task(0, 5000, 0.0, sign=-1.0), [task(n, 100, float(n)) for n in range(1, 9)]
     new = task(10, 300, 3.0)

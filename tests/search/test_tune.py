@@ -18,11 +18,13 @@ from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key, workload_key
 from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.search.drift import Watch
-from tensorc_dsl.search.events import Comparing, Event, Exhausted, Finished, Measured, Proposed, Started
+from tensorc_dsl.search.events import Comparing, Event, Exhausted, Finished, Informed, Measured, Proposed, Started
+from tensorc_dsl.search.input import SearchInput
 from tensorc_dsl.search.options import SearchChanges, SearchOptions
+from tensorc_dsl.search.several import tune_all
 from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.search.strategy import strategies
-from tensorc_dsl.search.tune import TuneResult, tune
+from tensorc_dsl.search.tune import Search, TuneResult
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.validate.validate import Invalid, Report, Valid
 from tests.search.landscape import FewSpace, TileSpace
@@ -74,6 +76,12 @@ class FakeRunner:
         ]
 
 
+def found(given: SearchInput) -> TuneResult:
+    """What one search finds."""
+    (result,) = tune_all([Search(given)], [1.0])
+    return result
+
+
 def run(
     runner: FakeRunner,
     database: Database | None = None,
@@ -81,22 +89,25 @@ def run(
     clock: Callable[[], float] = lambda: 0.0,
     made_by: Callable[[Trace], Mapping[str, str]] = lambda _: {},
     watch: Watch | None = None,
+    task: Program = TASK,
     **options: Unpack[SearchChanges],
 ) -> tuple[TuneResult, list[Event]]:
     events: list[Event] = []
-    result = tune(
-        TileSpace(),
-        TASK,
-        TARGET,
-        SearchOptions(strategy="random", trials=20).but(**options),
-        runner=runner,
-        threads=2,
-        records=None if database is None else Queue(lambda: database),
-        on_event=events.append,
-        verify=verify,
-        made_by=made_by,
-        watch=watch,
-        clock=clock,
+    result = found(
+        SearchInput(
+            space=TileSpace(),
+            program=task,
+            target=TARGET,
+            options=SearchOptions(strategy="random", trials=20).but(**options),
+            runner=runner,
+            threads=2,
+            records=None if database is None else Queue(lambda: database),
+            on_event=events.append,
+            verify=verify,
+            made_by=made_by,
+            watch=watch,
+            clock=clock,
+        )
     )
     return result, events
 
@@ -135,6 +146,19 @@ def test_a_record_says_what_it_is_about(tmp_path: Path) -> None:
     assert workloads == {program_key(TASK): (workload_key(TASK), format_program(TASK))}
     assert '"l3":8388608' in next(iter(targets.values()))
     assert workload_key(replace(TASK, name="other")) == workload_key(TASK)
+
+
+def test_a_search_tells_what_it_learns_from(tmp_path: Path) -> None:
+    def told(name: str, strategy: str) -> list[Event]:
+        _, events = run(FakeRunner(), db, trials=10, task=replace(TASK, name=name), strategy=strategy)
+        return [e for e in events if isinstance(e, Informed)]
+
+    with Database.open(tmp_path / "r.sqlite") as db:
+        assert told("first", "bayes") == []
+        assert told("first", "bayes") == []
+        assert told("second", "bayes") == [Informed(20, 1)]
+        assert told("third", "random") == []
+        assert told("fourth", "bayes") == [Informed(40, 3)]
 
 
 def test_the_finalists_are_the_fastest_and_decide() -> None:
@@ -226,7 +250,11 @@ def test_a_bug_stops_the_search_and_keeps_the_records(tmp_path: Path) -> None:
 
 
 def test_a_small_space_ends_early() -> None:
-    result = tune(FewSpace(3), TASK, TARGET, SearchOptions(), runner=FakeRunner(), threads=1)
+    result = found(
+        SearchInput(
+            space=FewSpace(3), program=TASK, target=TARGET, options=SearchOptions(), runner=FakeRunner(), threads=1
+        )
+    )
     assert result.trials == 3 and result.best is not None
     assert result.exhausted == Exhausted(3, True)
 
@@ -234,14 +262,16 @@ def test_a_small_space_ends_early() -> None:
 @pytest.mark.parametrize("strategy", strategies())
 def test_a_space_of_one_program_is_told(strategy: str) -> None:
     events: list[Event] = []
-    result = tune(
-        FewSpace(1),
-        TASK,
-        TARGET,
-        SearchOptions(9, strategy=strategy),
-        runner=FakeRunner(),
-        threads=1,
-        on_event=events.append,
+    result = found(
+        SearchInput(
+            space=FewSpace(1),
+            program=TASK,
+            target=TARGET,
+            options=SearchOptions(9, strategy=strategy),
+            runner=FakeRunner(),
+            threads=1,
+            on_event=events.append,
+        )
     )
     kinds = [type(e) for e in events]
     assert kinds == [Started, Proposed, Measured, Exhausted, Comparing, Finished]

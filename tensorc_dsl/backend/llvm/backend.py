@@ -112,11 +112,11 @@ class CpuBackend:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return aligned_empty(shape, dtype)
 
-    def library(self, compiled: CompiledKernel, name: str) -> Library:
+    def library(self, compiled: CompiledKernel, name: str, origin: str) -> Library:
         """Raises TschedError (E0912)."""
         assert isinstance(compiled, Compiled)
         require_free(name)
-        return make_library(compiled)
+        return make_library(compiled, origin)
 
     def multipliers(self, work: Work, target: Target) -> tuple[str, ...]:
         return tuple(i.title for i in multipliers(work, target))

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from tensorc_dsl.cli.handling import condition_option, handled, replay_option
+from tensorc_dsl.cli.known import best_known
 from tensorc_dsl.cli.loading import load_task
-from tensorc_dsl.cli.options import common_options, file_argument, target_options, task_argument
+from tensorc_dsl.cli.options import common_options, file_argument, records_option, target_options, task_argument
 from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.report.terminal import write
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
+    from tensorc_dsl.api.known import Known
     from tensorc_dsl.backend.protocol import Form
     from tensorc_dsl.trace.trace import Trace
 
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 @problem(
     "E0911",
     "the schedule of `{task}` is not frozen: {draws}",
-    help="give a schedule that `tune` or `sample` wrote, `--replay TRACE`, pin them, `--condition {first}=…`, or have "
-    "them drawn, `--seed S`",
+    help="tune the task, give a schedule that `tune` or `sample` wrote, `--replay TRACE`, pin them, `--condition {first}=…`, "
+    "or have them drawn, `--seed S`",
 )
 def NOT_FROZEN(*, task: str, draws: str, first: str) -> None: ...
 
@@ -45,12 +47,14 @@ def NOT_FROZEN(*, task: str, draws: str, first: str) -> None: ...
 @replay_option
 @condition_option
 @target_options
+@records_option
 @common_options
 def compile(  # noqa: A001 (a command is called as it is typed)
     file: str, task: str | None, kinds: tuple[str, ...], output: str | None, seed: int | None, replayed: str | None,
     conditions: tuple[tuple[str, str], ...], target: str | None, mcpu: str | None, threads: int | None,
+    records: str | None,
 ) -> None:  # fmt: skip
-    """Compile a task ahead of time, by a schedule without open draws: what is made needs no Python.
+    """Compile a task ahead of time: what is made needs no Python.
 
     \b
     llvm    the LLVM code, before LLVM's passes
@@ -61,14 +65,18 @@ def compile(  # noqa: A001 (a command is called as it is typed)
 
     These are for targets of kind `llvm`; other kinds have their own.
 
-    Without --seed no draw may be open. C calls `TASK` on pointers, or `TASK_checked` on arrays with their types and shapes.
+    The schedule is that of the task or of --replay if it has no open draws, with --seed a drawn one. Otherwise it is the
+    fastest recorded one, or the one that records of other tasks predict to be the fastest; the header says which. C calls
+    `TASK` on pointers, or `TASK_checked` on arrays with their types and shapes.
     """
     from tensorc_dsl.api.export import write_files
     from tensorc_dsl.report.files import make_folder
 
     found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, ())
     paths = _paths(found.name, tuple(dict.fromkeys(kinds)), output, found.backend.forms)
-    library = found.library(_frozen(found, seed))
+    fixed = seed is not None or replayed is not None or conditions
+    schedule = _frozen(found, seed) if fixed else _best(found, file, records)
+    library = found.library(schedule.trace, schedule.origin)
     if paths is None:
         write(library.make(next(iter(kinds))).decode())
     else:
@@ -77,15 +85,36 @@ def compile(  # noqa: A001 (a command is called as it is typed)
         write_files(library, paths)
 
 
-def _frozen(task: Task, seed: int | None) -> Trace:
-    """The task's schedule. Raises TschedError (E0911) if it has open draws and no seed is given."""
+def _frozen(task: Task, seed: int | None) -> Known:
+    """The task's schedule, drawn if a seed is given. Raises TschedError (E0911) if it has open draws and there is no seed."""
+    from tensorc_dsl.api.known import Drawn, Given, Known
+
     trace = task.sample(seed or 0)
+    if not trace.open_draws:
+        return Known(trace, Given())
+    if seed is None:
+        raise _open(task, trace)
+    return Known(trace, Drawn(seed))
+
+
+def _best(task: Task, file: str, records: str | None) -> Known:
+    """The task's schedule if it has no open draws, or the best that is known. Raises TschedError (E0911) if there is none."""
+    from tensorc_dsl.api.known import Drawn, Given, Known
+
+    trace = task.sample(0)
+    if not trace.open_draws:
+        return Known(trace, Given())
+    found = best_known(task, file, records, or_draw=False)
+    if isinstance(found.origin, Drawn):
+        raise _open(task, trace)
+    return found
+
+
+def _open(task: Task, trace: Trace) -> TschedError:
     names = [d.name for d in trace.open_draws]
-    if names and seed is None:
-        many = "draw is open" if len(names) == 1 else "draws are open"
-        listed = ", ".join(f"`{n}`" for n in names)
-        raise TschedError(NOT_FROZEN(None, task=task.name, draws=f"its {many}: {listed}", first=names[0]))
-    return trace
+    many = "draw is open" if len(names) == 1 else "draws are open"
+    listed = ", ".join(f"`{n}`" for n in names)
+    return TschedError(NOT_FROZEN(None, task=task.name, draws=f"its {many}: {listed}", first=names[0]))
 
 
 def _paths(task: str, kinds: tuple[str, ...], output: str | None, forms: Mapping[str, Form]) -> dict[Path, str] | None:

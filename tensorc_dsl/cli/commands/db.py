@@ -60,17 +60,6 @@ def _read(records: str | None) -> Generator[Database | None]:
         yield database
 
 
-def _required(path: Path) -> Database:
-    """The database, opened for reading. Raises TschedError (E0711) if there is none."""
-    from tensorc_dsl.records.database import Database
-    from tensorc_dsl.records.errors import no_database
-
-    database = Database.reading(path)
-    if database is None:
-        raise no_database(path)
-    return database
-
-
 def _grouped(database: Database, task: str | None) -> tuple[ranking.Group, ...]:
     """The records grouped by task and target; unreadable ones are skipped with a warning."""
     from tensorc_dsl.records.ranking import grouped
@@ -160,10 +149,11 @@ def show_(record: int, records: str | None, as_json: bool) -> None:
 @common_options
 def export(output: str | None, task: str | None, records: str | None) -> None:
     """Print the records as JSON Lines, which `db import` takes; docs/records.md describes their fields."""
+    from tensorc_dsl.records.database import Database
     from tensorc_dsl.records.lines import written
     from tensorc_dsl.report.files import write_bytes
 
-    with _required(_path(records)) as database:
+    with Database.required(_path(records)) as database:
         groups = _grouped(database, task)
         trials = dict(sorted((row, t) for g in groups for row, t in g.trials.items()))
         lines = b"".join(written(trials.values(), *database.subjects()))
@@ -237,7 +227,7 @@ def merge(databases: tuple[str, ...], records: str | None) -> None:
 
     with Database.open(_path(records)) as into:
         for name in databases:
-            with _required(Path(name)) as source:
+            with Database.required(Path(name)) as source:
                 kept = [*source.all()]
                 workloads, targets = source.subjects()
             passed = [Passed(k.row, str(k.trial)) for k in kept if not isinstance(k.trial, Trial)]
@@ -265,7 +255,7 @@ def prune(keep: int, dry_run: bool, task: str | None, records: str | None) -> No
     from tensorc_dsl.units import counted
 
     path = _path(records)
-    with _required(path) as database:
+    with Database.required(path) as database:
         groups = _grouped(database, task)
     gone = [row for g in groups for row in g.beyond(keep)]
     left = sum(len(g.trials) for g in groups) - len(gone)

@@ -26,6 +26,7 @@ from tensorc_dsl.cli.options import (
     share,
     target_options,
 )
+from tensorc_dsl.cli.prior import Prior
 from tensorc_dsl.cli.tuned import Form, tell_what_is_lost, tell_what_is_wrong, write_and_show
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.report.terminal import say, show_diagnostics, show_foreign, show_object, write
@@ -97,6 +98,14 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
 @handler_options
 @target_options
 @click.option("--output", type=click.Path(), metavar="PATH", help="The file to write, in place of the usual one.")
+@click.option(
+    "--write-prior",
+    "prior",
+    is_flag=False,
+    flag_value="",
+    metavar="[PATH]",
+    help="Write FILE again, with what was learnt of the draws as weights; by default to FILE_prior.tsched in this folder.",
+)
 @records_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @click.option(
@@ -122,6 +131,7 @@ def tune(
     mcpu: str | None,
     threads: int | None,
     output: str | None,
+    prior: str | None,
     records: str | None,
     as_json: bool,
     as_lines: bool,
@@ -158,6 +168,7 @@ def tune(
     found = [handled(chosen(there, name, mcpu), replayed, conditions, hidden) for name in names]
     if output is not None and len(found) > 1:
         raise click.UsageError("--output names the file of one task: give one task")
+    beside = None if prior is None else Prior.at(prior, file, there, replayed)
     files = [Path(output or f"{one.name}.best.tsched") for one in found]
     counts = _weights(weights, names)
     for path in files:
@@ -201,12 +212,13 @@ def tune(
     with finishing(ending):
         problems = write_and_show(ended, files, form)
     tell_what_is_lost(ended, problems)
+    untaught = beside is not None and not beside.write(found, records)
     tell_what_is_wrong(file, ended)
     if interrupted:
         unkept = any(r.unkept for r in results)
         say("interrupted" if unkept else "interrupted; the trials so far are recorded", err=True)
         ctx.exit(ending.status)
-    if any(problems) or any(r.unkept is not None for r in results):
+    if untaught or any(problems) or any(r.unkept is not None for r in results):
         ctx.exit(ExitCode.FINDINGS)
     for one, result in zip(found, results, strict=True):
         if result.best is None:

@@ -8,9 +8,9 @@ from functools import cache
 
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import LIST, STR
-from tensorc_dsl.report.entries.declared import SUBJECTS, draw_entry, primitive_entry, query_row
 from tensorc_dsl.report.entries.library import item_entry, library
 from tensorc_dsl.report.entries.markdown import table
+from tensorc_dsl.report.entries.schedule import SUBJECTS, draw_entry, primitive_entry, query_row
 from tensorc_dsl.report.entries.vocabulary import (
     MATHS_HEAD,
     REDUCERS_HEAD,

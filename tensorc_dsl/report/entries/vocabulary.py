@@ -8,7 +8,7 @@ from tensorc_dsl.check.kinds import Base, Kind, ListOf, show
 from tensorc_dsl.check.signatures import Rule, Signature
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS, Reducer
 from tensorc_dsl.ir.dtypes import BOOL, F32, I32, DType
-from tensorc_dsl.ir.expr import MATH_FUNCTIONS, MATH_WORDS
+from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.report.entries.markdown import code
 
@@ -66,7 +66,4 @@ def _identity(reducer: Reducer, dtype: DType) -> str:
 def maths_rows() -> dict[str, list[str]]:
     """For each maths function, its call and a description."""
     letters = ("x", "y", "z")
-    return {
-        name: [code(f"{name}({', '.join(letters[:count])})"), MATH_WORDS[name]]
-        for name, count in MATH_FUNCTIONS.items()
-    }
+    return {name: [code(f"{name}({', '.join(letters[: m.count])})"), m.words] for name, m in MATHS.items()}

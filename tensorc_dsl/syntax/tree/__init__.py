@@ -78,10 +78,12 @@ from tensorc_dsl.syntax.tree.program import (
 from tensorc_dsl.syntax.tree.schedule import (
     ConstDef,
     ModuleDef,
+    PriorDef,
     ScheduleDef,
     SpaceDef,
     TargetDef,
     UseDecl,
+    Weighing,
 )
 from tensorc_dsl.syntax.tree.word import Word
 
@@ -91,9 +93,10 @@ __all__ = [
     "ComputeDef", "Conditional", "ConstDef", "DrawStmt", "Effect", "Either", "Expr", "ExprStmt", "File", "ForList", "If",
     "IndexExpr", "IndexSpec", "IntrinsicDef", "Item", "IterDecl", "Lambda", "Layout", "Let", "ListExpr",
     "ListPattern", "LogicExpr", "LoopHeader", "LoopStmt", "Lowering", "MapExpr", "Maybe", "ModuleDef", "Name",
-    "NamePattern", "NamedItem", "Negate", "NotExpr", "Number", "Operand", "Param", "Pattern", "ProgramDef", "ProgramStmt",
-    "RangeExpr", "Reduce", "ReducerDef", "Rest", "Scan", "ScheduleDef", "SliceExpr", "SpaceDef", "Stage", "Stmt",
-    "StoreStmt", "String", "TargetDef", "TaskDef", "TensorParam", "TensorType", "UseDecl", "Wildcard", "Word", "Yield",
+    "NamePattern", "NamedItem", "Negate", "NotExpr", "Number", "Operand", "Param", "Pattern", "PriorDef", "ProgramDef",
+    "ProgramStmt", "RangeExpr", "Reduce", "ReducerDef", "Rest", "Scan", "ScheduleDef", "SliceExpr", "SpaceDef", "Stage",
+    "Stmt", "StoreStmt", "String", "TargetDef", "TaskDef", "TensorParam", "TensorType", "UseDecl", "Weighing", "Wildcard",
+    "Word", "Yield",
 ]  # fmt: skip
 
 NamedItem = (
@@ -105,6 +108,7 @@ NamedItem = (
     | ModuleDef
     | SpaceDef
     | ScheduleDef
+    | PriorDef
     | TaskDef
     | ProgramDef
 )

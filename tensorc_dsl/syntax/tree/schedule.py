@@ -34,23 +34,51 @@ class ModuleDef:
 
 
 @dataclass(frozen=True, slots=True)
+class Weighing:
+    """`draw ~ {value: weight, _: weight}` in a prior."""
+
+    draw: Word
+    weights: Expr
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class SpaceDef:
-    """`space name for target { rules }`: each rule is a module's name or call; they are tried in order."""
+    """`space name for target { rules }`: each rule is a module's name or call; they are tried in order.
+
+    `prior` has the weights of a space that a `prior` item made of another one; None for the space of a `space` item.
+    """
 
     name: Word
     target: Word
     rules: tuple[Expr, ...]
     doc: str
     span: Span = span_field()
+    prior: tuple[Weighing, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDef:
-    """`schedule name for compute { body }`; the blocks and parameters of the compute are in scope by name."""
+    """`schedule name for compute { body }`; the blocks and parameters of the compute are in scope by name.
+
+    `prior` is as in `SpaceDef`.
+    """
 
     name: Word
     compute: Word
     body: tuple[Stmt, ...]
+    doc: str
+    span: Span = span_field()
+    prior: tuple[Weighing, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PriorDef:
+    """`prior name for space { weights }`: a space or schedule by another name, in which some draws have other weights."""
+
+    name: Word
+    of: Word
+    weights: tuple[Weighing, ...]
     doc: str
     span: Span = span_field()
 

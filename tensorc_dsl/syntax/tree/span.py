@@ -9,4 +9,4 @@ from tensorc_dsl.source import Span
 
 def span_field() -> Span:
     """The field of a node for its place in the text."""
-    return field(compare=False, repr=False)  # type: ignore[no-any-return]
+    return field(compare=False, repr=False)

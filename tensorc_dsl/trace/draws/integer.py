@@ -38,7 +38,7 @@ class Integer(Distribution):
         return int(rng.integers(self.low, self.high, endpoint=True))
 
     def contains(self, decision: Decision) -> bool:
-        return is_int(decision) and self.low <= int(decision) <= self.high  # type: ignore[arg-type]
+        return is_int(decision) and self.low <= decision <= self.high
 
     def log_prob(self, decision: Decision) -> float:
         return -math.log(self.size()) if self.contains(decision) else -math.inf

@@ -51,7 +51,7 @@ typedef char tensorc_requires_the_layout_of_dlpack[sizeof(tensorc_array) == 48 ?
 """
 
 
-def write_header(api: Interface, target: Target, triple: str, threads: int) -> str:
+def write_header(api: Interface, target: Target, triple: str, threads: int, origin: str) -> str:
     """Declarations for C99 and C++11: the functions, their status codes, and the shape of each array."""
     at_most = "one thread" if threads == 1 else f"up to {threads} threads"
     features = ", ".join(required_features(target))
@@ -61,6 +61,7 @@ def write_header(api: Interface, target: Target, triple: str, threads: int) -> s
         [
             f"/* {api.name}: made by tensorc-dsl for {triple}, cpu {target.cpu}; runs on {at_most}.",
             *textwrap.wrap(needed, 120, initial_indent="   ", subsequent_indent="   "),
+            f"   The schedule is {origin}.",
             "*/",
             f"#ifndef TENSORC_{api.name}_H",
             f"#define TENSORC_{api.name}_H",

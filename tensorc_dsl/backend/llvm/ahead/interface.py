@@ -184,7 +184,7 @@ def argument_name(name: str) -> str:
     return f"{name}_" if name in _KEYWORDS else name
 
 
-def describe(api: Interface, target: Target, triple: str, threads: int, version: str) -> str:
+def describe(api: Interface, target: Target, triple: str, threads: int, origin: str, version: str) -> str:
     """The metadata as JSON on one line, for programs that have the library without its header."""
     arrays = [
         {
@@ -206,6 +206,7 @@ def describe(api: Interface, target: Target, triple: str, threads: int, version:
         "features": target.feature_names,
         "required": required_features(target),
         "threads": threads,
+        "schedule": origin,
         "tensorc_dsl": version,
     }
     return json.dumps(facts)

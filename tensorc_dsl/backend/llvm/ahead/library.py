@@ -36,6 +36,7 @@ class Library:
     interface: Interface
     target: Target
     threads: int
+    origin: str
     llvm_ir: str
     """The module as written, before LLVM's passes; it needs only the C library."""
 
@@ -55,13 +56,13 @@ class Library:
             case "so":
                 return link_shared(machine.object_code(self.llvm_ir), self.interface.name)
             case "header":
-                return write_header(self.interface, self.target, machine.triple, self.threads).encode()
+                return write_header(self.interface, self.target, machine.triple, self.threads, self.origin).encode()
             case _:
                 raise ValueError(f"a library has no form {form!r}")
 
 
-def make_library(kernel: Compiled) -> Library:
-    """The library of a kernel, for its target and number of threads.
+def make_library(kernel: Compiled, origin: str) -> Library:
+    """The library of a kernel, for its target and number of threads; its schedule is `origin`.
 
     Raises CompileError if LLVM refuses the code.
     """
@@ -70,7 +71,9 @@ def make_library(kernel: Compiled) -> Library:
     machine = Machine(kernel.target)
     entries = Module()
     write_entries(entries, api, kernel)
-    facts = describe(api, kernel.target, machine.triple, kernel.threads, metadata.version("tensorc-dsl")).encode()
+    facts = describe(
+        api, kernel.target, machine.triple, kernel.threads, origin, metadata.version("tensorc-dsl")
+    ).encode()
     entries.functions.append(f'@{api.metadata} = constant [{len(facts) + 1} x i8] c"{_escaped(facts)}\\00", align 1')
     module = machine.parsed(entries.text())
     scratch = resources.files("tensorc_dsl.backend.llvm.ahead").joinpath("scratch.ll").read_text("utf-8")
@@ -78,7 +81,7 @@ def make_library(kernel: Compiled) -> Library:
     for text in (kernel.llvm_ir, scratch, *pool):
         _link(module, machine.parsed(text))
     _hide(module, api.exports)
-    return Library(api, kernel.target, kernel.threads, str(module))
+    return Library(api, kernel.target, kernel.threads, origin, str(module))
 
 
 def _link(module: llvm.ModuleRef, other: llvm.ModuleRef) -> None:

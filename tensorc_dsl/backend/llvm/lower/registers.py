@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from operator import is_
 
 from tensorc_dsl.backend.llvm.lower.vectors import lanes_are_independent
 from tensorc_dsl.ir.expr import Call, Const, Expr, Load, Var, children, constant, free_vars
+from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, buffers_of, inside, store_loads, stores
@@ -138,6 +140,7 @@ def _iterations(s: Loop) -> int:
     return end - begin if begin is not None and end is not None else 1
 
 
+@by_identity(1024)
 def _lanes_lie_apart(s: Loop) -> bool:
     """Whether some access in a vectorized loop is neither the same element for all lanes nor contiguous."""
     accesses = [i for x in stores(s.body) for i in (*x.indices, *(j for r in store_loads(x) for j in r.indices))]
@@ -173,8 +176,9 @@ def unroll_small(body: tuple[Flat, ...], step: int) -> tuple[Flat, ...]:
 
 def _unroll(s: Loop, step: int) -> Loop:
     begin, end = constant(s.begin), constant(s.end)
-    innermost = not any(isinstance(x, Loop) and x.kind is LoopKind.SERIAL for x in inside(s.body))
-    if s.kind is not LoopKind.SERIAL or begin is None or end is None or not innermost:
+    if s.kind is not LoopKind.SERIAL or begin is None or end is None:
+        return s
+    if any(isinstance(x, Loop) and x.kind is LoopKind.SERIAL for x in inside(s.body)):
         return s
     return replace(s, kind=LoopKind.UNROLLED) if (end - begin) * steps(s.body) <= step else s
 
@@ -184,9 +188,11 @@ def limit_unrolling(body: tuple[Flat, ...], limit: int) -> tuple[Flat, ...]:
     loops inside them stay unrolled if they fit."""
 
     def lower(s: Loop) -> Loop:
+        if s.kind is not LoopKind.UNROLLED:
+            return s
         known = constant(s.begin) is not None and constant(s.end) is not None
         fits = known and code_size((s,)) <= limit and written_stores((s,)) <= UNROLLED_STORES
-        return s if fits or s.kind is not LoopKind.UNROLLED else replace(s, kind=LoopKind.SERIAL)
+        return s if fits else replace(s, kind=LoopKind.SERIAL)
 
     return _map_loops(body, lower)
 
@@ -194,7 +200,7 @@ def limit_unrolling(body: tuple[Flat, ...], limit: int) -> tuple[Flat, ...]:
 def _map_loops(body: tuple[Flat, ...], f: Callable[[Loop], Loop]) -> tuple[Flat, ...]:
     out: list[Flat] = []
     for s in body:
-        if not isinstance(s, Store):
-            s = replace(s, body=_map_loops(s.body, f))
+        if not isinstance(s, Store) and not all(map(is_, body := _map_loops(s.body, f), s.body)):
+            s = replace(s, body=body)
         out.append(f(s) if isinstance(s, Loop) else s)
     return tuple(out)

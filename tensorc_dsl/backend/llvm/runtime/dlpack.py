@@ -61,16 +61,17 @@ def imported(name: str, value: Any, dtype: DType) -> Array:
     where = f"{name}: {type(value).__name__}"
     try:
         device = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else _HOST[0]
+        a: Array | None = None
         if int(device) in _HOST:
-            a: Array = np.from_dlpack(_Recoded(value, _BFLOAT, _UINT) if dtype == BF16 else value)
+            a = np.from_dlpack(_Recoded(value, _BFLOAT, _UINT) if dtype == BF16 else value)
     except Exception as e:
         raise ValueError(f"{where} cannot be read by DLPack: {type(e).__name__}: {e}") from e
-    if int(device) not in _HOST:
+    if a is None:
         known = _DEVICES.get(int(device), f"device type {device}")
         raise ValueError(f"{where}: it is on {known}; kernels run on the CPU: pass a copy that is there")
-    if a.size and a.flags.owndata:  # pyright: ignore[reportPossiblyUnboundVariable]
+    if a.size and a.flags.owndata:
         raise ValueError(f"{where}: it has no memory")
-    return a  # pyright: ignore[reportPossiblyUnboundVariable]
+    return a
 
 
 FromDLPack = Callable[[Any], Any]

@@ -252,7 +252,7 @@ class ToyBackend:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return aligned_empty(shape, dtype)
 
-    def library(self, compiled: CompiledKernel, name: str) -> ToyKernel:
+    def library(self, compiled: CompiledKernel, name: str, origin: str) -> ToyKernel:
         assert isinstance(compiled, ToyKernel)
         return compiled
 

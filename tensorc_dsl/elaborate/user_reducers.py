@@ -23,8 +23,8 @@ from tensorc_dsl.syntax import tree
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """A declared reducer for values of one type; its operands are loads of scalars with their names."""
+class UserReducer:
+    """A reducer of a file, for values of one type; its operands are loads of scalars with their names."""
 
     name: str
     operands: tuple[str, str]
@@ -47,7 +47,7 @@ class Declared:
         return ir.transform(self.expr, operand)
 
 
-def declared(defn: tree.ReducerDef, dtype: DType, at: tree.Expr) -> Declared:
+def user_reducer(defn: tree.ReducerDef, dtype: DType, at: tree.Expr) -> UserReducer:
     """The reducer for values of `dtype` at its use. Raises Invalid unless it accepts the type and its laws hold."""
     if found := check_reducer(defn):
         raise Invalid(*found)
@@ -64,7 +64,7 @@ def declared(defn: tree.ReducerDef, dtype: DType, at: tree.Expr) -> Declared:
     return made
 
 
-def reducer_of(defn: tree.ReducerDef, dtype: DType) -> Declared:
+def reducer_of(defn: tree.ReducerDef, dtype: DType) -> UserReducer:
     a, b = defn.params
     if a == b:
         raise Invalid(TAKEN(defn.span, name=a, what="an operand of this reducer"))
@@ -81,7 +81,7 @@ def reducer_of(defn: tree.ReducerDef, dtype: DType) -> Declared:
     if not isinstance(start, ir.Const):
         raise Invalid(NOT_CONSTANT(defn.identity.span, reducer=defn.name))
     builder.same_type(start.dtype, dtype, defn.identity, f"the identity of `{defn.name}`")
-    return Declared(defn.name, (a, b), combined, start)
+    return UserReducer(defn.name, (a, b), combined, start)
 
 
 def check_reducer(defn: tree.ReducerDef) -> list[Diagnostic]:

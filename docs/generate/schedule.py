@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textwrap import fill
 
-from tensorc_dsl.report.entries.declared import SUBJECTS, draw_entry, primitive_entry, query_row
 from tensorc_dsl.report.entries.markdown import code, table
+from tensorc_dsl.report.entries.schedule import SUBJECTS, draw_entry, primitive_entry, query_row
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.trace.draws import DRAWS

@@ -1,0 +1,43 @@
+"""`importance`: show which draws of a task matter, by its records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tensorc_dsl.cli.loading import load_task
+from tensorc_dsl.cli.options import common_options, file_argument, records_option, task_argument, threads_option
+from tensorc_dsl.report.terminal import show, show_diagnostics, show_object
+
+
+@click.command()
+@file_argument
+@task_argument
+@threads_option
+@records_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+@common_options
+def importance(file: str, task: str | None, threads: int | None, records: str | None, as_json: bool) -> None:
+    """Show how much each draw of a task decides about its time, and which draws can be pinned.
+
+    The figures come from a model of the trials that are recorded for the task on this machine, so they are as good as the
+    model; the last line of the table says how good that is. Nothing is measured.
+    """
+    from tensorc_dsl.api.insights import recorded_trials, studied
+    from tensorc_dsl.insight.importance import importance as importances
+    from tensorc_dsl.insight.pins import pins
+    from tensorc_dsl.insight.posterior import posterior
+    from tensorc_dsl.records.database import Database
+    from tensorc_dsl.report import importance as report
+
+    found = load_task(file, task, threads)
+    with Database.required(Path(records) if records else None) as database:
+        trials = recorded_trials(found, database, show_diagnostics)
+    study = studied(found, trials)
+    ranked = importances(study)
+    pinned = pins(study, ranked, posterior(study))
+    if as_json:
+        show_object({"task": found.name} | report.facts(study, ranked, pinned))
+    else:
+        show(report.text(study, ranked, pinned, ("tensorc-dsl", "tune", file, found.name)))

@@ -1,0 +1,118 @@
+"""`run` and `compile` of a task without records, and `tune --write-prior`: what they take, write and say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import tensorc_dsl
+from tensorc_dsl.cli.main import main
+from tests.search.test_zero import FILE, filled
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "f.tsched").write_text(FILE)
+    filled(tmp_path / "r.sqlite", tensorc_dsl.load(tmp_path / "f.tsched", threads=1), "abcd")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--threads", "1", "--records", "r.sqlite"])
+
+
+def test_run_of_an_untuned_task_takes_the_predicted_schedule(folder: Path) -> None:
+    done = call("run", "f.tsched", "e")
+    assert done.exit_code == 0, done.output
+    (line,) = [x for x in done.stderr.splitlines() if "not tuned" in x]
+    assert line.startswith("not tuned: schedule predicted from 4 other tasks on this machine, probably 1.0–")
+    assert line.endswith(" times the time of the best; `tensorc-dsl tune f.tsched e` finds out")
+    assert "the result is right" in done.stdout
+    assert "not tuned" not in call("run", "f.tsched", "a").stderr
+
+
+def test_compile_of_an_untuned_task_says_where_its_schedule_is_from(folder: Path) -> None:
+    done = call("compile", "f.tsched", "e", "--emit", "header")
+    assert done.exit_code == 0, done.output
+    assert done.stderr.startswith("not tuned: schedule predicted from 4 other tasks on this machine, probably 1.0–")
+    assert "   The schedule is predicted from 4 other tasks on this machine, probably 1.0–" in done.stdout
+    for task, words in (("a", "the fastest recorded one, "), ("fixed", "given")):
+        done = call("compile", "f.tsched", task, "--emit", "header")
+        assert done.stderr == "" and f"The schedule is {words}" in done.stdout
+    done = call("compile", "f.tsched", "e", "--emit", "llvm", "--seed", "3")
+    assert r"\22schedule\22: \22drawn with seed 3\22" in done.stdout
+
+
+def test_compile_takes_what_is_asked_for_before_what_is_known(folder: Path) -> None:
+    done = call("compile", "f.tsched", "a", "--emit", "header", "--condition", "rows=[16, 4]")
+    assert "E0911" in done.stderr and done.exit_code == 1
+    Path("none").mkdir()
+    done = CliRunner().invoke(main, ["compile", "f.tsched", "a", "--emit", "header", "--records", "none/r.sqlite"])
+    assert "E0911" in done.stderr and done.exit_code == 1
+    assert list(Path("none").iterdir()) == []
+
+
+def test_compile_warns_of_records_of_another_version(folder: Path) -> None:
+    from tensorc_dsl.records.database import Database
+
+    with Database.open(folder / "r.sqlite") as db:
+        db._connection.execute('UPDATE trials SET modules = \'{"schedule tiled": "old"}\'')
+    for command in (("run", "f.tsched", "a"), ("compile", "f.tsched", "a", "--emit", "header")):
+        assert (
+            "warning[W0703]: the best record of `a` was made by another version of schedule `tiled`"
+            in call(*command).stderr
+        )
+
+
+def test_tune_writes_the_prior_and_starts_from_it(folder: Path) -> None:
+    done = call("tune", "f.tsched", "a", "--trials", "12", "--strategy", "random", "--write-prior")
+    assert done.exit_code == 0, done.output
+    assert "prior: f_prior.tsched\n" in done.stderr
+    text = Path("f_prior.tsched").read_text()
+    assert "task a = matmul(M=64, N=64, K=32) with a_prior\n" in text and "prior a_prior for tiled {" in text
+    assert CliRunner().invoke(main, ["check", "f_prior.tsched"]).exit_code == 0
+    assert CliRunner().invoke(main, ["fmt", "--check", "f_prior.tsched"]).exit_code == 0
+    done = call("tune", "f_prior.tsched", "a", "--trials", "2", "--json-lines")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    (informed,) = [e for e in events if e["event"] == "informed"]
+    assert (informed["tasks"], informed["trials"]) == (3, 72)
+
+
+def test_a_prior_that_cannot_be_written_is_told_before_the_search(folder: Path) -> None:
+    Path("beside.tsched").write_text("module nothing(b: Block) {}\n")
+    Path("g.tsched").write_text("use beside.{nothing}\n" + FILE)
+    Path("there").mkdir()
+    for path, message in (
+        ("f.tsched", "--write-prior would replace FILE"), ("no/such.tsched", "E0903"), ("there/g.tsched", "E0232"),
+    ):  # fmt: skip
+        file = "g.tsched" if path.startswith("there") else "f.tsched"
+        done = call("tune", file, "a", "--trials", "2", "--write-prior", path)
+        assert message in done.stderr and done.exit_code in (1, 2), done.output
+        assert "building" not in done.stderr
+    done = call("tune", "f.tsched", "a", "--trials", "2", "--replay", "x.tsched", "--write-prior")
+    assert done.exit_code in (1, 2) and not Path("f_prior.tsched").exists()
+
+
+def test_too_few_trials_write_no_prior(folder: Path) -> None:
+    done = CliRunner().invoke(
+        main,
+        [
+            "tune",
+            "f.tsched",
+            "e",
+            "--trials",
+            "2",
+            "--threads",
+            "1",
+            "--records",
+            "new.sqlite",
+            "--write-prior",
+            "p.tsched",
+        ],
+    )
+    assert done.exit_code == 1 and "E0712" in done.stderr
+    assert not Path("p.tsched").exists()

@@ -1,0 +1,269 @@
+"""The page of a search: what it says, that it asks for nothing, and that nothing foreign becomes part of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tensorc_dsl.api import Task
+from tensorc_dsl.insight.study import Study, study
+from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.report.page.figures import Figures, Insight, Side, Stage
+from tensorc_dsl.report.page.page import page
+from tests.page import browser
+from tests.page.known import figures_of, searched, task_in
+
+EVIL = '</script><script>alert(1)</script><img src="http://evil.example/x" onerror="alert(2)">\'"&\u202e\x1b[31m'
+"""A text that would leave its element, load something, and turn what follows around."""
+
+needs_browser = pytest.mark.skipif(browser.FOUND is None, reason=f"no browser: none of {', '.join(browser.NAMES)}")
+
+
+class Parts(HTMLParser):
+    """The elements of a page with their attributes, and its texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in ("meta", "link", "input"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open[-1] == tag, (tag, self.open)
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self.open[-1] if self.open else "", data))
+
+    @property
+    def shown(self) -> str:
+        """All that a reader can see."""
+        return " ".join(t for tag, t in self.texts if tag not in ("script", "style"))
+
+    @property
+    def data(self) -> dict[str, object]:
+        scripts = [t for tag, t in self.texts if tag == "script"]
+        return json.loads(scripts[0])
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    return task_in(tmp_path_factory.mktemp("task"))
+
+
+@pytest.fixture(scope="module")
+def trials(task: Task) -> list[Trial]:
+    return searched(task, 60)
+
+
+@pytest.fixture(scope="module")
+def figures(task: Task, trials: list[Trial]) -> Figures:
+    found = study(task.model, task.name, trials)
+    assert isinstance(found, Study)
+    return figures_of(task, [Side.of("random/0", trials)], Insight.of(found))
+
+
+def test_the_page_is_well_formed_and_has_every_section(figures: Figures) -> None:
+    parts = Parts(page(figures))
+    assert parts.open == []
+    names = [a["id"] for tag, a in parts.elements if tag == "h2"]
+    assert names == ["progress", "roofline", "importance", "draws", "parallel", "changes", "winner"]
+    assert [tag for tag, _ in parts.elements if tag == "h1"] == ["h1"]
+
+
+def test_what_was_found_comes_first(figures: Figures) -> None:
+    shown = " ".join(Parts(page(figures)).shown.split())
+    best = min(t.seconds for t in figures.sides[0].trials if t.seconds is not None)
+    assert re.match(r"small: report .* small The fastest schedule takes 1\.64 µs, .* of f32 FMA peak\.", shown)
+    assert f"{best * 1e6:.2f} µs" == "1.64 µs"
+    assert "On a machine, 1 thread, warm caches" in shown
+
+
+def test_nothing_is_loaded_by_what_the_page_says(figures: Figures) -> None:
+    text = page(figures)
+    assert not re.search(r"(src|href|action|data)=\"(?!#|data:,\")", text)
+    assert "http" not in re.sub(r"Content-Security-Policy|http-equiv", "", text)
+    policy = next(a["content"] for t, a in Parts(text).elements if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None and policy.startswith("default-src 'none'") and "unsafe" not in policy
+
+
+def test_the_most_important_draw_is_named(figures: Figures) -> None:
+    shown = Parts(page(figures)).shown
+    assert "Most of all: columns" in shown and "--condition" in shown
+    assert "It is drawn in" in shown
+
+
+def test_failures_are_told_with_their_messages(task: Task, trials: list[Trial]) -> None:
+    failed = [replace(t, status="timeout", seconds=None, times=(), message="too slow\nmore") for t in trials[:3]]
+    shown = Parts(page(figures_of(task, [Side.of("x", [*failed, *trials[3:]])]))).shown
+    crashed = sum(t.seconds is None for t in trials[3:])
+    assert f"{3 + crashed} trials failed: " in shown and "3 timeouts" in shown and "too slow" in shown
+    assert "it crashed" in shown and "more" not in shown.split("too slow")[1][:6]
+
+
+def test_two_searches_are_compared(task: Task, trials: list[Trial]) -> None:
+    slow = [
+        replace(t, seconds=None if t.seconds is None else 2 * t.seconds, program_key=f"b{t.trial}", run="b")
+        for t in trials
+    ]
+    shown = Parts(page(figures_of(task, [Side.of("quick", trials), Side.of("slow", slow)]))).shown
+    assert "The best schedule of quick is 2.00 times as fast as that of slow." in shown
+    assert re.search(r"It was as fast as the other's best after \d+ trials?\.", shown)
+    same = Parts(page(figures_of(task, [Side.of("a", trials), Side.of("b", trials)]))).shown
+    assert "equally fast" in same
+    none = [replace(t, status="crash", seconds=None) for t in trials]
+    assert (
+        "One of the two has no valid trial."
+        in Parts(page(figures_of(task, [Side.of("a", trials), Side.of("b", none)]))).shown
+    )
+
+
+def test_a_search_without_a_valid_trial_has_a_page(task: Task, trials: list[Trial]) -> None:
+    none = [replace(t, status="crash", seconds=None, times=()) for t in trials]
+    found = replace(
+        figures_of(task, [Side.of("x", none)]), best=None, default=None, roof=None, no_roof="no machine", stages=()
+    )
+    parts = Parts(page(found))
+    assert parts.open == [] and "No trial was valid." in parts.shown and "no machine" in parts.shown
+
+
+def test_the_last_word_of_the_finalists_is_the_time_of_the_best(task: Task, trials: list[Trial]) -> None:
+    best = min((t for t in trials if t.seconds is not None), key=lambda t: t.seconds or 1.0)
+    final = replace(best, seconds=9e-7, phase="final")
+    side = Side.of("x", [*trials, final])
+    assert side.best == final and len(side.trials) == len(trials)
+    assert "beside the other finalists, the winner takes 900 ns" in Parts(page(figures_of(task, [side]))).shown.lower()
+
+
+def test_a_long_text_is_cut(task: Task, trials: list[Trial]) -> None:
+    found = replace(figures_of(task, [Side.of("x", trials)]), stages=(Stage("Code", "x" * 300_000),))
+    assert "and 100000 more characters" in Parts(page(found)).shown
+
+
+def hostile(task: Task, trials: list[Trial]) -> Figures:
+    """Every text that is not ours is evil."""
+    bad = [
+        replace(
+            t, status="crash" if n % 2 else t.status, seconds=None if n % 2 else t.seconds, message=EVIL, task=EVIL,
+            decisions={**t.decisions, EVIL: EVIL, "rows": EVIL},
+        )
+        for n, t in enumerate(trials)
+    ]  # fmt: skip
+    found = figures_of(task, [Side.of(EVIL, bad), Side.of(EVIL + "2", bad)])
+    return replace(
+        found, task=EVIL, machine=EVIL, no_insight=EVIL, command=("tune", EVIL),
+        stages=(Stage(EVIL, EVIL), Stage(EVIL, "", EVIL)), roof=replace(found.roof, title=EVIL) if found.roof else None,
+    )  # fmt: skip
+
+
+def test_foreign_text_stays_text(task: Task, trials: list[Trial], figures: Figures) -> None:
+    parts = Parts(page(hostile(task, trials)))
+    ours = Parts(page(figures))
+    assert parts.open == []
+    tags = {tag for tag, _ in parts.elements}
+    assert tags <= {tag for tag, _ in ours.elements} and "img" not in tags
+    assert sum(tag == "script" for tag, _ in parts.elements) == 2
+    assert not any(name.startswith("on") for _, attributes in parts.elements for name in attributes)
+    assert "\u202e" not in parts.shown and "\x1b" not in parts.shown and "\\u{202E}" in parts.shown
+    assert "alert(1)" in parts.shown
+    assert parts.data["draws"]
+
+
+def test_foreign_words_in_what_is_learnt_stay_text(task: Task, trials: list[Trial], figures: Figures) -> None:
+    insight = figures.insight
+    assert insight is not None
+    evil = replace(
+        insight,
+        importance=tuple(replace(i, name=EVIL) for i in insight.importance[:1]),
+        posterior=tuple(replace(l, name=EVIL) for l in insight.posterior[:1]),
+        slices=(),
+        pins=tuple(replace(p, name=EVIL, decision=EVIL) for p in insight.pins[:1]),
+    )
+    parts = Parts(page(replace(figures, insight=evil)))
+    assert parts.open == [] and "img" not in {tag for tag, _ in parts.elements}
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Page]:
+    with browser.browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+def check(opened: browser.Page, path: Path, text: str) -> None:
+    """The page opens without a message of the console, and without a request for anything but itself."""
+    opened.said.clear()
+    opened.asked.clear()
+    path.write_text(text, encoding="utf-8")
+    opened.open(path)
+    for width in (1100, 400):
+        for dark in (False, True):
+            opened.look(width, dark=dark)
+            assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    for chart in opened.evaluate("[...document.querySelectorAll('.chart')].map(c => c.id)"):
+        opened.evaluate(f"document.getElementById('{chart}').focus()")
+        for key in ("End", "ArrowLeft", "Home", "ArrowRight", "PageDown"):
+            opened.press(key)
+    assert opened.said == []
+    assert opened.asked in ([path.resolve().as_uri()], [path.resolve().as_uri(), "data:,"])
+
+
+@needs_browser
+def test_it_opens_in_a_browser_offline(shown: browser.Page, tmp_path: Path, figures: Figures) -> None:
+    check(shown, tmp_path / "page.html", page(figures))
+    said = "document.querySelector('#progress-chart').parentElement.querySelector('.chosen').textContent"
+    shown.evaluate("document.querySelector('#progress-chart').focus()")
+    shown.press("Home")
+    assert shown.evaluate(said).startswith("trial 1: ") and "columns = " in shown.evaluate(said)
+    shown.press("ArrowRight")
+    assert shown.evaluate(said).startswith("trial 2: ")
+    shown.evaluate("(s => { s.value = 50; s.dispatchEvent(new Event('input')); })(document.getElementById('share'))")
+    assert shown.evaluate("document.getElementById('share-of').textContent") == "50 %"
+    painted = (
+        "[...document.querySelectorAll('canvas')].map(c => new Set(c.getContext('2d')"
+        ".getImageData(0, 0, c.width, c.height).data).size > 4)"
+    )
+    assert shown.evaluate(painted) == [True, True, True]
+
+
+@needs_browser
+def test_two_searches_open_in_a_browser(shown: browser.Page, tmp_path: Path, task: Task, trials: list[Trial]) -> None:
+    other = searched(task, 30, "b" * 32, "bayes")
+    check(
+        shown, tmp_path / "two.html", page(figures_of(task, [Side.of("random/0", trials), Side.of("bayes/0", other)]))
+    )
+
+
+@needs_browser
+def test_hostile_text_does_nothing_in_a_browser(
+    shown: browser.Page, tmp_path: Path, task: Task, trials: list[Trial]
+) -> None:
+    check(shown, tmp_path / "evil.html", page(hostile(task, trials)))
+
+
+@needs_browser
+def test_no_trials_open_in_a_browser(shown: browser.Page, tmp_path: Path, task: Task, trials: list[Trial]) -> None:
+    none = [replace(t, status="crash", seconds=None, times=()) for t in trials[:2]]
+    check(shown, tmp_path / "none.html", page(figures_of(task, [Side.of("x", none)])))
+
+
+@needs_browser
+def test_ten_thousand_trials_stay_quick(shown: browser.Page, tmp_path: Path, task: Task, trials: list[Trial]) -> None:
+    """The file is small, and marks are painted: there is no element for each trial."""
+    many = [replace(trials[n % 60], program_key=str(n), trial=n) for n in range(10_000)]
+    text = page(figures_of(task, [Side.of("long", many)]))
+    assert len(text) < 3_000_000
+    check(shown, tmp_path / "many.html", text)
+    assert shown.evaluate("document.querySelectorAll('*').length") < 2_000

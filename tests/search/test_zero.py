@@ -1,0 +1,281 @@
+"""A task without trials has the schedule that records of other tasks predict, with a bound that they support."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorc_dsl
+from tensorc_dsl.api.known import Drawn, Given, Recorded, describe, facts
+from tensorc_dsl.records.database import Database
+from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.search.loop_features import MEANING
+from tensorc_dsl.search.source import Experience
+from tensorc_dsl.search.space import Explorer
+from tensorc_dsl.search.zero import Forecast, bound, guess, missed, nearest
+from tensorc_dsl.source import Source as Text
+from tensorc_dsl.trace.draw import Branch, Categorical, Integer, PartialTile, PerfectTile, Permutation
+from tensorc_dsl.trace.model import Site
+from tests.records.test_database import TRIAL
+
+FILE = """\
+use std.ops.{matmul}
+
+schedule tiled for matmul {
+    let [i, j, k] = C.loops
+    let rows ~ sample_perfect_tile(i, parts=2)
+    let columns ~ sample_perfect_tile(j, parts=2)
+    let [i0, i1] = split(i, rows)
+    let [j0, j1] = split(j, columns)
+    reorder(i0, j0, k, i1, j1)
+    maybe vectors { vectorize(j1) }
+}
+schedule plain for matmul {}
+
+task a = matmul(M=64, N=64, K=32) with tiled
+task b = matmul(M=32, N=96, K=16) with tiled
+task c = matmul(M=96, N=32, K=48) with tiled
+task d = matmul(M=48, N=48, K=48) with tiled
+task e = matmul(M=24, N=64, K=64) with tiled
+task fixed = matmul(M=24, N=64, K=64) with plain
+task named = matmul(M=80, N=64, K=64) with tiled
+"""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> tensorc_dsl.TaskFile:
+    path = tmp_path_factory.mktemp("zero") / "f.tsched"
+    path.write_text(FILE)
+    return tensorc_dsl.load(path, threads=1)
+
+
+def seconds_of(decisions: Any) -> float:
+    """Vectors of 16 are fast; everything else is slow."""
+    columns, rows = decisions["columns"][1], decisions["rows"][1]
+    return 1e-5 * (1 + abs(math.log2(columns / 16)) + abs(math.log2(rows / 4)) + 4.0 * (not decisions["vectors"]))
+
+
+def filled(path: Path, file: tensorc_dsl.TaskFile, names: str, trials: int = 24) -> None:
+    """Trials of the tasks, timed by `seconds_of`."""
+    with Database.open(path) as db:
+        for name in names:
+            task = file[name]
+            explorer = Explorer(task.model, 7, task.name, task.target)
+            rows = [t for t in (explorer.draw() for _ in range(trials)) if t is not None]
+            db.add_all(
+                replace(
+                    TRIAL, task_key=program_key(task.program), target_key=target_key(task.target, 1), task=name,
+                    trial=n, status="ok", decisions=t.decisions, trace=t.text, program_key=program_key(t.program),
+                    seconds=seconds_of(t.decisions), columns=MEANING, features=tuple(map(float, explorer.describe(t))),
+                )
+                for n, t in enumerate(rows)
+            )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def records(file: tensorc_dsl.TaskFile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("records") / "r.sqlite"
+    filled(path, file, "abcd")
+    return path
+
+
+def test_a_pick_is_predicted_from_other_tasks(file: tensorc_dsl.TaskFile, records: Path) -> None:
+    found = file["e"].known(records)
+    assert isinstance(found.origin, Forecast)
+    assert (found.origin.tasks, found.origin.trials) == (4, 96)
+    assert 8 <= found.origin.candidates <= 32
+    assert found.origin.slower >= 1.0
+    best = min(seconds_of(t.decisions) for t in (file["e"].sample(n) for n in range(64)))
+    assert seconds_of(found.trace.decisions) <= found.origin.slower * best
+    # It is not what was drawn before, and is the same every time.
+    assert found.trace.text != file["e"].sample(0).text
+    assert file["e"].known(records) == found
+
+
+def test_a_pick_is_the_first_of_a_ranking_by_the_forest(file: tensorc_dsl.TaskFile, records: Path) -> None:
+    task = file["e"]
+    with Database.open(records) as db:
+        found = guess(task.model, task.program, task.target, task.sample(0), db)
+    assert found is not None
+    texts = [t.text for t in found.traces]
+    assert len(set(texts)) == len(texts) == found.forecast.candidates
+    assert task.sample(0).text in texts
+    times = [seconds_of(t.decisions) for t in found.traces]
+    half = len(times) // 2
+    assert np.mean(times[:half]) < np.mean(times[half:])
+
+
+def test_own_records_go_first(file: tensorc_dsl.TaskFile, records: Path) -> None:
+    found = file["a"].known(records)
+    assert isinstance(found.origin, Recorded)
+    recorded = file["a"].recorded(records)
+    assert recorded is not None and found.trace.text == recorded.text
+    assert found.origin.seconds == seconds_of(found.trace.decisions)
+
+
+def test_a_renamed_task_has_the_schedule_of_its_twin(file: tensorc_dsl.TaskFile, tmp_path: Path) -> None:
+    """What was found for the same computation under another name is among the candidates."""
+    filled(tmp_path / "r.sqlite", file, "abcde")
+    twin = tmp_path / "twin.tsched"
+    twin.write_text(FILE.replace("task named = matmul(M=80", "task named = matmul(M=24"))
+    task = tensorc_dsl.load(twin, threads=1)["named"]
+    with Database.open(tmp_path / "r.sqlite") as db:
+        found = guess(task.model, task.program, task.target, task.sample(0), db)
+        best = db.best(program_key(file["e"].program), target_key(task.target, 1))
+    assert found is not None and best is not None
+    assert best.decisions in [t.decisions for t in found.traces]
+
+
+@pytest.mark.parametrize(("names", "trials"), [("", 24), ("abc", 24), ("abcd", 12)])
+def test_few_records_predict_nothing(file: tensorc_dsl.TaskFile, tmp_path: Path, names: str, trials: int) -> None:
+    filled(tmp_path / "r.sqlite", file, names, trials)
+    found = file["e"].known(tmp_path / "r.sqlite")
+    assert found.origin == Drawn(0)
+    assert found.trace.text == file["e"].sample(0).text
+    assert not (tmp_path / "none.sqlite").exists()
+    assert file["e"].known(tmp_path / "none.sqlite").origin == Drawn(0)
+
+
+def test_records_of_another_machine_or_of_other_numbers_predict_nothing(
+    file: tensorc_dsl.TaskFile, tmp_path: Path
+) -> None:
+    filled(tmp_path / "r.sqlite", file, "abcd")
+    with Database.open(tmp_path / "r.sqlite") as db:
+        kept = [k.trial for k in db.all()]
+    for n, change in enumerate(({"target_key": "llvm:other"}, {"columns": "others"})):
+        with Database.open(tmp_path / f"{n}.sqlite") as db:
+            db.add_all(replace(t, **change) for t in kept)  # type: ignore[type-var]
+        assert file["e"].known(tmp_path / f"{n}.sqlite").origin == Drawn(0)
+
+
+def test_a_schedule_without_open_draws_is_taken_as_it_is(file: tensorc_dsl.TaskFile, records: Path) -> None:
+    assert file["fixed"].known(records).origin == Given()
+
+
+def test_rows_that_cannot_be_read_are_left_out(file: tensorc_dsl.TaskFile, tmp_path: Path) -> None:
+    filled(tmp_path / "r.sqlite", file, "abcd")
+    with Database.open(tmp_path / "r.sqlite") as db:
+        db._connection.execute("UPDATE trials SET decisions = '{\"rows\": [0, -1], \"vectors\": 7}' WHERE task = 'a'")
+        db._connection.execute("UPDATE trials SET decisions = 'none' WHERE task = 'b'")
+        db._connection.execute('UPDATE trials SET decisions = \'{"rows": {"number": "x"}}\' WHERE task = \'c\'')
+    assert isinstance(file["e"].known(tmp_path / "r.sqlite").origin, Forecast)
+
+
+def test_a_kernel_says_where_its_schedule_is_from(file: tensorc_dsl.TaskFile, records: Path) -> None:
+    kernel = file["e"].best(records)
+    a, b = np.ones((24, 64), np.float32), np.ones((64, 64), np.float32)
+    np.testing.assert_array_equal(kernel(a, b), np.full((24, 64), 64.0))
+    assert isinstance(kernel.origin, Forecast)
+    assert f"; schedule predicted from 4 other tasks on this machine, probably 1.0–{kernel.origin.slower:.1f}" in repr(
+        kernel
+    )
+    assert pickle.loads(pickle.dumps(kernel)).origin == kernel.origin
+    assert file["e"].replay(kernel.trace).origin is None
+
+
+def test_origins_as_words_and_as_data() -> None:
+    forecast = Forecast(12, 1843, 30, 1.44)
+    words = "predicted from 12 other tasks on this machine, probably 1.0–1.4 times the time of the best"
+    assert describe(forecast) == words
+    assert facts(forecast) == {
+        "from": "predicted", "tasks": 12, "trials": 1843, "candidates": 30, "slower": 1.44, "probability": 0.8,
+    }  # fmt: skip
+    assert [describe(o) for o in (Recorded(3, 1.31e-3), Drawn(7), Given())] == [
+        "the fastest recorded one, 1.31 ms", "drawn with seed 7", "given",
+    ]  # fmt: skip
+    assert facts(Recorded(3, 1.0)) == {"from": "recorded", "row": 3, "seconds": 1.0}
+
+
+# --- the bound ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_bound_is_the_smallest_that_its_numbers_support() -> None:
+    assert [bound([1.0] * n) for n in (0, 3)] == [None, None]
+    assert bound([1.0, 5.0, 2.0, 3.0]) == 5.0
+    assert bound([float(n) for n in range(1, 10)]) == 8.0
+    assert bound([float(n) for n in range(1, 20)]) == 16.0
+
+
+def test_a_bound_holds_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(0)
+    held = 0
+    for _ in range(4000):
+        *known, new = np.exp(rng.exponential(0.3, 13))
+        limit = bound(known)
+        assert limit is not None
+        held += new <= limit
+    assert 0.79 <= held / 4000 <= 0.87
+
+
+def test_what_is_missed_is_judged_by_forests_that_never_saw_the_task() -> None:
+    """The tasks have nothing in common, so a forest that had seen one would find its best, and others do not."""
+    rng = np.random.default_rng(1)
+    tasks = [Experience(rng.normal(size=(60, 3)), rng.normal(size=60)) for _ in range(12)]
+    assert len(missed(tasks)) == 12
+    assert np.median(missed(tasks)) > 3.0
+    alike = [Experience(x := rng.normal(size=(60, 3)), x[:, 0].copy()) for _ in range(12)]
+    assert np.median(missed(alike)) < 3.0
+    assert missed(tasks[:1]) == []
+    assert len(missed([*tasks[:6], Experience(rng.normal(size=(10, 3)), rng.normal(size=10))])) == 6
+
+
+# --- schedules of other tasks ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("distribution", "wanted", "found"),
+    [
+        (PerfectTile(64, 2, 64), (4, 16), (4, 16)),
+        (PerfectTile(96, 2, 96), (4, 16), (6, 16)),
+        (PerfectTile(97, 2, 97), (4, 16), (1, 97)),
+        (PerfectTile(97, 2, 97), (16, 4), (97, 1)),
+        (PartialTile(1, 64, 64), (16,), (16,)),
+        (PartialTile(1, 8, 8), (16,), (8,)),
+        (Categorical((0, 16, 64), (1.0, 1.0, 1.0)), 64, 64),
+        (Branch((1.0, 1.0), (True, False)), False, False),
+        (Branch((1.0, 1.0), ("stored", "inlined")), "inlined", "inlined"),
+        (Integer(1, 8), 3, 3),
+        (Permutation(3), (2, 0, 1), (2, 0, 1)),
+    ],
+)
+def test_decisions_of_another_task_are_taken_or_the_nearest_tile(distribution: Any, wanted: Any, found: Any) -> None:
+    decide = nearest({"x": wanted}, np.random.default_rng(0))
+    assert decide(Site("x", distribution)) == found
+
+
+@pytest.mark.parametrize(
+    ("distribution", "wanted"),
+    [
+        (PerfectTile(64, 2, 64), (4, 4, 4)),
+        (PerfectTile(64, 2, 64), (0, 64)),
+        (PerfectTile(64, 2, 64), (1 << 80, 3)),
+        (PerfectTile(64, 2, 64), "root"),
+        (Categorical((0, 16), (1.0, 1.0)), 64),
+        (Categorical((0, 16), (1.0, 0.0)), 16),
+        (Branch((1.0, 1.0), (True, False)), 1),
+        (Permutation(3), (1, 0)),
+        (Integer(1, 8), 9),
+    ],
+)
+def test_decisions_that_mean_nothing_here_are_drawn(distribution: Any, wanted: Any) -> None:
+    drawn = nearest({"x": wanted}, np.random.default_rng(0))(Site("x", distribution))
+    assert drawn is not None and distribution.contains(drawn)
+
+
+def test_what_is_hidden_is_drawn() -> None:
+    hidden = Site("x", Categorical((0, 1), (1.0, 1e9)), hidden=True)
+    assert nearest({"x": 0}, np.random.default_rng(0))(hidden) == 1
+
+
+def test_a_schedule_of_another_task_gives_its_decisions_to_this_one(file: tensorc_dsl.TaskFile) -> None:
+    trace = file["a"].model.expand(nearest({"rows": (16, 4), "columns": (4, 16)}, np.random.default_rng(0)))
+    assert (trace.decisions["rows"], trace.decisions["columns"]) == ((16, 4), (4, 16))
+    other = file["d"].model.expand(nearest({"rows": (16, 4), "columns": (4, 16)}, np.random.default_rng(0)))
+    assert (other.decisions["rows"], other.decisions["columns"]) == ((12, 4), (3, 16))
+    assert file["d"].expand(Text("x", other.text)).text == other.text
