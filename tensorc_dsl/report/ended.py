@@ -30,11 +30,10 @@ NOTABLE = 0.01
 
 def regretted(regret: Regret, enough: bool) -> str:
     """What the model says of the schedules that were not tried, and what its statements are worth."""
-    ended = "ended by the model's estimate: " if enough else ""
-    held = f"{regret.held} of the {units.counted(regret.intervals, 'trial')} that it predicted were in its intervals of 95 %"
     return (
-        f"{ended}with probability {units.share(CHANCE)} no schedule is faster by more than {percent(regret.share)}, says the "
-        f"model, which is no bound: {held}"
+        f"{'ended by ' if enough else ''}the model's estimate, which is no bound: with probability {units.share(CHANCE)} no "
+        f"schedule is more than {percent(regret.share)} faster; {regret.held} of the "
+        f"{units.counted(regret.intervals, 'trial')} that it predicted were in its intervals of 95 %"
     )
 
 
