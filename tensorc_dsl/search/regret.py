@@ -58,7 +58,8 @@ def regret_of(model: Model, tried: Array, rows: Array, prior: Array, memory: Mem
         deviations = beliefs.deviations(rng.standard_normal((len(rows), DRAWS)))
         deviations = np.where(deviations > 0, memory.optimism * deviations, deviations)
         works = np.log(rng.random((len(rows), DRAWS))) < model.log_feasible(rows)[:, None]
-        waiting = np.where(works, (beliefs.mean[:, None] + deviations) * model.deviation, -np.inf)
+        # What fails is as slow as the slowest: a tail with infinities in it is none.
+        waiting = np.where(works, (beliefs.mean[:, None] + deviations) * model.deviation, tried.min())
     speeds = np.sort(np.vstack([np.tile(tried[:, None], DRAWS), waiting]), axis=0)[::-1]
     fastest = np.maximum(speeds[0], _further(speeds, rng))
     share = math.expm1(float(np.quantile(fastest - tried.max(), CHANCE)))
