@@ -32,6 +32,10 @@ class Follower(Protocol):
         """Show the beginning of work for which the search sends no events."""
         ...
 
+    def turn(self, number: int) -> None:
+        """The events that follow are of this task, of several."""
+        ...
+
 
 def watched(out: TextIO | None) -> bool:
     """Whether a person watches the stream: it is a terminal, or this is a notebook."""
@@ -85,6 +89,10 @@ class _Lines:
     def begin(self, line: str) -> None:
         self._standing.enter()
         follow(line, self._out)
+
+    def turn(self, number: int) -> None:
+        self._standing.turn(number)
+        follow(f"{self._standing.tasks[number].name}:", self._out)
 
     def __call__(self, event: Event) -> None:
         s = self._standing

@@ -7,18 +7,20 @@ from dataclasses import dataclass
 
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.queue import Unkept
+from tensorc_dsl.search.regret import Regret
 from tensorc_dsl.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """`budget` is the time limit of the search in seconds, if it has one."""
+    """`budget` is the time limit of the search in seconds and `until` the regret that ends it, if it has one."""
 
     task: str
     strategy: str
     trials: int
     seed: int
     budget: float | None = None
+    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,6 @@ class Finished:
 
 Event = (
     Started | Proposed | Preparing | Prepared | Measured | Corrected | Waiting | Resumed | Informed | Diverged | Drifted
-    | Settled | Slowed | Sharing | Exhausted | Comparing | Finished | Verifying
+    | Settled | Slowed | Sharing | Exhausted | Comparing | Finished | Verifying | Regret
 )  # fmt: skip
 Listener = Callable[[Event], None]

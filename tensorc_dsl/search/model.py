@@ -28,6 +28,9 @@ whatever the length of the search (Rocke's runs have 20,000 trials)."""
 REFIT = 1.2
 """Hyperparameters are fitted anew once there are so many times the trials of the last fit; between, they are kept."""
 
+INTERVAL = 1.96
+"""Deviations to either side between which a normal value lies with probability 0.95."""
+
 SLOPES = (1.0, 0.75, 0.5, 0.25, 0.0)
 """How much of the prediction from other tasks may be taken as the mean: the one that predicts the trials best counts."""
 
@@ -44,12 +47,29 @@ class Memory:
     errors: list[float] = field(default_factory=list[float])
     """Errors of predictions, made before the trial, in their own deviations."""
 
+    intervals: int = 0
+    held: int = 0
+    """How many trials were predicted with an interval for 95 %, and how many of them were in theirs."""
+
+    def missed(self, error: float, model: Model) -> None:
+        """A trial differed from the model's prediction by so many calibrated deviations."""
+        self.errors.append(error * model.calibration)
+        self.intervals += 1
+        self.held += abs(error) <= INTERVAL
+
     @property
     def calibration(self) -> float:
         """What deviations have to be multiplied by so that errors are as large as they say: root mean square, from the last
         64, held to 1 by the weight of 8."""
         last = self.errors[-64:]
         return math.sqrt((8.0 + sum(min(e * e, 25.0) for e in last)) / (8.0 + len(last)))
+
+    @property
+    def optimism(self) -> float:
+        """What deviations to the fast side have to be multiplied by; it is less, since machines have roofs: root mean square
+        of such errors, of which half are expected, held to 1/2 by the weight of 8."""
+        last = self.errors[-64:]
+        return math.sqrt((8.0 * 0.25 + sum(min(e, 5.0) ** 2 for e in last if e > 0)) / (8.0 + 0.5 * len(last)))
 
 
 @dataclass(frozen=True, slots=True)

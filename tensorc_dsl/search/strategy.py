@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tensorc_dsl.extensions import STRATEGIES
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.search.gp import Array
+from tensorc_dsl.search.regret import Regret
 from tensorc_dsl.search.source import Source
 from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.trace.draw import Decision
@@ -41,8 +42,22 @@ class Strategy(Protocol):
         ...
 
 
+@runtime_checkable
+class StatesRegret(Strategy, Protocol):
+    """A strategy that can estimate how far the best so far is from the best there is. Its factory is the class itself."""
+
+    def regret(self) -> Regret | None:
+        """The estimate after what was told; None before there is one. Asking changes nothing that is proposed later."""
+        ...
+
+
 Factory = Callable[[Setting], Strategy]
 """What the module of a strategy has as its `STRATEGY`."""
+
+
+def states_regret(factory: Factory) -> bool:
+    """Whether the strategies that it makes state their regret."""
+    return isinstance(factory, type) and issubclass(factory, StatesRegret)
 
 
 def strategies() -> tuple[str, ...]:

@@ -32,9 +32,10 @@ from tensorc_dsl.search.log import Log
 from tensorc_dsl.search.loop_features import MEANING
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.past import Past, latest
+from tensorc_dsl.search.regret import TWICE, Regret
 from tensorc_dsl.search.source import Source, experience
 from tensorc_dsl.search.space import Explorer
-from tensorc_dsl.search.strategy import Setting, strategy_of
+from tensorc_dsl.search.strategy import Setting, StatesRegret, strategy_of
 from tensorc_dsl.trace.trace import Refused, Trace
 from tensorc_dsl.validate.validate import Invalid, Report
 
@@ -50,7 +51,8 @@ class TuneResult:
     none was made; `wrong` are trials that a proof refutes, which are bugs. `outcomes` and `traces` are those of the
     trials, in order; `statuses` counts them. `refusals` counts expansions that a refused step ended; they are no trials.
     `refused` counts the schedules in which a rule of the space was refused and left out. `exhausted` is the reason for fewer
-    trials than requested, or None. `unkept` are the records that could not be written to a database.
+    trials than requested, or None. `regret` is the last one that the strategy stated, if it stated one; `enough` if the
+    search ended by it. `unkept` are the records that could not be written to a database.
     """
 
     best: Trace | None
@@ -68,6 +70,8 @@ class TuneResult:
     refused: Mapping[Refused, int]
     interrupted: bool
     exhausted: Exhausted | None = None
+    regret: Regret | None = None
+    enough: bool = False
     unkept: Unkept | None = None
 
     def __repr__(self) -> str:
@@ -75,7 +79,7 @@ class TuneResult:
         time = None if self.best_seconds is None else float(f"{self.best_seconds:.4g}")
         shown: dict[str, object] = {"best_seconds": time}
         shown |= {name: getattr(self, name) for name in ("verdict", "statuses", "trials", "seed")}
-        rare = ("refusals", "refused", "interrupted", "exhausted", "unkept")
+        rare = ("refusals", "refused", "interrupted", "exhausted", "regret", "enough", "unkept")
         shown |= {name: value for name in rare if (value := getattr(self, name))}
         return f"TuneResult({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
@@ -87,7 +91,10 @@ class Search:
     """
 
     def __init__(self, given: SearchInput) -> None:
-        """The search begins, with the past of the one that it resumes. Raises KeyError for an unknown strategy."""
+        """The search begins, with the past of the one that it resumes.
+
+        Raises KeyError for an unknown strategy, and ValueError for one that states no regret where one is to end the search.
+        """
         program, options, records = given.program, given.options, given.records
         task, target = program_key(program), target_key(given.target, given.threads)
         self._given = given
@@ -106,11 +113,17 @@ class Search:
             return Source.of(tasks, median)
 
         self._asked = strategy_of(options.strategy)(Setting(self._explorer, options.trials, source=source))
+        if options.until is not None and not isinstance(self._asked, StatesRegret):
+            raise ValueError(f"the strategy {options.strategy!r} states no regret that could end the search")
         self._exhausted: Exhausted | None = None
+        self._regret: Regret | None = None
+        self._low = 0
         self.curve: list[tuple[int, float | None]] = []
         """How many trials there were, and the best time, before each batch."""
         self.log = Log(given, self._explorer.describe, self._past)
-        self.log.emit(Started(program.name, options.strategy, options.trials, options.seed, options.budget))
+        self.log.emit(
+            Started(program.name, options.strategy, options.trials, options.seed, options.budget, options.until)
+        )
         self.log.tell_what_waits()
         if options.resume:
             self.log.emit(Resumed(len(self._past.outcomes)))
@@ -121,8 +134,12 @@ class Search:
 
     @property
     def over(self) -> bool:
-        """Whether the space is exhausted, or the time is up."""
-        return self._exhausted is not None or self._late()
+        """Whether the space is exhausted, the time is up, or the regret is low enough."""
+        return self._exhausted is not None or self._late() or self._enough
+
+    @property
+    def _enough(self) -> bool:
+        return self._low >= TWICE
 
     def _late(self) -> bool:
         return self.options.budget is not None and self._given.clock() - self._started >= self.options.budget
@@ -144,6 +161,20 @@ class Search:
             self._settle(self._given.watch, fresh)
         for n in range(first, len(log.outcomes)):
             self._asked.tell(log.traces[n], log.outcomes[n])
+        self._estimate()
+
+    def _estimate(self) -> None:
+        """The strategy's regret is told, where it states one, and counted where it is low enough to end the search."""
+        if not isinstance(self._asked, StatesRegret):
+            return
+        with one_blas_thread():
+            found = self._asked.regret()
+        if found is None:
+            return
+        self._regret = found
+        until = self.options.until
+        self._low = self._low + 1 if until is not None and found.share <= until else 0
+        self.log.emit(found)
 
     def _measured(self, batch: Sequence[Trace]) -> list[int]:
         """Log the trials of the batch, as many as the budget allows. Returns the numbers of the newly measured ones."""
@@ -222,5 +253,7 @@ class Search:
             refused=self._explorer.refused,
             interrupted=interrupted,
             exhausted=self._exhausted,
+            regret=self._regret,
+            enough=self._enough,
             unkept=None if records is None else records.unkept,
         )

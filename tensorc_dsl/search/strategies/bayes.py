@@ -19,6 +19,7 @@ from tensorc_dsl.search.candidates import Candidate, Reserve
 from tensorc_dsl.search.features import Scaler, maximin
 from tensorc_dsl.search.gp import Array
 from tensorc_dsl.search.model import Memory, Model
+from tensorc_dsl.search.regret import FEW, Regret, regret_of
 from tensorc_dsl.search.source import Source
 from tensorc_dsl.search.space import neighbours
 from tensorc_dsl.search.strategy import Factory, Setting
@@ -63,6 +64,7 @@ class Bayes:
         self._asked: dict[int, Candidate] = {}
         self._memory = Memory()
         self._model: Model | None = None
+        self._fitted = 0
         self._proposed = 0
 
     def propose(self, count: int) -> list[Trace]:
@@ -86,13 +88,23 @@ class Bayes:
         candidate = self._asked.pop(id(trace))
         if self._model is not None and outcome.seconds is not None:
             mean, deviation = self._model.log_speed(self._reserve.rows([candidate]), self._prior([candidate]))
-            raw = float(deviation[0]) / self._model.calibration
-            self._memory.errors.append((-float(np.log(outcome.seconds)) - float(mean[0])) / max(raw, 1e-9))
+            error = (-float(np.log(outcome.seconds)) - float(mean[0])) / max(float(deviation[0]), 1e-9)
+            self._memory.missed(error, self._model)
         self._tried.append(_Tried(candidate, outcome.seconds))
+
+    def regret(self) -> Regret | None:
+        """How far the best may be from the best there is; None before the model has chosen trials."""
+        speeds = np.array([-float(np.log(t.seconds or 1.0)) for t in self._ranked()])
+        if self._model is None or len(speeds) < FEW:
+            return None
+        model = self._model = self._fit()
+        waiting = self._reserve.waiting
+        rows = self._reserve.rows(waiting) if waiting else np.zeros((0, 0))
+        return regret_of(model, speeds, rows, self._prior(waiting), self._memory)
 
     def _prior(self, candidates: Sequence[Candidate]) -> Array:
         """What other tasks say of the candidates."""
-        if self._source is None:
+        if self._source is None or not candidates:
             return np.zeros(len(candidates))
         return self._source.predict(np.array([c.loops for c in candidates]))
 
@@ -163,6 +175,10 @@ class Bayes:
             self._reserve.breed(parents_of([c.trace for c, _ in known]), known, count // GENERATIONS)
 
     def _fit(self) -> Model:
+        """The model after all trials. It is fitted once: a fit starts from the one before, so another would change it."""
+        if self._model is not None and self._fitted == len(self._tried):
+            return self._model
+        self._fitted = len(self._tried)
         tried = [t.candidate for t in self._tried]
         times = [t.seconds for t in self._tried]
         return Model.of(self._reserve.rows(tried), times, self._prior(tried), self._memory)
