@@ -60,8 +60,9 @@ def regret_of(model: Model, tried: Array, rows: Array, prior: Array, memory: Mem
         works = np.log(rng.random((len(rows), DRAWS))) < model.log_feasible(rows)[:, None]
         # What fails is as slow as the slowest: a tail with infinities in it is none.
         waiting = np.where(works, (beliefs.mean[:, None] + deviations) * model.deviation, tried.min())
-    speeds = np.sort(np.vstack([np.tile(tried[:, None], DRAWS), waiting]), axis=0)[::-1]
-    fastest = np.maximum(speeds[0], _further(speeds, rng))
+    speeds: Array = np.sort(np.vstack([np.tile(tried[:, None], DRAWS), waiting]), axis=0)[::-1]
+    further: Array = _further(speeds, rng)
+    fastest: Array = np.maximum(speeds[0], further)
     share = math.expm1(float(np.quantile(fastest - tried.max(), CHANCE)))
     return Regret(max(0.0, share), memory.intervals, memory.held)
 
@@ -72,5 +73,6 @@ def _further(speeds: Array, rng: np.random.Generator) -> Array:
     threshold = speeds[count]
     scale = (1.0 - SHAPE) * (speeds[:count] - threshold).mean(axis=0)
     # The share of the tail beyond its fastest of `count` members is that of the first of `count` arrivals.
-    beyond = np.minimum(1.0, rng.exponential(size=speeds.shape[1]) / count)
-    return threshold + scale / -SHAPE * (1.0 - np.power(beyond, -SHAPE))
+    beyond: Array = np.minimum(1.0, rng.exponential(size=speeds.shape[1]) / count)
+    found: Array = threshold + scale / -SHAPE * (1.0 - np.power(beyond, -SHAPE))
+    return found
