@@ -52,7 +52,7 @@ class Regret:
 def regret_of(model: Model, tried: Array, rows: Array, prior: Array, memory: Memory) -> Regret:
     """The regret after trials with these log speeds, at least `FEW`, while candidates with these rows and priors wait."""
     rng = stream(0, "regret", str(len(tried)))
-    waiting = np.zeros((0, DRAWS))
+    waiting: Array = np.zeros((0, DRAWS))
     if len(rows):
         beliefs = model.beliefs(rows, prior)
         deviations = beliefs.deviations(rng.standard_normal((len(rows), DRAWS)))
@@ -60,7 +60,7 @@ def regret_of(model: Model, tried: Array, rows: Array, prior: Array, memory: Mem
         works = np.log(rng.random((len(rows), DRAWS))) < model.log_feasible(rows)[:, None]
         # What fails is as slow as the slowest: a tail with infinities in it is none.
         waiting = np.where(works, (beliefs.mean[:, None] + deviations) * model.deviation, tried.min())
-    speeds = np.sort(np.vstack([np.tile(tried[:, None], DRAWS), waiting]), axis=0)[::-1]
+    speeds: Array = np.sort(np.vstack([np.tile(tried[:, None], DRAWS), waiting]), axis=0)[::-1]
     fastest = np.maximum(speeds[0], _further(speeds, rng))
     share = math.expm1(float(np.quantile(fastest - tried.max(), CHANCE)))
     return Regret(max(0.0, share), memory.intervals, memory.held)
