@@ -97,7 +97,7 @@ def test_failures_are_not_the_fastest() -> None:
 
 def test_where_all_that_waits_fails_the_trials_speak() -> None:
     rows, memory = np.arange(8.0)[:, None], Memory()
-    speeds = 0.1 * np.arange(8)
+    speeds = np.array([0.1 * n for n in range(8)])
     model = Model.of(rows, [float(np.exp(-s)) for s in speeds], np.zeros(8), memory)
     with patch.object(Model, "log_feasible", lambda *_: np.full(200, -50.0)):
         share = regret_of(model, speeds, np.linspace(8.0, 20.0, 200)[:, None], np.zeros(200), memory).share
