@@ -12,7 +12,7 @@ from tensorc_dsl.records.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A record by the number of its row: a trial, or why it is none."""
+    """A record by the number of its row: a trial, or the reason why it cannot be read."""
 
     row: int
     trial: Trial | BadRow
@@ -29,8 +29,8 @@ class Ranking:
 def rank(kept: Iterable[Kept]) -> Ranking:
     """The valid ones among the records of one task on one target.
 
-    Where a program was measured again as a finalist, that time speaks for it: the smallest of many first looks is
-    too good to be true more often than not. A program that failed as a finalist is out.
+    The time of a finalist replaces its earlier times: the least of many first measurements is mostly too good to be true.
+    A program that failed as a finalist does not count.
     """
     finals: dict[str, tuple[float, int]] = {}
     firsts: dict[str, tuple[float, int]] = {}

@@ -65,7 +65,7 @@ def _has_widgets() -> bool:
 def following(standing: Standing, out: TextIO | None) -> Generator[Follower, None, None]:
     """A context in which the search is shown on `out`, or in the cell of a notebook.
 
-    Without an output, as where standard error was closed before we began, nobody sees it.
+    Without an output, such as a standard error that was closed at the start, nothing is shown.
     """
     out = out or io.StringIO()
     if (out.isatty() and os.environ.get("TERM") not in DUMB) or (_in_notebook() and _has_widgets()):

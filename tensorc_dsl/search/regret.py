@@ -72,5 +72,6 @@ def _further(speeds: Array, rng: np.random.Generator) -> Array:
     threshold = speeds[count]
     scale = (1.0 - SHAPE) * (speeds[:count] - threshold).mean(axis=0)
     # The share of the tail beyond its fastest of `count` members is that of the first of `count` arrivals.
-    beyond = np.minimum(1.0, rng.exponential(size=speeds.shape[1]) / count)
+    arrivals = np.asarray(rng.exponential(size=speeds.shape[1]), dtype=np.float64)
+    beyond = np.minimum(1.0, arrivals / count)
     return threshold + scale / -SHAPE * (1.0 - np.exp(-SHAPE * np.log(beyond)))

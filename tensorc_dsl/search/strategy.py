@@ -18,7 +18,7 @@ from tensorc_dsl.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a strategy is told when a search starts: `trials` is the whole budget, `defaults` are worth trying first.
+    """The input of a strategy: `trials` is the whole budget, and `defaults` are decisions to try first.
 
     `source` returns a model that was fitted to the records of other tasks, None if there are none. Its argument is the median
     of the loop features of draws from the prior. A fit takes a second.
@@ -38,7 +38,7 @@ class Strategy(Protocol):
         ...
 
     def tell(self, trace: Trace, outcome: Outcome) -> None:
-        """What became of a proposed trace; called once for each, in the order they were proposed."""
+        """Learn the outcome of a proposed trace. It is called once for each, in the order of the proposals."""
         ...
 
 
@@ -66,7 +66,7 @@ def strategies() -> tuple[str, ...]:
 
 
 def strategy_of(name: str) -> Factory:
-    """The strategy of that name. KeyError where there is none, TschedError (E0930) where a package's cannot be loaded."""
+    """The strategy of that name. Raises KeyError if there is none, TschedError (E0930) if it cannot be loaded."""
     found = STRATEGIES.load(name)
     if found is None:
         raise KeyError(name)

@@ -45,15 +45,14 @@ BATCH = 8
 
 @dataclass(frozen=True, slots=True)
 class TuneResult:
-    """What a search found. `best` is None when no candidate was valid.
+    """The result of a search. `best` is None if no candidate was valid.
 
-    `best_seconds` comes from the comparison of the `finalists`, where there was one. `verdict` is what a proof says of the
-    best, None where none was made; `wrong` are those that were as good and are refuted, which are bugs. `outcomes` are the
-    trials' in order, beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that
-    does not apply; they are no trials. `refused` counts the schedules in which a rule of the space was refused and left out.
-    `exhausted` says why there are fewer trials than wanted, None where there are as many. `regret` is the last one that the
-    strategy stated, None where it stated none; `enough` if the search ended by it. `unkept` are records that are in no
-    database.
+    `best_seconds` comes from the comparison of the `finalists`, if there was one. `verdict` is the proof of the best, None if
+    none was made; `wrong` are trials that a proof refutes, which are bugs. `outcomes` and `traces` are those of the
+    trials, in order; `statuses` counts them. `refusals` counts expansions that a refused step ended; they are no trials.
+    `refused` counts the schedules in which a rule of the space was refused and left out. `exhausted` is the reason for fewer
+    trials than requested, or None. `regret` is the last one that the strategy stated, or None; `enough` if it ended the search.
+    `unkept` are the records that could not be written to a database.
     """
 
     best: Trace | None
@@ -76,7 +75,7 @@ class TuneResult:
     unkept: Unkept | None = None
 
     def __repr__(self) -> str:
-        """What was found, and what of the rest is out of the ordinary."""
+        """The main fields, and the others that differ from their usual values."""
         time = None if self.best_seconds is None else float(f"{self.best_seconds:.4g}")
         shown: dict[str, object] = {"best_seconds": time}
         shown |= {name: getattr(self, name) for name in ("verdict", "statuses", "trials", "seed")}
@@ -135,7 +134,7 @@ class Search:
 
     @property
     def over(self) -> bool:
-        """Whether the space has nothing new, the time is up, or the regret is low enough."""
+        """Whether the space is exhausted, the time is up, or the regret is low enough."""
         return self._exhausted is not None or self._late() or self._enough
 
     @property
@@ -146,7 +145,7 @@ class Search:
         return self.options.budget is not None and self._given.clock() - self._started >= self.options.budget
 
     def step(self, most: int) -> None:
-        """One batch of at most so many trials."""
+        """Try a batch of at most `most` candidates."""
         log, before = self.log, self._given.clock()
         with one_blas_thread():
             batch = self._asked.propose(min(BATCH, most))
@@ -178,7 +177,7 @@ class Search:
         self.log.emit(found)
 
     def _measured(self, batch: Sequence[Trace]) -> list[int]:
-        """All of the batch is in the log, or as much as there is time for; the numbers of what was not recorded before."""
+        """Log the trials of the batch, as many as the budget allows. Returns the numbers of the newly measured ones."""
         known = [self._past.take(program_key(t.program)) for t in batch]
         new = [t.program for t, outcome in zip(batch, known, strict=True) if outcome is None]
         if new and self._past.outcomes and not self._diverged:
@@ -197,7 +196,7 @@ class Search:
         return fresh
 
     def _settle(self, watch: Watch, fresh: Sequence[int]) -> None:
-        """The new outcomes are those of the machine as it was before the batch."""
+        """Correct the new outcomes if the machine has become slower since the batch before."""
         log = self.log
         look = watch.look(lambda factor: log.emit(Drifted(factor)))
         valid = [n for n in fresh if log.outcomes[n].seconds is not None]
@@ -222,7 +221,7 @@ class Search:
             watch.follow(log.traces[n].program, log.outcomes[n])
 
     def finish(self, interrupted: bool) -> TuneResult:
-        """The best few compared and proved, unless the search was interrupted: then what there is by then."""
+        """Compare and prove the best few. An interrupted search gives its result so far."""
         log = self.log
         compared: list[tuple[float, int]] = []
         if not interrupted:
