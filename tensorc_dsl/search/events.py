@@ -13,7 +13,7 @@ from tensorc_dsl.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """`budget` is the time limit of the search in seconds, if it has one; `until` is the regret that ends it."""
+    """`budget` is the time limit of the search in seconds and `until` the regret that ends it, if it has one."""
 
     task: str
     strategy: str

@@ -51,8 +51,8 @@ class TuneResult:
     none was made; `wrong` are trials that a proof refutes, which are bugs. `outcomes` and `traces` are those of the
     trials, in order; `statuses` counts them. `refusals` counts expansions that a refused step ended; they are no trials.
     `refused` counts the schedules in which a rule of the space was refused and left out. `exhausted` is the reason for fewer
-    trials than requested, or None. `regret` is the last one that the strategy stated, or None; `enough`: it ended the search.
-    `unkept` are the records that could not be written to a database.
+    trials than requested, or None. `regret` is the last one that the strategy stated, if it stated one; `enough` if the
+    search ended by it. `unkept` are the records that could not be written to a database.
     """
 
     best: Trace | None
