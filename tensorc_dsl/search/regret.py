@@ -52,7 +52,7 @@ class Regret:
 def regret_of(model: Model, tried: Array, rows: Array, prior: Array, memory: Memory) -> Regret:
     """The regret after trials with these log speeds, at least `FEW`, while candidates with these rows and priors wait."""
     rng = stream(0, "regret", str(len(tried)))
-    waiting = np.zeros((0, DRAWS))
+    waiting: Array = np.zeros((0, DRAWS))
     if len(rows):
         beliefs = model.beliefs(rows, prior)
         deviations = beliefs.deviations(rng.standard_normal((len(rows), DRAWS)))
@@ -61,8 +61,7 @@ def regret_of(model: Model, tried: Array, rows: Array, prior: Array, memory: Mem
         # What fails is as slow as the slowest: a tail with infinities in it is none.
         waiting = np.where(works, (beliefs.mean[:, None] + deviations) * model.deviation, tried.min())
     speeds: Array = np.sort(np.vstack([np.tile(tried[:, None], DRAWS), waiting]), axis=0)[::-1]
-    further: Array = _further(speeds, rng)
-    fastest: Array = np.maximum(speeds[0], further)
+    fastest = np.maximum(speeds[0], _further(speeds, rng))
     share = math.expm1(float(np.quantile(fastest - tried.max(), CHANCE)))
     return Regret(max(0.0, share), memory.intervals, memory.held)
 
@@ -73,6 +72,6 @@ def _further(speeds: Array, rng: np.random.Generator) -> Array:
     threshold = speeds[count]
     scale = (1.0 - SHAPE) * (speeds[:count] - threshold).mean(axis=0)
     # The share of the tail beyond its fastest of `count` members is that of the first of `count` arrivals.
-    beyond: Array = np.minimum(1.0, rng.exponential(size=speeds.shape[1]) / count)
-    found: Array = threshold + scale / -SHAPE * (1.0 - np.power(beyond, -SHAPE))
-    return found
+    arrivals = np.asarray(rng.exponential(size=speeds.shape[1]), dtype=np.float64)
+    beyond = np.minimum(1.0, arrivals / count)
+    return threshold + scale / -SHAPE * (1.0 - np.exp(-SHAPE * np.log(beyond)))

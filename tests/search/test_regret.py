@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from unittest.mock import patch
 
@@ -87,7 +88,7 @@ def test_failures_are_not_the_fastest() -> None:
     rows, memory = np.arange(16.0)[:, None], Memory()
     seconds = [None if n >= 8 else float(np.exp(-0.1 * n)) for n in range(16)]
     model = Model.of(rows, seconds, np.zeros(16), memory)
-    speeds = np.array([-np.log(s) for s in seconds if s is not None])
+    speeds = np.array([-math.log(s) for s in seconds if s is not None])
     beyond = np.array([[12.5], [14.5]])
     with patch.object(Model, "log_feasible", lambda *_: np.zeros(2)):
         hopeful = regret_of(model, speeds, beyond, np.zeros(2), memory).share
