@@ -37,7 +37,7 @@ def NO_SEARCH(*, task: str, word: str, known: str) -> None: ...
 @click.argument("words", metavar="[TASK] [SEARCH] [SEARCH]", nargs=-1)
 @threads_option
 @records_option
-@click.option("--output", type=click.Path(), metavar="PATH", help="The file to write, in place of <task>.report.html.")
+@click.option("--output", type=click.Path(), metavar="PATH", help="The file to write, in place of the usual one.")
 @common_options
 def report(file: str, words: tuple[str, ...], threads: int | None, records: str | None, output: str | None) -> None:
     """Write a page about the recorded trials of a task: one HTML file, which needs no network.
