@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 from tensorc_dsl.syntax.layout import REDUCERS
@@ -27,12 +28,20 @@ TEXTS = ("stdlib/intrinsics/*.tsched", "stdlib/cpu/*.tsched", "stdlib/ops/*.tsch
 COMMAND = "from tensorc_dsl.cli.main import main; main()"
 _KINDS = "const|compute|reducer|intrinsic|target|module|space|schedule|task|program"
 _ITEM = re.compile(rf"^(?:{_KINDS}) (\w+)", re.MULTILINE)
+_IMPORTS = re.compile(r"^use [\w.]+\.\{([^}]*)\}", re.MULTILINE)
 _BETWEEN = re.compile(rf"\n\n(?=///|(?:{_KINDS}) )")
 
 
+@cache
+def _shared() -> frozenset[str]:
+    """The names that a file takes from another one."""
+    lists = (_IMPORTS.findall(p.read_text(encoding="utf-8")) for pattern in TEXTS for p in ROOT.glob(pattern))
+    return frozenset(name.strip() for found in lists for names in found for name in names.split(","))
+
+
 def _apart(text: str) -> str:
-    """A file whose constants have names that are no names in other files."""
-    constants = "|".join(re.findall(r"^const (\w+)", text, re.MULTILINE))
+    """A file whose constants have names that are no names in other files, unless other files use them too."""
+    constants = "|".join(c for c in re.findall(r"^const (\w+)", text, re.MULTILINE) if c not in _shared())
     return re.sub(rf"\b({constants})\b", r"\1_constant", text) if constants else text
 
 

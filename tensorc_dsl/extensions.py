@@ -28,8 +28,9 @@ def NOT_LOADED(*, name: str, group: str, module: str, why: str) -> None: ...
 class Extensions:
     """Modules with one object each, called `attribute`.
 
-    Ours are in the package `home`: its modules, or the modules `inside` of its folders. Those of other packages are the entry
-    points of `group`, `toy = "a_package.a_module"`. An entry point cannot replace one of ours.
+    Ours are in the package `home`: its modules, or the modules `inside` of its folders; a name has `-` where theirs has `_`.
+    Those of other packages are the entry points of `group`, `toy = "a_package.a_module"`. An entry point cannot replace one
+    of ours.
     """
 
     group: str
@@ -42,7 +43,9 @@ class Extensions:
         spec = find_spec(self.home)
         assert spec is not None and spec.submodule_search_locations is not None
         found = [m for m in pkgutil.iter_modules(spec.submodule_search_locations) if m.ispkg == bool(self.inside)]
-        return {m.name: ".".join(part for part in (self.home, m.name, self.inside) if part) for m in found}
+        return {
+            m.name.replace("_", "-"): ".".join(part for part in (self.home, m.name, self.inside) if part) for m in found
+        }
 
     def _installed(self) -> Mapping[str, str]:
         from importlib import metadata  # takes as long to load as a check of a file

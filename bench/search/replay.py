@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.search.tables import FOLDER, Array, Table, read_all
-from bench.search.tabular import others, play
+from bench.search.tabular import Played, others, play
 from tensorc_dsl.measure.blas import one_blas_thread
 
 NEAR = 0.95
@@ -44,12 +44,16 @@ def tables(folder: Path, rows: int) -> dict[str, Table]:
     return {name: t.first(rows) for name, t in read_all(folder).items()}
 
 
-def curve(job: Job) -> Array:
-    """The share of the best known speed after each trial."""
+def replayed(job: Job) -> Played:
     table = tables(job.folder, job.rows)[job.task]
     past = others(tables(job.folder, job.rows), job.task) if job.strategy.endswith("+") else ()
     with one_blas_thread():
-        return play(job.strategy.rstrip("+"), table, job.seed, job.trials, past).curve
+        return play(job.strategy.rstrip("+"), table, job.seed, job.trials, past)
+
+
+def curve(job: Job) -> Array:
+    """The share of the best known speed after each trial."""
+    return replayed(job).curve
 
 
 def trials_to(curves: Array, share: float) -> Array:

@@ -10,9 +10,10 @@ import numpy as np
 
 from bench.search.tables import Array, Table
 from tensorc_dsl.measure.outcome import Outcome, Status
+from tensorc_dsl.search.regret import Regret
 from tensorc_dsl.search.source import Experience, Source
 from tensorc_dsl.search.space import Explorer, neighbours
-from tensorc_dsl.search.strategy import Setting, strategy_of
+from tensorc_dsl.search.strategy import Setting, StatesRegret, strategy_of
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Trace
@@ -82,9 +83,13 @@ def experience(table: Table) -> Experience:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The times of a search's trials in order, relative to the best of the table: best over time, 0 for a failure."""
+    """The times of a search's trials in order, relative to the best of the table: best over time, 0 for a failure.
+
+    `regrets` are the stated ones, each with the number of trials that were made by then.
+    """
 
     shares: Array
+    regrets: tuple[tuple[int, Regret], ...]
 
     @property
     def curve(self) -> Array:
@@ -98,6 +103,7 @@ def play(strategy: str, table: Table, seed: int, trials: int, past: Sequence[Exp
     setting = Setting(cast(Explorer, explorer), trials, (), lambda median: Source.of(past, median))
     asked = strategy_of(strategy)(setting)
     shares: list[float] = []
+    regrets: list[tuple[int, Regret]] = []
     while len(shares) < trials:
         batch = asked.propose(min(BATCH, trials - len(shares)))
         if not batch:
@@ -107,4 +113,6 @@ def play(strategy: str, table: Table, seed: int, trials: int, past: Sequence[Exp
             failed = Outcome(Status.TIMEOUT)
             asked.tell(trace, failed if seconds is None else Outcome(Status.OK, seconds, (seconds,)))
             shares.append(0.0 if seconds is None else table.best / seconds)
-    return Played(np.array(shares + [0.0] * (trials - len(shares))))
+        if isinstance(asked, StatesRegret) and (regret := asked.regret()) is not None:
+            regrets.append((len(shares), regret))
+    return Played(np.array(shares + [0.0] * (trials - len(shares))), tuple(regrets))

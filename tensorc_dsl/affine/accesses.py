@@ -69,7 +69,12 @@ def touched(b: Block) -> frozenset[str]:
 
 def written(stmts: tuple[Stmt, ...]) -> frozenset[str]:
     """The buffers that the blocks in `stmts` write."""
-    return frozenset(s.buffer for _, b in walk(stmts) if isinstance(b, Block) for s in (*b.init, *b.body))
+    return frozenset[str]().union(*map(_written_in, stmts))
+
+
+@by_identity(512)
+def _written_in(s: Stmt) -> frozenset[str]:
+    return written(s.body) if isinstance(s, For) else frozenset(x.buffer for x in (*s.init, *s.body))
 
 
 def accesses(outer: tuple[For, ...], stmts: tuple[Stmt, ...], buffers: frozenset[str]) -> tuple[Access, ...]:

@@ -10,7 +10,7 @@ from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.insight.study import TooFew, study
 from tensorc_dsl.ir.print import format_program
-from tensorc_dsl.machine.roof import GLANCE, Roof, roof_of
+from tensorc_dsl.machine.roof import Roof, roof_of
 from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.report.page.figures import Figures, Insight, Side, Stage
 from tensorc_dsl.source import Source
@@ -50,7 +50,7 @@ def _roof(task: Task) -> tuple[Roof | None, str]:
         task.require_machine()
     except TschedError as e:
         return None, e.diagnostics[0].message
-    return roof_of(task.program, task.target, task.threads, GLANCE), ""
+    return roof_of(task.program, task.target, task.threads), ""
 
 
 def _drawn(task: Task) -> Trace | None:

@@ -31,19 +31,29 @@ def warn_of_threads(threads: int) -> None:
         show_diagnostics(TOO_MANY_THREADS(None, threads=many, cores=few, count=cores))
 
 
-def measure_and_show(task: Task, trace: Trace) -> None:
-    """Print the time beside the roof. Raises TschedError (E0908) if the schedule does not work."""
+def measured(task: Task, trace: Trace) -> tuple[float, float]:
+    """The seconds of a call, and the largest error as a share of what is allowed.
+
+    Raises TschedError (E0908) if the schedule does not work.
+    """
     from tensorc_dsl.api.making import failed
-    from tensorc_dsl.machine.roof import roof_of
-    from tensorc_dsl.reference.open_sizes import describe_all, sizing
-    from tensorc_dsl.report.table import comparison
 
     warn_of_threads(task.threads)
     outcome = task.measure(trace)
     if outcome.seconds is None:
         raise failed(f"makes no valid kernel ({outcome.status.replace('_', ' ')})", outcome.message)
-    show(comparison(roof_of(task.program, task.target, task.threads), outcome.seconds, None))
+    return outcome.seconds, outcome.max_error or 0.0
+
+
+def measure_and_show(task: Task, trace: Trace) -> None:
+    """Print the time beside the roof. Raises TschedError (E0908) if the schedule does not work."""
+    from tensorc_dsl.machine.roof import roof_of
+    from tensorc_dsl.reference.open_sizes import describe_all, sizing
+    from tensorc_dsl.report.table import comparison
+
+    seconds, error = measured(task, trace)
+    show(comparison(roof_of(task.program, task.target, task.threads), seconds, None))
     if any(task.timed_at):
         sizes = sizing(task.program)
         show(f"\ntimed at {describe_all(sizes.timed)}; checked at {describe_all(sizes.checked)}")
-    show(f"\nthe result is right: largest error {outcome.max_error or 0.0:.2g} of what is allowed")
+    show(f"\nthe result is right: largest error {error:.2g} of what is allowed")

@@ -92,6 +92,20 @@ def duration(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     return seconds
 
 
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+
+
+def share(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    """0.02 of `2%`."""
+    if value is None:
+        return None
+    found = _SHARE.fullmatch(value.strip())
+    percent = 0.0 if found is None else float(found[1])
+    if not 0.0 < percent < 1e9:
+        raise click.BadParameter(f"{value!r} is no share above 0: write 2% or 0.5%")
+    return percent / 100.0
+
+
 def _complete_files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Tell the shell to complete names of files itself."""
     from click.shell_completion import CompletionItem  # only when a shell asks

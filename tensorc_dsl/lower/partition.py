@@ -149,7 +149,7 @@ def cut_points(var: str, begin: int, end: int, body: tuple[Flat, ...], ranges: R
     return sorted(c for c in found if begin < c < end)
 
 
-@by_identity(1024)
+@by_identity(256)
 def _guarding(body: tuple[Flat, ...]) -> frozenset[str]:
     """The names in the guards of a body."""
     found = frozenset[str]()

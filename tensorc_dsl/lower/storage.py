@@ -132,7 +132,7 @@ def _pitches(b: Buffer) -> dict[int, tuple[int, int]]:
     return out
 
 
-@by_identity(4096)
+@by_identity(512)
 def _touched(s: Flat) -> frozenset[str]:
     """The buffers that a statement accesses."""
     return buffers_of(s) if isinstance(s, Store) else frozenset[str]().union(*map(_touched, s.body))

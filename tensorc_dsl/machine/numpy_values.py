@@ -51,7 +51,7 @@ _WINDOWS = "np.lib.stride_tricks.sliding_window_view"
 
 
 class Missing(Exception):
-    """NumPy has no function for this."""
+    """NumPy has no function for the expression."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def one_blas_thread() -> Generator[None]:
 
 @cache
 def _controls() -> list[_Control]:
-    """How to ask and tell each OpenBLAS in this process its number of threads."""
+    """For each OpenBLAS in this process, the functions that get and set its number of threads."""
     if sys.platform != "linux":
         return []
     maps = Path("/proc/self/maps").read_text().splitlines()

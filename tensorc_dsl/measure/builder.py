@@ -10,7 +10,7 @@ from tensorc_dsl.measure.messages import Build, Built, Failed, Reply, Request, r
 
 
 def build(request: Request) -> Reply:
-    """Object code, or why there is none: an error of the code generator's."""
+    """The object code, or the error of the code generator."""
     assert isinstance(request, Build)
     backend = require_backend(request.target.kind, request.task)
     kernel = Packed(request.kernel, request.parts).unpack()

@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`max_error` is the largest error as a share of the tolerance there; `fault` is empty when all is right."""
+    """`max_error` is the largest ratio of an error to its tolerance; `fault` is empty if all elements are right."""
 
     max_error: float
     fault: str = ""

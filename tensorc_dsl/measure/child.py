@@ -25,8 +25,8 @@ Question = TypeVar("Question")
 def serve(requests: msgspec.msgpack.Decoder[Question], answer: Callable[[Question], msgspec.Struct]) -> None:
     """Answer the parent's requests, read by `requests`, with `answer` until its pipe closes; then end the process.
 
-    An exception out of `answer` is reported as a bug and ends the process too: its state is not to be trusted. Too little
-    memory is no bug. A request that takes far longer than it may ends the process.
+    An exception from `answer` is reported as a bug and ends the process, whose state may be corrupt. Too little memory is no
+    bug. A request that takes far longer than it may ends the process.
     """
     # The pipes move away from 0 and 1, so that nothing that prints can spoil a frame.
     source, sink = os.dup(0), os.dup(1)

@@ -17,7 +17,7 @@ def usable_cores(groups: Path = _GROUPS, own: Path = _OWN) -> int:
 
 
 def _quotas(groups: Path, own: Path) -> Iterator[float]:
-    """The cores that each of the process's control groups leaves it, those above its own among them."""
+    """The number of cores that each control group of the process allows, its ancestors included."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
@@ -36,7 +36,7 @@ def _quotas(groups: Path, own: Path) -> Iterator[float]:
 
 
 def _new_quota(folder: Path) -> float | None:
-    """Of version 2: `max 100000`, or how many of so many microseconds."""
+    """The quota of control groups of version 2: `max 100000`, or two numbers of microseconds."""
     try:
         quota, period = (folder / "cpu.max").read_text().split()
         return None if quota == "max" else int(quota) / int(period)
@@ -45,7 +45,7 @@ def _new_quota(folder: Path) -> float | None:
 
 
 def _old_quota(folder: Path) -> float | None:
-    """Of version 1, where -1 is no limit."""
+    """The quota of control groups of version 1; -1 is no limit."""
     try:
         quota, period = (int((folder / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
         return quota / period if quota > 0 else None

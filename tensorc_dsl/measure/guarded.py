@@ -58,13 +58,13 @@ class Guarded:
         return "after" if (self._after != _PATTERN).any() else None
 
     def freeze(self) -> None:
-        """The array cannot be written from now on, by anybody."""
+        """Write-protect the array."""
         self.array.flags.writeable = False
         _protect(self._pages.ctypes.data, len(self._pages), _PROT_READ)
 
 
 def frozen(values: NDArray[Any]) -> NDArray[Any]:
-    """A copy that no kernel can change: whoever writes to it crashes."""
+    """A write-protected copy: a kernel that writes to it crashes."""
     guarded = Guarded(values.shape, values.dtype)
     guarded.array[...] = values
     guarded.freeze()
@@ -72,7 +72,7 @@ def frozen(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def poison(array: NDArray[Any]) -> None:
-    """Fill an array with what no kernel computes: NaN, or a bit pattern in integers."""
+    """Fill an array with values that no kernel computes: NaN, or a bit pattern for integers."""
     if array.dtype.kind == "f":
         array[...] = np.nan
     else:

@@ -60,7 +60,7 @@ class Memory:
 
 
 def memory_of(there: int, builders: int) -> Memory:
-    """How the children share the bytes that are there.
+    """The memory limits of children that share the available bytes.
 
     Builders compile at the same time. The runner works when they have nothing to do, and may have all: a schedule may keep
     copies.

@@ -50,7 +50,7 @@ ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Build:
-    """How a build ended, and how long it took."""
+    """The result of a build, and its duration."""
 
     reply: Built | Outcome
     seconds: float
@@ -98,7 +98,7 @@ class LocalRunner:
     def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
         """An outcome per program, in order: all are built first, then each is checked and timed alone.
 
-        `best` is the time to beat; what turns out far slower is not timed to the end. Raises WorkerBug for our mistakes.
+        `best` is the time to beat; a far slower candidate is timed briefly. Raises WorkerBug for our mistakes.
         """
         for build in self._build(programs):
             outcome = self._finish(build, best)
@@ -107,7 +107,7 @@ class LocalRunner:
             yield outcome
 
     def again(self, program: Program) -> Outcome:
-        """A program that was measured lately, checked and timed once more."""
+        """The outcome of a program that was measured lately, checked and timed once more."""
         (build,) = self._build([program])
         return self._finish(build, None)
 
@@ -145,7 +145,7 @@ class LocalRunner:
             raise
 
     def _request(self, program: Program) -> Build | Outcome:
-        """What a builder is asked; an outcome where the lowering does not take the program."""
+        """The request to a builder; an outcome if the lowering refuses the program."""
         try:
             packed = lowered_once(program, self._target).packed
         except LowerError as e:
@@ -246,7 +246,7 @@ class LocalRunner:
             raise
 
     def _prepare(self) -> None:
-        """The runner that lives now knows the task."""
+        """Send the task to the current runner, unless it has it."""
         self._runner.ready()
         if self._prepared != self._runner.generation:
             self._tell(True)
@@ -269,7 +269,7 @@ class LocalRunner:
             self._on_preparing(begins)
 
     def close(self) -> None:
-        """No process of this runner is left."""
+        """End all processes of this runner."""
         for w in (*self._builders, self._runner):
             w.kill()
 
@@ -281,7 +281,7 @@ class LocalRunner:
 
 
 def _lost(e: WorkerCrash | WorkerTimeout) -> Outcome:
-    """What becomes of a candidate whose builder is gone."""
+    """The outcome of a candidate whose builder died."""
     match e:
         case WorkerExhausted():
             return Outcome(Status.COMPILE_ERROR, message=f"compiling fails: {e}")

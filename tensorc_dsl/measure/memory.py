@@ -12,7 +12,7 @@ _ROOT = Path("/")
 
 
 def available(root: Path = _ROOT) -> int:
-    """Bytes: the least of what the machine has free, of what each control group around us has left, and of our own limits.
+    """The number of bytes: the least of the machine's free memory, the rest of each control group, and our own limits.
 
     `root` is where the system's files are found.
     """
@@ -22,7 +22,7 @@ def available(root: Path = _ROOT) -> int:
 
 
 def _left_in_groups(root: Path) -> Iterator[int]:
-    """What is left of each limit of memory, from the group of this process up; of both versions of control groups."""
+    """The rest of each memory limit, from the group of this process up, for both versions of control groups."""
     for line in _lines(root / "proc/self/cgroup"):
         number, kinds, path = line.split(":", 2)
         if number == "0":
@@ -33,7 +33,7 @@ def _left_in_groups(root: Path) -> Iterator[int]:
 
 
 def _left(home: Path, path: str, limit: str, used: str, cache: str) -> Iterator[int]:
-    """A group's limit less what it uses, and so for those around it. Pages of files that nobody uses are given up at need."""
+    """The limit less the use of a group, and of each of its ancestors. Unused file pages do not count as used."""
     here = PurePosixPath(path.lstrip("/"))
     # In a container the path is that of the host, and the group itself is mounted as the root.
     for group in (here, *here.parents):
@@ -44,7 +44,7 @@ def _left(home: Path, path: str, limit: str, used: str, cache: str) -> Iterator[
 
 
 def _number(file: Path) -> int | None:
-    """What a file says; None where there is none, or no number: `max` is no limit."""
+    """The number in a file; None if there is no file or no number: `max` is no limit."""
     text = "".join(_lines(file))
     return int(text) if text.isdigit() else None
 

@@ -59,13 +59,13 @@ class Ready(msgspec.Struct, tag=True, frozen=True):
 
 
 class Built(msgspec.Struct, tag=True, frozen=True):
-    """From a builder: what a runner loads."""
+    """From a builder: the code for a runner."""
 
     code: Code
 
 
 class Failed(msgspec.Struct, tag=True, frozen=True):
-    """The candidate's fault."""
+    """From any child: the candidate failed."""
 
     status: Literal["compile_error", "wrong_result"]
     message: str
@@ -85,7 +85,7 @@ class Exhausted(msgspec.Struct, tag=True, frozen=True):
 
 
 class Bug(msgspec.Struct, tag=True, frozen=True):
-    """Our fault: an exception that no candidate should be able to cause."""
+    """From any child: a bug, an exception that no candidate should be able to cause."""
 
     traceback: str
 

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """`OK` is the only one with a time. `REFUSED`: the lowering does not take the program, nothing was run. `TOO_FAST`: the
-    result was right, and the time is one that the machine does not allow."""
+    """Only `OK` has a time. `REFUSED`: the lowering refuses the program, and nothing was run. `TOO_FAST`: the result was
+    right, and the time is shorter than the machine allows."""
 
     OK = "ok"
     COMPILE_ERROR = "compile_error"

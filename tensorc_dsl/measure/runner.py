@@ -30,9 +30,9 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What kernels are to compute, at one size.
+    """The task of the kernels at one size: inputs, reference and tolerance.
 
-    The arrays are write-protected, so that a kernel run wild cannot move the goal.
+    The arrays are write-protected, so that no kernel can change the reference.
     """
 
     program: Program
@@ -48,7 +48,7 @@ class Task:
         return Task(program, *({n: frozen(a) for n, a in arrays.items()} for arrays in (inputs, expected, allowed)))
 
     def verdict(self, arrays: dict[str, Array]) -> Verdict:
-        """The outputs held against the reference and the inputs against what they were."""
+        """Compare the outputs with the reference, and the inputs with their old values."""
         for name, before in self.inputs.items():
             if arrays[name].tobytes() != before.tobytes():
                 return Verdict(np.inf, f"it changes its input `{name}`")
@@ -82,7 +82,7 @@ class Job:
 
 
 def _checked(task: Task, kernel: LoadedKernel) -> Verdict:
-    """One run on guarded arrays, outputs poisoned before."""
+    """Run the kernel once on guarded arrays, after filling the outputs with poison."""
     guarded = {p.name: Guarded(shape_of(p), stored_dtype(p.dtype)) for p in task.program.params}
     for name, g in guarded.items():
         if name in task.inputs:

@@ -44,7 +44,7 @@ class Taken:
 
 
 def seconds_of(times: tuple[float, ...]) -> float:
-    """What the times of one kernel amount to: their lower quartile.
+    """The summary of the times of one kernel: their lower quartile.
 
     Other processes only ever add time, so the low end repeats better than the middle; the minimum would reward luck.
     """
@@ -52,7 +52,7 @@ def seconds_of(times: tuple[float, ...]) -> float:
 
 
 def interval(times: Sequence[float]) -> tuple[float, float]:
-    """What the lower quartile is between with 95 % confidence, whatever the times are distributed like.
+    """A 95 % confidence interval of the lower quartile, for any distribution of the times.
 
     The ranks of the binomial distribution: Conover, Practical Nonparametric Statistics (1999), 3.2. Where there are too few
     times for an end, it is 0 or infinite.
@@ -79,9 +79,9 @@ def weighted_times(of_sizes: Sequence[tuple[float, ...]], weights: Sequence[floa
 def take_times(time_calls: Callable[[int], list[float]], best: float | None, enough: float = ENOUGH_SECONDS) -> Taken:
     """Times of single calls, in order, after one call to warm up.
 
-    `time_calls(n)` runs the kernel n times and returns the seconds of each call. Where the kernel is far slower than
-    `best`, a few times (at least one) are all. Else there are more until they agree, or last `enough` seconds, or where the
-    kernel may be the best some times as long.
+    `time_calls(n)` runs the kernel n times and returns the seconds of each call. A kernel that is far slower than
+    `best` is timed a few times, at least once. Others are timed until the times agree, or for `enough` seconds; a kernel that
+    may be the best, for a multiple of that.
     """
     (warm_up,) = time_calls(1)
     if best is not None and warm_up > 10 * GIVE_UP * best:

@@ -30,7 +30,7 @@ _POLL = 0.005
 
 
 class Use(Enum):
-    """What the machine is wanted for."""
+    """The uses of the machine that a turn is for."""
 
     TIMING = fcntl.LOCK_EX
     BUILDING = fcntl.LOCK_SH
@@ -46,7 +46,7 @@ class Turns:
 
     @contextmanager
     def use(self, use: Use) -> Generator[None]:
-        """Inside, the machine is ours for that use."""
+        """A context that holds the machine for that use."""
         gate = machine = -1
         try:
             gate, machine = self._open("gate"), self._open("machine")
@@ -70,7 +70,7 @@ class Turns:
             return -1
 
     def _taken(self, file: int, lock: int, until: float) -> bool:
-        """Whether the lock is ours; False where it is not free in time."""
+        """Whether the lock was taken in time."""
         began = time.monotonic()
         while True:
             try:

@@ -38,7 +38,7 @@ Answer = TypeVar("Answer")
 
 
 class WorkerCrash(Exception):
-    """The child died, or stopped making sense; the message says how."""
+    """The child died or sent invalid data; the message says which."""
 
 
 class WorkerExhausted(WorkerCrash):
@@ -56,7 +56,7 @@ class WorkerBug(Exception):
 class Worker(Generic[Answer]):
     """One child process at a time, running `python -m <module>`; it answers each request with one reply.
 
-    `replies` reads what it may say, `Ready`, `Exhausted` and `Bug` among that. It may fill so many bytes of `memory`.
+    `replies` decodes its replies, `Ready`, `Exhausted` and `Bug` included. `memory` is its limit in bytes.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class Worker(Generic[Answer]):
         self._inbox = bytearray()
         self._greeted = False
         self.generation = 0
-        """How many processes this worker has had: who must tell each new one something looks here."""
+        """The number of processes so far. A caller that initialises each new process compares it."""
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
     def start(self) -> None:
-        """A child runs afterwards: the one there is, or a new one, which is awaited with the first reply."""
+        """Start a child unless one runs. The first reply waits for a new one."""
         if self._process is not None and self._process.poll() is None:
             return
         self.kill()
@@ -104,9 +104,9 @@ class Worker(Generic[Answer]):
         return self._process.stdout.fileno()
 
     def ready(self) -> None:
-        """Start the child if there is none, and wait for a new one's first word.
+        """Start a child unless one runs, and wait until a new one is ready.
 
-        Raises WorkerBug when it does not come up: the fault is then ours or the installation's.
+        Raises WorkerBug if it does not start: then the installation or this package is broken.
         """
         self.start()
         if self._greeted:
@@ -126,7 +126,7 @@ class Worker(Generic[Answer]):
         return self.receive(seconds)
 
     def send(self, request: msgspec.Struct, seconds: float) -> None:
-        """The request is in the pipe afterwards."""
+        """Write the request to the pipe."""
         data = memoryview(messages.encode_request(request, seconds))
         deadline = time.monotonic() + seconds
         while data:
@@ -177,7 +177,7 @@ class Worker(Generic[Answer]):
         return WorkerExhausted(f"it takes more memory than {most}")
 
     def _fill(self) -> bool:
-        """Move what is in the pipe to the inbox; True when nothing more will come."""
+        """Move the data in the pipe to the inbox. Returns whether the pipe has ended."""
         try:
             while data := os.read(self._pipe_out(), 1 << 20):
                 self._inbox += data
@@ -222,7 +222,7 @@ class Worker(Generic[Answer]):
         return WorkerCrash(f"{how}\n{said}" if said else how)
 
     def kill(self) -> None:
-        """No child runs afterwards, nor any process it started in its group."""
+        """Kill the child and all processes of its group."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -233,11 +233,11 @@ class Worker(Generic[Answer]):
         self._stderr = None
 
     def close(self) -> None:
-        """As `kill`, by the name that `closing` knows."""
+        """As `kill`, for `contextlib.closing`."""
         self.kill()
 
     def fileno(self) -> int:
-        """What to select on for the next reply."""
+        """The file descriptor to select on for the next reply."""
         return self._pipe_out()
 
 
@@ -249,12 +249,12 @@ def _signal_name(number: int) -> str:
 
 
 def library_threads(count: int) -> dict[str, str]:
-    """What tells the libraries in a child how many threads to use, before they load."""
+    """The environment variables that set the number of threads of a child's libraries; these read them when they load."""
     return {name: str(count) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
 
 
 def wait_any(workers: Sequence[Worker[Answer]], seconds: float) -> list[Worker[Answer]]:
-    """Those of the workers that have something to say, after at most that many seconds."""
+    """The workers that have a reply or have ended, after at most that many seconds."""
     with selectors.DefaultSelector() as selector:
         for w in workers:
             selector.register(w.fileno(), selectors.EVENT_READ, w)

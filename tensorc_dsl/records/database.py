@@ -50,8 +50,9 @@ def package_version() -> str:
 
 
 def stamped(trials: Iterable[Trial]) -> list[Trial]:
-    """The trials with the time and the version, each of another time, where they have none: from then on they are the same
-    records, however often they are offered to a database."""
+    """The trials, each with a time and a version. A trial without a time gets the current one, distinct within the batch.
+
+    A trial with a time is the same record in every database, however often it is added."""
     now, version = time.time(), package_version()
     return [
         t if t.created else replace(t, created=now + n * _TICK, version=version) for n, t in enumerate(trials)
@@ -89,8 +90,8 @@ class Database:
     def open(cls, path: Path | None = None, *, wait: float = LOCK_SECONDS) -> Database:
         """Open the file, making it and its folder when they are missing. Raises TschedError (E0701 … E0705).
 
-        A file of an earlier format is one of today's afterwards. What is no database of records is left as it was, and
-        nothing is made beside it.
+        A file of an earlier format is migrated. A file that is no database of records is left unchanged, and no file is made
+        beside it.
         """
         path = (path or default_path()).expanduser()
         with errors.explained(path, wait):
@@ -115,7 +116,7 @@ class Database:
 
     @classmethod
     def reading(cls, path: Path | None = None, *, wait: float = LOCK_SECONDS) -> Database | None:
-        """The database in the file, to be read only; None where there are no records. Nothing need be writable.
+        """The database in the file, opened for reading; None if it has no records. The file and its folder may be read-only.
 
         Raises TschedError (E0701, E0702, E0705, E0708).
         """
@@ -135,20 +136,20 @@ class Database:
 
     @classmethod
     def required(cls, path: Path | None = None) -> Database:
-        """As `reading`. Raises TschedError (E0711) too, where there are no records."""
+        """As `reading`, but raises TschedError (E0711) if there are no records."""
         database = cls.reading(path)
         if database is None:
             raise errors.no_database(path or default_path())
         return database
 
     def add(self, trial: Trial) -> None:
-        """The trial is on disk afterwards, stamped with the time and the version; or TschedError and none of it is."""
+        """Write the trial to disk, stamped with the time and the version. Raises TschedError, and writes nothing then."""
         self.add_all((trial,))
 
     def add_all(self, trials: Iterable[Trial], subjects: Iterable[Subject] = ()) -> int:
-        """All of the trials are recorded in one transaction, or none; how many of them were not there yet.
+        """Record all of the trials in one transaction, or none. Returns the number of those that were new.
 
-        What they are about is recorded with them, where `subjects` tell it.
+        The `subjects` of the trials are recorded with them.
         """
         rows = [to_row(t) for t in stamped(trials)]
         marks = ", ".join("?" * (COLUMNS.count(",") + 1))
@@ -170,7 +171,7 @@ class Database:
 
     @contextmanager
     def _changing(self) -> Generator[None]:
-        """What is done inside is on disk afterwards, all of it, or none where it fails."""
+        """A transaction: its writes are on disk afterwards, or none of them if it fails."""
         with errors.explained(self.path, self._wait), self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -182,7 +183,7 @@ class Database:
                 raise
 
     def remove(self, rows: Sequence[int]) -> None:
-        """The rows are gone, and the file is as small as what is left needs."""
+        """Delete the rows, and shrink the file."""
         with self._changing():
             self._connection.executemany("DELETE FROM trials WHERE id = ?", [(n,) for n in rows])
         with errors.explained(self.path, self._wait), self._lock:
@@ -194,9 +195,9 @@ class Database:
         return self._kept(query, (task_key, target_key))
 
     def others(self, task_key: str, target_key: str, columns: str, before: float) -> Iterator[Measured]:
-        """What was measured of other tasks on that target, the latest first; rows that cannot be read are left out.
+        """The measured trials of other tasks on that target, latest first; unreadable rows are left out.
 
-        `columns` tells which numbers of the loops are wanted, `before` up to which date.
+        `columns` identifies the definition of the loop features; only records from before the date `before` count.
         """
         query = (
             "SELECT task_key, seconds, features FROM trials WHERE target_key = ? AND columns = ? AND task_key <> ? "
@@ -244,7 +245,7 @@ class Database:
                     yield Kept(number, e)
 
     def subjects(self) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-        """What is known of tasks by their keys, as workload and program, and of machines by their fingerprints."""
+        """The workload and the program of each task by its key, and the facts of each machine by its fingerprint."""
         with errors.explained(self.path, self._wait):
             workloads = self._connection.execute("SELECT task_key, workload, program FROM workloads").fetchall()
             targets = self._connection.execute("SELECT fingerprint, facts FROM targets").fetchall()

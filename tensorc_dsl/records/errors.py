@@ -15,7 +15,7 @@ from tensorc_dsl.diagnostic import Diagnostic, Note, TschedError, problem
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A row that is passed over, by its number, and why."""
+    """A row that is skipped, by its number, with the reason."""
 
     row: int
     why: str

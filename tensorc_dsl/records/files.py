@@ -30,7 +30,7 @@ _COPIES = 5
 
 
 def look(path: Path, wait: float) -> None:
-    """Raises TschedError (E0702, E0703) where the path can be no database of ours; nothing is made or changed."""
+    """Raises TschedError (E0702, E0703) if the path cannot be a database of ours. No file is made or changed."""
     try:
         mode = path.stat()
     except FileNotFoundError:
@@ -65,7 +65,7 @@ def try_place(path: Path) -> None:
 
 @contextmanager
 def for_reading(path: Path, wait: float) -> Generator[sqlite3.Connection]:
-    """A connection that sees all that is recorded and changes nothing; the file and its folder need not be writable."""
+    """A connection that reads all records and writes nothing; the file and its folder may be read-only."""
     try:
         connection = _connect(path, "mode=ro", wait)
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -92,7 +92,7 @@ def _log(path: Path) -> Path:
 
 
 def _copied(path: Path, folder: Path) -> Path:
-    """A copy of the database with its log, of one moment."""
+    """A consistent copy of the database with its log."""
     copy = folder / "records.sqlite"
     for _ in range(_COPIES):
         before = _state(path)

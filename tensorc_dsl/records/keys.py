@@ -24,7 +24,7 @@ def program_key(program: Program) -> str:
 
 
 def target_key(target: Target, threads: int) -> str:
-    """The machine, its instruction set and the number of threads: what a time depends on besides the program."""
+    """The key of the machine, its instruction set and the number of threads: a time depends on these besides the program."""
     return f"{target.key}:{digest(target.features)[:8]}:t{threads}"
 
 
@@ -33,7 +33,7 @@ _NAMELESS = "_"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What trials are about, in words that outlive them: the unscheduled `program` as text, and the machine as `facts`.
+    """The task and the machine of trials, as text that later versions can read: the unscheduled `program`, and the `facts`.
 
     `workload` is equal for tasks that compute the same and are called differently. `fingerprint` tells apart machines that
     one target key serves, such as two with other caches.
@@ -57,5 +57,5 @@ def workload_key(program: Program) -> str:
 
 
 def facts_text(facts: Mapping[str, int | str]) -> str:
-    """The facts of a machine as the text that its fingerprint is the digest of."""
+    """The facts of a machine as text; its fingerprint is the digest of that text."""
     return msgspec.json.encode(facts, order="sorted").decode()

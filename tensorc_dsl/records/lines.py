@@ -84,9 +84,9 @@ _decoder = msgspec.json.Decoder(_Line)
 
 @dataclass(slots=True)
 class Read:
-    """What a file of lines holds: trials with what they are about, and the lines that are passed over.
+    """The content of a file of lines: the trials with their subjects, and the lines that are skipped.
 
-    `newer` is the format that the file says it is in, where that is none of ours: then nothing of it is read.
+    `newer` is the format of the file if this version does not know it; then no line is read.
     """
 
     trials: list[Trial] = field(default_factory=list[Trial])
@@ -98,7 +98,7 @@ class Read:
 def written(
     trials: Iterable[Trial], workloads: Mapping[str, tuple[str, str]], targets: Mapping[str, str]
 ) -> Iterator[bytes]:
-    """The lines that say all that is known of the trials, each with its end."""
+    """The lines of the trials and their subjects, each with its line end."""
     yield _line(_Format(SCHEMA_VERSION))
     told: set[str] = set()
     for t in trials:
@@ -123,7 +123,7 @@ def _line(line: _Line) -> bytes:
 
 
 def read(file: BinaryIO) -> Read:
-    """What the lines hold. Never raises for what stands in them."""
+    """The records in the lines. No content of a line makes it raise."""
     found = Read()
     number = 0
     while raw := file.readline(MAX_LINE + 1):

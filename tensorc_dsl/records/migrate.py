@@ -16,7 +16,7 @@ _TEXT = "CASE typeof({0}) WHEN 'text' THEN CAST({0} AS BLOB) ELSE {0} END"
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """A database of format 1 is one of today's format, or, where that fails, what it was.
+    """Migrate a database of format 1 to the current format; it is unchanged if that fails.
 
     A row that stands there twice, to the last digit of its date, is one. Rows that a table of SQLite's cannot hold, which
     only damage to the file makes, end here: no version could read them.

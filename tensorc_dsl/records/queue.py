@@ -23,7 +23,7 @@ from tensorc_dsl.records.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Unkept:
-    """Trials that are in no database, and why."""
+    """Trials that could not be written to a database, with the reason."""
 
     trials: tuple[Trial, ...]
     why: tuple[Diagnostic, ...]
@@ -39,7 +39,7 @@ class Unkept:
         return f"{many} could not be kept: {', and '.join(parts)}"
 
     def waiting(self) -> str:
-        """What is said of them while there is hope."""
+        """The message about trials that may still be written."""
         why = "; ".join(d.message for d in self.why)
         return f"records wait, and are offered again with each trial: {why}"
 
@@ -48,7 +48,7 @@ _PHASES = (("trial", ""), ("again", "measured again "), ("final", "in the compar
 
 
 class Queue:
-    """Use it in a `with`. `opened` opens the database; that one is closed at the end.
+    """Use it in a `with`. `opened` opens the database, which is closed at the end.
 
     With `tried`, which raises TschedError if `opened` would, the database is opened with the first record.
     """
@@ -82,11 +82,11 @@ class Queue:
         return Queue(partial(Database.open, path), partial(Database.require_place, path) if missing else None)
 
     def introduce(self, subject: Subject) -> None:
-        """What the trials that follow are about is recorded with the first of them."""
+        """Set the subject of the trials that follow. It is recorded with the first of them."""
         self._subjects.append(subject)
 
     def add_all(self, trials: Iterable[Trial]) -> None:
-        """The trials are on disk, or wait with those before them. Nothing to record makes no database."""
+        """Write the trials to disk, or queue them behind those that wait. An empty list makes no database."""
         self._waiting += stamped(trials)
         if self._database is None and self._problem is None and not self._waiting:
             return
@@ -103,16 +103,16 @@ class Queue:
         return iter(()) if self._database is None else self._database.of(task_key, target_key)
 
     def others(self, task_key: str, target_key: str, columns: str, before: float) -> Iterator[Measured]:
-        """What is on disk of other tasks, as `Database.others` has it."""
+        """The recorded trials of other tasks; see `Database.others`."""
         return iter(()) if self._database is None else self._database.others(task_key, target_key, columns, before)
 
     @property
     def unkept(self) -> Unkept | None:
-        """What waits; None where nothing does, and the database is open."""
+        """The trials that wait; None if none waits and the database is open."""
         return Unkept(tuple(self._waiting), self._problem.diagnostics) if self._problem is not None else None
 
     def untold(self) -> Unkept | None:
-        """`unkept`, where this was not asked before for the same reason."""
+        """`unkept`, but None if it was returned before for the same reason."""
         unkept = self.unkept
         if unkept is None or unkept.why == self._told:
             return None

@@ -12,7 +12,7 @@ from tensorc_dsl.records.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A record by the number of its row: a trial, or why it is none."""
+    """A record by the number of its row: a trial, or the reason why it cannot be read."""
 
     row: int
     trial: Trial | BadRow
@@ -29,8 +29,9 @@ class Ranking:
 def rank(kept: Iterable[Kept]) -> Ranking:
     """The valid ones among the records of one task on one target.
 
-    Where a program was measured again as a finalist, that time speaks for it: the smallest of many first looks is
-    too good to be true more often than not. A program that failed as a finalist is out.
+    The time of a finalist replaces its earlier times: the least of many first measurements is mostly too good to be true.
+    So the time of a program that was no finalist counts as longer, by the largest factor between the final and the first time
+    of a finalist: it was slower than these when they were measured alike. A program that failed as a finalist does not count.
     """
     finals: dict[str, tuple[float, int]] = {}
     firsts: dict[str, tuple[float, int]] = {}
@@ -45,7 +46,9 @@ def rank(kept: Iterable[Kept]) -> Ranking:
             held[t.program_key] = min(held.get(t.program_key, (t.seconds, k.row)), (t.seconds, k.row))
         elif t.phase == "final":
             failed.add(t.program_key)
-    valid = sorted(place for key, place in (firsts | finals).items() if key not in failed)
+    factor = max((s / firsts[key][0] for key, (s, _) in finals.items() if key in firsts), default=1.0)
+    alike = {key: (max(1.0, factor) * s, row) for key, (s, row) in firsts.items()} | finals
+    valid = sorted(place for key, place in alike.items() if key not in failed)
     return Ranking(tuple(number for _, number in valid), tuple(passed))
 
 

@@ -42,7 +42,7 @@ READ = ", ".join(
 
 
 class BadRow(Exception):
-    """A row holds what no search records; the message says what."""
+    """A row has a value that no search records. The message names it."""
 
 
 def to_row(t: Trial) -> tuple[Any, ...]:
@@ -58,7 +58,7 @@ def to_row(t: Trial) -> tuple[Any, ...]:
 
 
 def row_digest(row: tuple[Any, ...]) -> str:
-    """What tells a record apart from all others, wherever it is copied to: the digest of the values of `CONTENT`."""
+    """The identity of a record, in every copy: the digest of the values of `CONTENT`."""
     return digest(repr(row))
 
 
@@ -67,7 +67,7 @@ def _real(value: float | None) -> float | None:
 
 
 def _storable(text: str) -> str:
-    """What a process said need not be text; halves of characters are spelled out, and there is an end."""
+    """The output of a process as valid, bounded text: lone surrogates are escaped, and a long text is cut."""
     return text.encode("utf-8", "backslashreplace")[:MAX_TEXT].decode("utf-8", "ignore")
 
 
@@ -90,7 +90,7 @@ def from_row(row: tuple[Any, ...]) -> Trial:
 
 
 def verify_trial(trial: Trial) -> None:
-    """Raises BadRow where the parts of a trial contradict each other, or a number of it is none that is measured."""
+    """Raises BadRow if fields of a trial contradict each other, or a number cannot be a measured one."""
     if trial.status not in Status.__members__.values():
         raise BadRow(f"there is no status `{trial.status}`")
     if (trial.status == "ok") != (trial.seconds is not None):

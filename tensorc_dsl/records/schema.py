@@ -56,7 +56,7 @@ _SCHEMAS = {1: _TABLE.format(more=""), SCHEMA_VERSION: _SCHEMA}
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """An empty file is a database without records afterwards."""
+    """Make an empty file a database without records."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.executescript(
         f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {APPLICATION_ID};"
@@ -65,13 +65,13 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def is_empty(connection: sqlite3.Connection) -> bool:
-    """Whether nobody has put anything into the database, neither we nor another program."""
+    """Whether the database has no content, of ours or of another program."""
     return not (_pragma(connection, "application_id") or _pragma(connection, "user_version") or _items(connection))
 
 
 def verify_schema(connection: sqlite3.Connection, path: Path) -> int:
-    """The format of the database. Raises TschedError (E0701, E0702) unless it has what ours have, and nothing else: a trigger
-    would run when rows are added, and a view may call itself a table."""
+    """The format of the database. Raises TschedError (E0701, E0702) unless it has exactly the tables of that format:
+    a trigger would run when rows are added, and a view may have the name of a table."""
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise errors.not_records(path, "it is another program's SQLite database")
     version = _pragma(connection, "user_version")
@@ -99,9 +99,9 @@ def replace_tables(connection: sqlite3.Connection) -> None:
 
 
 def write_again(connection: sqlite3.Connection) -> None:
-    """Raises what SQLite does where nothing can be written; the file holds afterwards what it held before.
+    """Raises the error of SQLite if the database cannot be written. The content of the file is unchanged.
 
-    It opens a file that may only be read, or is on a full disk, without a word.
+    SQLite reports neither a read-only file nor a full disk when it opens the file.
     """
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 

@@ -16,6 +16,8 @@ from tensorc_dsl.reference.open_sizes import describe_all
 from tensorc_dsl.report import verdict
 from tensorc_dsl.report.progress import exhaustion
 from tensorc_dsl.report.table import comparison, tally
+from tensorc_dsl.report.tasks import percent
+from tensorc_dsl.search.regret import CHANCE, Regret
 from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.visible import visible_line
 
@@ -24,6 +26,15 @@ PLAUSIBLE = 1.05
 
 NOTABLE = 0.01
 """If the final time differs from the fastest trial's by more than this share, the difference is explained."""
+
+
+def regretted(regret: Regret, enough: bool) -> str:
+    """What the model says of the schedules that were not tried, and what its statements are worth."""
+    return (
+        f"{'ended by ' if enough else ''}the model's estimate, which is no bound: with probability {units.share(CHANCE)} no "
+        f"schedule is more than {percent(regret.share)} faster; {regret.held} of the "
+        f"{units.counted(regret.intervals, 'trial')} that it predicted were in its intervals of 95 %"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,8 @@ class Ended:
             "cache": CACHE,
             "interrupted": self.result.interrupted,
             "exhausted": self.result.exhausted is not None,
+            "regret": None if self.result.regret is None else self.result.regret.share,
+            "enough": self.result.enough,
             "unrecorded": 0 if self.result.unkept is None else len(self.result.unkept.trials),
             "verdict": None if self.result.verdict is None else verdict.facts(self.result.verdict)[0],
             "best_file": None if best_file is None else str(best_file),
@@ -104,6 +117,8 @@ class Ended:
         r = self.result
         if r.exhausted is not None:
             yield f"{exhaustion(r.exhausted)}: there was nothing more to try"
+        if r.regret is not None:
+            yield regretted(r.regret, r.enough)
         seen = min((o.seconds for o in r.outcomes if o.seconds is not None), default=None)
         if r.best_seconds is None or seen is None:
             return

@@ -32,6 +32,10 @@ class Follower(Protocol):
         """Show the beginning of work for which the search sends no events."""
         ...
 
+    def turn(self, number: int) -> None:
+        """The events that follow are of this task, of several."""
+        ...
+
 
 def watched(out: TextIO | None) -> bool:
     """Whether a person watches the stream: it is a terminal, or this is a notebook."""
@@ -61,7 +65,7 @@ def _has_widgets() -> bool:
 def following(standing: Standing, out: TextIO | None) -> Generator[Follower, None, None]:
     """A context in which the search is shown on `out`, or in the cell of a notebook.
 
-    Without an output, as where standard error was closed before we began, nobody sees it.
+    Without an output, such as a standard error that was closed at the start, nothing is shown.
     """
     out = out or io.StringIO()
     if (out.isatty() and os.environ.get("TERM") not in DUMB) or (_in_notebook() and _has_widgets()):
@@ -85,6 +89,10 @@ class _Lines:
     def begin(self, line: str) -> None:
         self._standing.enter()
         follow(line, self._out)
+
+    def turn(self, number: int) -> None:
+        self._standing.turn(number)
+        follow(f"{self._standing.tasks[number].name}:", self._out)
 
     def __call__(self, event: Event) -> None:
         s = self._standing

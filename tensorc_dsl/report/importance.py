@@ -81,4 +81,4 @@ def pinning(pinned: Sequence[Pin], command: Sequence[str]) -> str:
 
 def percent(share: float) -> str:
     """A share that may be small."""
-    return units.share(share) if share >= 0.01 or share == 0.0 else "less than 1 %"
+    return units.share(share) if share >= 0.01 or share == 0.0 else "< 1 %"

@@ -30,6 +30,7 @@ from tensorc_dsl.search.events import (
     Verifying,
     Waiting,
 )
+from tensorc_dsl.search.regret import CHANCE, Regret
 
 Facts = dict[str, Any]
 
@@ -47,8 +48,9 @@ def facts(task: str, event: Event) -> Facts:
 
 def _facts(event: Event) -> tuple[str, Facts]:
     match event:
-        case Started(strategy=strategy, trials=trials, seed=seed, budget=budget):
-            return "started", {"strategy": strategy, "trials": trials, "seed": seed, "budget": budget}
+        case Started(strategy=strategy, trials=trials, seed=seed, budget=budget, until=until):
+            ends = {"trials": trials, "budget": budget, "until": until}
+            return "started", {"strategy": strategy, "seed": seed} | ends
         case Resumed(trials=trials):
             return "resumed", {"trials": trials}
         case Informed(trials=trials, tasks=tasks):
@@ -65,6 +67,8 @@ def _facts(event: Event) -> tuple[str, Facts]:
             return "measured", _trial(event)
         case Corrected():
             return "corrected", _trial(event)
+        case Regret(share=share, intervals=intervals, held=held):
+            return "regret", {"share": share, "probability": CHANCE, "intervals": intervals, "held": held}
         case Waiting(unkept=unkept):
             return "waiting", {"records": len(unkept.trials), "why": [d.message for d in unkept.why]}
         case Drifted(factor=factor):

@@ -1,4 +1,7 @@
-"""Shows a search on a terminal: one line that rich keeps up to date, below the lines of finished work."""
+"""Shows a search on a terminal: one line that rich keeps up to date, below the lines of finished work.
+
+Of several searches each has such a line of its own above it.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tensorc_dsl.report.progress import Standing
+from tensorc_dsl.report.tasks import shown
 from tensorc_dsl.search.events import Event
 from tensorc_dsl.visible import visible_line
 
@@ -21,13 +25,16 @@ BAR, BAR_FROM = 24, 140
 
 
 class Line:
-    """The state of the search in one line of the terminal's width: a bar if there is room, and text."""
+    """The state of the search in one line of the terminal's width: a bar if there is room, and text. Tasks are above it."""
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         s, width = self._standing, options.max_width
+        if s.tasks:
+            for line in shown(s.tasks, s.task, width, max(2, console.height // 2)):
+                yield _one_line(line)
         if width < BAR_FROM or not s.counting:
             yield _one_line(s.fitting(width))
             return
@@ -53,10 +60,15 @@ class Terminal:
         self._say(line)
         self._live.refresh()
 
+    def turn(self, number: int) -> None:
+        self._standing.turn(number)
+        self._live.refresh()
+
     def __call__(self, event: Event) -> None:
         line = self._standing.take(event)
         if line is not None:
-            self._say(line)
+            s = self._standing
+            self._say(line if s.task is None else f"{s.tasks[s.task].name}: {line}")
         self._live.refresh()
 
     def _say(self, line: str) -> None:

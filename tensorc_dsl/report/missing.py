@@ -26,7 +26,7 @@ def no_such_item(name: str, known: Sequence[str], file: str) -> Diagnostic:
 
 
 def _nearest(kind: str, name: str, known: Sequence[str]) -> str:
-    """What was probably meant, or what there is."""
+    """The nearest known name, or the list of known names."""
     near = get_close_matches(name, known, 1)
     if near:
         return f"did you mean `{near[0]}`?"

@@ -15,6 +15,7 @@ from tensorc_dsl import units
 from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.report.pace import Pace
 from tensorc_dsl.report.table import tally
+from tensorc_dsl.report.tasks import Row, percent
 from tensorc_dsl.search.events import (
     Comparing,
     Corrected,
@@ -36,6 +37,7 @@ from tensorc_dsl.search.events import (
     Verifying,
     Waiting,
 )
+from tensorc_dsl.search.regret import Regret
 
 
 @dataclass(slots=True)
@@ -49,14 +51,30 @@ class Standing:
     counting: bool = False
     current: str = ""
     best: float | None = None
+    regret: float | None = None
+    goal: float | None = None
+    """The regret that ends the search."""
+
     failures: Counter[str] = field(default_factory=Counter[str])
     pace: Pace = field(default_factory=Pace)
+    tasks: list[Row] = field(default_factory=list[Row])
+    """The searches, where there are several."""
+
+    task: int | None = None
+    """Which of them goes on."""
+
     _phase_began: float = 0.0
     _until: float | None = None
 
     def enter(self) -> None:
         """Begin work without trials to count."""
         self.counting, self._phase_began = False, self.clock()
+
+    def turn(self, number: int) -> None:
+        """The search of another task goes on."""
+        row = self.tasks[number]
+        self.task, self.roof, self.best, self.regret = number, row.roof, row.best, row.regret
+        self.enter()
 
     def take(self, event: Event) -> str | None:
         """The line for an event that begins work or reports an error; None for other events."""
@@ -65,8 +83,8 @@ class Standing:
         if line is not None:
             self.enter()
         match event:
-            case Started(trials=trials, budget=budget):
-                self.trials = trials
+            case Started(trials=trials, budget=budget, until=until):
+                self.trials, self.goal = trials, until
                 self._until = None if budget is None else self.clock() + budget
             case Exhausted(programs=programs):
                 self.trials = programs
@@ -79,6 +97,8 @@ class Standing:
                     self.current = outcome.status.replace("_", " ")
                 else:
                     self.current = units.seconds(outcome.seconds)
+            case Regret(share=share):
+                self.regret = share
             case Waiting(unkept=unkept):
                 return unkept.waiting()
             case Proposed() | Preparing() | Prepared() | Comparing() | Verifying() | Finished():
@@ -118,19 +138,25 @@ class Standing:
         """The counter, `12/64`; only `12` if the search ends by the clock."""
         return f"{self.done}/{self.trials}" if self._until is None else f"{self.done}"
 
-    def parts(self) -> list[tuple[int, str]]:
-        """The parts of the line while trials are counted, in order, each with a rank; lower ranks are kept longer."""
+    def parts(self, best: bool = True) -> list[tuple[int, str]]:
+        """The parts of the line while trials are counted, in order, each with a rank; lower ranks are kept longer.
+
+        Without `best` nothing is said of the best schedule.
+        """
         left = self.left()
         out = [(0, f"[{self.count()}]")]
         if left is not None and self.done < self.trials:
             out.append((1, f"{units.seconds(left)} left"))
-        if self.best is not None:
+        if best and self.best is not None:
             out.append((2, f"best {units.seconds(self.best)}"))
             if self.roof is not None:
-                out += ((4 + n, part) for n, part in enumerate(self.roof.facts(self.best)))
+                out += ((5 + n, part) for n, part in enumerate(self.roof.facts(self.best)))
+        if best and self.regret is not None:
+            goal = "" if self.goal is None else f" of {percent(self.goal)}"
+            out.append((4, f"regret {percent(self.regret)}{goal}"))
         if self.failures:
             out.append((3, tally(dict(self.failures))))
-        out.append((6, f"now {self.current}"))
+        out.append((7, f"now {self.current}"))
         return out
 
     def text(self) -> str:
@@ -141,7 +167,7 @@ class Standing:
         """As much of the text as fits, the counter and the time left first; between trials, the time of the current work."""
         if not self.counting:
             return units.seconds(self.clock() - self._phase_began)
-        parts = self.parts()
+        parts = self.parts(best=not self.tasks)
         chosen: list[int] = []
         for n in sorted(range(len(parts)), key=lambda n: parts[n][0]):
             if len(_joined(parts[m][1] for m in sorted([*chosen, n]))) <= width:

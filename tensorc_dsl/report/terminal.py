@@ -73,14 +73,20 @@ def follow(line: str, out: TextIO) -> None:
         print(visible_line(line), file=out, flush=True)
 
 
+def begin(line: str) -> None:
+    """Print on standard error what begins and takes a while, if somebody watches on a terminal."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        say(line, err=True)
+
+
 def is_terminal() -> bool:
-    """Whether somebody reads on a terminal what is printed."""
+    """Whether standard output is a terminal."""
     stream = _stream(err=False)
     return stream is not None and stream.isatty()
 
 
 def _stream(err: bool) -> TextIO | None:
-    """None where it was closed before we began."""
+    """The stream; None if it was closed at the start."""
     return sys.stderr if err else sys.stdout
 
 
@@ -96,7 +102,7 @@ def _print(text: str, err: bool = False, *, newline: bool = True) -> None:
 
 @contextmanager
 def _unwritten() -> Generator[None]:
-    """Results that cannot be written are told of; what a reader does not want is not."""
+    """An error is reported if results cannot be written, but not if the reader has closed the pipe."""
     try:
         yield
     except BrokenPipeError:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.report.following import Follower
 from tensorc_dsl.report.progress import Standing
+from tensorc_dsl.report.tasks import Row
 from tensorc_dsl.search.events import Event, Exhausted, Finished, Listener, Measured, Proposed, Started
 
 
@@ -19,22 +20,20 @@ class Together:
     ) -> None:
         self._standing = standing
         self._follower = follower
-        self._roofs = roofs
-        self._names = names
         self._total = trials * len(names)
         self._done = 0
-        self._current: int | None = None
         standing.roof = roofs[0]
+        if len(names) > 1:
+            standing.tasks = [Row(name, roof) for name, roof in zip(names, roofs, strict=True)]
 
     def listener(self, number: int) -> Listener:
         """The listener for the search of that number."""
-        return self._follower if len(self._names) == 1 else lambda event: self._take(number, event)
+        return self._follower if not self._standing.tasks else lambda event: self._take(number, event)
 
     def _take(self, number: int, event: Event) -> None:
-        if number != self._current and not isinstance(event, Started | Finished):
-            self._current = number
-            self._standing.roof = self._roofs[number]
-            self._follower.begin(f"{self._names[number]}:")
+        if number != self._standing.task and not isinstance(event, Started | Finished):
+            self._follower.turn(number)
+        self._standing.tasks[number].take(event)
         match event:
             case Started():
                 self._follower(replace(event, trials=self._total))

@@ -23,7 +23,7 @@ PARENTS = 12
 
 
 def parents_of(ranked: Sequence[Trace]) -> list[Trace]:
-    """Of traces, fastest first, half the fastest, then the fastest of each other structure (which draws were made)."""
+    """Of traces, fastest first, half the fastest, then the fastest of each other structure, that is, set of draws."""
     best, rest = list(ranked[: PARENTS // 2]), ranked[PARENTS // 2 :]
     shapes = {_shape(t) for t in best}
     new: list[Trace] = []

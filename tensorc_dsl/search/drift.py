@@ -35,7 +35,7 @@ class Steady:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The machine was `factor` times slower, and is not any more: what was measured meanwhile is to be measured again."""
+    """The machine was `factor` times slower and has recovered: measurements from that time are to be repeated."""
 
     factor: float
     waited: float
@@ -43,7 +43,7 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class Slower:
-    """The machine is `factor` times slower, and stays so."""
+    """The machine is `factor` times slower, and remains so."""
 
     factor: float
     waited: float
@@ -53,7 +53,7 @@ Look = Steady | Recovered | Slower
 
 
 class Watch:
-    """Holds the machine against what it was. `again` runs a program that was measured lately once more."""
+    """Compares the machine with its earlier speed. `again` runs a program that was measured lately once more."""
 
     def __init__(self, again: Callable[[Program], Outcome], *, sleep: Callable[[float], object] = time.sleep) -> None:
         self.again = again
@@ -66,7 +66,7 @@ class Watch:
         """How many times slower the machine is than it was, where it stays so."""
 
     def follow(self, program: Program, outcome: Outcome) -> None:
-        """From now on the machine is held against this program, whose time is of a machine `scale` times slower."""
+        """Make this program the yardstick; its time is that of a machine `scale` times slower."""
         if outcome.seconds is None or program is self._program:
             return
         self._program, self._seconds = program, outcome.seconds
@@ -74,8 +74,8 @@ class Watch:
         self._limit = max(LEAST, SPREADS * float(high / low - 1.0))
 
     def look(self, told: Callable[[float], None]) -> Look:
-        """How fast the machine is. Where it is slower than it was, `told` is called with how many times, and then some time
-        is waited, of which there is only so much in a search."""
+        """The speed of the machine. If it is slower than before, `told` is called with the factor, and the search waits for
+        a while; the total of such waits is limited."""
         factor = self._factor()
         if self._same(factor, self.scale):
             return Steady() if self.scale == 1.0 else Slower(self.scale, 0.0)
@@ -95,7 +95,7 @@ class Watch:
         return Slower(factor, waited)
 
     def _faster(self, factor: float) -> Look:
-        """What was slow is over; or the program was measured in a slow moment, and is faster than was thought."""
+        """The machine has recovered, or the yardstick was measured in a slow moment and is faster than recorded."""
         was = self.scale
         self.scale = 1.0
         if was == 1.0 and factor < 1.0:
@@ -104,7 +104,7 @@ class Watch:
         return Recovered(was, 0.0)
 
     def _factor(self) -> float:
-        """How many times slower the program is than it was; 1 where there is none, or it fails now."""
+        """The factor by which the yardstick is slower than before; 1 if there is none or it fails."""
         if self._program is None:
             return 1.0
         now = self.again(self._program).seconds

@@ -7,23 +7,25 @@ from dataclasses import dataclass
 
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.queue import Unkept
+from tensorc_dsl.search.regret import Regret
 from tensorc_dsl.trace.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """`budget` are the seconds after which the search ends, where the clock ends it."""
+    """`budget` is the time limit of the search in seconds and `until` the regret that ends it, if it has one."""
 
     task: str
     strategy: str
     trials: int
     seed: int
     budget: float | None = None
+    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A batch goes to the machine; `ask_seconds` is what finding and expanding it took."""
+    """A batch is about to be measured; choosing and expanding it took `ask_seconds`."""
 
     traces: tuple[Trace, ...]
     ask_seconds: float
@@ -36,7 +38,7 @@ class Preparing:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """They are there."""
+    """The inputs and the reference are computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """Another outcome of trial number `trial` takes the place of the one that was told: the machine was slow then."""
+    """The outcome of trial number `trial` is replaced, since the machine was slow when it was measured."""
 
     trial: int
     trace: Trace
@@ -61,7 +63,7 @@ class Corrected:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """The search goes on with one of which so many trials are recorded; with none, it begins anew."""
+    """The search resumes one with this number of recorded trials; without any, it begins anew."""
 
     trials: int
 
@@ -76,14 +78,14 @@ class Informed:
 
 @dataclass(frozen=True, slots=True)
 class Diverged:
-    """The search that is resumed asks for other programs than it did, and so far not for those of so many records."""
+    """The resumed search proposes other programs than before; this number of its records is unused so far."""
 
     trials: int
 
 
 @dataclass(frozen=True, slots=True)
 class Drifted:
-    """The best program takes `factor` times as long as it did: the machine is slower than it was, and is waited for."""
+    """The best program takes `factor` times as long as before: the machine is slower, and the search waits."""
 
     factor: float
 
@@ -99,7 +101,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Slowed:
-    """The machine stays `factor` times slower: from now on times are divided by that."""
+    """The machine remains `factor` times slower: later times are divided by that."""
 
     factor: float
 
@@ -114,7 +116,7 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """The space gave nothing new after so many programs; `whole` where every move from each of them was followed."""
+    """The space has no new program after this number; `whole` if every move from each of them was tried."""
 
     programs: int
     whole: bool
@@ -137,7 +139,7 @@ class Verifying:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """From now on records wait: the database does not take them."""
+    """Records wait from now on, since the database cannot be written."""
 
     unkept: Unkept
 
@@ -154,6 +156,6 @@ class Finished:
 
 Event = (
     Started | Proposed | Preparing | Prepared | Measured | Corrected | Waiting | Resumed | Informed | Diverged | Drifted
-    | Settled | Slowed | Sharing | Exhausted | Comparing | Finished | Verifying
+    | Settled | Slowed | Sharing | Exhausted | Comparing | Finished | Verifying | Regret
 )  # fmt: skip
 Listener = Callable[[Event], None]

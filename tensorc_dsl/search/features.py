@@ -73,20 +73,3 @@ class Scaler:
 
     def __call__(self, rows: Array) -> Array:
         return (rows[:, self.kept] - self.mean) / self.deviation
-
-
-def maximin(rows: Array, count: int, chosen: int = 0) -> list[int]:
-    """Indices of `count` rows, each the farthest from those before it; the first `chosen` rows count as taken already.
-
-    Starts with row 0 where nothing is taken. Ties go to the lower index.
-    """
-    out = list(range(chosen)) or [0]
-    nearest = np.full(len(rows), np.inf)
-    for i in out:
-        nearest = np.minimum(nearest, ((rows - rows[i]) ** 2).sum(1))
-    while len(out) - chosen < count and len(out) < len(rows):
-        nearest[out] = -1.0
-        i = int(np.argmax(nearest))
-        out.append(i)
-        nearest = np.minimum(nearest, ((rows - rows[i]) ** 2).sum(1))
-    return out[chosen : chosen + count]

@@ -27,10 +27,10 @@ Best = tuple[Trace, float] | None
 def judged(
     run: Log, final: Sequence[tuple[float, int]], verify: Callable[[Trace], Report] | None
 ) -> tuple[Best, Report | None, tuple[tuple[Trace, Invalid], ...], bool]:
-    """The first that is not refuted, of the finalists and then of the other trials, with its verdict; the wrong ones; and
-    whether Ctrl-C cut the looking short.
+    """The first trial that is not refuted, finalists first, with its verdict; the refuted ones; and whether Ctrl-C ended the
+    proofs early.
 
-    All finalists are looked at: their times are in the database, too.
+    All finalists are proved, since their times are in the database too.
     """
     best: Best = None
     verdict: Report | None = None
@@ -59,7 +59,7 @@ def judged(
 
 
 def final(run: Log, runner: RunnerLike) -> list[tuple[float, int]]:
-    """Times of a second look at the best few, the winner first; where none works twice, at the next few, and so on."""
+    """Times of a second measurement of the best few, the fastest first. If all of these fail, the next few are measured."""
     numbers = [n for _, n in run.ranked()]
     while numbers:
         few, numbers = numbers[:FINALISTS], numbers[FINALISTS:]
@@ -89,7 +89,7 @@ def _compare(run: Log, numbers: list[int], runner: RunnerLike) -> list[Outcome]:
 
 
 def _better(a: Outcome, b: Outcome) -> Outcome:
-    """The failure if one is, else the faster."""
+    """The failure, if there is one, else the faster outcome."""
     if a.seconds is None or b.seconds is None:
         return b if a.seconds is not None else a
     return min(a, b, key=lambda o: o.seconds or 0.0)

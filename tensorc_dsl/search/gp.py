@@ -163,6 +163,14 @@ class Beliefs:
         """The same with other means."""
         return replace(self, mean=self.mean + by)
 
+    def deviations(self, normal: Array) -> Array:
+        """Joint deviations from the means: a row for each point, from independent standard normal numbers (RW appendix A.2).
+
+        By eigenvalues, since the covariance of close points is singular but for rounding.
+        """
+        values, vectors = np.linalg.eigh(kernel(self.points, self.points, self.hyper) - self.v.T @ self.v)
+        return (vectors * np.sqrt(np.maximum(values, 0.0))) @ normal
+
     def believing(self, i: int) -> Beliefs:
         """The beliefs after point i had been observed to be just its mean: means stay, variances shrink.
 

@@ -21,7 +21,7 @@ DIGITS = 4
 
 
 class Log:
-    """What was tried so far, told and recorded. A search that goes on with a past one has its `name`."""
+    """The trials so far; each is reported and recorded. A resumed search keeps its name."""
 
     def __init__(self, given: SearchInput, describe: Callable[[Trace], Array], past: Past) -> None:
         self._given = given
@@ -38,7 +38,7 @@ class Log:
         self.finalists: list[int] = []
 
     def measured(self, trace: Trace, outcome: Outcome, *, recorded: bool = False) -> None:
-        """The trial is told, and recorded unless it was."""
+        """Add a trial: report it, and record it unless it is `recorded`."""
         number = len(self.outcomes)
         if not recorded:
             self.record([(number, trace, outcome)], "trial")
@@ -49,7 +49,7 @@ class Log:
         self.emit(Measured(number, trace, outcome, self.best_seconds))
 
     def corrected(self, number: int, outcome: Outcome) -> None:
-        """Another outcome of a trial takes the place of the one before."""
+        """Replace the outcome of a trial."""
         self.record([(number, self.traces[number], outcome)], "again")
         self.outcomes[number] = outcome
         self.best_seconds = min((s for s, _ in self.ranked()), default=None)

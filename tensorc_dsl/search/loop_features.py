@@ -1,4 +1,4 @@
-"""What a scheduled program looks like to a model: as many numbers for one structure as for another.
+"""Describes a scheduled program to a model: the same number of features for every structure.
 
 Each nest is put on the roofline of the target: its vector operations, and the bytes that its accesses move into each level of
 the caches if every level keeps what the largest suffix of the loops that fits into it touches (Wolf & Lam, PLDI 1991, section
@@ -156,7 +156,7 @@ def _cost(nest: Nest, target: Target) -> _Cost:
 
 
 def _registers(kinds: list[LoopKind]) -> int:
-    """The depth below which all loops are vectorized or unrolled: what a kernel holds in registers."""
+    """The depth below which all loops are vectorized or unrolled: their data are in registers."""
     depth = len(kinds)
     while depth and kinds[depth - 1] in (LoopKind.VECTORIZED, LoopKind.UNROLLED, LoopKind.TENSORIZED):
         depth -= 1

@@ -28,21 +28,59 @@ whatever the length of the search (Rocke's runs have 20,000 trials)."""
 REFIT = 1.2
 """Hyperparameters are fitted anew once there are so many times the trials of the last fit; between, they are kept."""
 
+INTERVAL = 1.96
+"""Deviations to either side between which a normal value lies with probability 0.95."""
+
 SLOPES = (1.0, 0.75, 0.5, 0.25, 0.0)
 """How much of the prediction from other tasks may be taken as the mean: the one that predicts the trials best counts."""
 
 
 @dataclass(slots=True)
-class Memory:
-    """What one fit leaves for the next: length scales by column, the hyperparameters, and how many trials they are of."""
+class Fitting:
+    """The hyperparameters of the last fit, with length scales by column, and how many trials there were."""
 
     lengths: dict[int, float] = field(default_factory=dict[int, float])
     signal: float = 0.0
     noise: float = math.log(2e-2)
     trials: int = 0
-    columns: tuple[int, ...] = ()
+
+    def known(self, scaler: Scaler) -> Hyper:
+        """The hyperparameters, those of the prior for columns that are new."""
+        start = Hyper.initial(len(scaler.kept))
+        columns = map(int, scaler.kept)
+        lengths = np.array([self.lengths.get(c, float(s)) for c, s in zip(columns, start.log_lengths, strict=True)])
+        return Hyper(lengths, self.signal, self.noise)
+
+    def of(self, x: Array, y: Array, scaler: Scaler, trials: int) -> Hyper:
+        """The hyperparameters for these rows and values, when there are so many trials: fitted if these are `REFIT` times as
+        many as at the last fit."""
+        hyper = self.known(scaler)
+        if trials < REFIT * self.trials:
+            return hyper
+        hyper = fit(x, y, hyper, iterations=20 if self.trials else 60)
+        self.lengths.update(zip(map(int, scaler.kept), map(float, hyper.log_lengths), strict=True))
+        self.signal, self.noise, self.trials = hyper.log_signal, hyper.log_noise, trials
+        return hyper
+
+
+@dataclass(slots=True)
+class Memory:
+    """What one model leaves for the next."""
+
+    speed: Fitting = field(default_factory=Fitting)
+    works: Fitting = field(default_factory=Fitting)
     errors: list[float] = field(default_factory=list[float])
     """Errors of predictions, made before the trial, in their own deviations."""
+
+    intervals: int = 0
+    held: int = 0
+    """How many trials were predicted with an interval for 95 %, and how many of them were in theirs."""
+
+    def missed(self, error: float, model: Model) -> None:
+        """A trial differed from the model's prediction by so many calibrated deviations."""
+        self.errors.append(error * model.calibration)
+        self.intervals += 1
+        self.held += abs(error) <= INTERVAL
 
     @property
     def calibration(self) -> float:
@@ -50,6 +88,13 @@ class Memory:
         64, held to 1 by the weight of 8."""
         last = self.errors[-64:]
         return math.sqrt((8.0 + sum(min(e * e, 25.0) for e in last)) / (8.0 + len(last)))
+
+    @property
+    def optimism(self) -> float:
+        """What deviations to the fast side have to be multiplied by; it is less, since machines have roofs: root mean square
+        of such errors, of which half are expected, held to 1/2 by the weight of 8."""
+        last = self.errors[-64:]
+        return math.sqrt((8.0 * 0.25 + sum(min(e, 5.0) ** 2 for e in last if e > 0)) / (8.0 + 0.5 * len(last)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +125,12 @@ class Model:
         kept = _local(speed)
         scaler = Scaler.of(rows[good][kept])
         x = scaler(rows[good][kept])
-        slope = _slope(x, speed[kept], prior[good][kept], _known(scaler, memory))
+        slope = _slope(x, speed[kept], prior[good][kept], memory.speed.known(scaler))
         left = speed - slope * prior[good]
         base, deviation = float(left.mean()), max(float(left.std()), 1e-3)
         y = (left[kept] - base) / deviation
-        hyper = _fitted(x, y, scaler, memory)
-        works = _Works.of(rows, good) if len(good) - good.sum() >= FAILURES else None
+        hyper = memory.speed.of(x, y, scaler, len(speed))
+        works = _Works.of(rows, good, memory.works) if len(good) - good.sum() >= FAILURES else None
         return Model(scaler, Posterior.of(x, y, hyper), base, slope, deviation, memory.calibration, works)
 
     def beliefs(self, rows: Array, prior: Array) -> Beliefs:
@@ -116,12 +161,13 @@ class _Works:
     even: float
 
     @staticmethod
-    def of(rows: Array, good: NDArray[np.bool_]) -> _Works:
+    def of(rows: Array, good: NDArray[np.bool_], fitting: Fitting) -> _Works:
+        trials = len(rows)
         rows, label = rows[-MOST:], np.where(good[-MOST:], 1.0, -1.0)
         mean, deviation = float(label.mean()), max(float(label.std()), 1e-3)
         scaler = Scaler.of(rows)
         x, z = scaler(rows), (label - mean) / deviation
-        return _Works(scaler, Posterior.of(x, z, fit(x, z, iterations=20)), -mean / deviation)
+        return _Works(scaler, Posterior.of(x, z, fitting.of(x, z, scaler, trials)), -mean / deviation)
 
     def log_probability(self, rows: Array) -> Array:
         beliefs = self.posterior.at(self.scaler(rows))
@@ -153,22 +199,3 @@ def _local(speed: Array) -> NDArray[np.intp]:
     fast = np.argsort(-speed, kind="stable")[:TOP]
     others = np.setdiff1d(np.arange(len(speed)), fast)
     return np.union1d(fast, others[len(fast) - MOST :])
-
-
-def _known(scaler: Scaler, memory: Memory) -> Hyper:
-    """The hyperparameters of the last fit, those of the prior for columns that are new."""
-    start = Hyper.initial(len(scaler.kept))
-    columns = map(int, scaler.kept)
-    lengths = np.array([memory.lengths.get(c, float(s)) for c, s in zip(columns, start.log_lengths, strict=True)])
-    return Hyper(lengths, memory.signal, memory.noise)
-
-
-def _fitted(x: Array, y: Array, scaler: Scaler, memory: Memory) -> Hyper:
-    columns = tuple(map(int, scaler.kept))
-    hyper = _known(scaler, memory)
-    if columns == memory.columns and len(y) < REFIT * memory.trials:
-        return hyper
-    hyper = fit(x, y, hyper, iterations=60 if not memory.trials else 20)
-    memory.lengths.update(zip(columns, map(float, hyper.log_lengths), strict=True))
-    memory.signal, memory.noise, memory.trials, memory.columns = hyper.log_signal, hyper.log_noise, len(y), columns
-    return hyper

@@ -14,14 +14,16 @@ class SearchChanges(TypedDict, total=False):
     strategy: str
     budget: float | None
     resume: bool
+    until: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
     """How many schedules are tried, and which: given the times that are measured, the search is a function of these.
 
-    It ends after so many trials or, where there is a `budget`, so many seconds. With `resume` it goes on with the last one
-    of the same seed and strategy that is recorded. Raises ValueError for a negative number of trials or seconds.
+    It ends after so many trials or, where there is a `budget`, so many seconds, or, where `until` is 0.02, once the strategy
+    states a regret of 2 % or less twice running. With `resume` it goes on with the last one of the same seed and strategy
+    that is recorded. Raises ValueError for a negative number of trials or seconds, and for a share that is not above 0.
     """
 
     trials: int = 64
@@ -29,12 +31,15 @@ class SearchOptions:
     strategy: str = "bayes"
     budget: float | None = None
     resume: bool = False
+    until: float | None = None
 
     def __post_init__(self) -> None:
         if self.trials < 0:
             raise ValueError(f"trials must not be negative, not {self.trials}")
         if self.budget is not None and not self.budget >= 0:
             raise ValueError(f"the budget must not be negative, not {self.budget} s")
+        if self.until is not None and not self.until > 0:
+            raise ValueError(f"the search ends at a share above 0, not {self.until}")
 
     def but(self, **changes: Unpack[SearchChanges]) -> SearchOptions:
         """The same options but for these."""

@@ -24,14 +24,14 @@ class Past:
     outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
 
     def take(self, program_key: str) -> Outcome | None:
-        """What became of the program then; it is told once, since a search asks for no program twice."""
+        """The recorded outcome of the program. It is returned once, since a search proposes no program twice."""
         return self.outcomes.pop(program_key, None)
 
 
 def latest(kept: Iterable[Kept], options: SearchOptions) -> Past:
     """The last search with these options among the records of a task on a target.
 
-    Where a trial was measured again, that speaks. Records of format 1 do not say which search they are of.
+    A repeated measurement replaces the first. Records of format 1 do not name their search.
     """
     found: dict[str, Past] = {}
     last: dict[str, float] = {}
@@ -48,7 +48,7 @@ def latest(kept: Iterable[Kept], options: SearchOptions) -> Past:
 
 
 def outcome_of(t: Trial) -> Outcome:
-    """What the record says that a measurement gave."""
+    """The outcome in the record."""
     return Outcome(
         Status(t.status), t.seconds, t.times, t.message, t.max_error, t.build_seconds, t.run_seconds, t.censored, t.scale
     )  # fmt: skip

@@ -28,7 +28,7 @@ class Repeats(RunnerLike, Protocol):
 
 
 def least_seconds(roof: Roof) -> float:
-    """What a call takes at least: what it moves at the bandwidth, and what it computes at the peak, as far as those are
+    """The least time of a call: its bytes at the bandwidth, or its operations at the peak, as far as those are
     known. Operations on integers do not count: compilers turn sums of them into products."""
     computing = roof.operations / roof.peak if roof.peak and roof.is_float else 0.0
     return max(roof.moving, computing)

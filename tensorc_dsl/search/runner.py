@@ -13,7 +13,7 @@ class RunnerLike(Protocol):
     """Builds, checks and times programs; `measure.local.LocalRunner` is one."""
 
     def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
-        """An outcome per program, in order, each as soon as it is known; far slower than `best` may be cut short."""
+        """An outcome per program, in order, each as soon as it is known. One far slower than `best` is timed briefly."""
         ...
 
     def compare(self, programs: Sequence[Program]) -> list[Outcome]:

@@ -19,8 +19,8 @@ BACKWARD = 0.2
 
 
 def gain(search: Search, weight: float) -> float:
-    """How many seconds of the weighted sum a further trial is expected to save. A task without a trial goes before all, and
-    one without a valid one behind all."""
+    """How many seconds of the weighted sum a further trial is expected to save. A task without a
+    trial comes first, one without a valid trial last."""
     trials, best = len(search.log.outcomes), search.log.best_seconds
     if not trials:
         return float("inf")
@@ -32,8 +32,8 @@ def gain(search: Search, weight: float) -> float:
 
 
 def chosen(searches: Sequence[Search], weights: Sequence[float]) -> int | None:
-    """The number of the search that has the next batch: of those that expect the same it is the one with fewest trials, and
-    then the first. None where all are over."""
+    """The number of the search that has the next batch: the one with the largest gain, then with the fewest trials,
+    then the first. None if all are over."""
     open_ = [n for n, s in enumerate(searches) if not s.over]
     return max(
         open_, key=lambda n: (gain(searches[n], weights[n]), -len(searches[n].log.outcomes), -n), default=None
@@ -43,10 +43,10 @@ def chosen(searches: Sequence[Search], weights: Sequence[float]) -> int | None:
 def tune_all(
     searches: Sequence[Search], weights: Sequence[float], on_turn: Callable[[int], None] = lambda _: None
 ) -> list[TuneResult]:
-    """What all of the searches found, which share their trials; Ctrl-C ends them all, and each keeps what it has.
+    """The results of the searches, which share their trials. Ctrl-C ends them all, and each keeps its trials.
 
-    `on_turn` is told the number of the search that goes on. Given the measured times, who goes on when is a function of the
-    options.
+    `on_turn` is called with the number of the search that has the next batch. Given the measured times, the order is a
+    function of the options.
     """
     total = sum(s.options.trials for s in searches)
     interrupted = False

@@ -23,11 +23,11 @@ from tensorc_dsl.trace.trace import Refused, Trace
 
 
 def kernel_key(program: Program, target: Target) -> str:
-    """Equal for programs that become the same loops, whatever those are called, and carry the same notes.
+    """A key that is equal for programs with the same lowered loops, up to names, and the same annotations.
 
-    Loops of one iteration, guards that always hold and limits of unrolling that nothing reaches are gone from lowered
-    loops, so those are what tells two candidates apart. A program that does not lower is itself: whoever measures it will
-    say why.
+    Lowering removes loops of one iteration, guards that always hold and limits of unrolling without effect, so equal
+    candidates have equal lowered loops. The key of a program that cannot be lowered is that of its text; its measurement
+    reports the reason.
     """
     try:
         loops = lowered_once(program, target).key
@@ -39,7 +39,7 @@ def kernel_key(program: Program, target: Target) -> str:
 
 
 class SpaceLike(Protocol):
-    """A distribution over traces; `interp.space.Space` is one. Both raise ScheduleRefusal where a step is refused."""
+    """A distribution over traces; `interp.space.Space` is one. Both methods raise ScheduleRefusal if a step is refused."""
 
     def sample(self, rng: np.random.Generator) -> Trace:
         """A draw from the prior."""
@@ -53,10 +53,9 @@ class SpaceLike(Protocol):
 class Explorer:
     """Takes new traces out of a space, each program once.
 
-    Two lists of decisions can make one program, and two programs the same loops, so it is the loops that count as seen.
-    A refusal is a dead end, not
-    an error: it is skipped. Every request gives up after a bounded number of expansions, so an exhausted space ends a
-    search.
+    Two lists of decisions can make one program, and two programs the same loops, so programs are compared by their loops.
+    A refusal is skipped; it is no error. Every request gives up after a bounded number of expansions, so an exhausted space
+    ends a search.
     """
 
     TRIES = 48
@@ -78,12 +77,12 @@ class Explorer:
         """In how many of the schedules each rule was refused."""
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """A fresh stream; each call has its own, whatever the others draw."""
+        """A new random stream for each call, independent of the draws from the others."""
         self._slots += 1
         return stream(self._seed, self._task, f"{purpose}/{self._slots}")
 
     def draw(self) -> Trace | None:
-        """A program from the prior that was not handed out before; None when none turns up."""
+        """A new program from the prior; None if none is found."""
         if self._exhausted:
             return None
         rng = self.rng("prior")
@@ -95,7 +94,7 @@ class Explorer:
         return None
 
     def replay(self, decisions: Mapping[str, Decision]) -> Trace | None:
-        """The program that the decisions make, unless it is inapplicable or was handed out before."""
+        """The program that the decisions make; None if it is inapplicable or not new."""
         key = _key(decisions)
         if key in self._asked:
             return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tensorc_dsl.extensions import STRATEGIES
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.search.gp import Array
+from tensorc_dsl.search.regret import Regret
 from tensorc_dsl.search.source import Source
 from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.trace.draw import Decision
@@ -17,7 +18,7 @@ from tensorc_dsl.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a strategy is told when a search starts: `trials` is the whole budget, `defaults` are worth trying first.
+    """The input of a strategy: `trials` is the whole budget, and `defaults` are decisions to try first.
 
     `source` returns a model that was fitted to the records of other tasks, None if there are none. Its argument is the median
     of the loop features of draws from the prior. A fit takes a second.
@@ -37,12 +38,26 @@ class Strategy(Protocol):
         ...
 
     def tell(self, trace: Trace, outcome: Outcome) -> None:
-        """What became of a proposed trace; called once for each, in the order they were proposed."""
+        """Learn the outcome of a proposed trace. It is called once for each, in the order of the proposals."""
+        ...
+
+
+@runtime_checkable
+class StatesRegret(Strategy, Protocol):
+    """A strategy that can estimate how far the best so far is from the best there is. Its factory is the class itself."""
+
+    def regret(self) -> Regret | None:
+        """The estimate after what was told; None before there is one. Asking changes nothing that is proposed later."""
         ...
 
 
 Factory = Callable[[Setting], Strategy]
 """What the module of a strategy has as its `STRATEGY`."""
+
+
+def states_regret(factory: Factory) -> bool:
+    """Whether the strategies that it makes state their regret."""
+    return isinstance(factory, type) and issubclass(factory, StatesRegret)
 
 
 def strategies() -> tuple[str, ...]:
@@ -51,7 +66,7 @@ def strategies() -> tuple[str, ...]:
 
 
 def strategy_of(name: str) -> Factory:
-    """The strategy of that name. KeyError where there is none, TschedError (E0930) where a package's cannot be loaded."""
+    """The strategy of that name. Raises KeyError if there is none, TschedError (E0930) if it cannot be loaded."""
     found = STRATEGIES.load(name)
     if found is None:
         raise KeyError(name)

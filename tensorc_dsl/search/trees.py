@@ -1,7 +1,7 @@
 """Gradient-boosted regression trees on binned features (Friedman, Annals of Statistics 29, 2001; the binning of LightGBM).
 
-A forest is a sum of trees of one depth, each fitted to what those before it leave. Features need no scaling, and a column may
-be anything whose order means something. Fitting is deterministic.
+A forest is a sum of trees of one depth, each fitted to the residuals of those before it. Features need no scaling; only
+the order of the values of a column counts. Fitting is deterministic.
 """
 
 from __future__ import annotations

@@ -32,9 +32,10 @@ from tensorc_dsl.search.log import Log
 from tensorc_dsl.search.loop_features import MEANING
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.past import Past, latest
+from tensorc_dsl.search.regret import TWICE, Regret
 from tensorc_dsl.search.source import Source, experience
 from tensorc_dsl.search.space import Explorer
-from tensorc_dsl.search.strategy import Setting, strategy_of
+from tensorc_dsl.search.strategy import Setting, StatesRegret, strategy_of
 from tensorc_dsl.trace.trace import Refused, Trace
 from tensorc_dsl.validate.validate import Invalid, Report
 
@@ -44,14 +45,14 @@ BATCH = 8
 
 @dataclass(frozen=True, slots=True)
 class TuneResult:
-    """What a search found. `best` is None when no candidate was valid.
+    """The result of a search. `best` is None if no candidate was valid.
 
-    `best_seconds` comes from the comparison of the `finalists`, where there was one. `verdict` is what a proof says of the
-    best, None where none was made; `wrong` are those that were as good and are refuted, which are bugs. `outcomes` are the
-    trials' in order, beside their `traces`; `statuses` counts them. `refusals` counts expansions that ran into a step that
-    does not apply; they are no trials. `refused` counts the schedules in which a rule of the space was refused and left out.
-    `exhausted` says why there are fewer trials than wanted, None where there are as many. `unkept` are records that are in
-    no database.
+    `best_seconds` comes from the comparison of the `finalists`, if there was one. `verdict` is the proof of the best, None if
+    none was made; `wrong` are trials that a proof refutes, which are bugs. `outcomes` and `traces` are those of the
+    trials, in order; `statuses` counts them. `refusals` counts expansions that a refused step ended; they are no trials.
+    `refused` counts the schedules in which a rule of the space was refused and left out. `exhausted` is the reason for fewer
+    trials than requested, or None. `regret` is the last one that the strategy stated, if it stated one; `enough` if the
+    search ended by it. `unkept` are the records that could not be written to a database.
     """
 
     best: Trace | None
@@ -69,14 +70,16 @@ class TuneResult:
     refused: Mapping[Refused, int]
     interrupted: bool
     exhausted: Exhausted | None = None
+    regret: Regret | None = None
+    enough: bool = False
     unkept: Unkept | None = None
 
     def __repr__(self) -> str:
-        """What was found, and what of the rest is out of the ordinary."""
+        """The main fields, and the others that differ from their usual values."""
         time = None if self.best_seconds is None else float(f"{self.best_seconds:.4g}")
         shown: dict[str, object] = {"best_seconds": time}
         shown |= {name: getattr(self, name) for name in ("verdict", "statuses", "trials", "seed")}
-        rare = ("refusals", "refused", "interrupted", "exhausted", "unkept")
+        rare = ("refusals", "refused", "interrupted", "exhausted", "regret", "enough", "unkept")
         shown |= {name: value for name in rare if (value := getattr(self, name))}
         return f"TuneResult({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
@@ -88,7 +91,10 @@ class Search:
     """
 
     def __init__(self, given: SearchInput) -> None:
-        """The search begins, with the past of the one that it resumes. Raises KeyError for an unknown strategy."""
+        """The search begins, with the past of the one that it resumes.
+
+        Raises KeyError for an unknown strategy, and ValueError for one that states no regret where one is to end the search.
+        """
         program, options, records = given.program, given.options, given.records
         task, target = program_key(program), target_key(given.target, given.threads)
         self._given = given
@@ -107,11 +113,17 @@ class Search:
             return Source.of(tasks, median)
 
         self._asked = strategy_of(options.strategy)(Setting(self._explorer, options.trials, source=source))
+        if options.until is not None and not isinstance(self._asked, StatesRegret):
+            raise ValueError(f"the strategy {options.strategy!r} states no regret that could end the search")
         self._exhausted: Exhausted | None = None
+        self._regret: Regret | None = None
+        self._low = 0
         self.curve: list[tuple[int, float | None]] = []
         """How many trials there were, and the best time, before each batch."""
         self.log = Log(given, self._explorer.describe, self._past)
-        self.log.emit(Started(program.name, options.strategy, options.trials, options.seed, options.budget))
+        self.log.emit(
+            Started(program.name, options.strategy, options.trials, options.seed, options.budget, options.until)
+        )
         self.log.tell_what_waits()
         if options.resume:
             self.log.emit(Resumed(len(self._past.outcomes)))
@@ -122,14 +134,18 @@ class Search:
 
     @property
     def over(self) -> bool:
-        """Whether the space has nothing new, or the time is up."""
-        return self._exhausted is not None or self._late()
+        """Whether the space is exhausted, the time is up, or the regret is low enough."""
+        return self._exhausted is not None or self._late() or self._enough
+
+    @property
+    def _enough(self) -> bool:
+        return self._low >= TWICE
 
     def _late(self) -> bool:
         return self.options.budget is not None and self._given.clock() - self._started >= self.options.budget
 
     def step(self, most: int) -> None:
-        """One batch of at most so many trials."""
+        """Try a batch of at most `most` candidates."""
         log, before = self.log, self._given.clock()
         with one_blas_thread():
             batch = self._asked.propose(min(BATCH, most))
@@ -145,9 +161,23 @@ class Search:
             self._settle(self._given.watch, fresh)
         for n in range(first, len(log.outcomes)):
             self._asked.tell(log.traces[n], log.outcomes[n])
+        self._estimate()
+
+    def _estimate(self) -> None:
+        """The strategy's regret is told, where it states one, and counted where it is low enough to end the search."""
+        if not isinstance(self._asked, StatesRegret):
+            return
+        with one_blas_thread():
+            found = self._asked.regret()
+        if found is None:
+            return
+        self._regret = found
+        until = self.options.until
+        self._low = self._low + 1 if until is not None and found.share <= until else 0
+        self.log.emit(found)
 
     def _measured(self, batch: Sequence[Trace]) -> list[int]:
-        """All of the batch is in the log, or as much as there is time for; the numbers of what was not recorded before."""
+        """Log the trials of the batch, as many as the budget allows. Returns the numbers of the newly measured ones."""
         known = [self._past.take(program_key(t.program)) for t in batch]
         new = [t.program for t, outcome in zip(batch, known, strict=True) if outcome is None]
         if new and self._past.outcomes and not self._diverged:
@@ -166,7 +196,7 @@ class Search:
         return fresh
 
     def _settle(self, watch: Watch, fresh: Sequence[int]) -> None:
-        """The new outcomes are those of the machine as it was before the batch."""
+        """Correct the new outcomes if the machine has become slower since the batch before."""
         log = self.log
         look = watch.look(lambda factor: log.emit(Drifted(factor)))
         valid = [n for n in fresh if log.outcomes[n].seconds is not None]
@@ -191,7 +221,7 @@ class Search:
             watch.follow(log.traces[n].program, log.outcomes[n])
 
     def finish(self, interrupted: bool) -> TuneResult:
-        """The best few compared and proved, unless the search was interrupted: then what there is by then."""
+        """Compare and prove the best few. An interrupted search gives its result so far."""
         log = self.log
         compared: list[tuple[float, int]] = []
         if not interrupted:
@@ -223,5 +253,7 @@ class Search:
             refused=self._explorer.refused,
             interrupted=interrupted,
             exhausted=self._exhausted,
+            regret=self._regret,
+            enough=self._enough,
             unkept=None if records is None else records.unkept,
         )

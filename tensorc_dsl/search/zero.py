@@ -45,10 +45,10 @@ NEAR = 64
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is known of a pick: it is predicted from the `trials` of so many other `tasks`, among so many `candidates`.
+    """The basis of a pick: it is predicted from `trials` of other `tasks`, among `candidates`, all three as numbers.
 
-    With `PROBABILITY` it takes at most `slower` times as long as the best that a search would find; so it was for
-    that share of the tasks, when they were left out.
+    With `PROBABILITY` it takes at most `slower` times as long as the best that a search would find. This held for that share
+    of the tasks when each was left out.
     """
 
     tasks: int

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from tensorc_dsl.trace.distribution import Decision, Distribution, pick
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,10 @@ class Weighted(Distribution):
         total = math.log(math.fsum((*(w for _, w in self.listed), self.rest)))
         # In logarithms: the probability of one of very many values may be too small for a float.
         ordinary = math.log(self.rest) + self.own.log_prob(decision) - total
-        return ordinary if not weight else float(np.logaddexp(ordinary, math.log(weight) - total))
+        if not weight:
+            return ordinary
+        listed = math.log(weight) - total
+        return max(listed, ordinary) + math.log1p(math.exp(-abs(listed - ordinary)))
 
     def moves(self, decision: Decision) -> list[Decision]:
         return self.own.moves(decision)

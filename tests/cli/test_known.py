@@ -35,6 +35,20 @@ def test_run_of_an_untuned_task_takes_the_predicted_schedule(folder: Path) -> No
     assert "not tuned" not in call("run", "f.tsched", "a").stderr
 
 
+def test_run_has_the_origin_of_a_schedule_as_data(folder: Path) -> None:
+    found = json.loads(call("run", "f.tsched", "e", "--json").stdout)
+    assert found.keys() == {"task", "seconds", "max_error", "schedule"} and found["seconds"] > 0
+    schedule = found["schedule"]
+    assert (schedule["from"], schedule["tasks"], schedule["trials"], schedule["probability"]) == (
+        "predicted",
+        4,
+        96,
+        0.8,
+    )
+    assert schedule["trace"].startswith("schedule tiled for matmul {")
+    assert json.loads(call("run", "f.tsched", "a", "--json").stdout)["schedule"]["from"] == "recorded"
+
+
 def test_compile_of_an_untuned_task_says_where_its_schedule_is_from(folder: Path) -> None:
     done = call("compile", "f.tsched", "e", "--emit", "header")
     assert done.exit_code == 0, done.output

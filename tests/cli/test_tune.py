@@ -82,6 +82,29 @@ def test_a_budget_is_a_time(wrong: str) -> None:
     assert found.exit_code == 2 and "is no time" in found.stderr
 
 
+@pytest.mark.parametrize("wrong", ["", "2", "0%", "-1%", "two%", "0.02", "%", "1e3%"])
+def test_a_share_has_a_percent_sign(wrong: str) -> None:
+    found = call("--until", wrong, "--strategy", "bayes")
+    assert found.exit_code == 2 and "is no share above 0: write 2% or 0.5%" in found.stderr
+
+
+def test_a_strategy_that_states_no_regret_cannot_end_at_one() -> None:
+    found = call("--until", "2%")
+    assert found.exit_code == 2
+    assert "'random' does not say how much faster another schedule may be, as --until needs; bayes does" in found.stderr
+
+
+def test_a_regret_is_told_and_ends_a_search() -> None:
+    found = call("--strategy", "bayes", "--until", "900%", "--trials", "64", "--json-lines")
+    assert found.exit_code == 0, found.stderr
+    told = lines(found.stdout)
+    regrets = [line for line in told if line["event"] == "regret"]
+    assert all(line.keys() == {"event", "task"} | documented()["regret"] for line in regrets)
+    assert len(regrets) == 2 and all(0.0 <= line["share"] <= 9.0 for line in regrets)
+    assert told[0]["until"] == 9.0
+    assert told[-1]["enough"] is True and told[-1]["trials"] == 24 and told[-1]["regret"] == regrets[-1]["share"]
+
+
 def test_a_budget_ends_a_search_without_trials() -> None:
     found = call("--budget", "0.001s", "--json")
     assert found.exit_code in (0, 3)

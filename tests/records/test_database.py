@@ -88,6 +88,21 @@ def test_a_final_time_speaks_for_its_program(tmp_path: Path) -> None:
         assert best is not None and best.program_key == "lucky"
 
 
+def test_a_first_look_does_not_beat_finalists_that_were_as_fast_then(tmp_path: Path) -> None:
+    """The machine was slower at the end: all finalists take longer there, and the others were not measured again."""
+    first, second, third = (
+        replace(TRIAL, program_key=key, seconds=s, times=(s,)) for key, s in (("1", 1.0), ("2", 1.01), ("3", 1.04))
+    )
+    finals = [replace(first, phase="final", seconds=1.1), replace(second, phase="final", seconds=1.06)]
+    with Database.open(tmp_path / "r.sqlite") as db:
+        db.add_all([first, second, third, *finals])
+        best = db.best("t1", "m1")
+        assert best is not None and best.program_key == "2"
+        db.add(replace(TRIAL, program_key="much faster", seconds=0.9, times=(0.9,)))
+        best = db.best("t1", "m1")
+        assert best is not None and best.program_key == "much faster"
+
+
 def test_a_batch_is_recorded_whole_or_not_at_all(tmp_path: Path) -> None:
     broken = replace(TRIAL, seconds=None)  # "ok" without a time
     with Database.open(tmp_path / "r.sqlite") as db:

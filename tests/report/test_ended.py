@@ -13,6 +13,7 @@ from tensorc_dsl.machine.yardsticks import Yardsticks
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.report.ended import Ended
 from tensorc_dsl.search.events import Exhausted
+from tensorc_dsl.search.regret import Regret
 from tensorc_dsl.search.tune import TuneResult
 from tensorc_dsl.trace.trace import Trace
 from tests import programs
@@ -22,7 +23,12 @@ YARDSTICKS = Yardsticks(Roof(10**8, 10**6, True, "f32 FMA peak", 100e9, 1e-6), N
 
 
 def ended(
-    best: float | None, *times: float | None, exhausted: Exhausted | None = None, timed: tuple[Sizes, ...] = ({},)
+    best: float | None,
+    *times: float | None,
+    exhausted: Exhausted | None = None,
+    timed: tuple[Sizes, ...] = ({},),
+    regret: Regret | None = None,
+    enough: bool = False,
 ) -> Ended:
     outcomes = tuple(Outcome(Status.CRASH) if t is None else Outcome(Status.OK, t) for t in times)
     statuses = {"ok": sum(t is not None for t in times), "crash": sum(t is None for t in times)}
@@ -30,7 +36,7 @@ def ended(
         best=TRACE if best else None, best_seconds=best, verdict=None, wrong=(),
         finalists=(TRACE,) * min(5, statuses["ok"]), traces=(TRACE,) * len(times), outcomes=outcomes,
         statuses={k: n for k, n in statuses.items() if n}, elapsed_seconds=3.0, trials=len(times), seed=0, refusals=0,
-        refused={}, interrupted=False, exhausted=exhausted,
+        refused={}, interrupted=False, exhausted=exhausted, regret=regret, enough=enough,
     )  # fmt: skip
     return Ended("small", Target(cpu="zen9"), 1, "bayes", result, YARDSTICKS, timed)
 
@@ -42,6 +48,23 @@ def test_one_of_a_thing_is_no_plural() -> None:
     assert "; 1 trial, bayes, seed 0\n" in ended(0.002, 0.002).header()
     assert "2 trials in 3.00 s: 1 ok, 1 crash" in ended(0.002, 0.002, None).table(None)
     assert "3 trials in 3.00 s: 1 ok, 2 crashes" in ended(0.002, 0.002, None, None).table(None)
+
+
+def test_a_regret_is_an_estimate_and_says_what_it_is_worth() -> None:
+    text = ended(0.002, 0.002, regret=Regret(0.1349, 56, 52)).table(None)
+    said = (
+        "the model's estimate, which is no bound: with probability 90 % no schedule is more than 13 % faster; 52 of the 56 "
+        "trials that it predicted were in its intervals of 95 %"
+    )
+    assert said in text.splitlines()
+    early = ended(0.002, 0.002, regret=Regret(0.0123, 1, 1), enough=True)
+    said = (
+        "ended by the model's estimate, which is no bound: with probability 90 % no schedule is more than 1.2 % faster; 1 of "
+        "the 1 trial that it predicted were in its intervals of 95 %"
+    )
+    assert said in early.table(None).splitlines()
+    assert early.facts(None)["regret"] == 0.0123 and early.facts(None)["enough"] is True
+    assert "regret" not in ended(0.002, 0.002).table(None) and ended(0.002, 0.002).facts(None)["regret"] is None
 
 
 def test_a_final_time_that_differs_is_explained() -> None:

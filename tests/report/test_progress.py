@@ -29,6 +29,7 @@ from tensorc_dsl.search.events import (
     Started,
     Verifying,
 )
+from tensorc_dsl.search.regret import Regret
 from tensorc_dsl.trace.trace import Trace
 from tests import programs
 
@@ -127,6 +128,17 @@ def test_the_time_left_is_never_negative() -> None:
     standing.take(batch())
     clock.now += 1000
     assert (standing.left() or 0) > 0
+
+
+def test_the_regret_is_part_of_the_line() -> None:
+    standing = Standing(Clock())
+    for event in (Started("mm", "bayes", 64, 0), batch(), good(0), Regret(0.374, 8, 8)):
+        standing.take(event)
+    assert standing.text() == "[1/64] best 2.00 ms, regret 37 %, now 2.00 ms"
+    standing.take(Regret(0.0213, 16, 15))
+    assert standing.text() == "[1/64] best 2.00 ms, regret 2.1 %, now 2.00 ms"
+    standing.take(Started("mm", "bayes", 64, 0, until=0.02))
+    assert "regret 2.1 % of 2.0 %" in standing.text()
 
 
 def shown(standing: Standing, width: int) -> str:

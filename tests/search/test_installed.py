@@ -53,8 +53,8 @@ def call(*arguments: str) -> tuple[int, str]:
 
 
 def test_they_are_listed_and_ours_cannot_be_replaced(package: Path) -> None:
-    assert strategies() == ("bayes", "broken", "descent", "evolutionary", "first", "random")
-    assert call("tune", "--strategy", "help") == (0, "bayes\nbroken\ndescent\nevolutionary\nfirst\nrandom\n")
+    assert strategies() == ("bayes", "broken", "descent", "evolutionary", "first", "index-gp", "random")
+    assert call("tune", "--strategy", "help") == (0, "bayes\nbroken\ndescent\nevolutionary\nfirst\nindex-gp\nrandom\n")
     assert strategy_of("random").__module__ == "tensorc_dsl.search.strategies.random"
     assert strategy_of("first").__module__ == "tsched_firsts"
 

@@ -11,7 +11,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.blas import one_blas_thread
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.records.keys import program_key
-from tensorc_dsl.search.features import Layout, Scaler, maximin
+from tensorc_dsl.search.features import Layout, Scaler
 from tensorc_dsl.search.space import Explorer, SpaceLike, neighbours
 from tensorc_dsl.search.strategy import Setting, strategies, strategy_of
 from tensorc_dsl.trace.trace import Trace
@@ -164,14 +164,6 @@ def test_bayes_learns_what_crashes() -> None:
 
 def test_asking_is_quick() -> None:
     assert play("bayes", TileSpace(), 4, 72)[2] < 120_000  # about 85,000, however many trials there were
-
-
-def test_maximin_picks_what_lies_apart() -> None:
-    rows = np.array([[0.0], [0.1], [10.0], [5.0], [9.9]])
-    assert maximin(rows, 3) == [0, 2, 3]
-    assert maximin(rows, 2, chosen=1) == [2, 3]
-    assert sorted(maximin(rows, 99)) == [0, 1, 2, 3, 4]
-    assert maximin(np.zeros((3, 0)), 3) == [0, 1, 2]
 
 
 def test_draws_that_were_not_made_are_zeros() -> None:

@@ -8,7 +8,7 @@ import click
 
 from tensorc_dsl.cli.loading import load_task
 from tensorc_dsl.cli.options import common_options, file_argument, records_option, task_argument, threads_option
-from tensorc_dsl.report.terminal import show, show_diagnostics, show_object
+from tensorc_dsl.report.terminal import begin, show, show_diagnostics, show_object
 
 
 @click.command()
@@ -30,10 +30,12 @@ def importance(file: str, task: str | None, threads: int | None, records: str | 
     from tensorc_dsl.insight.posterior import posterior
     from tensorc_dsl.records.database import Database
     from tensorc_dsl.report import importance as report
+    from tensorc_dsl.units import counted
 
     found = load_task(file, task, threads)
     with Database.required(Path(records) if records else None) as database:
         trials = recorded_trials(found, database, show_diagnostics)
+    begin(f"learning from {counted(len(trials), 'record')}")
     study = studied(found, trials)
     ranked = importances(study)
     pinned = pins(study, ranked, posterior(study))

@@ -11,7 +11,7 @@ import click
 from tensorc_dsl.cli.loading import load, only
 from tensorc_dsl.cli.options import common_options, file_argument, records_option, threads_option
 from tensorc_dsl.diagnostic import TschedError, problem
-from tensorc_dsl.report.terminal import say, show_diagnostics
+from tensorc_dsl.report.terminal import begin, say, show_diagnostics
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
@@ -37,7 +37,7 @@ def NO_SEARCH(*, task: str, word: str, known: str) -> None: ...
 @click.argument("words", metavar="[TASK] [SEARCH] [SEARCH]", nargs=-1)
 @threads_option
 @records_option
-@click.option("--output", type=click.Path(), metavar="PATH", help="The file to write, in place of <task>.report.html.")
+@click.option("--output", type=click.Path(), metavar="PATH", help="The file to write, in place of the usual one.")
 @common_options
 def report(file: str, words: tuple[str, ...], threads: int | None, records: str | None, output: str | None) -> None:
     """Write a page about the recorded trials of a task: one HTML file, which needs no network.
@@ -55,6 +55,7 @@ def report(file: str, words: tuple[str, ...], threads: int | None, records: str 
     from tensorc_dsl.records.database import Database
     from tensorc_dsl.report.files import check_writable, write_text
     from tensorc_dsl.report.page.page import page
+    from tensorc_dsl.units import counted
 
     tasks = load(file, threads)
     name, wanted = _parted(tasks, file, words)
@@ -68,6 +69,7 @@ def report(file: str, words: tuple[str, ...], threads: int | None, records: str 
             if not trials:
                 raise TschedError(NO_TRIALS(None, task=name, path=database.path))
     sides = [_side(task, w, trials) for w in wanted] or [("all trials", trials)]
+    begin(f"learning from {counted(sum(len(some) for _, some in sides), 'record')}")
     write_text(path, page(figures(task, sides, ("tensorc-dsl", "tune", file, name))))
     say(f"report: {path}")
 

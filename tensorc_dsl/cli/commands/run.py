@@ -6,8 +6,9 @@ import click
 
 from tensorc_dsl.cli.known import best_known
 from tensorc_dsl.cli.loading import load_task
-from tensorc_dsl.cli.measured import measure_and_show
+from tensorc_dsl.cli.measured import measure_and_show, measured
 from tensorc_dsl.cli.options import common_options, file_argument, records_option, task_argument, threads_option
+from tensorc_dsl.report.terminal import show_object
 
 
 @click.command()
@@ -15,8 +16,9 @@ from tensorc_dsl.cli.options import common_options, file_argument, records_optio
 @task_argument
 @threads_option
 @records_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @common_options
-def run(file: str, task: str | None, threads: int | None, records: str | None) -> None:
+def run(file: str, task: str | None, threads: int | None, records: str | None, as_json: bool) -> None:
     """Run the best recorded schedule of a task on random inputs, check its result against the reference, and time it.
 
     The records are those of this machine, and are only read. A task without records has the schedule that records of other
@@ -24,4 +26,12 @@ def run(file: str, task: str | None, threads: int | None, records: str | None) -
     does the same for a schedule in a file.
     """
     found = load_task(file, task, threads)
-    measure_and_show(found, best_known(found, file, records).trace)
+    known = best_known(found, file, records)
+    if not as_json:
+        measure_and_show(found, known.trace)
+        return
+    from tensorc_dsl.api.known import facts
+
+    seconds, error = measured(found, known.trace)
+    origin = facts(known.origin) | {"trace": known.trace.text}
+    show_object({"task": found.name, "seconds": seconds, "max_error": error, "schedule": origin})

@@ -23,6 +23,7 @@ from tensorc_dsl.cli.options import (
     records_option,
     seed_option,
     settings,
+    share,
     target_options,
 )
 from tensorc_dsl.cli.prior import Prior
@@ -64,6 +65,12 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
 )
 @click.option(
     "--budget", metavar="TIME", callback=duration, help="How long to try schedules, such as 10m, 1h30m or 90s."
+)
+@click.option(
+    "--until",
+    metavar="SHARE",
+    callback=share,
+    help="End once the strategy's model is 90 % sure, twice running, that no schedule is faster by more, such as 2%.",
 )
 @click.option(
     "--resume",
@@ -112,6 +119,7 @@ def tune(
     tasks: tuple[str, ...],
     trials: int | None,
     budget: float | None,
+    until: float | None,
     resume: bool,
     seed: int,
     strategy: str,
@@ -153,7 +161,7 @@ def tune(
     from tensorc_dsl.report.lines import printing
     from tensorc_dsl.report.progress import Standing
     from tensorc_dsl.report.together import Together
-    from tensorc_dsl.search.strategy import strategy_of
+    from tensorc_dsl.search.strategy import states_regret, strategy_of
 
     there = load(file, threads, target, mcpu)
     names = tuple(dict.fromkeys(tasks)) or tuple(there) or (only(there, file),)
@@ -167,9 +175,13 @@ def tune(
         check_writable(path)
     for one in found:
         one.require_machine()
-    strategy_of(strategy)  # a broken one is reported before anything is measured
+    # A broken strategy, or one that cannot tell when to end, is reported before anything is measured.
+    if not states_regret(strategy_of(strategy)) and until is not None:
+        raise click.UsageError(
+            f"the strategy {strategy!r} does not say how much faster another schedule may be, as --until needs; bayes does"
+        )
     warn_of_threads(found[0].threads)
-    options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume)
+    options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume, until)
     standing, ending = Standing(), settings(ctx).ending
     with following(standing, sys.stderr) as follower:
         measuring = [Measuring(one.program, one.target, one.threads, follower.begin) for one in found]

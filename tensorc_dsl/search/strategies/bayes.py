@@ -1,9 +1,10 @@
 """`bayes`: a Gaussian process over the loops of expanded candidates; predictions from other tasks are its mean.
 
-The first trials are draws from the prior that lie far apart, or those that other tasks predict to be fast. The next batches
-are chosen from a reserve of candidates by a portfolio of upper confidence bounds; the reserve grows by offspring of the best
-candidates and by further draws. Some slots are kept for offspring and for draws, so that a wrong model costs some trials and
-not the search. The last trials are neighbours of the best two.
+The first trials are draws from the prior; half of them are those that other tasks predict to be fast. A batch is divided
+between two ways to choose, and whichever found faster candidates lately has more of it: upper confidence bounds of the model
+over a reserve of candidates, and offspring of the fastest that are judged by boosted trees over their draws, as `evolutionary`
+does. So a wrong model costs some trials, and not the search. What is left of a batch is drawn from the prior. In the last
+batches, neighbours of the best two join the reserve.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tensorc_dsl.search.breeding import parents_of
 from tensorc_dsl.search.candidates import Candidate, Reserve
 from tensorc_dsl.search.gp import Array
 from tensorc_dsl.search.model import Memory, Model
+from tensorc_dsl.search.regret import FEW, Regret, regret_of
 from tensorc_dsl.search.source import Source
 from tensorc_dsl.search.space import neighbours
 from tensorc_dsl.search.strategy import Factory, Setting
@@ -30,14 +32,18 @@ PRIOR = 0.125
 """The share of a batch that is drawn from the prior, unjudged."""
 
 LEAST, LEANING, RECENT = 0.25, 1.0, 16
-"""The rest of a batch is divided between the model and evolution: half each at first, then more for the one whose last `RECENT`
-candidates were faster on average, by `LEANING` times the difference of their shares of the best speed; `LEAST` for the other."""
+"""The rest of a batch is divided between the model and evolution: half each at first, then more for the one whose last
+`RECENT` candidates were faster, by `LEANING` times the difference of their mean shares of the best speed. Each has at least
+`LEAST`."""
 
 LAST = 0.15
 """The share of the budget, at its end, that goes to the neighbours of the best two."""
 
 DRAWN, BRED = 0.5, 1.0
 """How many candidates join the reserve for each trial of a batch: draws from the prior, and offspring."""
+
+KNOWN = 512
+"""Offspring are judged by at most about so many trials: the fastest half, and some of the others."""
 
 INITIAL = 16
 """Trials before the model is asked; fewer in short searches."""
@@ -46,7 +52,7 @@ BLIND = 3
 """Every third of these offspring is expanded without a judgement."""
 
 FIRST, FORESEEN = 24, 24
-"""Where other tasks predict which candidates are fast, the first trials are chosen from so many draws and offspring of these."""
+"""Where other tasks predict what is fast, the first trials are chosen from so many draws, and offspring of these."""
 
 
 @dataclass(slots=True)
@@ -83,6 +89,7 @@ class Bayes:
         self._arms: dict[int, _Arm] = {}
         self._memory = Memory()
         self._model: Model | None = None
+        self._fitted = 0
         self._proposed = 0
 
     def propose(self, count: int) -> list[Trace]:
@@ -106,17 +113,27 @@ class Bayes:
         candidate = self._asked.pop(id(trace))
         if self._model is not None and outcome.seconds is not None:
             mean, deviation = self._model.log_speed(self._reserve.rows([candidate]), self._prior([candidate]))
-            raw = float(deviation[0]) / self._model.calibration
-            self._memory.errors.append((-float(np.log(outcome.seconds)) - float(mean[0])) / max(raw, 1e-9))
+            error = (-float(np.log(outcome.seconds)) - float(mean[0])) / max(float(deviation[0]), 1e-9)
+            self._memory.missed(error, self._model)
+        self._tried.append(_Tried(candidate, outcome.seconds))
         arm = self._arms.pop(id(trace), None)
         if arm is not None:
-            best = self._ranked()[0].seconds or 0.0
+            best = min((t.seconds for t in self._tried if t.seconds is not None), default=0.0)
             arm.shares.append(0.0 if outcome.seconds is None else best / outcome.seconds)
-        self._tried.append(_Tried(candidate, outcome.seconds))
+
+    def regret(self) -> Regret | None:
+        """How far the best may be from the best there is; None before the model has chosen trials."""
+        speeds = np.array([-float(np.log(t.seconds or 1.0)) for t in self._ranked()])
+        if self._model is None or len(speeds) < FEW:
+            return None
+        model = self._model = self._fit()
+        waiting = self._reserve.waiting
+        rows = self._reserve.rows(waiting) if waiting else np.zeros((0, 0))
+        return regret_of(model, speeds, rows, self._prior(waiting), self._memory)
 
     def _prior(self, candidates: Sequence[Candidate]) -> Array:
         """What other tasks say of the candidates."""
-        if self._source is None:
+        if self._source is None or not candidates:
             return np.zeros(len(candidates))
         return self._source.predict(np.array([c.loops for c in candidates]))
 
@@ -150,7 +167,10 @@ class Bayes:
 
     def _batch(self, count: int) -> list[Candidate]:
         ranked = self._ranked()
-        speeds = [(t.candidate, -float(np.log(t.seconds or 1.0))) for t in ranked]
+        known = (
+            ranked if len(ranked) <= KNOWN else [*ranked[: KNOWN // 2], *ranked[KNOWN // 2 :: len(ranked) // KNOWN + 1]]
+        )
+        speeds = [(t.candidate, -float(np.log(t.seconds or 1.0))) for t in known]
         parents = parents_of([t.candidate.trace for t in ranked])
         model = self._model = self._fit()
         plain = round(count * PRIOR)
@@ -176,6 +196,10 @@ class Bayes:
         return min(1 - LEAST, max(LEAST, 0.5 + LEANING * (theirs - ours)))
 
     def _fit(self) -> Model:
+        """The model after all trials. It is fitted once: a fit starts from the one before, so another would change it."""
+        if self._model is not None and self._fitted == len(self._tried):
+            return self._model
+        self._fitted = len(self._tried)
         tried = [t.candidate for t in self._tried]
         times = [t.seconds for t in self._tried]
         return Model.of(self._reserve.rows(tried), times, self._prior(tried), self._memory)

@@ -140,7 +140,7 @@ def _iterations(s: Loop) -> int:
     return end - begin if begin is not None and end is not None else 1
 
 
-@by_identity(1024)
+@by_identity(256)
 def _lanes_lie_apart(s: Loop) -> bool:
     """Whether some access in a vectorized loop is neither the same element for all lanes nor contiguous."""
     accesses = [i for x in stores(s.body) for i in (*x.indices, *(j for r in store_loads(x) for j in r.indices))]
