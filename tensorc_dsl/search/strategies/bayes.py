@@ -3,7 +3,7 @@
 The first trials are draws from the prior; half of them are those that other tasks predict to be fast. A batch is divided
 between two ways to choose, and whichever found faster candidates lately has more of it: upper confidence bounds of the model
 over a reserve of candidates, and offspring of the fastest that are judged by boosted trees over their draws, as in
-`evolutionary`. So a wrong model costs some trials, and not the search. What is left of a batch is drawn from the prior. In the
+`evolutionary`. So a wrong model costs some trials, and not the search. The rest of a batch is drawn from the prior. In the
 last batches, neighbours of the best two join the reserve.
 """
 
