@@ -199,7 +199,7 @@ def test_signals_that_were_ignored_stay_ignored(folder: Path) -> None:
     """As with `nohup`."""
     command = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + HELD.replace("time.sleep(1000)", "")
     with subprocess.Popen(
-        [sys.executable, "-c", command, "tune", "f.tsched", "endless", "--strategy", "random", "--trials", "12",
+        [sys.executable, "-c", command, "tune", "f.tsched", "endless", "--strategy", "random", "--trials", "3",
          "--records", "r.sqlite"],
         cwd=folder, env=marked(str(folder)), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
