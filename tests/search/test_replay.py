@@ -48,20 +48,20 @@ def test_a_search_of_a_table_is_a_function_of_its_seed(tables: dict[str, Table],
     assert (one > 0).any()
 
 
-def test_learning_from_other_tasks_beats_drawing() -> None:
+def test_the_first_trials_are_better_with_records_of_other_tasks() -> None:
     """The mean over tasks and seeds is a function of the code alone."""
     every = {n: t.first(200) for n, t in read_all().items()}
 
-    def reached(strategy: str, learnt: bool) -> float:
-        """The share of the best speed, as the mean after 8, 16, 24 and 32 trials: .94 with records, and .91 for draws."""
+    def reached(learnt: bool) -> float:
+        """The share of the best speed, as the mean over the first 8 trials."""
         ends = [
-            play(strategy, every[n], seed, 32, others(every, n) if learnt else ()).curve
-            for n in ("gemm_512", "soft_333")
+            play("bayes", every[n], seed, 8, others(every, n) if learnt else ()).curve
+            for n in ("gemm_512", "c2d_28", "dep_14", "norm_300")
             for seed in range(2)
         ]
-        return float(np.mean(ends, axis=0)[7::8].mean())
+        return float(np.mean(ends))
 
-    assert reached("bayes", True) > reached("random", False) + 0.01
+    assert reached(True) > reached(False) + 0.05
 
 
 def test_a_gain_on_all_tasks_is_no_chance() -> None:
