@@ -103,8 +103,8 @@ class LocalRunner:
     def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
         """An outcome per program, in order: all are built first, then each is checked and timed alone.
 
-        Where that takes long, those that are built are timed before others are begun. `best` is the time to beat; a far slower
-        candidate is timed briefly. Raises WorkerBug for our mistakes.
+        Where that takes long, those that are built are timed before others are begun. `best` is the time to beat; a far
+        slower candidate is timed briefly. Raises WorkerBug for our mistakes.
         """
         waiting = list(programs)
         while waiting:

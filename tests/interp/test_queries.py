@@ -129,6 +129,7 @@ ANSWERS = {
         "E.writes[0].writers[0].name": "E",
         "E.can_inline and not Y.can_inline": True,
         "Y.can_reverse_inline and not E.can_reverse_inline": True,
+        "E.inlined_reads * 10 + Y.inlined_reads": 10,
         "E.annotated(\"rule\", 1) and not E.annotated(\"rule\", true)": True,
         "E.annotated(\"rule\", \"1\") or E.annotated(\"other\", 1) or Y.annotated(\"rule\", 1)": False,
         "E.can_compute_at(Y.loops[0]) and not Y.can_compute_at(E.loops[0])": True,

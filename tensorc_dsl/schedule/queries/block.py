@@ -200,6 +200,20 @@ def functions(program: Program, block: BlockRef) -> tuple[str, ...]:
 
 
 @query
+def inlined_reads(program: Program, block: BlockRef) -> int:
+    """The most reads that an element of a consumer would take with `compute_inline`: each read of an element of this block
+    becomes the reads of that element, as often as it is written. Code grows with it, and so does the time to compile it.
+    """
+    b = the_block(program, block)[1]
+    written = {s.buffer for s in b.body}
+    own = sum(len(loads(s.value)) for s in b.body)
+    others = (
+        [x.buffer in written for s in o.body for x in loads(s.value)] for o in all_blocks(program) if o.name != b.name
+    )
+    return max((len(reads) + reads.count(True) * (own - 1) for reads in others if any(reads)), default=0)
+
+
+@query
 def has_reuse(program: Program, block: BlockRef) -> bool:
     """Whether it is a reduction that reads some element more than once: it reads a buffer without a spatial iterator.
 
