@@ -30,7 +30,7 @@ ANSWERS = {
         "C.is_output": True,
         "C.is_reduction": True,
         "C.is_injective": False,
-        "C.is_scan": False,
+        "C.is_scan or C.is_window": False,
         "len(C.reads)": 2,
         "C.writes[0].name": "C",
         "len(C.producers) + len(C.consumers)": 0,

@@ -228,6 +228,22 @@ def has_reuse(program: Program, block: BlockRef) -> bool:
 
 
 @query
+def is_window(program: Program, block: BlockRef) -> bool:
+    """Whether it is a reduction over a window that moves with its elements, as a stencil is: it reads some buffer at sums of
+    spatial and other iterators, and each buffer with all of the spatial iterators, or, as it reads taps, with none.
+    """
+    b = the_block(program, block)[1]
+    if not b.is_reduction or any(it.kind is IterKind.SCAN for it in b.iters):
+        return False
+    spatial = {it.name for it in b.iters if it.kind is IterKind.SPATIAL and constant(it.extent) != 1}
+    reads = _own_reads(b)
+    moving = [x for x in reads if not spatial.isdisjoint(free_vars(x))]
+    return all(spatial <= free_vars(x) for x in moving) and any(
+        not spatial.isdisjoint(free_vars(i)) and not free_vars(i) <= spatial for x in moving for i in x.indices
+    )
+
+
+@query
 def reuses(program: Program, block: BlockRef, loop: LoopRef) -> bool:
     """Whether it reads some buffer without the iterators that the loop drives, so that all iterations of the loop read
     the same elements of it. A register tile along a loop without reuse, such as that of a batch, saves no load.
