@@ -9,10 +9,12 @@ from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.expr import loads
 from tensorc_dsl.ir.program import Block, LoopKind, blocks, walk
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.validate.validate import Valid, validate
 from tests.codegen import native
 
 TASKS = """
@@ -48,6 +50,22 @@ compute others(X: f32[H + 2, W], t: f32[3, W]) -> Y: f32[H, W], Z: f32[H + 2] {
     Z[y] = sum[x] X[y, x]
 }
 
+/// Three planes share what is computed of the first two.
+compute planes(X: f32[3, H + 4, W + 4]) -> Y: f32[3, H, W] {
+    let G[y, x] = X[0, y, x] + X[1, y, x]
+    let B[y in H, x] = G[y, x] + G[y + 1, x] + G[y + 2, x] + G[y + 3, x] + G[y + 4, x]
+    let S[y in H, x in W] = sum[k in 5] B[y, x + k]
+    Y[c, y in H, x in W] = S[y, x] * X[c, y + 2, x + 2]
+}
+
+/// The pixels of an image, its channels last.
+compute pixels(X: f32[H + 2, W + 2, 3]) -> Y: f32[H, W, 3] {
+    let B[y in H, x, c] = X[y, x, c] + X[y + 1, x, c] + X[y + 2, x, c]
+    Y[y in H, x in W, c] = B[y, x, c] + B[y, x + 1, c] + B[y, x + 2, c]
+}
+
+task planes = planes(H=37, W=301) with default
+task pixels = pixels(H=37, W=301) with default
 task window = window(H=9, W=37) with default
 task taps = taps(H=9, W=37) with default
 task others = others(H=9, W=3) with default
@@ -87,3 +105,24 @@ def test_a_window_is_written_out_and_vectorized(name: str) -> None:
 def test_what_is_no_window_stays_a_sum() -> None:
     for trace in drawn(task("others", Target(vector_bits=512, cores=2)), 3):
         assert "expand_reduction" not in trace.text
+
+
+@pytest.mark.parametrize("name", ["planes", "pixels"])
+def test_stages_are_computed_for_each_strip_of_their_reader(name: str) -> None:
+    t = task(name, host_target(2))
+    traces = drawn(t, 6)
+    together = 0
+    for trace in traces:
+        verify(trace.program)
+        assert trace.refused == ()
+        nests = {s.name: around for around, s in walk(trace.program.body) if isinstance(s, Block)}
+        strip = nests["Y"][0]
+        if "let strips ~" in trace.text and len(nests) > 1:
+            assert strip.kind is LoopKind.PARALLEL
+            # The planes go by inside of the strip, so that what they share is computed once.
+            assert name == "pixels" or strip.var.startswith("y")
+            together += sum(around[0].var == strip.var for stage, around in nests.items() if stage != "Y")
+    assert together > 0
+    native.require_right(t, traces)
+    for trace in traces[:3]:
+        assert isinstance(validate(t.program, trace.program), Valid)
