@@ -66,16 +66,12 @@ def match(
     """
     starts = left.starts | right.starts
     ours, theirs = (_by_signature(x.found, kind, starts, v, v.signature) for x, v in ((left, a), (right, b)))
-    unlike = ours.keys() ^ theirs.keys()
-    taken = any(TAKEN in text for text in unlike)  # the other side may have a choice instead of a gather
-    loose = not taken and any("…" in text for text in unlike)  # the other side may have written out a reduction
-    if taken or loose:
-        ours, theirs = (
-            _by_signature(x.found, kind, starts, v, v.broad_signature if taken else v.loose_signature)
-            for x, v in ((left, a), (right, b))
-        )
+    if any(
+        TAKEN in text for text in ours.keys() ^ theirs.keys()
+    ):  # the other side may have a choice instead of a gather
+        ours, theirs = (_by_signature(x.found, kind, starts, v, v.broad_signature) for x, v in ((left, a), (right, b)))
     for text in dict.fromkeys([*ours, *theirs]):
-        question = _Question(kind, pairs, a, b, s, t, loose)
+        question = _Question(kind, pairs, a, b, s, t)
         yield from question.matched(text, ours.get(text, []), theirs.get(text, []))
 
 
@@ -114,12 +110,7 @@ def _union(maps: Sequence[isl.Map]) -> isl.Map:
     out = maps[0]
     for m in maps[1:]:
         out = out.union(m)
-    return out.coalesce() if len(maps) > MANY else out
-
-
-MANY = 16
-"""From more maps on their union is made simpler: the terms of a written-out window become one map again. Of a few maps it
-makes no question quicker, and isl fails to find the least element of some that it made."""
+    return out
 
 
 @dataclass(slots=True)
@@ -130,7 +121,6 @@ class _Question:
     b: Values
     s: Statement
     t: Statement
-    loose: bool
 
     def matched(self, text: str, ours: list[_Part], theirs: list[_Part]) -> Iterator[Match]:
         renew()
@@ -192,8 +182,8 @@ class _Question:
         found: list[isl.Map] = []
         for p in ours:
             for q in theirs:
-                for x in self._fingerprint(self.a, p):
-                    for y in self._fingerprint(self.b, q):
+                for x in self.a.fingerprint(p.term.node):
+                    for y in self.b.fingerprint(q.term.node):
                         if x.text == y.text:
                             one, other = (
                                 part.point.apply_range(part.term.leaf).apply_range(case.subscripts)
@@ -201,9 +191,6 @@ class _Question:
                             )
                             found.append(one.apply_range(other.reverse()))
         return _union(found) if found else None
-
-    def _fingerprint(self, side: Values, part: _Part) -> Signature:
-        return side.loose_fingerprint(part.term.node) if self.loose else side.fingerprint(part.term.node)
 
     def _named(self, ours: list[_Part], theirs: list[_Part]) -> isl.Map | None:
         """Terms with equal reduction iterators: the map from points of the original to points of the scheduled program."""
@@ -232,12 +219,7 @@ class _Question:
         if not told_apart.uncurry().is_single_valued():
             return self._ambiguous()
         by_ours = together.uncurry()
-        try:
-            again = by_ours.subtract(by_ours.lexmin()).curry().range_factor_range()
-        except (
-            isl.Error
-        ):  # of a union that was made simpler, isl may not find the least; the example is for the message
-            return self._ambiguous()
+        again = by_ours.subtract(by_ours.lexmin()).curry().range_factor_range()
         return self._unmatched("a term comes more than once: one", again, theirs, self.b)
 
     def _unmatched(self, what: str, rest: isl.Map, parts: list[_Part], side: Values) -> Exception:

@@ -113,9 +113,7 @@ def _prove(original: Program, scheduled: Program, names: tuple[str, str]) -> Non
     for p, which in zip((original, scheduled), names, strict=True):
         if (far := too_far_in(p)) is not None:
             raise Undecided(f"`{format_expr(far)}` in {which} may leave 64 bits")
-    codes = Code(original), Code(scheduled)
-    kinds = frozenset(s.accumulates.kind for code in codes for s in code.statements if s.accumulates)
-    before, after = (Values(code, name, kinds) for code, name in zip(codes, names, strict=True))
+    before, after = (Values(Code(p), name) for p, name in zip((original, scheduled), names, strict=True))
     for values in (before, after):
         verify_memory(values.code, values.which)
     comparison = Comparison(before, after)

@@ -106,7 +106,7 @@ def is_condition(e: Expr) -> bool:
     return True
 
 
-def step_of(node: At) -> tuple[str, tuple[At, ...]] | None:
+def step_of(node: At) -> tuple[str, tuple[At, At]] | None:
     """For an operation that may be a step of a reduction, the kind of that and the operands; None for others."""
     match node.expr:
         case Binary(op="+" | "*" | "min" | "max" as op, lhs=a, rhs=b) | Logic(op=op, lhs=a, rhs=b):
@@ -137,11 +137,10 @@ _OfTotal = Callable[[Total], Signature]
 
 
 class Values:
-    """The nodes of one program; `which` names the program in messages. `kinds` are those of reductions in both programs."""
+    """The nodes of one program; `which` names the program in messages."""
 
-    def __init__(self, code: Code, which: str, kinds: frozenset[str]) -> None:
+    def __init__(self, code: Code, which: str) -> None:
         self.code = code
-        self._kinds = kinds
         self.which = which
         self.flow = Flow(code)
         self._inputs = {p.name for p in code.program.inputs}
@@ -149,8 +148,6 @@ class Values:
         self._signatures: dict[Key, Signature] = {}
         self._fingerprints: dict[Key, Signature] = {}
         self._broad: dict[Key, Signature] = {}
-        self._loose: dict[Key, Signature] = {}
-        self._loose_fingerprints: dict[Key, Signature] = {}
         self._kept: list[Node] = []
 
     def steps(self, node: Node) -> tuple[tuple[Node, isl.Map], ...] | None:
@@ -246,10 +243,6 @@ class Values:
         """As `signature`, but a choice that depends on data is as imprecise as an element that does."""
         return self._known(node, self._broad, self._total_unsaid)
 
-    def loose_signature(self, node: Node) -> Signature:
-        """As `signature`, but an operation that may be a step of a reduction is as imprecise as a reduction."""
-        return self._known(node, self._loose, self._total_unsaid)
-
     def fingerprint(self, node: Node) -> Signature:
         """As `signature`, with the least of the subscripts in the terms of each reduction.
 
@@ -257,54 +250,28 @@ class Values:
         """
         return self._known(node, self._fingerprints, self._total_by_terms)
 
-    def loose_fingerprint(self, node: Node) -> Signature:
-        """As `fingerprint`, where an operation that may be a step of a reduction counts as one."""
-        return self._known(node, self._loose_fingerprints, self._loose_total_by_terms)
-
     def _known(self, node: Node, known: dict[Key, Signature], of_total: _OfTotal) -> Signature:
         k = key(node)
         if k not in known:
             self._kept.append(node)
             known[k] = self._opaque(node, "…")  # the value of a node inside its own value
-            known[k] = tuple(self._merged(self._described(node, known, of_total)))
+            known[k] = tuple(
+                self._merged(
+                    self._cases_of(node, lambda n: self._known(n, known, of_total), of_total, known is self._broad)
+                )
+            )
         return known[k]
-
-    def _described(self, node: Node, known: dict[Key, Signature], of_total: _OfTotal) -> Sequence[Case]:
-        loose = known is self._loose or known is self._loose_fingerprints
-        step = step_of(node) if loose and isinstance(node, At) and self.steps(node) is None else None
-        if step is None or step[0] not in self._kinds:
-            return self._cases_of(node, lambda n: self._known(n, known, of_total), of_total, known is self._broad)
-        kind, waiting = step[0], [*step[1]]
-        if known is self._loose:
-            return self._opaque(node, f"…{kind}")
-        terms: list[Case] = []
-        while waiting:
-            x = waiting.pop()
-            inner = step_of(x)
-            if inner is not None and inner[0] == kind:
-                waiting += inner[1]
-            else:
-                terms += self.loose_fingerprint(x)
-        return self._by_terms(node, kind, terms)
 
     def _total_unsaid(self, node: Total) -> Signature:
         return self._opaque(node, f"…{node.kind}")
 
     def _total_by_terms(self, node: Total) -> Signature:
+        whole = f"…{node.kind} of "
         terms = [(At(u, u.accumulates.term), m) for u, m in node.terms if u.accumulates]
-        return self._by_terms(node, node.kind, [c.at(m) for n, m in terms for c in self.fingerprint(n)])
-
-    def _loose_total_by_terms(self, node: Total) -> Signature:
-        terms = [(At(u, u.accumulates.term), m) for u, m in node.terms if u.accumulates]
-        return self._by_terms(node, node.kind, [c.at(m) for n, m in terms for c in self.loose_fingerprint(n)])
-
-    def _by_terms(self, node: Node, kind: str, terms: Sequence[Case]) -> Signature:
-        """A case for each kind of term, with the least of its subscripts."""
-        whole = f"…{kind} of "
+        found = [c.at(m) for n, m in terms for c in self.fingerprint(n) if not c.constants]
         out: list[Case] = []
-        rest = place(node).domain
-        found = self._merged([c for c in terms if not c.constants and not c.subscripts.is_empty()])
-        for c in sorted(found, key=lambda c: c.text):
+        rest = node.at.domain
+        for c in sorted(self._merged([c for c in found if not c.subscripts.is_empty()]), key=lambda c: c.text):
             least = c.subscripts.intersect_domain(rest).lexmin()
             rest = rest.subtract(c.subscripts.domain())
             # A partial result of a reduction is described by its terms.
