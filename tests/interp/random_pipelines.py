@@ -56,7 +56,10 @@ def _stage(rng: Random, sources: list[str], sizes: dict[str, Size]) -> tuple[str
             terms = [f"{s}[y / 2, x / 2]" for s in sources]
             size = 2 * h, 2 * w
         case "window" if min(h, w) > 8:
-            return f"sum[i in 3, j in 2] {sources[0]}[y + i, x + j] * 0.25", (sizes[sources[0]][0] - 2, sizes[sources[0]][1] - 1)
+            return f"sum[i in 3, j in 2] {sources[0]}[y + i, x + j] * 0.25", (
+                sizes[sources[0]][0] - 2,
+                sizes[sources[0]][1] - 1,
+            )
         case _:
             terms = [f"{s}[y, x]" for s in sources]
             size = h, w

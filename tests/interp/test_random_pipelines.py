@@ -16,7 +16,7 @@ from tensorc_dsl.validate.validate import Valid, validate
 from tests.codegen import native
 from tests.interp.random_pipelines import pipeline
 
-COUNT = int(os.environ.get("PIPELINES", "6"))
+COUNT = int(os.environ.get("PIPELINES", "4"))
 SEED = int(os.environ.get("PIPELINES_SEED", "0"))
 
 
