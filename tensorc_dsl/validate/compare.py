@@ -35,8 +35,8 @@ ATTEMPTS = 3
 """The nesting depth of attempts, which take time and may be unnecessary."""
 
 PATIENCE = 48
-"""The number of times that an obligation may grow before it is widened to all of its pairs: more often than a stage of a pipeline
-is met again, along each path that leads to it."""
+"""The number of times that an obligation may grow before it is widened to all of its pairs: more often than a stage of a
+pipeline is met again, along each path that leads to it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

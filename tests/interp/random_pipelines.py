@@ -34,7 +34,7 @@ def pipeline(seed: int) -> str:
 def _stage(rng: Random, sources: list[str], sizes: dict[str, Size]) -> tuple[str, Size]:
     h, w = (min(sizes[s][d] for s in sources) for d in (0, 1))
     kind = rng.choice(["shifts", "clamped", "zeros", "down", "up", "window", "point"])
-    if kind == "down" and min(h, w) < 16 or kind == "up" and max(h, w) > 120:
+    if (kind == "down" and min(h, w) < 16) or (kind == "up" and max(h, w) > 120):
         kind = "point"
     at = [(rng.randint(0, 2), rng.randint(0, 2)) for _ in range(rng.randint(1, 3))]
     match kind:

@@ -78,8 +78,9 @@ def rolling_buffer(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[
 
     Subscripts wrap around. A new block before the loop, the result, computes the part of the first window that no iteration
     adds. The loop must run in order from then on. Of a chain of stages in one loop the first is rolled first; a later one is
-    rolled if the result is proved to compute the same. In TVM: `rolling_buffer`; in Halide: `store_at` outside of `compute_at`,
-    with `fold_storage`.  Cases: tests/primitives/rolling_buffer.md
+    rolled if the result is proved to compute the same.
+    In TVM: `rolling_buffer`; in Halide: `store_at` outside of `compute_at`, with `fold_storage`.
+    Cases: tests/primitives/rolling_buffer.md
     """
     around, b = the_block(program, block)
     at = the_loop(program, loop)[1]
