@@ -36,6 +36,7 @@ from tensorc_dsl.search.regret import TWICE, Regret
 from tensorc_dsl.search.source import Source, experience
 from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.search.strategy import Setting, StatesRegret, strategy_of
+from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Refused, Trace
 from tensorc_dsl.validate.validate import Invalid, Report
 
@@ -98,7 +99,8 @@ class Search:
         program, options, records = given.program, given.options, given.records
         task, target = program_key(program), target_key(given.target, given.threads)
         self._given = given
-        self._explorer = Explorer(given.space, options.seed, program.name, given.target, sizing(program).timed[-1])
+        sizes = sizing(program).timed[-1]
+        self._explorer = Explorer(given.space, options.seed, program.name, given.target, sizes, given.expander)
         self._started = given.clock()
         self._past = Past()
         if options.resume and records is not None:
@@ -112,7 +114,11 @@ class Search:
                 self.log.emit(Informed(sum(len(t.speeds) for t in tasks), len(tasks)))
             return Source.of(tasks, median)
 
-        self._asked = strategy_of(options.strategy)(Setting(self._explorer, options.trials, source=source))
+        def bests() -> Sequence[Mapping[str, Decision]]:
+            return () if records is None else records.best_decisions(task, target, self._past.began)
+
+        setting = Setting(self._explorer, options.trials, source=source, bests=bests)
+        self._asked = strategy_of(options.strategy)(setting)
         if options.until is not None and not isinstance(self._asked, StatesRegret):
             raise ValueError(f"the strategy {options.strategy!r} states no regret that could end the search")
         self._exhausted: Exhausted | None = None
