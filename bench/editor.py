@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -115,14 +116,15 @@ def measure(server: Server, uri: str, text: str, edits: int) -> None:
     print(f"{text.count(chr(10))} lines\nopening the file: {1e3 * (time.perf_counter() - begun):.0f} ms")
     times: dict[str, list[float]] = {}
     identifier = {"uri": uri}
+    places = [found.start() for found in re.finditer(re.escape("unroll(inner)"), text)]
     for n in range(1, edits + 1):
-        place = text.replace("unroll(inner)", "?", n).rindex("?") if n else 0
+        place = places[n % len(places)]
         line = text[:place].count("\n") + (n % 3)
         at = {"line": line, "character": 8}
         whole = {"start": {"line": 0, "character": 0}, "end": {"line": text.count("\n"), "character": 0}}
         # An edit inside of a line, an edit that moves all lines below, and one that leaves a line half typed.
         new = ["unroll(inner) ", "unroll(inner)\n", "unroll(inner, "][n % 3]
-        now = text.replace("unroll(inner)", new, n)
+        now = text[:place] + new + text[place + len("unroll(inner)") :]
         change = {"textDocument": {"uri": uri, "version": n}, "contentChanges": [{"text": now}]}
         asked = {
             "hover": {"position": at},
@@ -136,8 +138,8 @@ def measure(server: Server, uri: str, text: str, edits: int) -> None:
             "inlayHint": {"range": whole},
             "codeLens": {},
         }
-        for method, params in asked.items():
-            server.send("textDocument/didChange", {**change, "contentChanges": [{"text": now + " " * len(times)}]})
+        for k, (method, params) in enumerate(asked.items()):
+            server.send("textDocument/didChange", {**change, "contentChanges": [{"text": now + " " * k}]})
             begun = time.perf_counter()
             server.ask(f"textDocument/{method}", {"textDocument": identifier, **params})
             times.setdefault(method, []).append(time.perf_counter() - begun)

@@ -22,20 +22,20 @@ from tensorc_dsl.trace.model import Decider
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """The program as it stood after the statement at `span`, and the number of lines of the trace by then."""
+    """The program as it stood after the statement at `span`."""
 
     span: Span
     program: Program
-    lines: int
 
 
 class Watched(Expansion):
-    """`stands` are in the order of time; `failure` is what ended the expansion early."""
+    """`start` is the program before all steps, and `stands` are in the order of time; `failure` ended the expansion early."""
 
     def __init__(
         self, program: Program, target: Target, modules: Mapping[str, tree.ModuleDef], decide: Decider
     ) -> None:
         super().__init__(program, target, modules, decide)
+        self.start = program
         self.stands: list[Stand] = []
         self.places: list[tuple[Span, Draw]] = []
         self.failure: ScheduleRefusal | TschedError | None = None
@@ -43,7 +43,7 @@ class Watched(Expansion):
     def run(self, body: tuple[tree.Stmt, ...], env: Env) -> None:
         for s in body:
             super().run((s,), env)
-            self.stands.append(Stand(s.span, self.program, len(self.recorder.lines)))
+            self.stands.append(Stand(s.span, self.program))
 
     def _decide(
         self, base: str, offer: Offer, pin: Decision | None, code: str, at: tree.DrawStmt | tree.Either | tree.Maybe

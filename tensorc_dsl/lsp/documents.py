@@ -28,6 +28,9 @@ LARGEST = 1 << 20
 KEPT = 256
 """The number of trees of used files that are kept."""
 
+MOST_FILES, MOST_CLOSED = 2048, 32
+"""The number of files of the editor's folders whose text is kept, and of those of which all is known."""
+
 Stamp = tuple[int, int] | int | None
 """What tells two versions of a file apart: time and size on the disk, or the version of an open document."""
 
@@ -98,6 +101,8 @@ class Documents:
         self.encoding = "utf-16"
         self.epoch = 0
         self.folders: dict[str, Path] = {}
+        self._read: dict[Path, tuple[Stamp, Source]] = {}
+        self._closed: dict[Path, Document] = {}
         self._parsed = lru_cache(KEPT)(parse_items)
 
     # --- what the editor tells ---------------------------------------------------------------------------------------
@@ -148,16 +153,47 @@ class Documents:
             except TschedError:
                 continue  # there is none
 
+    def tree(self, path: Path) -> tuple[str, Text, tuple[t.Item, ...]] | None:
+        """The address, the text and the items of a file, open or not; None if it cannot be read."""
+        real = path.resolve()
+        document = self.at(real)
+        if document is not None:
+            known = self.analysis(document)
+            return document.uri, known.text, self._parsed(known.source).file.items
+        stamp = self.stamp(real)
+        known_file = self._read.get(real)
+        if known_file is None or known_file[0] != stamp:
+            try:
+                source = Disk().read(real)
+            except TschedError:
+                return None
+            if len(self._read) >= MOST_FILES:
+                self._read.clear()
+            self._read[real] = known_file = (stamp, source)
+        source = known_file[1]
+        items = self._parsed(source).file.items if len(source.text) <= LARGEST else ()
+        return uri_of(path), Text(source, self.encoding), items
+
+    def has_word(self, path: Path, word: str) -> bool:
+        """Whether a file has a word anywhere in its text."""
+        found = self.tree(path)
+        return found is not None and word in found[1].source.text
+
     def of_file(self, path: Path) -> Analysis | None:
         """The analysis of a file, open or not; None if it cannot be read."""
         document = self.at(path.resolve())
         if document is not None:
             return self.analysis(document)
-        try:
-            source = Disk().read(path)
-        except TschedError:
+        found = self.tree(path)
+        if found is None:
             return None
-        return self.analysis(Document(uri_of(path), path, source.text))
+        known = self._closed.get(path)
+        if known is None:
+            if len(self._closed) >= MOST_CLOSED:
+                self._closed.clear()
+            self._closed[path] = known = Document(uri_of(path), path, "")
+        known.text = normal(found[1].source.text)
+        return self.analysis(known)
 
     # --- what is known -----------------------------------------------------------------------------------------------
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import all_words, item_starts, parse, parse_items
+from tensorc_dsl.syntax.words import Words
 
 MOST_TRIES = 8
 """How many lines of a part are left out at most, to read the rest of it."""
@@ -52,7 +54,11 @@ class Part(Source):
         return id(self)
 
 
-@dataclass(slots=True)
+Row = tuple[int, int, int, int, int]
+"""A semantic token: its line in the part, its column and its length in units, its type, and the bits of its modifiers."""
+
+
+@dataclass
 class Piece:
     """A part and what was read of it. `rest` is the same part without the lines that cannot be read, if there are such."""
 
@@ -60,6 +66,13 @@ class Piece:
     items: tuple[t.Item, ...]
     findings: tuple[Diagnostic, ...] = ()
     rest: Part | None = None
+    packed: tuple[tuple[object, ...], list[Row]] | None = None
+    """Its semantic tokens, and what they were made from."""
+
+    @cached_property
+    def words(self) -> Words:
+        """All words of the part, by their places in it."""
+        return all_words(self.part.text)
 
     @property
     def start(self) -> int:

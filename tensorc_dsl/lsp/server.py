@@ -6,20 +6,34 @@ import asyncio
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import cast
 
 from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from tensorc_dsl.lsp.analysis import Analysis
+from tensorc_dsl.lsp.commands import add_commands
 from tensorc_dsl.lsp.documents import Document, Documents
+from tensorc_dsl.lsp.features import call_hierarchy
+from tensorc_dsl.lsp.features import rename as renaming
+from tensorc_dsl.lsp.features.code_lenses import SHOW, best_of, code_lenses
 from tensorc_dsl.lsp.features.completion import completion
 from tensorc_dsl.lsp.features.definition import definition
 from tensorc_dsl.lsp.features.diagnostics import diagnostics
+from tensorc_dsl.lsp.features.folding import folding
 from tensorc_dsl.lsp.features.formatting import formatting
 from tensorc_dsl.lsp.features.hover import hover
+from tensorc_dsl.lsp.features.inlay_hints import inlay_hints
+from tensorc_dsl.lsp.features.quick_fixes import quick_fixes
+from tensorc_dsl.lsp.features.references import highlights, references
+from tensorc_dsl.lsp.features.selection import selection
+from tensorc_dsl.lsp.features.semantic_tokens import LEGEND, semantic_tokens
 from tensorc_dsl.lsp.features.signature_help import signature_help
+from tensorc_dsl.lsp.features.symbols import symbols, workspace_symbols
 from tensorc_dsl.lsp.records import Records
+from tensorc_dsl.machine.roof import Roof
+from tensorc_dsl.report.entries.named import entries
 
 QUIET, LATEST = 0.04, 0.25
 """Seconds without an edit before diagnostics are told, and seconds of edits after which they are told all the same."""
@@ -34,6 +48,7 @@ class Server(LanguageServer):
         )
         self.documents = Documents()
         self.records = Records(records)
+        self.roofs: dict[str, Roof | None] = {}
         self._waiting: dict[str, tuple[float, asyncio.TimerHandle]] = {}
 
     def analysis(self, uri: str) -> Analysis | None:
@@ -72,6 +87,8 @@ class Server(LanguageServer):
 
     def report_server_error(self, error: Exception, source: type[Exception]) -> None:
         """A bug is written to the log, which editors show on demand; the server goes on."""
+        if isinstance(error, renaming.Refused):
+            return
         self.window_log_message(lsp.LogMessageParams(lsp.MessageType.Error, f"{source.__name__}: {error}"))
 
 
@@ -80,6 +97,10 @@ def make_server(records: Path | None = None) -> Server:
     server = Server(records)
     _documents(server)
     _answers(server)
+    _overviews(server)
+    _across(server)
+    _from_records(server)
+    add_commands(server)
     return server
 
 
@@ -97,6 +118,8 @@ def _documents(server: Server) -> None:
 
     @server.feature(lsp.INITIALIZED)
     def initialized(_: lsp.InitializedParams) -> None:
+        # The first of these takes a second.
+        server.thread_pool.submit(entries, "")
         workspace = server.workspace
         documents.encoding = str(getattr(workspace.position_encoding, "value", workspace.position_encoding))
         for uri, folder in workspace.folders.items():
@@ -174,6 +197,108 @@ def _answers(server: Server) -> None:
     def on_formatting(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
         document = server.documents.open.get(params.text_document.uri)
         return [] if document is None else formatting(document.text)
+
+
+def _overviews(server: Server) -> None:
+    """The answers about a whole document."""
+
+    @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    def on_symbols(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else symbols(known)
+
+    @server.feature(lsp.TEXT_DOCUMENT_FOLDING_RANGE)
+    def on_folding(params: lsp.FoldingRangeParams) -> list[lsp.FoldingRange]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else folding(known)
+
+    @server.feature(lsp.TEXT_DOCUMENT_SELECTION_RANGE)
+    def on_selection(params: lsp.SelectionRangeParams) -> list[lsp.SelectionRange]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else selection(known, [*params.positions])
+
+    @server.feature(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, LEGEND)
+    def on_tokens(params: lsp.SemanticTokensParams) -> lsp.SemanticTokens | None:
+        known = server.analysis(params.text_document.uri)
+        return None if known is None else semantic_tokens(known)
+
+    @server.feature(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE, LEGEND)
+    def on_some_tokens(params: lsp.SemanticTokensRangeParams) -> lsp.SemanticTokens | None:
+        known = server.analysis(params.text_document.uri)
+        return None if known is None else semantic_tokens(known, params.range)
+
+    @server.feature(
+        lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix])
+    )
+    def on_code_action(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else quick_fixes(known, params)
+
+
+def _across(server: Server) -> None:
+    """The answers that other files have a part in."""
+    documents = server.documents
+
+    @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
+    def on_references(params: lsp.ReferenceParams) -> list[lsp.Location]:
+        known = server.analysis(params.text_document.uri)
+        return (
+            [] if known is None else references(documents, known, params.position, params.context.include_declaration)
+        )
+
+    @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)
+    def on_highlight(params: lsp.DocumentHighlightParams) -> list[lsp.DocumentHighlight]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else highlights(known, params.position)
+
+    @server.feature(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
+    def on_prepare_rename(params: lsp.PrepareRenameParams) -> lsp.PrepareRenamePlaceholder | None:
+        known = server.analysis(params.text_document.uri)
+        return None if known is None else renaming.prepare(known, params.position)
+
+    @server.feature(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
+    def on_rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
+        known = server.analysis(params.text_document.uri)
+        return None if known is None else renaming.rename(documents, known, params.position, params.new_name)
+
+    @server.feature(lsp.WORKSPACE_SYMBOL)
+    def on_workspace_symbol(params: lsp.WorkspaceSymbolParams) -> list[lsp.WorkspaceSymbol]:
+        return workspace_symbols(documents, params.query)
+
+    @server.feature(lsp.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY)
+    def on_hierarchy(params: lsp.CallHierarchyPrepareParams) -> list[lsp.CallHierarchyItem]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else call_hierarchy.prepare(known, params.position)
+
+    @server.feature(lsp.CALL_HIERARCHY_INCOMING_CALLS)
+    def on_incoming(params: lsp.CallHierarchyIncomingCallsParams) -> list[lsp.CallHierarchyIncomingCall]:
+        return call_hierarchy.incoming(documents, params.item)
+
+    @server.feature(lsp.CALL_HIERARCHY_OUTGOING_CALLS)
+    def on_outgoing(params: lsp.CallHierarchyOutgoingCallsParams) -> list[lsp.CallHierarchyOutgoingCall]:
+        return call_hierarchy.outgoing(documents, params.item)
+
+
+def _from_records(server: Server) -> None:
+    """The answers that the records of searches give."""
+
+    @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
+    def on_inlay_hint(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else inlay_hints(known, params.range, server.records)
+
+    @server.feature(lsp.TEXT_DOCUMENT_CODE_LENS, lsp.CodeLensOptions(resolve_provider=True))
+    def on_code_lens(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else code_lenses(known)
+
+    @server.feature(lsp.CODE_LENS_RESOLVE)
+    def on_resolve(lens: lsp.CodeLens) -> lsp.CodeLens:
+        data = cast("dict[str, str] | None", lens.data)
+        if data is not None and (known := server.analysis(data["uri"])) is not None:
+            title = best_of(known, data["task"], server.records, server.roofs)
+            lens.command = lsp.Command(title, SHOW, arguments=[data["uri"], data["task"]])
+        return lens
 
 
 def _snippets(server: Server) -> bool:
