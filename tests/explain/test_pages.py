@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from io import StringIO
@@ -242,6 +243,15 @@ def one_core() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def no_pygls() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(sys.modules, "tensorc_dsl.lsp.server", raising=False)
+        patch.setitem(sys.modules, "lsprotocol", None)
+        patch.setitem(sys.modules, "pygls", None)
+        yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0704": full_disk_of_records,
     "E0705": held_records,
@@ -252,6 +262,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0913": no_compiler,
     "E0914": on_x86,
     "E0917": endless_file,
+    "E0926": no_pygls,
     "E0930": broken_package,
     "W0701": edited_records,
     "W0702": edited_export,
