@@ -92,7 +92,7 @@ format: $(VENV)/.dev ## Format the code and repair what the linter can
 	$(BIN)/ruff format
 
 .PHONY: reference
-reference: $(VENV)/.dev ## Make the generated parts of docs/reference from the declarations
+reference: $(VENV)/.dev ## Make the generated parts of docs/ and editors/ from grammar and declarations
 	$(BIN)/python -m docs.generate
 
 .PHONY: site
