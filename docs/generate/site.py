@@ -3,8 +3,8 @@
 Afterwards `FOLDER/pages` has the README, all pages of `docs/`, and the files that they link to, under the paths of the
 repository, so links lead to the same file in both. Pages of Markdown and pictures are copied. A file of another kind becomes
 a page that shows it, a folder without a README a page that lists it. `pygments.css` colours the fences.
-`FOLDER/mkdocs.yml` has the navigation, made from the tables of docs/README.md, and inherits the other settings. A link to a file
-that does not exist is an error.
+`FOLDER/mkdocs.yml` has the navigation, made from the tables of docs/README.md, and inherits the other settings. A link to a
+file that does not exist is an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pygments.formatters import HtmlFormatter
 
@@ -129,7 +129,7 @@ def write(root: Path, folder: Path) -> int:
     for picture in (root / "docs").rglob(f"*{PICTURE}"):
         shutil.copy(picture, folder / "pages" / picture.relative_to(root))
     # The background is the theme's; only the rules inside of `.codehilite` are wanted.
-    formatter: Any = HtmlFormatter(style="friendly", nobackground=True)  # Pygments has few types
+    formatter = cast("Any", HtmlFormatter(style="friendly", nobackground=True))  # Pygments has few types
     (folder / "pages" / "pygments.css").write_text(formatter.get_style_defs(".codehilite") + "\n", encoding="utf-8")
     above = os.path.relpath(root / "mkdocs.yml", folder)
     config = {"INHERIT": above, "docs_dir": "pages", "site_dir": "html", "nav": navigation(site)}

@@ -2,8 +2,8 @@
 Oniguruma of TextMate grammars share.
 
 `read` of the syntax knows exactly; these patterns come close without it, line by line. They fail where a name that is
-also a word of the grammar stands as that word does (`sum[i]` of a program's buffer `sum`), and where a word of the grammar is the
-last of its line.
+also a word of the grammar stands as that word does (`sum[i]` of a program's buffer `sum`), and where a word of the grammar is
+the last of its line.
 """
 
 from __future__ import annotations
