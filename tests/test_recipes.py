@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("bench", "docs", "examples", "grammar", "stdlib", "tensorc_dsl", "tests")
+FOLDERS = ("bench", "docs", "editors", "examples", "grammar", "stdlib", "tensorc_dsl", "tests")
 FILES = ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml")
 TOY = ROOT / "tests" / "backends" / "toy" / "tensorc_toy"
 COMMAND = "from tensorc_dsl.cli.main import main; main()"

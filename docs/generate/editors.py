@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
@@ -24,6 +25,8 @@ from tensorc_dsl.syntax.tables import lark_parser, tables
 from tensorc_dsl.trace.draws import DRAWS
 
 ROOT = Path(__file__).resolve().parents[2]
+EDITORS = ROOT / "editors"
+HIGHLIGHTS = EDITORS / "treesitter" / "queries" / "highlights.scm"
 WORDS = ROOT / "tensorc_dsl" / "highlight" / "words.py"
 
 ANNOTATIONS = (ASYNC, INTRINSIC, MAX_STEP, ORDER, REDUCER, REGISTERS, ROLES, STAGES, STREAM)
@@ -138,5 +141,44 @@ def words() -> str:
     return "\n".join(out)
 
 
-FILES: dict[Path, Callable[[], str]] = {WORDS: words}
-"""The files that are generated as a whole."""
+def _marked(path: Path, part: Callable[[], str]) -> Callable[[], str]:
+    """The file with what is between its two marks as it is now; a mark is a comment, `generated: lists` or `end: lists`."""
+
+    def made() -> str:
+        before, begin, rest = re.split(
+            r"(^\S+ generated: lists\n)", path.read_text(encoding="utf-8"), flags=re.MULTILINE
+        )
+        _, end, after = re.split(r"(^\S+ end: lists\n)", rest, flags=re.MULTILINE)
+        return f"{before}{begin}{part()}{end}{after}"
+
+    return made
+
+
+def queries() -> str:
+    """The patterns of tree-sitter that have lists of words."""
+    found = lists()
+    keywords = found["RESERVED"] + found["SOFT"]
+
+    def quoted(names: Iterable[str], indent: str = "  ") -> str:
+        return fill(" ".join(f'"{n}"' for n in names), 118, initial_indent=indent, subsequent_indent=indent)
+
+    def any_of(pattern: str, capture: str, names: Iterable[str]) -> str:
+        return f"({pattern}\n  (#any-of? {capture}\n{quoted(names, '    ')}))\n"
+
+    keys = "|".join(k.replace(".", "[.]") for k in found["ANNOTATIONS"])
+    calls = {"@type.builtin": "DTYPES", "@function.primitive": "PRIMITIVES", "@function.draw": "DRAWS"}
+    parts = [
+        f"[\n{quoted(keywords)}\n] @keyword\n",
+        f'((string) @attribute\n  (#match? @attribute "^\\"({keys})\\"$"))\n',
+        f'((string) @string\n  (#not-match? @string "^\\"({keys})\\"$"))\n',
+        any_of("[\n  (tensor_type type: (identifier) @type.builtin)\n  (param_type type: (identifier) @type.builtin)\n]",
+               "@type.builtin", found["TYPES"]),
+        *(any_of(f"(call function: (identifier) {c})", c, found[name]) for c, name in calls.items()),
+        any_of("(call function: (identifier) @function.builtin)", "@function.builtin",
+               [n for n in found["BUILTINS"] if not any(n in found[c] for c in calls.values())]),
+    ]  # fmt: skip
+    return "\n" + "\n".join(parts) + "\n"
+
+
+FILES: dict[Path, Callable[[], str]] = {WORDS: words, HIGHLIGHTS: _marked(HIGHLIGHTS, queries)}
+"""The files that are generated, or have a part that is."""
