@@ -101,6 +101,12 @@ treesitter: ## Make the parser of editors/treesitter from its grammar (TSGEN=pat
 	@test -n "$(TSGEN)" || { echo "Name the generator: make treesitter TSGEN=/path/to/tsgen" >&2; exit 1; }
 	$(TSGEN) editors/treesitter
 
+.PHONY: vsix
+vsix: ## Make the extension for VS Code, build/tensorc-dsl.vsix (needs Node 20 and npm)
+	@mkdir -p $(OUT)
+	npm ci --ignore-scripts --silent --prefix editors/vscode
+	npm run --silent --prefix editors/vscode package
+
 .PHONY: site
 site: $(VENV)/.docs ## Make the documentation's site in build/site/html; a link that leads nowhere is an error
 	@rm -rf $(OUT)/site

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from docs.generate.all import PARTS
 from docs.generate.editors import FILES
@@ -12,9 +13,9 @@ from docs.generate.pages import PAGES, filled
 def main() -> int:
     check = sys.argv[1:] == ["--check"]
     stale: list[str] = []
-    now = {path: filled(path.read_text(encoding="utf-8"), PARTS) for path in PAGES}
-    now |= {path: made() for path, made in FILES.items()}
-    for path, text in now.items():
+    pages = {path: partial(filled, path.read_text(encoding="utf-8"), PARTS) for path in PAGES}
+    for path, made in {**pages, **FILES}.items():
+        text = made()
         if not path.exists() or text != path.read_text(encoding="utf-8"):
             stale.append(path.name)
             if not check:

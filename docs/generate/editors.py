@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -180,5 +181,15 @@ def queries() -> str:
     return "\n" + "\n".join(parts) + "\n"
 
 
-FILES: dict[Path, Callable[[], str]] = {WORDS: words, HIGHLIGHTS: _marked(HIGHLIGHTS, queries)}
-"""The files that are generated, or have a part that is."""
+def textmate() -> str:
+    """The TextMate grammar."""
+    # It has the words of the package, which are written before it is made.
+    return import_module("docs.generate.textmate").grammar()
+
+
+FILES: dict[Path, Callable[[], str]] = {
+    WORDS: words,
+    HIGHLIGHTS: _marked(HIGHLIGHTS, queries),
+    EDITORS / "vscode" / "syntaxes" / "tsched.tmLanguage.json": textmate,
+}
+"""The files that are generated, or have a part that is. Each is made when those before it are written."""
