@@ -19,6 +19,7 @@ from tensorc_dsl.search.events import (
     Exhausted,
     Finished,
     Informed,
+    Learnt,
     Proposed,
     Resumed,
     Settled,
@@ -32,10 +33,11 @@ from tensorc_dsl.search.log import Log
 from tensorc_dsl.search.loop_features import MEANING
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.past import Past, latest
+from tensorc_dsl.search.prediction import Prediction
 from tensorc_dsl.search.regret import TWICE, Regret
 from tensorc_dsl.search.source import Source, experience
 from tensorc_dsl.search.space import Explorer
-from tensorc_dsl.search.strategy import Setting, StatesRegret, strategy_of
+from tensorc_dsl.search.strategy import Predicts, Setting, StatesRegret, strategy_of
 from tensorc_dsl.trace.trace import Refused, Trace
 from tensorc_dsl.validate.validate import Invalid, Report
 
@@ -149,26 +151,32 @@ class Search:
         log, before = self.log, self._given.clock()
         with one_blas_thread():
             batch = self._asked.propose(min(BATCH, most))
+            predictions = tuple(map(self._predicted, batch))
         if not batch:
             self._exhausted = Exhausted(len(log.traces), self._explorer.followed(log.traces))
             log.emit(self._exhausted)
             return
-        log.emit(Proposed(tuple(batch), self._given.clock() - before))
+        log.emit(Proposed(tuple(batch), self._given.clock() - before, predictions))
         self.curve.append((len(log.outcomes), log.best_seconds))
         first = len(log.outcomes)
         fresh = self._measured(batch)
         if fresh and self._given.watch is not None:
             self._settle(self._given.watch, fresh)
-        for n in range(first, len(log.outcomes)):
-            self._asked.tell(log.traces[n], log.outcomes[n])
-        self._estimate()
+        learning = self._given.clock()
+        with one_blas_thread():
+            for n in range(first, len(log.outcomes)):
+                self._asked.tell(log.traces[n], log.outcomes[n])
+            self._estimate()
+        log.emit(Learnt(self._given.clock() - learning))
+
+    def _predicted(self, trace: Trace) -> Prediction | None:
+        return self._asked.predicted(trace) if isinstance(self._asked, Predicts) else None
 
     def _estimate(self) -> None:
         """The strategy's regret is told, where it states one, and counted where it is low enough to end the search."""
         if not isinstance(self._asked, StatesRegret):
             return
-        with one_blas_thread():
-            found = self._asked.regret()
+        found = self._asked.regret()
         if found is None:
             return
         self._regret = found
