@@ -2,7 +2,7 @@
 
 The layers share the trials, weighted by how often the network runs them. The folder has the records, and a line for each
 batch in `batches.jsonl`. After Ctrl-C or a kill, the same command goes on where it was: what is recorded is not measured
-again. It first chooses the recorded batches again, which takes the time of choosing alone.
+again, and what came after the last snapshot of a task is chosen again.
 """
 
 from __future__ import annotations
@@ -75,20 +75,20 @@ class Journal:
     """The lines of the batches in a file. What is there is not written again."""
 
     def __init__(self, path: Path) -> None:
-        known = read(path)
+        self.batches = read(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"".join(msgspec.json.encode(b) + b"\n" for b in known))
+        path.write_bytes(b"".join(msgspec.json.encode(b) + b"\n" for b in self.batches))
         self._path = path
-        self._known = {(b.task, b.first) for b in known}
+        self._known = {(b.task, b.first) for b in self.batches}
 
-    def add(self, batch: Batch) -> bool:
-        """Whether it is new."""
-        if (batch.task, batch.first) in self._known:
-            return False
+    def has(self, task: str, first: int) -> bool:
+        return (task, first) in self._known
+
+    def add(self, batch: Batch) -> None:
+        self.batches.append(batch)
         self._known.add((batch.task, batch.first))
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(batch) + b"\n")
-        return True
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Watching:
     """Makes lines of the events of all searches, which take turns by batches."""
 
     weights: Mapping[str, int]
-    write: Callable[[Batch], object]
+    journal: Journal
     clock: Callable[[], float] = time.perf_counter
     _recorded: dict[str, int] = field(default_factory=dict[str, int])
     _seconds: dict[str, list[float | None]] = field(default_factory=dict[str, list[float | None]])
@@ -126,28 +126,35 @@ class Watching:
 
     def _end(self, task: str, proposed: Proposed, learning: float, elapsed: float) -> None:
         seconds = self._seconds[task]
-        # A budget may end a batch early; without one, all that was proposed was measured.
+        # Without a budget, all that was proposed was measured.
         first = len(seconds) - len(proposed.traces)
-        best = {t: min(good) for t, some in self._seconds.items() if (good := [s for s in some if s is not None])}
-        known = all(t in best for t in self.weights)
-        self.write(
-            Batch(
-                task=task,
-                first=first,
-                trials=sum(map(len, self._seconds.values())),
-                asking=proposed.ask_seconds,
-                learning=learning,
-                elapsed=elapsed,
-                recorded=max(0, min(len(seconds), self._recorded.get(task, 0)) - first),
-                tried=[
-                    Tried(s, *((None, None) if p is None else (p.mean, p.deviation)))
-                    for s, p in zip(seconds[first:], proposed.predictions, strict=True)
-                ],
-                best=best,
-                latency=sum(w * best[t] for t, w in self.weights.items()) if known else None,
-                memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
-            )
+        if self.journal.has(task, first):
+            return  # measured before a resumption
+        before = self.journal.batches[-1] if self.journal.batches else None
+        # A resumed search may not yet be where it was, but its best was in the line before.
+        best = {} if before is None else dict(before.best)
+        for name, some in self._seconds.items():
+            good = [s for s in (best.get(name), *some) if s is not None]
+            best |= {name: min(good)} if good else {}
+        batch = Batch(
+            task=task,
+            first=first,
+            trials=(0 if before is None else before.trials) + len(proposed.traces),
+            asking=proposed.ask_seconds,
+            learning=learning,
+            elapsed=elapsed,
+            recorded=max(0, min(len(seconds), self._recorded.get(task, 0)) - first),
+            tried=[
+                Tried(s, *((None, None) if p is None else (p.mean, p.deviation)))
+                for s, p in zip(seconds[first:], proposed.predictions, strict=True)
+            ],
+            best=best,
+            latency=sum(w * best[t] for t, w in self.weights.items()) if best.keys() >= self.weights.keys() else None,
+            memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
         )
+        self.journal.add(batch)
+        latency = "" if batch.latency is None else f"{1e3 * batch.latency:9.3f} ms"
+        print(f"{batch.trials:>6}  {task:<18}{elapsed:6.1f} s{latency}", flush=True)
 
 
 def weights_of(names: Sequence[str]) -> dict[str, int]:
@@ -167,17 +174,10 @@ def main() -> None:
     tasks = load(LAYERS, threads=chosen.threads)
     names: list[str] = chosen.tasks or list(tasks)
     weights = weights_of(names)
-    journal = Journal(chosen.into / LOG)
-
-    def write(batch: Batch) -> None:
-        if journal.add(batch):
-            latency = "" if batch.latency is None else f"{1e3 * batch.latency:8.3f} ms"
-            print(f"{batch.trials:>6}  {batch.task:<18}{batch.elapsed:6.1f} s{latency}", flush=True)
-
-    watching = Watching(weights, write)
+    watching = Watching(weights, Journal(chosen.into / LOG))
     plans = [tasks[n].plan(watching.listener(n), w) for n, w in weights.items()]
     options = SearchOptions(math.ceil(chosen.trials / len(names)), chosen.seed, resume=True)
-    results = search_all(plans, options, records=chosen.into / "records.sqlite")
+    results = search_all(plans, options, records=chosen.into / "records.sqlite", snapshots=chosen.into / "snapshots")
     if any(r.interrupted for r in results):
         raise SystemExit("interrupted: the same command goes on")
     final = {n: r.best_seconds for n, r in zip(names, results, strict=True)}

@@ -48,15 +48,23 @@ class Plan:
 
 
 def search_all(
-    plans: Sequence[Plan], options: SearchOptions, *, records: Path | Queue | None = None
+    plans: Sequence[Plan],
+    options: SearchOptions,
+    *,
+    records: Path | Queue | None = None,
+    snapshots: Path | None = None,
 ) -> list[TuneResult]:
     """The results of a search of each model for the fastest kernel of its program (unscheduled), on this machine.
 
-    The options hold for each search. The searches share the sum of their trials as `search.several` describes.
+    The options hold for each search. The searches share the sum of their trials as `search.several` describes. With a folder
+    for `snapshots`, resuming takes seconds after thousands of trials; it has pickles, so nobody else may write to it. A
+    strategy has to be such that it can be pickled between two batches.
     """
     with ExitStack() as stack:
         queue = records if isinstance(records, Queue) else stack.enter_context(Queue.at(records))
-        begun = [_begun(plan, options, queue, stack) for plan in plans]
+        if snapshots is not None:
+            snapshots.mkdir(parents=True, exist_ok=True)
+        begun = [_begun(plan, options, queue, snapshots, stack) for plan in plans]
         recent: list[int] = []
 
         def turn(number: int) -> None:
@@ -70,7 +78,9 @@ def search_all(
         return tune_all([one for one, _ in begun], [p.weight for p in plans], turn)
 
 
-def _begun(plan: Plan, options: SearchOptions, queue: Queue, stack: ExitStack) -> tuple[Search, LocalRunner]:
+def _begun(
+    plan: Plan, options: SearchOptions, queue: Queue, snapshots: Path | None, stack: ExitStack
+) -> tuple[Search, LocalRunner]:
     """A search and the runner with its processes; the stack closes the runner."""
     program, target = plan.program, plan.target
 
@@ -109,6 +119,7 @@ def _begun(plan: Plan, options: SearchOptions, queue: Queue, stack: ExitStack) -
         verify=judge,
         made_by=plan.made_by,
         watch=Watch(runner.again),
+        snapshots=snapshots,
     )
     return Search(given), local
 

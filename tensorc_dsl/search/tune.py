@@ -9,7 +9,7 @@ from typing import assert_never
 
 from tensorc_dsl.measure.blas import one_blas_thread
 from tensorc_dsl.measure.outcome import Outcome
-from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.records.keys import digest, program_key, target_key
 from tensorc_dsl.records.queue import Unkept
 from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.search.drift import Recovered, Slower, Steady, Watch
@@ -35,6 +35,7 @@ from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.past import Past, latest
 from tensorc_dsl.search.prediction import Prediction
 from tensorc_dsl.search.regret import TWICE, Regret
+from tensorc_dsl.search.snapshot import Keeper, Snapshot, due
 from tensorc_dsl.search.source import Source, experience
 from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.search.strategy import Predicts, Setting, StatesRegret, strategy_of
@@ -100,7 +101,6 @@ class Search:
         program, options, records = given.program, given.options, given.records
         task, target = program_key(program), target_key(given.target, given.threads)
         self._given = given
-        self._explorer = Explorer(given.space, options.seed, program.name, given.target, sizing(program).timed[-1])
         self._started = given.clock()
         self._past = Past()
         if options.resume and records is not None:
@@ -114,6 +114,7 @@ class Search:
                 self.log.emit(Informed(sum(len(t.speeds) for t in tasks), len(tasks)))
             return Source.of(tasks, median)
 
+        self._explorer = Explorer(given.space, options.seed, program.name, given.target, sizing(program).timed[-1])
         self._asked = strategy_of(options.strategy)(Setting(self._explorer, options.trials, source=source))
         if options.until is not None and not isinstance(self._asked, StatesRegret):
             raise ValueError(f"the strategy {options.strategy!r} states no regret that could end the search")
@@ -123,12 +124,57 @@ class Search:
         self.curve: list[tuple[int, float | None]] = []
         """How many trials there were, and the best time, before each batch."""
         self.log = Log(given, self._explorer.describe, self._past)
+        self._keeper: Keeper | None = None
+        if given.snapshots is not None:
+            path = given.snapshots / f"{digest(f'{task} {target} {options.strategy} {options.seed}')}.pickle"
+            self._keeper = Keeper(path, options, self.log.run, (given.space, given.target, source))
+        self._kept = 0
+        """How many trials there were at the last snapshot."""
         self.log.emit(
             Started(program.name, options.strategy, options.trials, options.seed, options.budget, options.until)
         )
         self.log.tell_what_waits()
         if options.resume:
             self.log.emit(Resumed(len(self._past.outcomes)))
+            self._restore()
+
+    def _restore(self) -> None:
+        """The search is as it was at its last snapshot, if there is one that fits."""
+        found = None if self._keeper is None or not self._past.outcomes else self._keeper.read()
+        if found is None or not found.fits(self._past, self._given.space):
+            return
+        self._explorer, self._asked = found.explorer, found.strategy
+        self._regret, self._low, self._kept = found.regret, found.low, len(found.traces)
+        self.curve = list(found.curve)
+        for trace, key in zip(found.traces, found.keys, strict=True):
+            outcome = self._past.take(key)
+            assert outcome is not None
+            self.log.measured(trace, outcome, recorded=True)
+
+    def _snapshot(self) -> None:
+        """Take a snapshot, if it is time for one."""
+        log = self.log
+        if self._keeper is None or not due(len(log.traces), self._kept):
+            return
+        self._kept = len(log.traces)
+        keys = tuple(program_key(t.program) for t in log.traces)
+        self._keeper.write(
+            Snapshot(
+                self._explorer,
+                self._asked,
+                tuple(log.traces),
+                keys,
+                tuple(log.outcomes),
+                tuple(self.curve),
+                self._regret,
+                self._low,
+            )
+        )
+
+    @property
+    def recalling(self) -> bool:
+        """Whether it has recorded trials before it that it is expected to choose again."""
+        return bool(self._past.outcomes) and not self._diverged
 
     @property
     def options(self) -> SearchOptions:
@@ -149,6 +195,7 @@ class Search:
     def step(self, most: int) -> None:
         """Try a batch of at most `most` candidates."""
         log, before = self.log, self._given.clock()
+        self._snapshot()
         with one_blas_thread():
             batch = self._asked.propose(min(BATCH, most))
             predictions = tuple(map(self._predicted, batch))

@@ -32,7 +32,7 @@ from tensorc_dsl.search.events import (
 from tensorc_dsl.search.input import SearchInput
 from tensorc_dsl.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.search.several import tune_all
-from tensorc_dsl.search.space import Explorer
+from tensorc_dsl.search.space import Explorer, SpaceLike
 from tensorc_dsl.search.strategy import strategies
 from tensorc_dsl.search.tune import Search, TuneResult
 from tensorc_dsl.trace.trace import Trace
@@ -100,12 +100,14 @@ def run(
     made_by: Callable[[Trace], Mapping[str, str]] = lambda _: {},
     watch: Watch | None = None,
     task: Program = TASK,
+    snapshots: Path | None = None,
+    space: SpaceLike | None = None,
     **options: Unpack[SearchChanges],
 ) -> tuple[TuneResult, list[Event]]:
     events: list[Event] = []
     result = found(
         SearchInput(
-            space=TileSpace(),
+            space=space or TileSpace(),
             program=task,
             target=TARGET,
             options=SearchOptions(strategy="random", trials=20).but(**options),
@@ -117,6 +119,7 @@ def run(
             made_by=made_by,
             watch=watch,
             clock=clock,
+            snapshots=snapshots,
         )
     )
     return result, events
