@@ -12,6 +12,7 @@ import json
 import math
 import resource
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,9 +48,8 @@ class Batch(msgspec.Struct):
     """A batch of one task. `trials` are those of all tasks with it, `first` the task's number of the first of its own.
 
     Choosing it took `asking` seconds, learning from it `learning`, and all of it `elapsed`. `recorded` of its trials were
-    measured before a resumption, so `elapsed` says nothing unless that is 0.
-    `best` has the best time of each task so far, and `latency` is their weighted sum, None until each has one.
-    `memory` is the most that the process ever had, in bytes.
+    measured before a resumption, so `elapsed` says nothing unless that is 0. `best` has the best time of each task so far,
+    and `latency` is their weighted sum, None until each has one. `memory` is the most that the process ever had, in bytes.
     """
 
     task: str
@@ -79,14 +79,14 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"".join(msgspec.json.encode(b) + b"\n" for b in self.batches))
         self._path = path
-        self._known = {(b.task, b.first) for b in self.batches}
-
-    def has(self, task: str, first: int) -> bool:
-        return (task, first) in self._known
+        self.done: Counter[str] = Counter()
+        """How many trials of each task there are lines of."""
+        for batch in self.batches:
+            self.done[batch.task] += len(batch.tried)
 
     def add(self, batch: Batch) -> None:
         self.batches.append(batch)
-        self._known.add((batch.task, batch.first))
+        self.done[batch.task] += len(batch.tried)
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(batch) + b"\n")
 
@@ -127,27 +127,36 @@ class Watching:
     def _end(self, task: str, proposed: Proposed, learning: float, elapsed: float) -> None:
         seconds = self._seconds[task]
         # Without a budget, all that was proposed was measured.
-        first = len(seconds) - len(proposed.traces)
-        if self.journal.has(task, first):
+        first, done = len(seconds) - len(proposed.traces), self.journal.done[task]
+        if first < done:
             return  # measured before a resumption
+        if done < first:
+            # A power failure took the lines of trials that a snapshot has.
+            self._add(task, [Tried(s) for s in seconds[done:first]], first - done, (0.0, 0.0, 0.0))
+        tried = [
+            Tried(s, *((None, None) if p is None else (p.mean, p.deviation)))
+            for s, p in zip(seconds[first:], proposed.predictions, strict=True)
+        ]
+        recorded = max(0, min(len(seconds), self._recorded.get(task, 0)) - first)
+        self._add(task, tried, recorded, (proposed.ask_seconds, learning, elapsed))
+
+    def _add(self, task: str, tried: list[Tried], recorded: int, took: tuple[float, float, float]) -> None:
         before = self.journal.batches[-1] if self.journal.batches else None
         # A resumed search may not yet be where it was, but its best was in the line before.
         best = {} if before is None else dict(before.best)
         for name, some in self._seconds.items():
             good = [s for s in (best.get(name), *some) if s is not None]
             best |= {name: min(good)} if good else {}
+        asking, learning, elapsed = took
         batch = Batch(
             task=task,
-            first=first,
-            trials=(0 if before is None else before.trials) + len(proposed.traces),
-            asking=proposed.ask_seconds,
+            first=self.journal.done[task],
+            trials=(0 if before is None else before.trials) + len(tried),
+            asking=asking,
             learning=learning,
             elapsed=elapsed,
-            recorded=max(0, min(len(seconds), self._recorded.get(task, 0)) - first),
-            tried=[
-                Tried(s, *((None, None) if p is None else (p.mean, p.deviation)))
-                for s, p in zip(seconds[first:], proposed.predictions, strict=True)
-            ],
+            recorded=recorded,
+            tried=tried,
             best=best,
             latency=sum(w * best[t] for t, w in self.weights.items()) if best.keys() >= self.weights.keys() else None,
             memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,

@@ -31,7 +31,7 @@ GROWTH = 1.15
 """A snapshot is taken once there are so many times the trials of the last one: all of them together take as long as a few of
 the longest, and a resumed search chooses at most so much again."""
 
-FIRST = 16
+FIRST = 8
 """Trials of the first one."""
 
 LOOKED_AT = 4

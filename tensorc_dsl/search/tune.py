@@ -130,6 +130,8 @@ class Search:
             self._keeper = Keeper(path, options, self.log.run, (given.space, given.target, source))
         self._kept = 0
         """How many trials there were at the last snapshot."""
+        self._writing = 0.0
+        """How long the last batch waited for one."""
         self.log.emit(
             Started(program.name, options.strategy, options.trials, options.seed, options.budget, options.until)
         )
@@ -153,9 +155,10 @@ class Search:
 
     def _snapshot(self) -> None:
         """Take a snapshot, if it is time for one."""
-        log = self.log
+        log, self._writing = self.log, 0.0
         if self._keeper is None or not due(len(log.traces), self._kept):
             return
+        before = self._given.clock()
         self._kept = len(log.traces)
         keys = tuple(program_key(t.program) for t in log.traces)
         self._keeper.write(
@@ -170,6 +173,7 @@ class Search:
                 self._low,
             )
         )
+        self._writing = self._given.clock() - before
 
     @property
     def recalling(self) -> bool:
@@ -195,7 +199,6 @@ class Search:
     def step(self, most: int) -> None:
         """Try a batch of at most `most` candidates."""
         log, before = self.log, self._given.clock()
-        self._snapshot()
         with one_blas_thread():
             batch = self._asked.propose(min(BATCH, most))
             predictions = tuple(map(self._predicted, batch))
@@ -203,7 +206,7 @@ class Search:
             self._exhausted = Exhausted(len(log.traces), self._explorer.followed(log.traces))
             log.emit(self._exhausted)
             return
-        log.emit(Proposed(tuple(batch), self._given.clock() - before, predictions))
+        log.emit(Proposed(tuple(batch), self._given.clock() - before + self._writing, predictions))
         self.curve.append((len(log.outcomes), log.best_seconds))
         first = len(log.outcomes)
         fresh = self._measured(batch)
@@ -215,6 +218,7 @@ class Search:
                 self._asked.tell(log.traces[n], log.outcomes[n])
             self._estimate()
         log.emit(Learnt(self._given.clock() - learning))
+        self._snapshot()
 
     def _predicted(self, trace: Trace) -> Prediction | None:
         return self._asked.predicted(trace) if isinstance(self._asked, Predicts) else None

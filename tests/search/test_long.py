@@ -116,13 +116,23 @@ def test_the_log_of_a_search_that_is_killed_again_and_again_is_that_of_one_that_
     assert {b.recorded for b in read(killed / LOG)} > {0}
 
 
-def test_a_line_that_was_cut_off_is_written_again(tmp_path: Path) -> None:
-    assert searched(tmp_path)
-    path, before = tmp_path / LOG, lines(tmp_path)
-    path.write_bytes(path.read_bytes()[:-20])
-    assert lines(tmp_path) == before[:-1]
-    assert searched(tmp_path)
-    assert [b.trials for b in lines(tmp_path)] == [b.trials for b in before]
+def seconds_of(folder: Path) -> dict[str, list[float | None]]:
+    found: dict[str, list[float | None]] = {}
+    for b in read(folder / LOG):
+        found.setdefault(b.task, []).extend(t.seconds for t in b.tried)
+    return found
+
+
+def test_lines_that_are_lost_are_written_again(tmp_path: Path) -> None:
+    whole, lost = tmp_path / "whole", tmp_path / "lost"
+    assert searched(whole)
+    assert not searched(lost, dies_at=60)
+    path, before = lost / LOG, lines(lost)
+    path.write_bytes(b"\n".join(path.read_bytes().splitlines()[:-2])[:-20])
+    assert lines(lost) == before[:-3]
+    assert searched(lost)
+    assert seconds_of(lost) == seconds_of(whole)
+    assert lines(lost)[-1].trials == 80 and lines(lost)[-1].latency == lines(whole)[-1].latency
 
 
 @pytest.mark.parametrize("strategy", ["bayes", "random"])
