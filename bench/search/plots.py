@@ -8,9 +8,11 @@ time that went into choosing and learning. The first two are those of Rocke's po
 from __future__ import annotations
 
 import argparse
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +66,11 @@ def choosing(batches: Sequence[Batch], window: int = WINDOW) -> tuple[Curve, Cur
     timed = [b for b in batches if not b.recorded]
     asked: Array = np.cumsum([0.0, *(b.asking + b.learning for b in timed)])
     took: Array = np.cumsum([0.0, *(b.elapsed for b in timed)])
-    made: Array = np.cumsum([0.0, *(float(len(b.tried)) for b in timed)])
+    made = list(accumulate((len(b.tried) for b in timed), initial=0))
     lately: list[tuple[float, float]] = []
     in_all: list[tuple[float, float]] = []
     for n, b in enumerate(timed, 1):
-        since = int(np.searchsorted(made, made[n] - window))
+        since = bisect_left(made, made[n] - window)
         lately.append((b.trials, (asked[n] - asked[since]) / (took[n] - took[since])))
         in_all.append((b.trials, asked[n] / took[n]))
     return Curve.of(lately), Curve.of(in_all)
