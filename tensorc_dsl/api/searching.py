@@ -14,14 +14,17 @@ from tensorc_dsl.machine.roof import GLANCE, MEASURING, Roof, roof_of
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.turns import Turns
 from tensorc_dsl.records.queue import Queue
+from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.report.following import following, watched
 from tensorc_dsl.report.progress import Standing
 from tensorc_dsl.search.drift import Watch
+from tensorc_dsl.search.errands import Ground
 from tensorc_dsl.search.events import Event, Listener, Prepared, Preparing, Sharing
 from tensorc_dsl.search.input import SearchInput
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.plausible import Plausible
 from tensorc_dsl.search.several import tune_all
+from tensorc_dsl.search.team import Team
 from tensorc_dsl.search.tune import Search, TuneResult
 from tensorc_dsl.trace.model import Model
 from tensorc_dsl.trace.trace import Trace
@@ -64,7 +67,8 @@ def search_all(
         queue = records if isinstance(records, Queue) else stack.enter_context(Queue.at(records))
         if snapshots is not None:
             snapshots.mkdir(parents=True, exist_ok=True)
-        begun = [_begun(plan, options, queue, snapshots, stack) for plan in plans]
+        team = stack.enter_context(Team())
+        begun = [_begun(plan, options, queue, team, snapshots, stack) for plan in plans]
         recent: list[int] = []
 
         def turn(number: int) -> None:
@@ -79,7 +83,7 @@ def search_all(
 
 
 def _begun(
-    plan: Plan, options: SearchOptions, queue: Queue, snapshots: Path | None, stack: ExitStack
+    plan: Plan, options: SearchOptions, queue: Queue, team: Team, snapshots: Path | None, stack: ExitStack
 ) -> tuple[Search, LocalRunner]:
     """A search and the runner with its processes; the stack closes the runner."""
     program, target = plan.program, plan.target
@@ -96,13 +100,14 @@ def _begun(
             reason = f"the proof broke off, which is a bug: {type(e).__name__}: {e}"
             return Unproved(UNPROVED(None, reason=reason))
 
+    turns = Turns(lambda given_up: tell(Sharing(given_up)))
     local = stack.enter_context(
         LocalRunner(
             program,
             target,
             threads=target.cores,
             on_preparing=lambda begins: tell(Preparing() if begins else Prepared()),
-            turns=Turns(lambda given_up: tell(Sharing(given_up))),
+            turns=turns,
         )
     )
     glance = plan.roof or roof_of(program, target, target.cores, GLANCE)
@@ -119,6 +124,7 @@ def _begun(
         verify=judge,
         made_by=plan.made_by,
         watch=Watch(runner.again),
+        expander=team.expander(Ground(plan.model, target, sizing(program).timed[-1]), turns),
         snapshots=snapshots,
     )
     return Search(given), local

@@ -20,10 +20,11 @@ import numpy as np
 
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.search.expansion import SpaceLike
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.past import Past
 from tensorc_dsl.search.regret import Regret
-from tensorc_dsl.search.space import Explorer, SpaceLike
+from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.search.strategy import Strategy
 from tensorc_dsl.trace.trace import Trace
 

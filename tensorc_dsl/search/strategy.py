@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -22,13 +22,15 @@ class Setting:
     """The input of a strategy: `trials` is the whole budget, and `defaults` are decisions to try first.
 
     `source` returns a model that was fitted to the records of other tasks, None if there are none. Its argument is the median
-    of the loop features of draws from the prior. A fit takes a second.
+    of the loop features of draws from the prior. A fit takes a second. `bests` returns the decisions of the best schedules of
+    other tasks, the latest first.
     """
 
     explorer: Explorer
     trials: int
     defaults: tuple[Mapping[str, Decision], ...] = ()
     source: Callable[[Array], Source | None] = lambda _: None
+    bests: Callable[[], Sequence[Mapping[str, Decision]]] = lambda: ()
 
 
 class Strategy(Protocol):

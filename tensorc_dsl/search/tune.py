@@ -26,6 +26,7 @@ from tensorc_dsl.search.events import (
     Slowed,
     Started,
 )
+from tensorc_dsl.search.expansion import here
 from tensorc_dsl.search.finals import final, judged
 from tensorc_dsl.search.gp import Array
 from tensorc_dsl.search.input import SearchInput
@@ -39,6 +40,7 @@ from tensorc_dsl.search.snapshot import Keeper, Snapshot, due
 from tensorc_dsl.search.source import Source, experience
 from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.search.strategy import Predicts, Setting, StatesRegret, strategy_of
+from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Refused, Trace
 from tensorc_dsl.validate.validate import Invalid, Report
 
@@ -101,6 +103,9 @@ class Search:
         program, options, records = given.program, given.options, given.records
         task, target = program_key(program), target_key(given.target, given.threads)
         self._given = given
+        sizes = sizing(program).timed[-1]
+        expander = given.expander or here(given.space)
+        self._explorer = Explorer(given.space, options.seed, program.name, given.target, sizes, expander)
         self._started = given.clock()
         self._past = Past()
         if options.resume and records is not None:
@@ -114,8 +119,11 @@ class Search:
                 self.log.emit(Informed(sum(len(t.speeds) for t in tasks), len(tasks)))
             return Source.of(tasks, median)
 
-        self._explorer = Explorer(given.space, options.seed, program.name, given.target, sizing(program).timed[-1])
-        self._asked = strategy_of(options.strategy)(Setting(self._explorer, options.trials, source=source))
+        def bests() -> Sequence[Mapping[str, Decision]]:
+            return () if records is None else records.best_decisions(task, target, self._past.began)
+
+        setting = Setting(self._explorer, options.trials, source=source, bests=bests)
+        self._asked = strategy_of(options.strategy)(setting)
         if options.until is not None and not isinstance(self._asked, StatesRegret):
             raise ValueError(f"the strategy {options.strategy!r} states no regret that could end the search")
         self._exhausted: Exhausted | None = None
@@ -127,7 +135,7 @@ class Search:
         self._keeper: Keeper | None = None
         if given.snapshots is not None:
             path = given.snapshots / f"{digest(f'{task} {target} {options.strategy} {options.seed}')}.pickle"
-            self._keeper = Keeper(path, options, self.log.run, (given.space, given.target, source))
+            self._keeper = Keeper(path, options, self.log.run, (given.space, expander, given.target, source, bests))
         self._kept = 0
         """How many trials there were at the last snapshot."""
         self._writing = 0.0

@@ -29,10 +29,11 @@ from tensorc_dsl.search.events import (
     Proposed,
     Started,
 )
+from tensorc_dsl.search.expansion import SpaceLike
 from tensorc_dsl.search.input import SearchInput
 from tensorc_dsl.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.search.several import tune_all
-from tensorc_dsl.search.space import Explorer, SpaceLike
+from tensorc_dsl.search.space import Explorer
 from tensorc_dsl.search.strategy import strategies
 from tensorc_dsl.search.tune import Search, TuneResult
 from tensorc_dsl.trace.trace import Trace
