@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from tensorc_dsl.extensions import STRATEGIES
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.search.gp import Array
+from tensorc_dsl.search.prediction import Prediction
 from tensorc_dsl.search.regret import Regret
 from tensorc_dsl.search.source import Source
 from tensorc_dsl.search.space import Explorer
@@ -50,6 +51,15 @@ class StatesRegret(Strategy, Protocol):
 
     def regret(self) -> Regret | None:
         """The estimate after what was told; None before there is one. Asking changes nothing that is proposed later."""
+        ...
+
+
+@runtime_checkable
+class Predicts(Strategy, Protocol):
+    """A strategy with a model that expects something of what it proposes."""
+
+    def predicted(self, trace: Trace) -> Prediction | None:
+        """The prediction for a proposed trace whose outcome was not told yet; None while there is no model."""
         ...
 
 

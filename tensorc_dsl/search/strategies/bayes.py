@@ -20,6 +20,7 @@ from tensorc_dsl.search.candidates import Candidate, Reserve
 from tensorc_dsl.search.gp import Array
 from tensorc_dsl.search.model import Memory, Model
 from tensorc_dsl.search.moving import alike
+from tensorc_dsl.search.prediction import Prediction
 from tensorc_dsl.search.regret import FEW, Regret, regret_of
 from tensorc_dsl.search.source import Source
 from tensorc_dsl.search.space import neighbours
@@ -90,6 +91,7 @@ class Bayes:
         self._design: list[Candidate] | None = None
         self._tried: list[_Tried] = []
         self._asked: dict[int, Candidate] = {}
+        self._predictions: dict[int, Prediction] = {}
         self._model_arm, self._evolution_arm = _Arm(), _Arm()
         self._arms: dict[int, _Arm] = {}
         self._memory = Memory()
@@ -112,14 +114,20 @@ class Bayes:
             out += found
         self._proposed += len(out)
         self._asked |= {id(c.trace): c for c in out}
+        if out and self._model is not None:
+            means, deviations = self._model.log_speed(self._reserve.rows(out), self._prior(out))
+            for c, mean, deviation in zip(out, means, deviations, strict=True):
+                self._predictions[id(c.trace)] = Prediction(float(mean), max(float(deviation), 1e-9))
         return [c.trace for c in out]
+
+    def predicted(self, trace: Trace) -> Prediction | None:
+        return self._predictions.get(id(trace))
 
     def tell(self, trace: Trace, outcome: Outcome) -> None:
         candidate = self._asked.pop(id(trace))
-        if self._model is not None and outcome.seconds is not None:
-            mean, deviation = self._model.log_speed(self._reserve.rows([candidate]), self._prior([candidate]))
-            error = (-float(np.log(outcome.seconds)) - float(mean[0])) / max(float(deviation[0]), 1e-9)
-            self._memory.missed(error, self._model)
+        predicted = self._predictions.pop(id(trace), None)
+        if predicted is not None and self._model is not None and outcome.seconds is not None:
+            self._memory.missed(predicted.error(outcome.seconds) / predicted.deviation, self._model)
         self._tried.append(_Tried(candidate, outcome.seconds))
         arm = self._arms.pop(id(trace), None)
         if arm is not None:
