@@ -40,6 +40,9 @@ from tensorc_dsl.search.events import (
 )
 from tensorc_dsl.search.regret import Regret
 
+SLOW_BUILD = 5.0
+"""From how many seconds on a build is told: most take a tenth of one."""
+
 
 @dataclass(slots=True)
 class Standing:
@@ -98,6 +101,8 @@ class Standing:
                     self.current = outcome.status.replace("_", " ")
                 else:
                     self.current = units.seconds(outcome.seconds)
+                if outcome.build_seconds >= SLOW_BUILD:
+                    self.current += f" after a build of {units.seconds(outcome.build_seconds)}"
             case Regret(share=share):
                 self.regret = share
             case Waiting(unkept=unkept):
