@@ -25,6 +25,7 @@ from tensorc_dsl.search.events import (
     Exhausted,
     Finished,
     Informed,
+    Learnt,
     Measured,
     Prepared,
     Preparing,
@@ -106,7 +107,7 @@ class Standing:
                 self.regret = share
             case Waiting(unkept=unkept):
                 return unkept.waiting()
-            case Proposed() | Preparing() | Prepared() | Comparing() | Verifying() | Finished():
+            case Proposed() | Learnt() | Preparing() | Prepared() | Comparing() | Verifying() | Finished():
                 pass
             case Resumed() | Informed() | Diverged() | Drifted() | Settled() | Slowed() | Sharing():
                 return said(event)
