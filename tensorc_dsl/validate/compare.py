@@ -9,7 +9,7 @@ Verdoolaege, Janssens and Bruynooghe, "Equivalence checking of static affine pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
@@ -34,9 +34,8 @@ def DIFFERENT(*, sizes: ExampleSizes) -> None: ...
 ATTEMPTS = 3
 """The nesting depth of attempts, which take time and may be unnecessary."""
 
-PATIENCE = 48
-"""The number of times that an obligation may grow before it is widened to all of its pairs: more often than a stage of a
-pipeline is met again, along each path that leads to it."""
+PATIENCE = 12
+"""The number of times that an obligation may grow before it is widened to all of its pairs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,9 +48,15 @@ class Obligation:
 
 
 class Comparison:
-    """The obligations between an original and a scheduled program. `prove` raises Refuted, Undecided or NotAffine."""
+    """The obligations between an original and a scheduled program. `prove` raises Refuted, Undecided or NotAffine.
 
-    def __init__(self, original: Values, scheduled: Values, depth: int = 0) -> None:
+    An `ordered` one pairs the terms of reductions that are written out in their order; `paired` says whether it has. If it
+    fails then, another order may be right.
+    """
+
+    def __init__(self, original: Values, scheduled: Values, ordered: bool, depth: int = 0) -> None:
+        self._ordered = ordered
+        self.paired = False
         self._depth = depth
         self.original = original
         self.scheduled = scheduled
@@ -64,10 +69,15 @@ class Comparison:
         """The reason why a failed obligation refutes nothing; empty if it does."""
 
     def prove(self, first: Obligation) -> None:
-        todo = [first]
+        todo = {(key(first.a), key(first.b)): first}
         while todo:
+            # The last statements first: what a stage has to show for all that read it is asked of it at once.
+            last = max(todo, key=lambda k: (place(todo[k].a).number, place(todo[k].b).number))
             try:
-                todo += self._step(todo.pop())
+                for o in self._step(todo.pop(last)):
+                    k = key(o.a), key(o.b)
+                    known = todo.get(k)
+                    todo[k] = o if known is None else replace(o, pairs=known.pairs.union(o.pairs).coalesce())
             except Refuted as e:
                 if self._guess:
                     raise Undecided(self._guess) from e
@@ -149,15 +159,15 @@ class Comparison:
         return self._at_shared(a, b, pairs, ways[-1])
 
     def _proves(self, all_of: list[Obligation]) -> bool:
-        """Whether all of the obligations, of which there are some, can be proved; the comparison's state is unchanged."""
-        if not all_of:
-            return False
-        attempt = Comparison(self.original, self.scheduled, self._depth + 1)
+        """Whether all of the obligations can be proved; the state of the comparison is unchanged."""
+        attempt = Comparison(self.original, self.scheduled, self._ordered, self._depth + 1)
         try:
             for o in all_of:
                 attempt.prove(o)
         except (Refuted, Undecided, NotAffine):
             return False
+        finally:
+            self.paired |= attempt.paired
         return True
 
     def _at_shared(self, a: Node, b: Node, pairs: isl.Map, shared: Shared) -> list[Obligation]:
@@ -178,8 +188,10 @@ class Comparison:
         return []
 
     def _totals(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:
-        if self._depth < ATTEMPTS and self._proves(self._written_out(a, b, pairs)):
-            return []
+        found = self._written_out(a, b, pairs) if self._ordered else []
+        if found:
+            self.paired = True
+            return found
         kind = a.kind if isinstance(a, Total) else b.kind if isinstance(b, Total) else ""
         left = terms_of(a, kind, self.original, pairs.domain())
         right = terms_of(b, kind, self.scheduled, pairs.range())

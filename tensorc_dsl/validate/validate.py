@@ -8,7 +8,7 @@ the same expression of the inputs, with the terms of a reduction in any order an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.budget import Exhausted, bounded, renew
@@ -116,10 +116,19 @@ def _prove(original: Program, scheduled: Program, names: tuple[str, str]) -> Non
     before, after = (Values(Code(p), name) for p, name in zip((original, scheduled), names, strict=True))
     for values in (before, after):
         verify_memory(values.code, values.which)
-    comparison = Comparison(before, after)
-    for p in original.outputs:
+    comparison = Comparison(before, after, ordered=True)
+    try:
+        _compare(original.outputs, comparison)
+    except (Refuted, Undecided):
+        if not comparison.paired:
+            raise
+        _compare(original.outputs, Comparison(before, after, ordered=False))
+
+
+def _compare(outputs: Sequence[Buffer], comparison: Comparison) -> None:
+    for p in outputs:
         renew()
-        a, b = _result(before, p), _result(after, p)
+        a, b = _result(comparison.original, p), _result(comparison.scheduled, p)
         comparison.prove(Obligation(a, b, a.statement.domain.identity()))
 
 
