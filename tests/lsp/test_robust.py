@@ -175,6 +175,7 @@ def test_the_server_ends_when_the_editor_is_gone(tmp_path: Path) -> None:
     assert server is not None
 
     async def leave() -> int:
+        assert server.stdin is not None
         server.stdin.close()
         return await server.wait()
 
