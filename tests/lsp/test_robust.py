@@ -101,6 +101,7 @@ def test_a_file_that_is_deleted_under_it(editor: Editor) -> None:
     shelf.write_text("module gone(b: Block) { parallel(b.loops[0]) }\n")
     user = editor.open("left.tsched", "use gone.{gone}\nspace s for llvm { gone }\n")
     assert user.said() == []
+    assert lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES in editor.registered
     shelf.unlink()
     user.edit(user.text + "\n")
     assert "E0232 `gone`: `gone` is not found" in user.said()
