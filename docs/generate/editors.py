@@ -30,6 +30,7 @@ EDITORS = ROOT / "editors"
 HIGHLIGHTS = EDITORS / "treesitter" / "queries" / "highlights.scm"
 VIM = EDITORS / "vim" / "syntax" / "tsched.vim"
 VIM_INDENT = EDITORS / "vim" / "indent" / "tsched.vim"
+EMACS = EDITORS / "emacs" / "tsched-mode.el"
 WORDS = ROOT / "tensorc_dsl" / "highlight" / "words.py"
 
 ANNOTATIONS = (ASYNC, INTRINSIC, MAX_STEP, ORDER, REDUCER, REGISTERS, ROLES, STAGES, STREAM)
@@ -195,6 +196,15 @@ def vim(names: Sequence[str] = tuple(SAID)) -> str:
     return "\n".join(out) + "\n"
 
 
+def emacs() -> str:
+    """The lists in Lisp."""
+    out: list[str] = []
+    for name, found in lists().items():
+        text = fill(" ".join(f'"{w}"' for w in found), 116, initial_indent="    ", subsequent_indent="    ").strip()
+        out.append(f"\n(defconst tsched--{name.lower().replace('_', '-')}\n  '({text}))\n")
+    return "".join(out) + "\n"
+
+
 def textmate() -> str:
     """The TextMate grammar."""
     # It has the words of the package, which are written before it is made.
@@ -205,6 +215,7 @@ FILES: dict[Path, Callable[[], str]] = {
     WORDS: words,
     HIGHLIGHTS: _marked(HIGHLIGHTS, queries),
     VIM: _marked(VIM, vim),
+    EMACS: _marked(EMACS, emacs),
     VIM_INDENT: _marked(VIM_INDENT, lambda: vim(("REDUCERS",))),
     EDITORS / "vscode" / "syntaxes" / "tsched.tmLanguage.json": textmate,
 }
