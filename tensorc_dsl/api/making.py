@@ -9,6 +9,7 @@ from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.measure.emulation import MOST_FLOPS, Emulated, emulate, too_large
 
 
 def require_code(target: Target, task: str) -> Backend:
@@ -21,6 +22,20 @@ def require_code(target: Target, task: str) -> Backend:
 def require_machine(target: Target, task: str) -> None:
     """Raises TschedError (E0910, E0914, E0915, E0916) if kernels for the target cannot run on this machine."""
     require_code(target, task).require_here(target, task)
+
+
+@problem(
+    "E0920",
+    "`{task}` is for a target of kind `{kind}`, a CPU, and only kernels for other machines are emulated",
+    help="leave out `--emulate`: they run as they are",
+)
+def NOT_EMULATED(*, task: str, kind: str) -> None: ...
+@problem(
+    "E0921",
+    "`{task}` takes {count:.2g} operations, and up to {most:.2g} are emulated",
+    help="emulate it at smaller sizes, with a `task` of its own",
+)
+def TOO_LARGE(*, task: str, count: float, most: float) -> None: ...
 
 
 @problem("E0908", "the schedule {how}: {why}")
@@ -49,6 +64,23 @@ def lowered_text(program: Program, target: Target, after: str | None) -> str:
         return backend.text_after(program, target, after)
     except LowerError as e:
         raise failed("cannot be lowered", str(e)) from e
+
+
+def emulated(program: Program, scheduled: Program, target: Target) -> Emulated:
+    """A scheduled program, run on this CPU thread by thread and checked.
+
+    Raises TschedError (E0908, E0910, E0915, E0920, E0921) if it cannot be.
+    """
+    backend = require_code(target, program.name)
+    if count := too_large(program):
+        raise TschedError(TOO_LARGE(None, task=program.name, count=count, most=MOST_FLOPS))
+    try:
+        kernel = backend.emulate(lowered(scheduled, target))
+    except CompileError as e:
+        raise failed("does not compile", str(e)) from e
+    if kernel is None:
+        raise TschedError(NOT_EMULATED(None, task=program.name, kind=target.kind))
+    return emulate(program, kernel)
 
 
 def compiled(program: Program, target: Target, threads: int) -> CompiledKernel:

@@ -17,6 +17,7 @@ from tensorc_dsl.api.kernel import Kernel
 from tensorc_dsl.api.known import Given, Known, Origin, describe, known, recorded
 from tensorc_dsl.api.making import (
     compiled,
+    emulated,
     failed,
     loaded,
     lowered,
@@ -45,6 +46,7 @@ from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.print import format_buffer
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.machine.roof import Roof
+from tensorc_dsl.measure.emulation import Emulated
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.database import Database
@@ -262,6 +264,15 @@ class Task:
         with closing(LocalRunner(self.program, self.target, threads=self.threads, builders=1)) as runner:
             (outcome,) = runner.measure([trace.program], None)
             return outcome
+
+    def emulate(self, trace: Trace) -> Emulated:
+        """What the trace's kernel does, run on this machine's CPU thread by thread: for targets of other kinds, such as GPUs.
+
+        Three orders of threads are tried. A fault names the statement and the threads: a result that differs from the
+        reference, threads that race or come to different barriers, an access that is out of bounds. Raises TschedError
+        (E0908, E0910, E0915, E0920, E0921) if the kernel cannot be emulated.
+        """
+        return emulated(self.program, trace.program, self.target)
 
     def library(self, trace: Trace, origin: Origin = GIVEN) -> KernelLibrary:
         """The schedule as a library for C, which says where the schedule is from.

@@ -25,11 +25,15 @@ class CompileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A kind of file that can be made from a kernel ahead of time: its suffix, and whether it is text."""
+    """A kind of file that can be made from a kernel ahead of time: its suffix, and whether it is text.
+
+    `usual` ones are made if none is asked for.
+    """
 
     suffix: str
     text: bool
     about: str
+    usual: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,22 @@ class CompiledKernel(Protocol):
 
     def view(self, stage: str) -> str:
         """The text of one of the backend's `stages`."""
+        ...
+
+
+ORDERS = ("forward", "reversed", "shuffled")
+"""The orders in which an emulation runs threads that nothing orders."""
+
+
+class EmulatedKernel(Protocol):
+    """A kernel for another kind of machine, which this one runs thread by thread."""
+
+    def run(self, arrays: Mapping[str, Array], sizes: Mapping[str, int], order: str) -> str:
+        """Run it on the arrays of all parameters and sizes of all open dimensions, in one of `ORDERS`.
+
+        Returns what is wrong with it: threads that race or come to different barriers, accesses that are out of bounds; ""
+        if nothing is.
+        """
         ...
 
 
@@ -161,6 +181,13 @@ class Backend(Protocol):
 
     def compile(self, lowered: LoweredKernel, target: Target, threads: int) -> CompiledKernel:
         """Machine code; parallel loops run on up to `threads` threads. Raises CompileError."""
+        ...
+
+    def emulate(self, lowered: LoweredKernel) -> EmulatedKernel | None:
+        """The kernel as code for the CPU of this machine that runs it thread by thread; None for targets that are CPUs.
+
+        Raises CompileError.
+        """
         ...
 
     def load(self, code: Code, program: Program, threads: int) -> LoadedKernel:

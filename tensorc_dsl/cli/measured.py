@@ -45,6 +45,17 @@ def measured(task: Task, trace: Trace) -> tuple[float, float]:
     return outcome.seconds, outcome.max_error or 0.0
 
 
+def emulate_and_show(task: Task, trace: Trace) -> None:
+    """Print what an emulation found. Raises TschedError (E0908) if something is wrong, and as `Task.emulate`."""
+    from tensorc_dsl.api.making import failed
+
+    found = task.emulate(trace)
+    if found.fault:
+        raise failed("makes a kernel that is wrong", found.fault)
+    show("emulated on the CPU, in three orders of threads: no races, nothing out of bounds")
+    show(f"\nthe result is right: largest error {found.max_error:.2g} of what is allowed")
+
+
 def measure_and_show(task: Task, trace: Trace) -> None:
     """Print the time beside the roof. Raises TschedError (E0908) if the schedule does not work."""
     from tensorc_dsl.machine.roof import roof_of

@@ -129,6 +129,11 @@ threads_option = click.option(
     help="Threads that a kernel uses; by default one per core that this process may use.",
 )  # fmt: skip
 
+emulate_option = click.option(
+    "--emulate", is_flag=True,
+    help="Run a kernel for a GPU on the CPU, thread by thread, and check it; nothing is timed.",
+)  # fmt: skip
+
 records_option = click.option(
     "--records", type=click.Path(), metavar="PATH",
     help="The database of trials; by default records.sqlite in the user's data folder.",

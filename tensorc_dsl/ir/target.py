@@ -6,23 +6,20 @@ from dataclasses import dataclass
 
 from tensorc_dsl.extensions import BACKENDS
 
-WITHOUT_CODE = ("cuda",)
-"""Kinds of targets that the standard library has schedules for, and for which there is no backend here."""
-
 
 def kinds() -> tuple[str, ...]:
-    """All kinds of targets, sorted: those of the backends that are installed, and those without a backend."""
-    return tuple(sorted({*BACKENDS.names(), *WITHOUT_CODE}))
+    """All kinds of targets, sorted: those of the backends that are installed."""
+    return BACKENDS.names()
 
 
 def own_kinds() -> tuple[str, ...]:
     """The kinds of targets that exist whatever is installed, sorted."""
-    return tuple(sorted({*BACKENDS.own(), *WITHOUT_CODE}))
+    return tuple(sorted(BACKENDS.own()))
 
 
 def is_kind(name: str) -> bool:
     """Whether `name` is a kind of targets."""
-    return name in WITHOUT_CODE or BACKENDS.module(name) is not None
+    return BACKENDS.module(name) is not None
 
 
 def architecture_of(triple: str) -> str:

@@ -136,9 +136,11 @@ def test_cpus_of_other_registers_are_not_listed() -> None:
     assert "i686" in processors(X86).cpus  # LLVM lists it
 
 
-@pytest.mark.parametrize("mcpu", ["haswell", "help"])
-def test_a_gpu_has_no_cpu(mcpu: str, tmp_path: Path) -> None:
+def test_a_gpu_has_gpus(tmp_path: Path) -> None:
     file = tmp_path / "gpu.tsched"
     text = (HERE / "targets.tsched").read_text("utf-8")
     file.write_text(f"use std.gpu.targets.{{sm_80}}\n{text}", encoding="utf-8")
-    assert "E0910" in run("sample", str(file), "tiled", "--target", "sm_80", "--mcpu", mcpu, status=1)
+    for cpu in ("haswell", "sm_70"):
+        assert "E0915" in run("sample", str(file), "tiled", "--target", "sm_80", "--mcpu", cpu, status=1)
+    listed = run("sample", str(file), "tiled", "--target", "sm_80", "--mcpu", "help").splitlines()
+    assert listed[:2] == ["GPUs of nvptx64-nvidia-cuda:", "  sm_80"] and "  sm_90a" in listed

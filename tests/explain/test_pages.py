@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from io import StringIO
@@ -23,9 +24,11 @@ from docs.generate.errors import raised
 from tensorc_dsl.api import load
 from tensorc_dsl.api.drawing import sample
 from tensorc_dsl.api.files import TaskFile
+from tensorc_dsl.backend import find
+from tensorc_dsl.backend.cuda import sass
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.diagnostic import Diagnostic, TschedError, render
-from tensorc_dsl.extensions import STRATEGIES
+from tensorc_dsl.extensions import BACKENDS, STRATEGIES
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure import cores, local
@@ -242,6 +245,29 @@ def one_core() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def no_pygls() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(sys.modules, "tensorc_dsl.lsp.server", raising=False)
+        patch.setitem(sys.modules, "lsprotocol", None)
+        patch.setitem(sys.modules, "pygls", None)
+        yield
+
+
+@contextmanager
+def no_backend() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(find, "backend_of", lambda kind: None if kind == "cuda" else BACKENDS.load(kind))
+        yield
+
+
+@contextmanager
+def no_tools() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sass, "tool", lambda _: None)
+        yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0704": full_disk_of_records,
     "E0705": held_records,
@@ -249,9 +275,12 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0708": forbidden_records,
     "E0904": full_disk,
     "E0908": crashing_kernels,
+    "E0910": no_backend,
     "E0913": no_compiler,
     "E0914": on_x86,
     "E0917": endless_file,
+    "E0919": no_tools,
+    "E0926": no_pygls,
     "E0930": broken_package,
     "W0701": edited_records,
     "W0702": edited_export,

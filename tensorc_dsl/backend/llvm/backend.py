@@ -98,6 +98,9 @@ class CpuBackend:
         assert isinstance(lowered, Kernel)
         return compile_kernel(lowered, target, threads)
 
+    def emulate(self, lowered: LoweredKernel) -> None:
+        return None
+
     def load(self, code: Code, program: Program, threads: int) -> NativeKernel:
         outputs = program.outputs
         params = tuple(Param(p.name, p.dtype, p.shape, p in outputs, p.constant) for p in program.params)

@@ -35,8 +35,8 @@ def NOT_FROZEN(*, task: str, draws: str, first: str) -> None: ...
 @file_argument
 @task_argument
 @click.option(
-    "--emit", "kinds", metavar="KIND", multiple=True, default=("obj", "header"), show_default=True,
-    help="What to make: see above; may be repeated.",
+    "--emit", "kinds", metavar="KIND", multiple=True,
+    help="What to make: see above; may be repeated. By default `obj` and `header`, for GPUs `ptx`, `header` and `loader`.",
 )  # fmt: skip
 @click.option(
     "-o", "output", metavar="PATH",
@@ -63,7 +63,12 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     so      a shared library; needs the system's C compiler
     header  the declarations for C and C++
 
-    These are for targets of kind `llvm`; other kinds have their own.
+    These are for targets of kind `llvm`; other kinds have their own. Those of kind `cuda`, beside `llvm` and `header`:
+
+    \b
+    ptx     PTX, which the driver of a GPU loads
+    loader  C code that loads and launches the kernels; to be linked with -lcuda
+    sass    the machine code as text; needs NVIDIA's ptxas and nvdisasm
 
     The schedule is that of the task or of --replay if it has no open draws, with --seed a drawn one. Otherwise it is the
     fastest recorded one, or the one that records of other tasks predict to be the fastest; the header says which. C calls
@@ -73,7 +78,9 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     from tensorc_dsl.report.files import make_folder
 
     found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, ())
-    paths = _paths(found.name, tuple(dict.fromkeys(kinds)), output, found.backend.forms)
+    forms = found.backend.forms
+    kinds = kinds or tuple(kind for kind, form in forms.items() if form.usual)
+    paths = _paths(found.name, tuple(dict.fromkeys(kinds)), output, forms)
     fixed = seed is not None or replayed is not None or conditions
     schedule = _frozen(found, seed) if fixed else _best(found, file, records)
     library = found.library(schedule.trace, schedule.origin)

@@ -6,8 +6,15 @@ import click
 
 from tensorc_dsl.cli.known import best_known
 from tensorc_dsl.cli.loading import load_task
-from tensorc_dsl.cli.measured import measure_and_show, measured
-from tensorc_dsl.cli.options import common_options, file_argument, records_option, task_argument, threads_option
+from tensorc_dsl.cli.measured import emulate_and_show, measure_and_show, measured
+from tensorc_dsl.cli.options import (
+    common_options,
+    emulate_option,
+    file_argument,
+    records_option,
+    task_argument,
+    threads_option,
+)
 from tensorc_dsl.report.terminal import show_object
 
 
@@ -16,17 +23,28 @@ from tensorc_dsl.report.terminal import show_object
 @task_argument
 @threads_option
 @records_option
+@emulate_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @common_options
-def run(file: str, task: str | None, threads: int | None, records: str | None, as_json: bool) -> None:
+def run(
+    file: str, task: str | None, threads: int | None, records: str | None, emulate: bool, as_json: bool
+) -> None:  # fmt: skip
     """Run the best recorded schedule of a task on random inputs, check its result against the reference, and time it.
 
     The records are those of this machine, and are only read. A task without records has the schedule that records of other
     tasks predict to be the fastest, and with few of these a schedule drawn with seed 0; standard error says which. `replay`
     does the same for a schedule in a file.
+
+    With --emulate a kernel for a GPU runs on the CPU, in three orders of threads. Its result is checked, and threads that
+    race or come to different barriers and accesses that are out of bounds are told. Nothing is timed.
     """
+    if emulate and as_json:
+        raise click.UsageError("`--json` prints a time, and `--emulate` takes none")
     found = load_task(file, task, threads)
     known = best_known(found, file, records)
+    if emulate:
+        emulate_and_show(found, known.trace)
+        return
     if not as_json:
         measure_and_show(found, known.trace)
         return

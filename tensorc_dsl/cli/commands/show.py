@@ -44,8 +44,10 @@ def show(
     space    what became of each rule, block by block: its draws, or why it does not apply
     trace    a schedule, drawn from the task's space
     lowered  the flat loops that the schedule makes
-    llvm     their LLVM code (targets of kind `llvm`)
+    llvm     their LLVM code
     asm      the machine's assembly (targets of kind `llvm`)
+    ptx      PTX (targets of kind `cuda`, which have `llvm`, too)
+    sass     the machine code of a GPU; needs NVIDIA's ptxas and nvdisasm
 
     What schedules assume of a reducer of the file, as `verify` names it, is a comment before `ir`, `space` and `trace`.
     Targets of other kinds have stages of their own behind `lowered`.

@@ -23,9 +23,9 @@ from tensorc_dsl.ir.target import Target
 FORMS = {
     "llvm": Form(".ll", True, "the LLVM code, before LLVM's passes"),
     "asm": Form(".s", True, "the machine's assembly"),
-    "obj": Form(".o", False, "an object file, to be linked with -pthread"),
+    "obj": Form(".o", False, "an object file, to be linked with -pthread", usual=True),
     "so": Form(".so", False, "a shared library; needs the system's C compiler"),
-    "header": Form(".h", True, "the declarations for C and C++"),
+    "header": Form(".h", True, "the declarations for C and C++", usual=True),
 }
 
 

@@ -65,6 +65,8 @@ class SymbolTable:
     buffers: dict[str, tuple[str, DType]] = field(default_factory=dict[str, tuple[str, DType]])
     factors: dict[str, int] = field(default_factory=dict[str, int])
     """For each loop variable a number that divides it, if one greater than 1 is known."""
+    aligned: dict[str, int] = field(default_factory=dict[str, int])
+    """The alignment of buffers in bytes, where vectors are only loaded and stored at once if they are aligned."""
     streamed: dict[str, int] = field(default_factory=dict[str, int])
     """The buffers that begin at a cache line and are stored past the caches, with the size of their vectors in bytes."""
 
@@ -167,6 +169,10 @@ class Expressions:
         if total is not None:
             base = self.f.cached(f"getelementptr {kind}, ptr {base}, i64 {total}")
         return self.f.cached(f"getelementptr {kind}, ptr {base}, i64 {constant}") if constant else base
+
+    def target(self, buffer: str, e: Expr, piece: Piece | None) -> str:
+        """The address of an element that is stored; in a piece, that of its first lane."""
+        return self.pointer(buffer, e, piece)
 
     # Values
 
@@ -294,7 +300,7 @@ class Expressions:
                 return self._load_one(self.pointer(e.buffer, e.indices[0], at), e.dtype)
             return self._load_if_any(e, at, at.mask)
         if step == 1:
-            return self._load_vector(self.pointer(e.buffer, e.indices[0], at), e.dtype, at)
+            return self._load_vector(e, at)
         if step is None or at.mask is not None:
             return self._gather(e, at)
         first = self.pointer(e.buffer, e.indices[0], at)
@@ -321,11 +327,18 @@ class Expressions:
     def put(self, value: Value, buffer: str, e: Expr, at: Piece) -> None:
         """Store adjacent lanes, starting at the first one of a piece; past the caches if they are whole vectors of a streamed
         buffer."""
-        f, pointer, size = self.f, self.pointer(buffer, e, at), value.dtype.bytes
+        f, pointer, size = self.f, self.target(buffer, e, at), value.dtype.bytes
         stored, unit = self.to_memory(value), self.scope.streamed.get(buffer, 0)
         past = unit and value.lanes * size % unit == 0 and self._is_multiple(e, at, unit // size)
-        how = f"{unit}, !nontemporal !2" if past else f"{size}"
+        how = f"{unit}, !nontemporal !2" if past else f"{self._alignment(buffer, e, at, size)}"
         f.line(f"store {stored.type} {stored.ref}, ptr {pointer}, align {how}")
+
+    def _alignment(self, buffer: str, e: Expr, at: Piece, size: int) -> int:
+        """The alignment in bytes of the first lane of a piece, of elements of `size` bytes."""
+        known = self.scope.aligned.get(buffer, size)
+        while known > size and not self._is_multiple(e, at, known // size):
+            known //= 2
+        return known
 
     def _is_multiple(self, e: Expr, at: Piece, n: int) -> bool:
         """Whether the subscript of the first lane of a piece is known to be a multiple of `n`."""
@@ -356,10 +369,12 @@ class Expressions:
         none = constant_value(e.dtype, 0)
         return f.value(e.dtype, f"phi {none.type} [ {loaded.ref}, %{some} ], [ {none.ref}, %{before} ]", 0)
 
-    def _load_vector(self, pointer: str, t: DType, at: Piece) -> Value:
+    def _load_vector(self, e: Load, at: Piece) -> Value:
+        pointer, t = self.pointer(e.buffer, e.indices[0], at), e.dtype
         kind = vector_type(in_memory(t), at.width)
         if at.mask is None:
-            return self.from_memory(self.f.op(f"load {kind}, ptr {pointer}, align {t.bytes}"), t, at.width)
+            align = self._alignment(e.buffer, e.indices[0], at, t.bytes)
+            return self.from_memory(self.f.op(f"load {kind}, ptr {pointer}, align {align}"), t, at.width)
         name = f"llvm.masked.load.{mangled(t, at.width)}.p0"
         self.f.module.declare(kind, name, ("ptr", "i32", at.mask.type, kind))
         args = f"ptr {pointer}, i32 {t.bytes}, {at.mask.typed}, {kind} zeroinitializer"

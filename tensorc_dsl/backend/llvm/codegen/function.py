@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from tensorc_dsl.backend.llvm.codegen.values import Value, element, vector_type
 from tensorc_dsl.ir.dtypes import DType
 
+UNROLL = "!3"
+"""The mark of a loop that LLVM unrolls."""
+
 
 @dataclass(slots=True)
 class Module:
@@ -18,12 +21,16 @@ class Module:
     functions: list[str] = field(default_factory=list[str])
     declarations: dict[str, str] = field(default_factory=dict[str, str])
     bodies: int = 0
+    unrolls: bool = False
+    """Whether a loop is left to LLVM to be unrolled, under `UNROLL`."""
 
     def declare(self, result: str, name: str, args: tuple[str, ...], attributes: str = "") -> None:
         self.declarations[name] = f"declare {result} @{name}({', '.join(args)}) {attributes}".rstrip()
 
     def text(self) -> str:
         metadata = '!0 = distinct !{!0, !1}\n!1 = !{!"llvm.loop.unroll.disable"}\n!2 = !{i32 1}'
+        if self.unrolls:
+            metadata += f'\n{UNROLL} = distinct !{{{UNROLL}, !4}}\n!4 = !{{!"llvm.loop.unroll.full"}}'
         return "\n\n".join(["\n".join(self.declarations.values()), *self.functions, metadata]) + "\n"
 
 
@@ -80,6 +87,10 @@ class Function:
         name = self.fresh("slot")
         self._entry.append(f"  {name} = alloca [{count} x {element_type}], align 64")
         return name
+
+    def prologue(self, *lines: str) -> None:
+        """Write lines to the entry, behind those that are there."""
+        self._entry += [f"  {line}" for line in lines]
 
     def label(self, prefix: str) -> str:
         self._names += 1

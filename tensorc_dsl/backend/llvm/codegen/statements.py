@@ -9,7 +9,7 @@ from typing import assert_never
 
 from tensorc_dsl.backend.llvm.codegen.across import combined, fold_lanes
 from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece, Scalar, SymbolTable, any_lane, mangled
-from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.function import UNROLL, Function
 from tensorc_dsl.backend.llvm.codegen.instructions import code_for, write_instruction
 from tensorc_dsl.backend.llvm.codegen.turn import turned, write_turned
 from tensorc_dsl.backend.llvm.codegen.values import Value, in_memory
@@ -40,6 +40,9 @@ class Plan:
     worker_bytes: Expr
     features: tuple[str, ...] = ()
     """The instruction sets of the target."""
+    late: bool = False
+    """Whether LLVM unrolls the unrolled loops, which keeps the text short, and element types narrower than 32 bits make
+    vectors of more lanes."""
 
 
 class Statements:
@@ -91,7 +94,10 @@ class Statements:
 
     def _loop(self, s: Loop, pieces: tuple[Piece, ...]) -> None:
         begin, end = constant(s.begin), constant(s.end)
-        if s.kind is LoopKind.UNROLLED and begin is not None and end is not None:
+        if s.kind is LoopKind.UNROLLED and self.plan.late:
+            first, last = self.expressions.index(s.begin), self.expressions.index(s.end)
+            self.counted(s.var, first, last, 1, lambda: self.write(s.body, pieces), unrolled=True)
+        elif s.kind is LoopKind.UNROLLED and begin is not None and end is not None:
             tile = None if pieces else turned(s)
             if tile is not None:
                 write_turned(self.expressions, tile, self._width(tile.across), self._store)
@@ -102,12 +108,13 @@ class Statements:
         elif s.kind is LoopKind.VECTORIZED and begin is not None and end is not None:
             self._vector_loop(s, begin, end)
         else:
-            first: Scalar = self.expressions.index(s.begin)
-            last: Scalar = self.expressions.index(s.end)
+            first, last = self.expressions.index(s.begin), self.expressions.index(s.end)
             self.counted(s.var, first, last, 1, lambda: self.write(s.body, pieces))
 
-    def counted(self, var: str, begin: Scalar, end: Scalar, step: int, write: Callable[[], None]) -> None:
-        """Write `for var in begin .. end` by `step`, with its body once."""
+    def counted(
+        self, var: str, begin: Scalar, end: Scalar, step: int, write: Callable[[], None], *, unrolled: bool = False
+    ) -> None:
+        """Write `for var in begin .. end` by `step`, with its body once; if `unrolled`, LLVM writes it out."""
         f = self.f
         head, after = f.label(f"loop.{var}"), f.label("after")
         if isinstance(begin, int) and isinstance(end, int):
@@ -127,7 +134,8 @@ class Statements:
             write()
         f.line(f"{following} = add nuw nsw i64 {counter}, {step}")
         more = f.op(f"icmp slt i64 {following}, {end}")
-        f.line(f"br i1 {more}, label %{head}, label %{after}, !llvm.loop !0")
+        f.module.unrolls |= unrolled
+        f.line(f"br i1 {more}, label %{head}, label %{after}, !llvm.loop {UNROLL if unrolled else '!0'}")
         f.fill(place, f"{counter} = phi i64 [ {begin}, %{before} ], [ {following}, %{f.block} ]")
         f.start_block(after)
 
@@ -148,7 +156,7 @@ class Statements:
 
     def _width(self, s: Loop) -> int:
         """The lanes of a native vector of the widest element type in the loop, which counts as at least 32 bits."""
-        bits = [32]
+        bits = [8 if self.plan.late else 32]
         for x in stores(s.body):
             bits.append(dtype_of(x.value).bits)
             bits.extend(r.dtype.bits for r in store_loads(x))
@@ -288,7 +296,7 @@ class Statements:
         value = e.value(s.value, at)
         t = value.dtype
         if at is None:
-            self._store_one(value, e.pointer(s.buffer, index, None))
+            self._store_one(value, e.target(s.buffer, index, None))
             return
         step = e.stride(index, at)
         value = f.splat(value, at.width)
@@ -296,12 +304,12 @@ class Statements:
             e.put(value, s.buffer, index, at)
         elif step == 1 and at.mask is not None:
             value = e.to_memory(value)
-            pointer = e.pointer(s.buffer, index, at)
+            pointer = e.target(s.buffer, index, at)
             name = f"llvm.masked.store.{mangled(t, at.width)}.p0"
             f.module.declare("void", name, (value.type, "ptr", "i32", at.mask.type))
             f.line(f"call void @{name}({value.typed}, ptr {pointer}, i32 {t.bytes}, {at.mask.typed})")
         elif at.mask is None and step is not None:
-            first = e.pointer(s.buffer, index, at)
+            first = e.target(s.buffer, index, at)
             for k in range(at.width):
                 place = f.cached(f"getelementptr {in_memory(t)}, ptr {first}, i64 {k * step}")
                 self._store_one(f.lane(value, k), place)
@@ -320,7 +328,7 @@ class Statements:
         assert fold is not None  # only folds may store to one element from several lanes
         lanes = fold_lanes(f, fold.op, [f.splat(e.value(fold.value, at), at.width) for at in pieces])
         old = e.value(Load(s.buffer, s.indices, lanes.dtype), None)
-        self._store_one(combined(f, fold.op, old, lanes), e.pointer(s.buffer, s.indices[0], None))
+        self._store_one(combined(f, fold.op, old, lanes), e.target(s.buffer, s.indices[0], None))
 
     def _store_one(self, value: Value, pointer: str) -> None:
         stored = self.expressions.to_memory(value)

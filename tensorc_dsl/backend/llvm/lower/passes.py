@@ -17,7 +17,8 @@ UNROLL_LIMIT = 4096
 """The largest `code_size` of one unrolled nest: larger code leaves the instruction cache and takes long to compile."""
 
 
-def _max_step(program: Program) -> int:
+def max_step(program: Program) -> int:
+    """The largest `unroll.max_step` of a program; 0 if there is none."""
     found: list[Annotation] = list(program.annotations)
     for _, s in walk(program.body):
         if isinstance(s, For):
@@ -26,7 +27,7 @@ def _max_step(program: Program) -> int:
 
 
 def _unroll(u: Unit) -> Unit:
-    step = _max_step(u.whole)
+    step = max_step(u.whole)
     return replace(u, flat=unroll_small(u.loops, step)) if step else u
 
 

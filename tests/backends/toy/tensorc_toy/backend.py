@@ -195,7 +195,7 @@ class ToyBackend:
 
     @property
     def forms(self) -> Mapping[str, Form]:
-        return {"c": Form(".c", True, "the C text")}
+        return {"c": Form(".c", True, "the C text", usual=True)}
 
     def processor(self) -> Processor:
         return Processor("generic", "", 64, "")
@@ -236,6 +236,9 @@ class ToyBackend:
     def compile(self, lowered: LoweredKernel, target: Target, threads: int) -> ToyKernel:
         assert isinstance(lowered, Kernel)
         return ToyKernel(c_text(lowered))
+
+    def emulate(self, lowered: LoweredKernel) -> None:
+        return None
 
     def load(self, code: Code, program: Program, threads: int) -> ToyLoaded:
         params = tuple(Param(p.name, p.dtype, p.shape, p in program.outputs) for p in program.params)

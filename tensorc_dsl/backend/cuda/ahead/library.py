@@ -1,0 +1,184 @@
+"""A task's kernels as files: PTX, the declarations for C, and C code that loads and launches them by the CUDA driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tensorc_dsl.backend.cuda.codegen.device import ALIGNMENT
+from tensorc_dsl.backend.cuda.compiled import CudaKernel
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel
+from tensorc_dsl.backend.cuda.sass import sass_of
+from tensorc_dsl.backend.llvm.ahead.interface import argument_name
+from tensorc_dsl.backend.protocol import Form
+from tensorc_dsl.ir.expr import ZERO, Dim, Expr, Var, add, ceildiv, index, mul, transform
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.lower.flat import Prepared, format_shape
+
+FORMS = {
+    "ptx": Form(".ptx", True, "the PTX, which any driver for CUDA 12 loads", usual=True),
+    "header": Form(".h", True, "the declarations for C and C++", usual=True),
+    "loader": Form(".c", True, "C code that loads and launches the kernels; to be linked with -lcuda", usual=True),
+    "llvm": Form(".ll", True, "the LLVM code, before LLVM's passes"),
+    "sass": Form(".sass", True, "the machine code as text; needs ptxas and nvdisasm"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CudaLibrary:
+    """The ahead-of-time output of a task. `origin` says where its schedule is from."""
+
+    kernel: CudaKernel
+    name: str
+    origin: str
+
+    def make(self, form: str) -> bytes:
+        """A file in one of the forms of `FORMS`. Raises TschedError (E0919) if a tool for it is missing."""
+        match form:
+            case "ptx":
+                return self.kernel.ptx.encode()
+            case "header":
+                return self._header().encode()
+            case "loader":
+                return self._loader().encode()
+            case "llvm":
+                return self.kernel.llvm_ir.encode()
+            case "sass":
+                return sass_of(self.kernel.ptx, self.kernel.cpu).encode()
+            case _:
+                raise ValueError(f"a library has no form {form!r}")
+
+    def _arguments(self) -> list[str]:
+        p = self.kernel.program
+        arrays = [f"uint64_t {argument_name(x.name)}" for x in p.params]
+        scratch = ["uint64_t scratch_"] if p.scratch else []
+        return [*arrays, *scratch, *(f"int64_t {argument_name(d.name)}" for d in p.dims)]
+
+    def _launch(self) -> str:
+        return f"int32_t {self.name}(const {self.name}_module *m, void *stream, {', '.join(self._arguments())})"
+
+    def _header(self) -> str:
+        return "\n".join((*self._head(), ""))
+
+    def _head(self) -> Iterator[str]:
+        name, p = self.name, self.kernel.program
+        yield f"/* {name}: made by tensorc-dsl for GPUs, {self.kernel.cpu} and later."
+        yield f"   The schedule is {self.origin}."
+        yield "*/"
+        yield from (f"#ifndef TENSORC_{name}_H", f"#define TENSORC_{name}_H", "", "#include <stdint.h>", "")
+        yield from ("#ifdef __cplusplus", 'extern "C" {', "#endif", "")
+        yield "/* The kernels in a context of the CUDA driver. */"
+        yield f"typedef struct {name}_module {{ void *module; void *kernels[{len(p.kernels)}]; }} {name}_module;"
+        yield ""
+        yield "/* Loads the kernels into the current context. Returns 0, or an error of the driver (CUresult). */"
+        yield f"int32_t {name}_load({name}_module *m);"
+        yield f"int32_t {name}_unload({name}_module *m);"
+        yield ""
+        if p.scratch:
+            sizes = ", ".join(f"int64_t {argument_name(d.name)}" for d in p.dims)
+            yield "/* How many bytes of memory on the device the intermediate results take. */"
+            yield f"int64_t {name}_scratch_bytes({sizes or 'void'});"
+            yield ""
+        yield "/* Launches the kernels on a stream (CUstream) and does not wait for them. Arrays are addresses on the device"
+        yield f"   (CUdeviceptr), dense, the last dimension fastest, aligned to {ALIGNMENT} bytes. Outputs overlap no other."
+        yield "   Returns 0, an error of the driver, or -1: an array is null or not aligned; -2: a size is out of its range."
+        for d in p.dims:
+            yield f"   {argument_name(d.name)}: a size, {f'at least {d.low}' if d.high is None else f'{d.low} to {d.high}'}"
+        for x in p.params:
+            yield f"   {argument_name(x.name)}: {'output' if x.output else 'input'}, {x.dtype}{format_shape(x.shape)}"
+        if p.scratch:
+            yield f"   scratch_: {name}_scratch_bytes() bytes that nothing else uses until the kernels have ended"
+        yield "*/"
+        yield f"{self._launch()};"
+        yield from ("", "#ifdef __cplusplus", "}", "#endif", "", "#endif")
+
+    def _loader(self) -> str:
+        return "\n".join((*self._code(), ""))
+
+    def _code(self) -> Iterator[str]:
+        name, p = self.name, self.kernel.program
+        yield f'#include "{name}.h"'
+        yield ""
+        yield _DRIVER
+        yield "static const char ptx[] ="
+        yield from (f'    "{_escaped(line)}\\n"' for line in self.kernel.ptx.splitlines())
+        yield "    ;"
+        yield ""
+        yield f"int32_t {name}_load({name}_module *m) {{"
+        yield "    int32_t e = cuModuleLoadDataEx(&m->module, ptx, 0, 0, 0);"
+        for n, k in enumerate(p.kernels):
+            yield f'    if (!e) e = cuModuleGetFunction(&m->kernels[{n}], m->module, "{k.name}");'
+            if k.shared_bytes:
+                yield f"    if (!e) e = cuFuncSetAttribute(m->kernels[{n}], MAX_SHARED_BYTES, {k.shared_bytes});"
+        yield from ("    return e;", "}", "", f"int32_t {name}_unload({name}_module *m) {{")
+        yield from ("    return cuModuleUnload(m->module);", "}", "")
+        if p.scratch:
+            sizes = ", ".join(f"int64_t {argument_name(d.name)}" for d in p.dims)
+            yield f"int64_t {name}_scratch_bytes({sizes or 'void'}) {{"
+            yield f"    return {_c(_places(p.scratch)[1], self._names())};"
+            yield from ("}", "")
+        yield f"{self._launch()} {{"
+        for d in p.dims:
+            v = argument_name(d.name)
+            above = f" || {v} > {d.high}" if d.high is not None else ""
+            yield f"    if ({v} < {d.low}{above}) return -2;"
+        arrays = [*(argument_name(x.name) for x in p.params), *(["scratch_"] if p.scratch else [])]
+        yield f"    if ({' || '.join(f'!{v} || {v} % {ALIGNMENT}' for v in arrays)}) return -1;"
+        for x, place in zip(p.scratch, _places(p.scratch)[0], strict=True):
+            yield f"    uint64_t s_{x.name} = scratch_ + (uint64_t)({_c(place, self._names())});"
+        yield "    int32_t e = 0;"
+        for n, k in enumerate(p.kernels):
+            yield from self._start(n, k)
+        yield from ("    return e;", "}")
+
+    def _start(self, n: int, k: DeviceKernel) -> Iterator[str]:
+        p = self.kernel.program
+        scratch = {x.name for x in p.scratch}
+        given = [f"&s_{a}" if a in scratch else f"&{argument_name(a)}" for a in k.params]
+        given += [f"&{argument_name(d.name)}" for d in p.dims]
+        x, y, z = (_c(e, self._names()) for e in k.grid)
+        yield "    if (!e) {"
+        yield f"        void *arguments[] = {{{', '.join(f'(void *){a}' for a in given) or '0'}}};"
+        yield f"        int64_t x = {x}, y = {y}, z = {z};"
+        yield "        if (x > 0 && y > 0 && z > 0)"
+        sizes = f"(unsigned)x, (unsigned)y, (unsigned)z, {k.threads}, 1, 1, {k.shared_bytes}"
+        yield f"            e = cuLaunchKernel(m->kernels[{n}], {sizes}, stream, arguments, 0);"
+        yield "    }"
+
+    def _names(self) -> dict[str, str]:
+        return {d.name: argument_name(d.name) for d in self.kernel.program.dims}
+
+
+_DRIVER = """\
+/* The part of the CUDA driver's interface that is used: no toolkit is needed to compile this. */
+extern int cuModuleLoadDataEx(void **, const void *, unsigned, void *, void *);
+extern int cuModuleGetFunction(void **, void *, const char *);
+extern int cuModuleUnload(void *);
+extern int cuFuncSetAttribute(void *, int, int);
+extern int cuLaunchKernel(
+    void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+
+enum { MAX_SHARED_BYTES = 8 }; /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+#define min(a, b) ((a) < (b) ? (a) : (b))
+#define max(a, b) ((a) > (b) ? (a) : (b))
+"""
+
+
+def _places(scratch: tuple[Prepared, ...]) -> tuple[list[Expr], Expr]:
+    """The offset of each intermediate array in bytes, and the size of all."""
+    places: list[Expr] = []
+    size: Expr = ZERO
+    for x in scratch:
+        places.append(size)
+        lines = ceildiv(mul(x.size, index(x.dtype.bytes)), index(ALIGNMENT))
+        size = add(size, mul(lines, index(ALIGNMENT)))
+    return places, size
+
+
+def _c(e: Expr, names: dict[str, str]) -> str:
+    """A size as C: sizes are never negative, so C divides as the language does."""
+    return format_expr(transform(e, lambda x: Var(names[x.name]) if isinstance(x, Dim) else x))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")

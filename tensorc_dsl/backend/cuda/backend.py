@@ -1,0 +1,133 @@
+"""The backend for NVIDIA GPUs: each method is one call into the files beside this one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tensorc_dsl.backend.cuda.ahead.library import FORMS, CudaLibrary
+from tensorc_dsl.backend.cuda.codegen.ptx import TRIPLE
+from tensorc_dsl.backend.cuda.compiled import OLDEST, STAGES, CudaKernel, compile_device, cpu_of
+from tensorc_dsl.backend.cuda.emulate import Emulation, emulation
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, format_device
+from tensorc_dsl.backend.cuda.lower.lower import PASSES, lower_device, lower_device_until
+from tensorc_dsl.backend.llvm.processors import NO_CPU, processors
+from tensorc_dsl.backend.memory import aligned_empty
+from tensorc_dsl.backend.protocol import (
+    Backend,
+    Code,
+    CompiledKernel,
+    CompileError,
+    Form,
+    LoadedKernel,
+    LoweredKernel,
+    Processor,
+)
+from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.reference.count import Work
+from tensorc_dsl.syntax.names import near
+
+
+@problem(
+    "E0918",
+    "`{task}` is for a GPU, {cpu}: its kernels cannot be run or measured yet",
+    help="`run --emulate` runs them on the CPU, thread by thread, and checks the result; `show --stage ptx` and"
+    " `compile --emit ptx` make their code",
+)
+def NO_RUNTIME(*, task: str, cpu: str) -> None: ...
+
+
+def _known() -> tuple[str, ...]:
+    """The GPUs that there is code for: those that LLVM knows, from the oldest on whose instructions the code uses."""
+    numbers = {cpu: int("".join(filter(str.isdigit, cpu))) for cpu in (*processors(TRIPLE).cpus, OLDEST)}
+    return tuple(
+        sorted((cpu for cpu, n in numbers.items() if n >= numbers[OLDEST]), key=lambda cpu: (numbers[cpu], cpu))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CudaBackend:
+    """NVIDIA GPUs, through LLVM's NVPTX. Kernels are compiled and emulated; nothing runs them on a GPU yet."""
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        return tuple(p.name for p in PASSES)
+
+    @property
+    def stages(self) -> Mapping[str, str]:
+        return STAGES
+
+    @property
+    def forms(self) -> Mapping[str, Form]:
+        return FORMS
+
+    def processor(self) -> Processor:
+        raise TschedError(NO_RUNTIME(None, task="the kernel", cpu="and none is looked for"))
+
+    def require_known(self, target: Target) -> None:
+        """Raises TschedError (E0915)."""
+        known = _known()
+        if (cpu := cpu_of(target)) not in known:
+            raise TschedError(NO_CPU(None, notes=near(cpu, known), triple=TRIPLE, cpu=cpu))
+
+    def require_here(self, target: Target, task: str) -> None:
+        """Raises TschedError (E0918)."""
+        raise TschedError(NO_RUNTIME(None, task=task, cpu=f"`{cpu_of(target)}`"))
+
+    def with_cpu(self, target: Target, cpu: str) -> Target:
+        """Raises TschedError (E0915)."""
+        out = replace(target, cpu=cpu)
+        self.require_known(out)
+        return out
+
+    def describe_processors(self, target: Target) -> str:
+        return "\n".join((f"GPUs of {TRIPLE}:", *(f"  {cpu}" for cpu in _known())))
+
+    def lower(self, program: Program, target: Target) -> DeviceProgram:
+        return lower_device(program)
+
+    def text(self, lowered: LoweredKernel) -> str:
+        assert isinstance(lowered, DeviceProgram)
+        return format_device(lowered)
+
+    def key(self, lowered: LoweredKernel) -> str:
+        return self.text(lowered)
+
+    def text_after(self, program: Program, target: Target, last: str) -> str:
+        return lower_device_until(program, last)
+
+    def compile(self, lowered: LoweredKernel, target: Target, threads: int) -> CudaKernel:
+        assert isinstance(lowered, DeviceProgram)
+        return compile_device(lowered, target)
+
+    def emulate(self, lowered: LoweredKernel) -> Emulation:
+        assert isinstance(lowered, DeviceProgram)
+        return emulation(lowered)
+
+    def load(self, code: Code, program: Program, threads: int) -> LoadedKernel:
+        raise CompileError("kernels of GPUs cannot be loaded yet")
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        return aligned_empty(shape, dtype)
+
+    def library(self, compiled: CompiledKernel, name: str, origin: str) -> CudaLibrary:
+        assert isinstance(compiled, CudaKernel)
+        return CudaLibrary(compiled, name, origin)
+
+    def multipliers(self, work: Work, target: Target) -> tuple[str, ...]:
+        return ()
+
+    def peak(self, title: str, target: Target, threads: int) -> float:
+        raise KeyError(title)
+
+    def bandwidth(self, target: Target, threads: int, size: int) -> float:
+        raise TschedError(NO_RUNTIME(None, task="a measurement", cpu=f"`{cpu_of(target)}`"))
+
+
+BACKEND: Backend = CudaBackend()

@@ -1,0 +1,56 @@
+"""Kernels of a GPU in PTX, as a value that other processes can load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
+from tensorc_dsl.backend.cuda.sass import sass_of
+from tensorc_dsl.backend.protocol import Code
+from tensorc_dsl.ir.target import Target
+
+STAGES = {
+    "llvm": "their LLVM code",
+    "ptx": "their PTX",
+    "sass": "their machine code; needs ptxas and nvdisasm",
+}
+
+OLDEST = "sm_80"
+"""The GPU of a target that names none. Later ones run its PTX, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaKernel:
+    """The kernels of a program, their LLVM code before LLVM's passes, and their PTX for one kind of GPU."""
+
+    program: DeviceProgram
+    cpu: str
+    llvm_ir: str
+    ptx: str
+
+    @property
+    def code(self) -> Code:
+        return Code(self.ptx.encode(), self.program.name, frozenset())
+
+    def view(self, stage: str) -> str:
+        """The text of one of `STAGES`. Raises TschedError (E0919) if a tool for it is missing."""
+        match stage:
+            case "llvm":
+                return self.llvm_ir
+            case "ptx":
+                return self.ptx
+            case _:
+                return sass_of(self.ptx, self.cpu)
+
+
+def compile_device(program: DeviceProgram, target: Target) -> CudaKernel:
+    """PTX of the kernels. Raises CompileError if GPUs have no code for something in them."""
+    cpu = cpu_of(target)
+    text = device_module(program)
+    return CudaKernel(program, cpu, text, ptx_of(text, cpu))
+
+
+def cpu_of(target: Target) -> str:
+    """LLVM's name of the target's GPU."""
+    return OLDEST if target.cpu == "generic" else target.cpu

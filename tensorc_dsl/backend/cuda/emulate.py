@@ -1,0 +1,152 @@
+"""Runs kernels of a GPU on the CPU, thread by thread, and says what is wrong with them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from tensorc_dsl.backend.cuda.codegen.coroutine import emulation_module
+from tensorc_dsl.backend.cuda.codegen.watch import (
+    APART,
+    AT_BLOCK,
+    AT_THREAD,
+    COUNT,
+    ELEMENT,
+    KIND,
+    MARKS,
+    OTHER,
+    OUTSIDE,
+    ROW,
+    ROW_WORDS,
+    SITE,
+    SPARE,
+    STATE_WORDS,
+    stamp,
+)
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram
+from tensorc_dsl.backend.llvm.codegen.machine import Machine
+from tensorc_dsl.backend.memory import aligned_empty
+from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.ir.arrays import Array, stored_dtype
+from tensorc_dsl.ir.bind import Sizes, evaluate_size
+from tensorc_dsl.ir.target import Target
+
+SPARE_BYTES = 1024
+"""The size of the memory for accesses that are out of bounds, which is more than a vector has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    """Kernels as code for this CPU. `run` may be called again and again."""
+
+    program: DeviceProgram
+    addresses: tuple[int, ...]
+    code: tuple[llvm.LLJIT, llvm.ResourceTracker]
+    """What the addresses point into, which lives as long as this object."""
+    sites: tuple[str, ...]
+
+    def run(self, arrays: Mapping[str, Array], sizes: Sizes, order: str) -> str:
+        """Run all kernels on arrays of the parameters, in one of the protocol's `ORDERS`.
+
+        Returns what is wrong with the first that has a fault, or "". Arrays that are written are changed.
+        """
+        every = dict(arrays)
+        for s in self.program.scratch:
+            every[s.name] = aligned_empty((evaluate_size(s.size, sizes),), stored_dtype(s.dtype))
+            every[s.name].view(np.uint8).fill(0xFF)
+        for k, address in zip(self.program.kernels, self.addresses, strict=True):
+            if fault := self._run(k, address, every, sizes, order):
+                return fault
+        return ""
+
+    def _run(self, k: DeviceKernel, address: int, arrays: Mapping[str, Array], sizes: Sizes, order: str) -> str:
+        state, marks = np.zeros(STATE_WORDS, np.int64), np.zeros(k.threads, np.int64)
+        spare, shared = (
+            aligned_empty((SPARE_BYTES,), np.dtype(np.uint8)),
+            aligned_empty((k.shared_bytes + 1024,), np.dtype(np.uint8)),
+        )
+        start = -shared.ctypes.data % 128
+        state[MARKS], state[SPARE] = marks.ctypes.data, spare.ctypes.data
+        rows: list[int] = []
+        stamps: list[Array] = []
+        for name in k.params:
+            a = arrays[name]
+            stamps.append(np.zeros(2 * max(a.size, 1), np.int64))
+            rows += [a.ctypes.data, a.nbytes, a.itemsize, stamps[-1].ctypes.data, 0]
+        for b in k.shared:
+            stamps.append(np.zeros(2 * b.size, np.int64))
+            rows += [
+                shared.ctypes.data + start + b.offset,
+                b.size * b.dtype.bytes,
+                b.dtype.bytes,
+                stamps[-1].ctypes.data,
+                1,
+            ]
+        table, handles = np.array(rows or [0] * ROW_WORDS, np.int64), np.zeros(k.threads, np.uint64)
+        turns = _turns(order, k.threads)
+        grid = [evaluate_size(n, sizes) for n in k.grid]
+        given = [ctypes.c_void_p(a.ctypes.data) for a in (state, table)]
+        given += [
+            ctypes.c_void_p(shared.ctypes.data + start),
+            *(ctypes.c_void_p(a.ctypes.data) for a in (handles, turns)),
+        ]
+        more = [ctypes.c_void_p(arrays[name].ctypes.data) for name in k.params]
+        whole = [*grid, *(sizes[d.name] for d in self.program.dims)]
+        kinds = (
+            [ctypes.c_void_p] * 5
+            + [ctypes.c_int64] * 3
+            + [ctypes.c_void_p] * len(more)
+            + [ctypes.c_int64] * (len(whole) - 3)
+        )
+        function = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(address)
+        function(*given, *whole[:3], *more, *whole[3:])
+        return self._said(k, state) if state[COUNT] else ""
+
+    def _said(self, k: DeviceKernel, state: Array) -> str:
+        """The first fault as a sentence."""
+        kind, site, row, element, thread, other, block = (
+            int(state[n]) for n in (KIND, SITE, ROW, ELEMENT, AT_THREAD, OTHER, AT_BLOCK)
+        )
+        count = int(state[COUNT])
+        more = f" ({count} faults)" if count > 1 else ""
+        where = f"in `{k.name}`, thread {thread} of block {block}"
+        if kind == APART:
+            return f"{where} and its thread 0 come to different barriers{more}"
+        name = (*k.params, *(b.name for b in k.shared))[row]
+        at = f"element {element} of `{name}` in `{self.sites[site]}`"
+        if kind == OUTSIDE:
+            return f"{where} accesses {at}, which is out of bounds{more}"
+        theirs, mate = stamp(other)
+        who = "others" if other == -1 else f"thread {mate}" + (f" of block {theirs}" if theirs != block else "")
+        return f"{where} and {who} meet without a barrier between them at {at}{more}"
+
+
+def _turns(order: str, threads: int) -> Array:
+    forward = np.arange(threads, dtype=np.int64)
+    match order:
+        case "forward":
+            return forward
+        case "reversed":
+            return np.ascontiguousarray(forward[::-1])
+        case _:
+            return np.random.default_rng(0).permutation(forward)
+
+
+def emulation(p: DeviceProgram) -> Emulation:
+    """The kernels, compiled for this CPU. Raises CompileError."""
+    text, sites = emulation_module(p)
+    machine = Machine(Target())
+    try:
+        jit = llvm.create_lljit_compiler(machine.machine)
+        library = llvm.JITLibraryBuilder().add_object_img(machine.object_code(text)).add_current_process()
+        names = [f"{k.name}.run" for k in p.kernels]
+        for name in names:
+            library.export_symbol(name)
+        tracker = library.link(jit, "emulation")
+    except RuntimeError as e:
+        raise CompileError(str(e)) from e
+    return Emulation(p, tuple(int(tracker[name]) for name in names), (jit, tracker), sites)

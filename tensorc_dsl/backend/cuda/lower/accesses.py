@@ -1,0 +1,67 @@
+"""What a phase reads and writes of memory that threads share, with the loops and conditions of each access."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from tensorc_dsl.affine.simplify import conjuncts, negate
+from tensorc_dsl.ir.expr import Expr, Load, Logic, Select, children
+from tensorc_dsl.ir.program import Store
+from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop
+
+Loops = tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One element of a buffer for each thread and each iteration of the loops, where all conditions hold."""
+
+    buffer: str
+    write: bool
+    index: Expr
+    loops: Loops
+    conds: tuple[Expr, ...]
+
+
+def accesses(body: tuple[Flat, ...], private: Collection[str]) -> tuple[Access, ...]:
+    """The distinct accesses of one thread to buffers that are not private to it."""
+    return tuple(dict.fromkeys(_stmts(body, frozenset(private), (), ())))
+
+
+def _stmts(body: tuple[Flat, ...], private: frozenset[str], loops: Loops, conds: tuple[Expr, ...]) -> Iterator[Access]:
+    for s in body:
+        match s:
+            case Store(buffer=buffer, indices=(index,), value=value):
+                for x, inner in (*_loads(index, conds), *_loads(value, conds)):
+                    if x.buffer not in private:
+                        yield Access(x.buffer, False, x.indices[0], loops, inner)
+                if buffer not in private:
+                    yield Access(buffer, True, index, loops, conds)
+            case Loop(var=var, end=end, body=inside):
+                yield from _stmts(inside, private, (*loops, (var, end)), conds)
+            case If(cond=cond, body=inside):
+                yield from _stmts(inside, private, loops, (*conds, *conjuncts(cond)))
+            case Alloc(name=name, body=inside):
+                yield from _stmts(inside, private | {name}, loops, conds)
+            case _:
+                raise AssertionError("a phase has no such statement")
+
+
+def _loads(e: Expr, conds: tuple[Expr, ...]) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
+    """The loads of an expression, each with the conditions under which it happens."""
+    match e:
+        case Load(indices=indices):
+            yield e, conds
+            for i in indices:
+                yield from _loads(i, conds)
+        case Select(cond=cond, then=then, other=other):
+            yield from _loads(cond, conds)
+            yield from _loads(then, (*conds, *conjuncts(cond)))
+            yield from _loads(other, (*conds, negate(cond)))
+        case Logic(op=op, lhs=a, rhs=b):
+            yield from _loads(a, conds)
+            yield from _loads(b, (*conds, *(conjuncts(a) if op == "and" else (negate(a),))))
+        case _:
+            for part in children(e):
+                yield from _loads(part, conds)

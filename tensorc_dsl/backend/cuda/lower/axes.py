@@ -1,0 +1,110 @@
+"""The axes of a kernel: how many blocks and threads it has, and what each bound loop is in a thread.
+
+Threads are counted by one variable. The loops of a nest that are bound to `thread.x`, `thread.y` and `thread.z` are its
+digits, as are those bound to `warpgroup`, `warp` and `lane`, with 32 lanes a warp and 4 warps a warpgroup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD
+from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, constant, floordiv, floormod, index
+from tensorc_dsl.ir.program import Axis, For, Stmt, walk
+from tensorc_dsl.lower.flat import LowerError
+
+_DIMENSIONS = (Axis.THREAD_X, Axis.THREAD_Y, Axis.THREAD_Z)
+_GROUPS = (Axis.LANE, Axis.WARP, Axis.WARPGROUP)
+"""The axes that count threads, the fastest first: by dimensions, or by groups."""
+
+_LANES, _WARPS = 32, 4
+"""The lanes of a warp, and the warps of a warpgroup."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The bound loops of a kernel by variable, the size of each axis, and the threads of a block."""
+
+    loops: Mapping[str, Axis]
+    sizes: Mapping[Axis, Expr]
+    threads: int
+
+    @property
+    def grid(self) -> tuple[Expr, Expr, Expr]:
+        """The blocks along x, y and z."""
+        x, y, z = (self.sizes.get(Axis(name), ONE) for name in BLOCK_AXES)
+        return x, y, z
+
+    def value(self, var: str) -> Expr:
+        """The value of a bound loop in a thread."""
+        axis = self.loops[var]
+        return self._digit(axis) if axis.counts_threads else Var(axis.value)
+
+    def is_thread(self, var: str) -> bool:
+        """Whether a loop counts threads."""
+        return var in self.loops and self.loops[var].counts_threads
+
+    def is_block(self, var: str) -> bool:
+        """Whether a loop counts blocks."""
+        return var in self.loops and not self.loops[var].counts_threads
+
+    def conditions(self, bound: Sequence[str]) -> tuple[Compare, ...]:
+        """The conditions under which a thread runs a statement inside these loops: for an axis of the kernel that none is
+        bound to, its first thread runs it; beyond the iterations of a loop none does."""
+        axes = {self.loops[v] for v in bound if self.is_thread(v)}
+        if not axes:
+            return () if self.threads == 1 else (Compare("==", Var(THREAD), ZERO),)
+        family = _DIMENSIONS if axes & set(_DIMENSIONS) else _GROUPS
+        out: list[Compare] = []
+        total = prod(size for _, size in _digits(self.sizes, family))
+        for axis, size in _digits(self.sizes, family):
+            used = constant(self.sizes[axis]) if axis in axes else 1
+            assert used is not None  # a block has a known size
+            if used == 1 < size:
+                out.append(Compare("==", self._digit(axis), ZERO))
+            elif used < size:
+                out.append(Compare("<", self._digit(axis), index(used)))
+        if total < self.threads:
+            out.append(Compare("<", Var(THREAD), index(total)))
+        return tuple(out)
+
+    def _digit(self, axis: Axis) -> Expr:
+        below, family = 1, _digits(self.sizes, _DIMENSIONS if axis in _DIMENSIONS else _GROUPS)
+        for n, (x, size) in enumerate(family):
+            if x is axis:
+                above = floordiv(Var(THREAD), index(below)) if below > 1 else Var(THREAD)
+                last = n == len(family) - 1 and below * size == self.threads
+                return ZERO if size == 1 else above if last else floormod(above, index(size))
+            below *= size
+        raise AssertionError(f"the kernel has no axis {axis}")
+
+
+def _digits(sizes: Mapping[Axis, Expr], family: Sequence[Axis]) -> list[tuple[Axis, int]]:
+    """The axes of a family that a kernel has, with their sizes, the fastest first."""
+    out: list[tuple[Axis, int]] = []
+    for axis in family:
+        n = constant(sizes[axis]) if axis in sizes else None
+        if axis is Axis.LANE:
+            n = _LANES
+        elif axis is Axis.WARP and Axis.WARPGROUP in sizes:
+            n = _WARPS
+        if n is not None:
+            out.append((axis, n))
+    return out
+
+
+def axes_of(kernel: Stmt) -> Axes:
+    """The axes of a statement at the top of a program. Raises LowerError if no kernel can have them."""
+    loops: dict[str, Axis] = {}
+    sizes: dict[Axis, Expr] = {}
+    for _, s in walk((kernel,)):
+        if isinstance(s, For) and s.axis is not None:
+            if s.axis.level == "cluster":
+                raise LowerError(f'`{s.var}` is bound to "{s.axis}": clusters have no code yet; bind it to "block.y"')
+            loops[s.var] = s.axis
+            sizes[s.axis] = s.extent
+    families = (_DIMENSIONS, _GROUPS)
+    used = (f for f in families if any(axis in sizes for axis in f))
+    return Axes(loops, sizes, max((prod(n for _, n in _digits(sizes, f)) for f in used), default=1))

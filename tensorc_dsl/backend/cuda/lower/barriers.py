@@ -1,0 +1,167 @@
+"""Puts barriers between phases, by proof: only where two threads meet at an element.
+
+A barrier is needed before a phase if a thread accesses an element that another thread has accessed since the last barrier,
+and one of them writes it. Whether that can happen is asked of integer sets, access by access; what is not affine may be
+anything. Phases of a loop also follow those of the iteration before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
+from tensorc_dsl.affine.simplify import conjuncts
+from tensorc_dsl.backend.cuda.lower.accesses import Access, accesses
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    BLOCK_AXES,
+    THREAD,
+    Barrier,
+    Device,
+    DeviceKernel,
+    Guard,
+    Phase,
+    Steps,
+)
+from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, constant, free_vars, index, sub, substitute
+
+_BEFORE = "'"
+"""What the names of variables of the earlier of two phases end with."""
+
+_ROUNDS = 4
+"""How often a loop's body is gone through until what is under way at its end is the same; the first rounds settle it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A phase since which there was no barrier; `conds` relate the loops around it, with primes, to those of the place."""
+
+    accesses: tuple[Access, ...]
+    steps: tuple[tuple[str, Expr], ...]
+    conds: tuple[Expr, ...]
+
+
+Pending = tuple[_Item, ...]
+
+
+def with_barriers(kernel: DeviceKernel) -> DeviceKernel:
+    """The kernel with a barrier wherever a thread meets what another one has read or written, and nowhere else."""
+    found = _Placer(kernel.threads, dict(zip(BLOCK_AXES, kernel.grid, strict=True)), [b.name for b in kernel.local])
+    body, _ = found.run(kernel.body, (), (), ())
+    return replace(kernel, body=body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placer:
+    threads: int
+    grid: Mapping[str, Expr]
+    private: Sequence[str]
+    known: dict[tuple[object, ...], bool] = field(default_factory=dict[tuple[object, ...], bool])
+
+    def run(
+        self, body: tuple[Device, ...], pending: Pending, steps: tuple[tuple[str, Expr], ...], guards: tuple[Expr, ...]
+    ) -> tuple[tuple[Device, ...], Pending]:
+        """The statements with barriers, and what is under way behind them."""
+        out: list[Device] = []
+        for s in body:
+            match s:
+                case Phase():
+                    mine = self._of(s, guards)
+                    if any(self._meet(p, mine, steps) for p in pending):
+                        out.append(Barrier())
+                        pending = ()
+                    out.append(s)
+                    if mine:
+                        same = tuple(Compare("==", Var(v + _BEFORE), Var(v)) for v, _ in steps)
+                        pending = _joined(pending, (_Item(mine, steps, same),))
+                case Barrier():
+                    out.append(s)
+                    pending = ()
+                case Guard(cond=cond, body=inner):
+                    inside, after = self.run(inner, pending, steps, (*guards, *conjuncts(cond)))
+                    out.append(replace(s, body=inside))
+                    pending = _joined(pending, after)
+                case Steps():
+                    s, pending = self._loop(s, pending, steps, guards)
+                    out.append(s)
+        return tuple(out), pending
+
+    def _of(self, s: Phase, guards: tuple[Expr, ...]) -> tuple[Access, ...]:
+        return tuple(replace(a, conds=(*a.conds, *guards)) for a in accesses(s.body, self.private))
+
+    def _loop(
+        self, s: Steps, pending: Pending, steps: tuple[tuple[str, Expr], ...], guards: tuple[Expr, ...]
+    ) -> tuple[Steps, Pending]:
+        body, after = self._rounds(s, pending, steps, guards, False)
+        if any(isinstance(x, Barrier) for x in body):
+            # With a barrier in each iteration, only the last one and the one before are under way.
+            exact, behind = self._rounds(s, pending, steps, guards, True)
+            if any(isinstance(x, Barrier) for x in exact):
+                body, after = exact, behind
+        return replace(s, body=body), after
+
+    def _rounds(
+        self, s: Steps, pending: Pending, steps: tuple[tuple[str, Expr], ...], guards: tuple[Expr, ...], apart: bool
+    ) -> tuple[tuple[Device, ...], Pending]:
+        """The body, and what is under way behind the loop; if `apart`, each iteration has a barrier."""
+        var, before = Var(s.var), Var(s.var + _BEFORE)
+        inner = (*steps, (s.var, s.end))
+        entered = tuple(replace(p, conds=(*p.conds, Compare("==", var, ZERO))) for p in pending) if apart else pending
+        previous = Compare("==", before, sub(var, ONE)) if apart else Compare("<", before, var)
+        carried: Pending = ()
+        for _ in range(_ROUNDS):
+            body, after = self.run(s.body, _joined(entered, carried), inner, guards)
+            own = [p for p in after if len(p.steps) >= len(inner) and p.steps[: len(inner)] == inner]
+            again = _joined((), (_again(p, s.var, previous) for p in own))
+            if set(again) <= set(carried):
+                break
+            carried = _joined(carried, again)
+        else:
+            raise AssertionError("what is under way in a loop does not settle")
+        last = (Compare("==", before, sub(substitute(s.end, _primed(s.end)), ONE)),) if apart else ()
+        left = tuple(replace(p, conds=(*_without(p.conds, s.var), *last)) for p in own)
+        runs = (constant(s.end) or 0) > 0
+        return body, _joined(() if apart and runs else pending, left)
+
+    def _meet(self, p: _Item, mine: tuple[Access, ...], steps: tuple[tuple[str, Expr], ...]) -> bool:
+        """Whether different threads can meet at an element in the earlier phase and in this one, where one writes it."""
+        return any(
+            a.buffer == b.buffer and (a.write or b.write) and self._may_meet(p, a, b, steps)
+            for a in p.accesses
+            for b in mine
+        )
+
+    def _may_meet(self, p: _Item, a: Access, b: Access, steps: tuple[tuple[str, Expr], ...]) -> bool:
+        key = (p.steps, p.conds, a, b, steps)
+        if key not in self.known:
+            names = {v: Var(v + _BEFORE) for v in (THREAD, *(v for v, _ in (*p.steps, *a.loops)))}
+            extents: dict[str, Expr] = {THREAD: index(self.threads), THREAD + _BEFORE: index(self.threads), **self.grid}
+            extents |= {v + _BEFORE: substitute(e, names) for v, e in (*p.steps, *a.loops)}
+            extents |= dict((*steps, *b.loops))
+            conds = [
+                Compare("!=", Var(THREAD + _BEFORE), Var(THREAD)),
+                Compare("==", substitute(a.index, names), b.index),
+            ]
+            every = (*conds, *(substitute(c, names) for c in a.conds), *b.conds, *p.conds)
+            try:
+                self.known[key] = feasible(extents, affine_only(every))
+            except NotAffine:
+                self.known[key] = True
+        return self.known[key]
+
+
+def _primed(e: Expr) -> dict[str, Expr]:
+    return {v: Var(v + _BEFORE) for v in free_vars(e)}
+
+
+def _again(p: _Item, var: str, previous: Expr) -> _Item:
+    return replace(p, conds=(*_without(p.conds, var), previous))
+
+
+def _without(conds: Iterable[Expr], var: str) -> tuple[Expr, ...]:
+    """The conditions that do not speak of a loop."""
+    return tuple(c for c in conds if not free_vars(c) & {var, var + _BEFORE})
+
+
+def _joined(a: Pending, b: Iterable[_Item]) -> Pending:
+    return tuple(dict.fromkeys((*a, *b)))

@@ -1,0 +1,166 @@
+"""Kernels of a GPU: phases that all threads of a block run, with barriers between them, in uniform loops and guards.
+
+A name of an axis (`thread`, `block.x`, …) is a variable with a value of its own in each thread, or each block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import assert_never
+
+from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.expr import Dim, Expr
+from tensorc_dsl.ir.node import node
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.lower.flat import Flat, Param, Prepared, format_body, format_shape
+
+THREAD = "thread"
+"""The variable that counts the threads of a block."""
+
+BLOCK_AXES = ("block.x", "block.y", "block.z")
+"""The variables that count the blocks of a grid, the fastest first."""
+
+
+@node
+class Phase:
+    """Statements that every thread runs for itself, without waiting for others."""
+
+    body: tuple[Flat, ...]
+
+
+@node
+class Barrier:
+    """No thread of a block goes on until all have come here."""
+
+
+@node
+class Steps:
+    """`for var in end`, with the same number of iterations for all threads of a block."""
+
+    var: str
+    end: Expr
+    body: tuple[Device, ...]
+
+
+@node
+class Guard:
+    """The body, if a condition holds that is the same for all threads of a block."""
+
+    cond: Expr
+    body: tuple[Device, ...]
+
+
+Device = Phase | Barrier | Steps | Guard
+
+
+@node
+class Local:
+    """A buffer of `size` elements of which each thread has its own."""
+
+    name: str
+    dtype: DType
+    size: int
+
+
+@node
+class Shared:
+    """A buffer of `size` elements of which each block has its own, `offset` bytes from the start of its shared memory."""
+
+    name: str
+    dtype: DType
+    size: int
+    offset: int
+
+
+@node
+class DeviceKernel:
+    """A grid of blocks, each of `threads` threads. `params` names the arrays that it accesses, `written` those it writes."""
+
+    name: str
+    grid: tuple[Expr, Expr, Expr]
+    threads: int
+    params: tuple[str, ...]
+    written: frozenset[str]
+    local: tuple[Local, ...]
+    shared: tuple[Shared, ...]
+    shared_bytes: int
+    body: tuple[Device, ...]
+
+
+@node
+class DeviceProgram:
+    """Kernels that run one after the other. `scratch` has the arrays in global memory besides the arguments."""
+
+    name: str
+    params: tuple[Param, ...]
+    scratch: tuple[Prepared, ...]
+    dims: tuple[Dim, ...]
+    kernels: tuple[DeviceKernel, ...]
+
+
+def inside(body: tuple[Device, ...]) -> Iterator[Device]:
+    """Every statement, in text order, outer statements first."""
+    for s in body:
+        yield s
+        if isinstance(s, Steps | Guard):
+            yield from inside(s.body)
+
+
+def barriers(kernel: DeviceKernel) -> int:
+    """The number of barriers in the text of a kernel."""
+    return sum(isinstance(s, Barrier) for s in inside(kernel.body))
+
+
+def without_barrier(kernel: DeviceKernel, number: int) -> DeviceKernel:
+    """The kernel without the barrier at that place in its text: what tests of the barriers run."""
+    left = number
+
+    def go(body: tuple[Device, ...]) -> tuple[Device, ...]:
+        nonlocal left
+        out: list[Device] = []
+        for s in body:
+            if isinstance(s, Barrier):
+                left -= 1
+                if left == -1:
+                    continue
+            out.append(replace(s, body=go(s.body)) if isinstance(s, Steps | Guard) else s)
+        return tuple(out)
+
+    return replace(kernel, body=go(kernel.body))
+
+
+def format_device(p: DeviceProgram) -> str:
+    """The kernels as text, for people and golden tests; it is not parsed back."""
+    args = [f"{'out ' * x.output}{x.name}: {x.dtype}{format_shape(x.shape)}" for x in p.params]
+    lines = [f"program {p.name}({', '.join((*args, *(d.name for d in p.dims)))}) {{"]
+    lines += [f"    scratch {x.name}: {x.dtype}[{format_expr(x.size)}]" for x in p.scratch]
+    for k in p.kernels:
+        grid = " x ".join(format_expr(n) for n in k.grid)
+        lines.append(f"    kernel {k.name}({', '.join(k.params)}) on {grid} blocks of {k.threads} threads {{")
+        lines += [f"        shared {b.name}: {b.dtype}[{b.size}] at {b.offset}" for b in k.shared]
+        lines += [f"        private {b.name}: {b.dtype}[{b.size}]" for b in k.local]
+        lines += _lines(k.body, "        ")
+        lines.append("    }")
+    return "\n".join((*lines, "}")) + "\n"
+
+
+def _lines(body: tuple[Device, ...], pad: str) -> Iterator[str]:
+    for s in body:
+        match s:
+            case Phase(body=inner):
+                yield f"{pad}threads {{"
+                yield from (f"{pad}    {line}" for line in format_body(inner).splitlines())
+                yield f"{pad}}}"
+            case Barrier():
+                yield f"{pad}barrier"
+            case Steps(var=var, end=end, body=inner):
+                yield f"{pad}for {var} in 0 .. {format_expr(end)} {{"
+                yield from _lines(inner, pad + "    ")
+                yield f"{pad}}}"
+            case Guard(cond=cond, body=inner):
+                yield f"{pad}if {format_expr(cond)} {{"
+                yield from _lines(inner, pad + "    ")
+                yield f"{pad}}}"
+            case _:
+                assert_never(s)

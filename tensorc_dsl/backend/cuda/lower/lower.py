@@ -1,0 +1,193 @@
+"""Lowers a scheduled program to kernels of a GPU, one for each statement at its top, in named passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tensorc_dsl.affine.solve_sizes import told_by
+from tensorc_dsl.backend.cuda.lower.axes import Axes, axes_of
+from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
+from tensorc_dsl.backend.cuda.lower.bodies import finished
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Local, format_device
+from tensorc_dsl.backend.cuda.lower.owners import own
+from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
+from tensorc_dsl.backend.llvm.lower.passes import max_step
+from tensorc_dsl.ir.program import Block, Buffer, For, LoopKind, Program, walk
+from tensorc_dsl.lower.flat import LowerError, Param, Prepared, store_loads, stores
+from tensorc_dsl.lower.lower import COMMON
+from tensorc_dsl.lower.passes import Unit, format_unit
+from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place, shape_of
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A statement at the top of a program on its way to kernels; several if it starts several grids one after the other."""
+
+    unit: Unit
+    number: int
+    axes: Axes
+    local: tuple[Local, ...] = ()
+    kernels: tuple[DeviceKernel, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    name: str
+    run: Callable[[Nest], Nest]
+    about: str
+
+
+def lower_device(program: Program) -> DeviceProgram:
+    """The kernels that run a scheduled program. Raises LowerError if there is none that does the same."""
+    if untold := set(program.dims) - told_by([p.shape for p in program.params]):
+        names = ", ".join(sorted(d.name for d in untold))
+        raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
+    _require_plain(program)
+    kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n), PASSES).kernels]
+    outputs = program.outputs
+    params = tuple(Param(p.name, p.dtype, shape_of(p), p in outputs) for p in program.params)
+    scratch = tuple(Prepared(b.name, b.dtype, element_count(b)) for b in _globals(program))
+    return DeviceProgram(program.name, params, scratch, program.dims, tuple(kernels))
+
+
+def lower_device_until(program: Program, last: str) -> str:
+    """The kernels after the pass of that name, as text for people."""
+    _require_plain(program)
+    few = PASSES[: [p.name for p in PASSES].index(last) + 1]
+    out: list[str] = []
+    for n in range(len(program.body)):
+        nest = _run(_nest(program, n), few)
+        made = DeviceProgram(program.name, (), (), (), nest.kernels)
+        out.append(format_device(made) if nest.kernels else format_unit(nest.unit))
+    return "\n".join(out)
+
+
+def _nest(program: Program, n: int) -> Nest:
+    return Nest(Unit(program, replace(program, body=(program.body[n],))), n, axes_of(program.body[n]))
+
+
+def _run(nest: Nest, passes: tuple[_Pass, ...]) -> Nest:
+    for p in passes:
+        nest = p.run(nest)
+    return nest
+
+
+def _require_plain(program: Program) -> None:
+    """Raises LowerError if the program uses instructions, which have no code yet."""
+    for _, s in walk(program.body):
+        if isinstance(s, For) and s.kind is LoopKind.TENSORIZED:
+            raise LowerError(
+                f"`{s.var}` is tensorized, and instructions of GPUs have no code yet; draw from `std.gpu.default`, or leave"
+                " out `tensorize`"
+            )
+
+
+def _globals(program: Program) -> tuple[Buffer, ...]:
+    """The intermediate buffers in global memory."""
+    return tuple(b for b in program.buffers if b.scope == "global")
+
+
+def _common(name: str) -> Callable[[Nest], Nest]:
+    (found,) = (p for p in COMMON if p.name == name)
+    return lambda n: replace(n, unit=found.run(n.unit))
+
+
+def _owners(n: Nest) -> Nest:
+    """Private buffers above threads become storage of each thread."""
+    program = n.unit.program
+    home, body, local = homes(program), n.unit.loops, list[Local]()
+    used = {name for s in stores(body) for name in (s.buffer, *(x.buffer for x in store_loads(s)))}
+    for b in program.buffers:
+        if b.name in used and b.scope.split(".")[0] not in ("global", "shared"):
+            around = home.get(b.name, frozenset())
+            if not _threads_around(program, b.name, n.axes) <= around:
+                body, storage = own(body, b, around, n.axes)
+                local.append(storage)
+    return replace(n, unit=replace(n.unit, flat=body), local=tuple(local))
+
+
+def _threads_around(program: Program, buffer: str, axes: Axes) -> set[str]:
+    """The loops that count threads around any block that accesses a buffer."""
+    out: set[str] = set()
+    for around, s in walk(program.body):
+        if isinstance(s, Block):
+            stored = (*s.init, *s.body)
+            if any(x.buffer == buffer or any(y.buffer == buffer for y in store_loads(x)) for x in stored):
+                out |= {x.var for x in around if axes.is_thread(x.var)}
+    return out
+
+
+def _place(n: Nest) -> Nest:
+    """Other private and shared buffers get memory; arrays in global memory are arguments."""
+    program, done = n.unit.program, {b.name for b in n.local}
+    inner = tuple(b for b in program.buffers if b.scope != "global" and b.name not in done)
+    flat = place(n.unit.loops, inner, homes(program), n.unit.carried)
+    flat = flatten_params(flat, (*program.params, *_globals(program)))
+    return replace(n, unit=replace(n.unit, flat=flat))
+
+
+def _phases(n: Nest) -> Nest:
+    program = n.unit.program
+    scopes, order = {b.name: b.scope for b in program.buffers}, [b.name for b in (*program.params, *_globals(program))]
+    kernels: list[DeviceKernel] = []
+    for k, s in enumerate(n.unit.loops):
+        storage = Storage()
+        body = phases(s, n.axes, scopes, storage)
+        all_stores = list(stores((s,)))
+        touched = {name for x in all_stores for name in (x.buffer, *(y.buffer for y in store_loads(x)))}
+        mine = tuple(b for b in n.local if b.name in touched)
+        name = f"{program.name}_{n.number}" + (f"_{k}" if len(n.unit.loops) > 1 else "")
+        kernels.append(
+            DeviceKernel(
+                name,
+                n.axes.grid,
+                n.axes.threads,
+                tuple(p for p in order if p in touched),
+                frozenset(x.buffer for x in all_stores if x.buffer in order),
+                (*mine, *storage.local),
+                tuple(storage.shared),
+                storage.bytes,
+                body,
+            )
+        )
+    _require_one_kernel(kernels)
+    return replace(n, kernels=tuple(kernels))
+
+
+def _require_one_kernel(kernels: list[DeviceKernel]) -> None:
+    """Raises LowerError if kernels would have to share memory that ends with each of them."""
+    seen: set[str] = set()
+    for k in kernels:
+        names = {b.name for b in (*k.local, *k.shared)}
+        if both := seen & names:
+            raise LowerError(
+                f"`{min(both)}` is initialised in a grid of its own, and does not outlive it; use `decompose_reduction` at a"
+                " loop inside of the blocks"
+            )
+        seen |= names
+
+
+def _barriers(n: Nest) -> Nest:
+    return replace(n, kernels=tuple(with_barriers(k) for k in n.kernels))
+
+
+def _bodies(n: Nest) -> Nest:
+    step = max_step(n.unit.whole)
+    return replace(
+        n, kernels=tuple(replace(k, body=finished(k.body, [b.name for b in k.local], step)) for k in n.kernels)
+    )
+
+
+PASSES = (
+    _Pass("prove", _common("prove"), "instructions without a proof are loops"),
+    _Pass("essential", _common("essential"), "guards that others imply go"),
+    _Pass("erase", _common("erase"), "blocks become stores, `where` guards, `init` stores of its own"),
+    _Pass("owners", _owners, "private buffers above threads become storage of each thread"),
+    _Pass("guards", _common("guards"), "guards move out of loops that they do not read"),
+    _Pass("place", _place, "buffers get memory: a thread's, a block's"),
+    _Pass("phases", _phases, "bound loops become values of a thread, statements phases"),
+    _Pass("barriers", _barriers, "barriers where threads meet"),
+    _Pass("bodies", _bodies, "vectors of whole lanes, unrolled loops over private buffers"),
+)
+"""The passes of GPUs, in order."""

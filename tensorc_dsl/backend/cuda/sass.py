@@ -1,0 +1,70 @@
+"""The machine code of kernels, by NVIDIA's tools where they are installed. Nothing else needs them."""
+
+from __future__ import annotations
+
+import shutil
+import sysconfig
+import tempfile
+from pathlib import Path
+
+from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.isolated.start import Limits, run_program
+
+
+@problem(
+    "E0919",
+    "there is no `{tool}` here, which {what}",
+    help="`pip install {package}`, or have it on PATH; `show --stage ptx` and `compile --emit ptx` need no tool",
+)
+def NO_TOOL(*, tool: str, what: str, package: str) -> None: ...
+
+
+SECONDS = 120.0
+"""The time limit for a tool, which usually takes a tenth of a second."""
+
+_TOOLS = {
+    "ptxas": ("makes machine code of PTX", "nvidia-cuda-nvcc"),
+    "nvdisasm": ("prints machine code", "nvidia-cuda-nvdisasm"),
+}
+
+
+def tool(name: str) -> Path | None:
+    """Where a tool of NVIDIA is: on PATH, or in an installed package. None if it is in neither."""
+    if found := shutil.which(name):
+        return Path(found)
+    packages = Path(sysconfig.get_path("purelib"), "nvidia")
+    return next(iter(sorted(packages.glob(f"*/bin/{name}"))), None)
+
+
+def _require(name: str) -> Path:
+    found = tool(name)
+    if found is None:
+        what, package = _TOOLS[name]
+        raise TschedError(NO_TOOL(None, tool=name, what=what, package=package))
+    return found
+
+
+def assemble(ptx: str, cpu: str, cubin: Path) -> str:
+    """Machine code for a GPU in a file. Returns what ptxas says of registers, spills and shared memory.
+
+    Raises TschedError (E0919) if there is no ptxas, and CompileError if it refuses the code.
+    """
+    source = cubin.with_suffix(".ptx")
+    source.write_text(ptx, encoding="utf-8")
+    done = run_program([str(_require("ptxas")), f"-arch={cpu}", "-v", str(source), "-o", str(cubin)], Limits(SECONDS))
+    if done.returncode:
+        raise CompileError(f"ptxas does not take the code: {done.stderr.strip()}")
+    return done.stderr
+
+
+def sass_of(ptx: str, cpu: str) -> str:
+    """Machine code as text. Raises TschedError (E0919), CompileError."""
+    printer = _require("nvdisasm")
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = Path(folder, "kernel.cubin")
+        assemble(ptx, cpu, cubin)
+        done = run_program([str(printer), "-c", str(cubin)], Limits(SECONDS))
+    if done.returncode:
+        raise CompileError(f"nvdisasm does not take the code: {done.stderr.strip()}")
+    return done.stdout

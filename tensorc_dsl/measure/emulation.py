@@ -1,0 +1,66 @@
+"""Runs a kernel for another kind of machine on this one's CPU, and checks it: its result, and how its threads meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensorc_dsl.backend.memory import aligned_empty
+from tensorc_dsl.backend.protocol import ORDERS, EmulatedKernel
+from tensorc_dsl.ir.arrays import Array, stored_dtype
+from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.measure.guarded import poison
+from tensorc_dsl.measure.runner import Task
+from tensorc_dsl.reference.count import flops
+from tensorc_dsl.reference.evaluate import shape_of
+from tensorc_dsl.reference.open_sizes import describe, sizing
+
+MOST_FLOPS = 2 * 10**9
+"""The operations of a task up to which it is emulated: one order of threads takes a quarter of a minute then."""
+
+SEED = 0
+"""The seed of the inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emulated:
+    """What an emulation found: the largest error as a share of what is allowed, and what is wrong, "" if nothing is."""
+
+    max_error: float
+    fault: str = ""
+
+
+def too_large(program: Program) -> int | None:
+    """The operations of an unscheduled program, if they are too many to be emulated."""
+    count = sum(flops(bind(program, sizes)) for sizes in sizing(program).checked)
+    return count if count > MOST_FLOPS else None
+
+
+def emulate(program: Program, kernel: EmulatedKernel) -> Emulated:
+    """The kernel of an unscheduled program, run at all sizes at which kernels are checked, in each order of threads."""
+    worst = 0.0
+    for sizes in sizing(program).checked:
+        task = Task.of(bind(program, sizes), SEED)
+        for order in ORDERS:
+            arrays = {p.name: _array(task, p.name) for p in task.program.params}
+            where = ", ".join(x for x in (describe(sizes), f"threads {order}") if x)
+            if fault := kernel.run(arrays, sizes, order):
+                return Emulated(np.inf, f"{fault}; {where}")
+            verdict = task.verdict(arrays)
+            worst = max(worst, verdict.max_error)
+            if verdict.fault:
+                return Emulated(worst, f"{verdict.fault}; {where}")
+    return Emulated(worst)
+
+
+def _array(task: Task, name: str) -> Array:
+    """An argument: the values of an input, poison for an output."""
+    p = task.program.buffer(name)
+    out = aligned_empty(shape_of(p), stored_dtype(p.dtype))
+    if name in task.inputs:
+        out[...] = task.inputs[name]
+    else:
+        poison(out)
+    return out
