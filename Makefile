@@ -147,5 +147,5 @@ bench: $(VENV)/.bench ## Operators tuned, beside other libraries (OPS=gemm SIZES
 
 .PHONY: clean
 clean: ## Remove what was built, and .venv
-	rm -rf $(VENV) $(OUT) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(OUT) dist editors/vscode/node_modules editors/vscode/LICENSE .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find tensorc_dsl tests bench docs -name __pycache__ -type d -exec rm -rf {} +
