@@ -19,6 +19,7 @@ OPS ?=
 SIZES ?=
 PEERS ?=
 JOBS ?= 2
+TSGEN ?=
 
 # The first interpreter that starts and is new enough; `make PYTHON=/path/to/python3` overrides the choice.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -93,8 +94,19 @@ format: $(VENV)/.dev ## Format the code and repair what the linter can
 	$(BIN)/ruff format
 
 .PHONY: reference
-reference: $(VENV)/.dev ## Make the generated parts of docs/reference from the declarations
+reference: $(VENV)/.dev ## Make the generated parts of docs/ and editors/ from grammar and declarations
 	$(BIN)/python -m docs.generate
+
+.PHONY: treesitter
+treesitter: ## Make the parser of editors/treesitter from its grammar (TSGEN=path of tree-sitter's generator, 0.20)
+	@test -n "$(TSGEN)" || { echo "Name the generator: make treesitter TSGEN=/path/to/tsgen" >&2; exit 1; }
+	$(TSGEN) editors/treesitter
+
+.PHONY: vsix
+vsix: ## Make the extension for VS Code, build/tensorc-dsl.vsix (needs Node 20 and npm)
+	@mkdir -p $(OUT)
+	npm ci --ignore-scripts --silent --prefix editors/vscode
+	npm run --silent --prefix editors/vscode package
 
 .PHONY: site
 site: $(VENV)/.docs ## Make the documentation's site in build/site/html; a link that leads nowhere is an error

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("bench", "docs", "examples", "grammar", "stdlib", "tensorc_dsl", "tests")
+FOLDERS = ("bench", "docs", "editors", "examples", "grammar", "stdlib", "tensorc_dsl", "tests")
 FILES = ("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml")
 TOY = ROOT / "tests" / "backends" / "toy" / "tensorc_toy"
 COMMAND = "from tensorc_dsl.cli.main import main; main()"
@@ -294,7 +294,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Copy, Touched]:
     """A copy with all of it added and its parts generated, and what each recipe touched."""
     copy = Copy(tmp_path_factory.mktemp("repository"))
     for name in FOLDERS:
-        shutil.copytree(ROOT / name, copy.root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, copy.root / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
     for name in FILES:
         shutil.copy(ROOT / name, copy.root / name)
     touched: Touched = {}

@@ -27,10 +27,11 @@ class Turn(msgspec.Struct, tag=True, frozen=True):
 
 
 class Prepared(msgspec.Struct, tag=True, frozen=True):
-    """The result is in the folder. `note` is shown with the table; `searched` is that of `Ready`."""
+    """The result is in the folder. `note` is shown with the table; `searched` and `tried` are those of `Ready`."""
 
     note: str
     searched: float | None
+    tried: tuple[float | None, ...] = ()
 
 
 class NotOffered(msgspec.Struct, tag=True, frozen=True):

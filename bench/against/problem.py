@@ -87,13 +87,15 @@ class Job:
 class Ready:
     """A job prepared by a library: `run` computes once, `result` returns the last run's result in the task's layout.
 
-    `searched` is the number of seconds of a search for the kernel; None without a search.
+    `searched` is the number of seconds of a search for the kernel; None without a search. `tried` are the times of its trials
+    in their order, by its own clock; None for a failure.
     """
 
     run: Callable[[], object]
     result: Callable[[], Array]
     note: str = ""
     searched: float | None = None
+    tried: tuple[float | None, ...] = ()
 
 
 def split(task: str) -> tuple[str, str]:

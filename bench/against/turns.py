@@ -40,7 +40,7 @@ class Reading:
     """Seconds of one call: the median over the rounds, and the quartiles on either side of it.
 
     A round counts with the lower quartile of its turn, as a candidate of a search does. `searched` is how many seconds a
-    search took before, if there was one.
+    search took before, if there was one, and `tried` the times of its trials.
     """
 
     seconds: float
@@ -48,6 +48,7 @@ class Reading:
     high: float
     note: str = ""
     searched: float | None = None
+    tried: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ def _tell(worker: Worker[Reply], number: signal.Signals) -> None:
 
 def _reading(times: Sequence[float], prepared: Prepared) -> Reading:
     low, middle, high = map(float, np.quantile(times, [0.25, 0.5, 0.75]))
-    return Reading(middle, low, high, prepared.note, prepared.searched)
+    return Reading(middle, low, high, prepared.note, prepared.searched, prepared.tried)
 
 
 def _wrong(found: Array, case: Case) -> str:

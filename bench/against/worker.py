@@ -65,7 +65,7 @@ class Desk:
             return NotOffered()
         self._ready.run()
         np.save(folder / messages.RESULT, self._ready.result())
-        return Prepared(self._ready.note, self._ready.searched)
+        return Prepared(self._ready.note, self._ready.searched, self._ready.tried)
 
 
 if __name__ == "__main__":

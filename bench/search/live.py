@@ -21,7 +21,7 @@ from tensorc_dsl.api import Task, load
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.trial import Trial
-from tensorc_dsl.search.events import Event, Proposed
+from tensorc_dsl.search.events import Event, Learnt, Proposed
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.source import Source
 
@@ -32,7 +32,7 @@ Key = tuple[str, int]
 
 
 class Searched(msgspec.Struct):
-    """One search. `asking` are the seconds that went into choosing candidates, `elapsed` all."""
+    """One search. `asking` are the seconds that went into choosing candidates and learning, `elapsed` all."""
 
     strategy: str
     task: str
@@ -87,8 +87,11 @@ def search(journal: Journal, task: Task, strategy: str, seed: int, trials: int) 
 
     def hear(event: Event) -> None:
         nonlocal asking
-        if isinstance(event, Proposed):
-            asking += event.ask_seconds
+        match event:
+            case Proposed(ask_seconds=seconds) | Learnt(seconds=seconds):
+                asking += seconds
+            case _:
+                pass
 
     with TemporaryDirectory() as folder:
         records = Path(folder) / "records.sqlite"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import cast
 
 import numpy as np
@@ -46,6 +47,19 @@ class TableExplorer:
             if self._free[row]:
                 return self._take(row)
         return None
+
+    def draws(self, count: int) -> list[Trace]:
+        return [t for t in (self.draw() for _ in range(count)) if t is not None]
+
+    def replays(self, many: Iterable[Mapping[str, Decision]]) -> list[Trace]:
+        return [t for t in map(self.replay, many) if t is not None]
+
+    def first(self, many: Iterable[Mapping[str, Decision]], count: int, tries: int) -> list[Trace]:
+        found = (t for t in map(self.replay, islice(many, tries)) if t is not None)
+        return list(islice(found, count))
+
+    def moved(self, many: Iterable[Mapping[str, Decision]]) -> list[Trace]:
+        return self.replays(many)
 
     def replay(self, decisions: Mapping[str, Decision]) -> Trace | None:
         places, matrix = self._table.codes

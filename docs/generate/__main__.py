@@ -1,23 +1,25 @@
-"""Write the generated parts of the reference; with `--check`, only say which are stale."""
+"""Write the generated parts of the reference and of the editors; with `--check`, only say which are stale."""
 
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from docs.generate.all import PARTS
+from docs.generate.editors import FILES
 from docs.generate.pages import PAGES, filled
 
 
 def main() -> int:
     check = sys.argv[1:] == ["--check"]
     stale: list[str] = []
-    for path in PAGES:
-        page = path.read_text(encoding="utf-8")
-        new = filled(page, PARTS)
-        if new != page:
+    pages = {path: partial(filled, path.read_text(encoding="utf-8"), PARTS) for path in PAGES}
+    for path, made in {**pages, **FILES}.items():
+        text = made()
+        if not path.exists() or text != path.read_text(encoding="utf-8"):
             stale.append(path.name)
             if not check:
-                path.write_text(new, encoding="utf-8")
+                path.write_text(text, encoding="utf-8")
     if stale:
         print(("stale: " if check else "written: ") + ", ".join(stale))
     return int(check and bool(stale))

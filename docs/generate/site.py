@@ -2,8 +2,9 @@
 
 Afterwards `FOLDER/pages` has the README, all pages of `docs/`, and the files that they link to, under the paths of the
 repository, so links lead to the same file in both. Pages of Markdown and pictures are copied. A file of another kind becomes
-a page that shows it, a folder without a README a page that lists it. `FOLDER/mkdocs.yml` has the navigation, made from the
-tables of docs/README.md, and inherits the other settings. A link to a file that does not exist is an error.
+a page that shows it, a folder without a README a page that lists it. `pygments.css` colours the fences.
+`FOLDER/mkdocs.yml` has the navigation, made from the tables of docs/README.md, and inherits the other settings. A link to a
+file that does not exist is an error.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
+
+from pygments.formatters import HtmlFormatter
 
 from docs.generate.links import relinked
 
@@ -124,6 +128,9 @@ def write(root: Path, folder: Path) -> int:
         file.write_text(text, encoding="utf-8")
     for picture in (root / "docs").rglob(f"*{PICTURE}"):
         shutil.copy(picture, folder / "pages" / picture.relative_to(root))
+    # The background is the theme's; only the rules inside of `.codehilite` are wanted.
+    formatter = cast("Any", HtmlFormatter(style="friendly", nobackground=True))  # Pygments has few types
+    (folder / "pages" / "pygments.css").write_text(formatter.get_style_defs(".codehilite") + "\n", encoding="utf-8")
     above = os.path.relpath(root / "mkdocs.yml", folder)
     config = {"INHERIT": above, "docs_dir": "pages", "site_dir": "html", "nav": navigation(site)}
     # JSON is YAML too.

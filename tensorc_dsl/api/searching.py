@@ -14,14 +14,17 @@ from tensorc_dsl.machine.roof import GLANCE, MEASURING, Roof, roof_of
 from tensorc_dsl.measure.local import LocalRunner
 from tensorc_dsl.measure.turns import Turns
 from tensorc_dsl.records.queue import Queue
+from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.report.following import following, watched
 from tensorc_dsl.report.progress import Standing
 from tensorc_dsl.search.drift import Watch
+from tensorc_dsl.search.errands import Ground
 from tensorc_dsl.search.events import Event, Listener, Prepared, Preparing, Sharing
 from tensorc_dsl.search.input import SearchInput
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.plausible import Plausible
 from tensorc_dsl.search.several import tune_all
+from tensorc_dsl.search.team import Team
 from tensorc_dsl.search.tune import Search, TuneResult
 from tensorc_dsl.trace.model import Model
 from tensorc_dsl.trace.trace import Trace
@@ -48,15 +51,24 @@ class Plan:
 
 
 def search_all(
-    plans: Sequence[Plan], options: SearchOptions, *, records: Path | Queue | None = None
+    plans: Sequence[Plan],
+    options: SearchOptions,
+    *,
+    records: Path | Queue | None = None,
+    snapshots: Path | None = None,
 ) -> list[TuneResult]:
     """The results of a search of each model for the fastest kernel of its program (unscheduled), on this machine.
 
-    The options hold for each search. The searches share the sum of their trials as `search.several` describes.
+    The options hold for each search. The searches share the sum of their trials as `search.several` describes. With a folder
+    for `snapshots`, resuming takes seconds after thousands of trials; it has pickles, so nobody else may write to it. A
+    strategy has to be such that it can be pickled between two batches.
     """
     with ExitStack() as stack:
         queue = records if isinstance(records, Queue) else stack.enter_context(Queue.at(records))
-        begun = [_begun(plan, options, queue, stack) for plan in plans]
+        if snapshots is not None:
+            snapshots.mkdir(parents=True, exist_ok=True)
+        team = stack.enter_context(Team())
+        begun = [_begun(plan, options, queue, team, snapshots, stack) for plan in plans]
         recent: list[int] = []
 
         def turn(number: int) -> None:
@@ -70,7 +82,9 @@ def search_all(
         return tune_all([one for one, _ in begun], [p.weight for p in plans], turn)
 
 
-def _begun(plan: Plan, options: SearchOptions, queue: Queue, stack: ExitStack) -> tuple[Search, LocalRunner]:
+def _begun(
+    plan: Plan, options: SearchOptions, queue: Queue, team: Team, snapshots: Path | None, stack: ExitStack
+) -> tuple[Search, LocalRunner]:
     """A search and the runner with its processes; the stack closes the runner."""
     program, target = plan.program, plan.target
 
@@ -86,13 +100,14 @@ def _begun(plan: Plan, options: SearchOptions, queue: Queue, stack: ExitStack) -
             reason = f"the proof broke off, which is a bug: {type(e).__name__}: {e}"
             return Unproved(UNPROVED(None, reason=reason))
 
+    turns = Turns(lambda given_up: tell(Sharing(given_up)))
     local = stack.enter_context(
         LocalRunner(
             program,
             target,
             threads=target.cores,
             on_preparing=lambda begins: tell(Preparing() if begins else Prepared()),
-            turns=Turns(lambda given_up: tell(Sharing(given_up))),
+            turns=turns,
         )
     )
     glance = plan.roof or roof_of(program, target, target.cores, GLANCE)
@@ -109,6 +124,8 @@ def _begun(plan: Plan, options: SearchOptions, queue: Queue, stack: ExitStack) -
         verify=judge,
         made_by=plan.made_by,
         watch=Watch(runner.again),
+        expander=team.expander(Ground(plan.model, target, sizing(program).timed[-1]), turns),
+        snapshots=snapshots,
     )
     return Search(given), local
 

@@ -63,6 +63,11 @@ def lowered_once(program: Program, target: Target) -> Lowered:
     return found
 
 
+def lowered_as(program: Program, target: Target, lowered: Lowered) -> None:
+    """The program was lowered to this in another process."""
+    _known(program)[target] = lowered
+
+
 @by_identity(KEPT)
 def _known(_program: Program) -> dict[Target, Lowered | str]:
     """The result for each target; for a program that cannot be lowered, the reason."""

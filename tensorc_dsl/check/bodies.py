@@ -117,7 +117,7 @@ class BodyChecker(Expressions):
     def _name_itself(self, name: t.Word | None) -> None:
         """Report the name of a choice, or of a branch, to the listener; it stands for itself."""
         if name is not None:
-            self.listener.named(name.span, name, (name.span,))
+            self.listener.named(name.span, name, (name.span,), ANY)
 
     def _listed(self, kind: Kind, at: t.Pattern | t.Expr, what: str) -> Kind:
         """The kind of the elements of a value that must be a list."""
@@ -133,7 +133,7 @@ class BodyChecker(Expressions):
             if pattern.name == "_":
                 return {}
             self.shadows(pattern.name, pattern.span, scope)
-            self.listener.named(pattern.span, pattern.name, (pattern.span,))
+            self.listener.named(pattern.span, pattern.name, (pattern.span,), kind)
             return {pattern.name: Binding(kind, None, pattern.span)}
         part = self._listed(kind, pattern, "only a list has parts")
         out: dict[str, Binding] = {}
@@ -142,7 +142,7 @@ class BodyChecker(Expressions):
                 self.found.append(problems.SAME_NAMES(i.span, name=i.name))
             elif i.name != "_":
                 self.shadows(i.name, i.span, scope)
-                self.listener.named(i.span, i.name, (i.span,))
+                self.listener.named(i.span, i.name, (i.span,), part)
                 out[i.name] = Binding(part, None, i.span)
         return out
 
@@ -165,7 +165,7 @@ class BodyChecker(Expressions):
             self.found.append(problems.DISCARDED_DRAW(s.name.span))
             return {}
         self.shadows(s.name.name, s.name.span, scope)
-        self.listener.named(s.name.span, s.name.name, (s.name.span,))
+        self.listener.named(s.name.span, s.name.name, (s.name.span,), binding.kind)
         # A pinned draw does not enlarge the search: a trace keeps draws that nothing reads.
         if not s.name.name.startswith("_") and s.pin is None:
             self.watch(binding, problems.UNUSED_DRAW(s.name.span, name=s.name.name))

@@ -168,10 +168,11 @@ class Expressions(ABC):
 
     def _name(self, e: t.Name, name: str, scope: Scope) -> Kind:
         if name not in scope:
+            self.listener.unknown(e.span, scope)
             self.found.append(problems.UNKNOWN_NAME(e.span, notes=near(name, scope), name=name))
             return ANY
         binding = scope[name]
-        self.listener.named(e.span, name, binding.places)
+        self.listener.named(e.span, name, binding.places, binding.kind)
         if binding.partly:
             notes = (problems.where("one place that binds it", binding.span),) if binding.span else ()
             self.found.append(problems.PARTLY_BOUND(e.span, notes=notes, name=name))
@@ -180,6 +181,7 @@ class Expressions(ABC):
         return binding.use()
 
     def _attribute(self, e: t.Attribute, name: str, kind: Kind) -> Kind:
+        self.listener.part(e.name.span, kind)
         tables = v.ATTRIBUTES if kind == ANY else {kind: v.ATTRIBUTES.get(kind, {})}
         answers = [table[name] for table in tables.values() if name in table]
         if answers:
@@ -220,7 +222,7 @@ class Expressions(ABC):
         names = [p for p in e.params if not isinstance(p, t.Rest)]
         inner = {**scope, **{p: Binding(INT, None, p.span) for p in names}}
         for n, p in enumerate(names):
-            self.listener.named(p.span, p, (p.span,))
+            self.listener.named(p.span, p, (p.span,), INT)
             self.hides_constant(p, p.span, scope)
             if p in names[:n]:
                 self.found.append(problems.SAME_NAMES(e.span, name=p))
@@ -288,6 +290,7 @@ class Expressions(ABC):
 
     def _method(self, call: t.CallExpr, function: t.Attribute, scope: Scope) -> Kind:
         kind = self.expr(function.base, scope)
+        self.listener.part(function.name.span, kind)
         kinds = self.arguments(call, scope)
         known = v.methods_of(kind)
         name = function.name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.check import problems
@@ -20,6 +20,7 @@ from tensorc_dsl.elaborate.user_reducers import check_reducer
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse import program_from_tree
 from tensorc_dsl.ir.program import Intrinsic, Program
+from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
 
@@ -28,20 +29,22 @@ from tensorc_dsl.syntax.names import near
 class Instructions:
     """The instructions that the items of several files define. Each item is read once."""
 
-    _read: dict[tuple[str, int], Intrinsic | tuple[Diagnostic, ...]] = field(
-        default_factory=dict[tuple[str, int], Intrinsic | tuple[Diagnostic, ...]]
+    _read: dict[Span, Intrinsic | tuple[Diagnostic, ...]] = field(
+        default_factory=dict[Span, Intrinsic | tuple[Diagnostic, ...]]
     )
-    """By the name of the file and the place of the item in it: the instruction, or its findings."""
+    """By the place of the item: the instruction, or its findings."""
 
     def read(self, item: t.IntrinsicDef) -> Intrinsic | tuple[Diagnostic, ...]:
         """The instruction, or its findings."""
-        place = (item.span.source.name, item.span.start)
-        if place not in self._read:
+        if item.span not in self._read:
             try:
-                self._read[place] = intrinsic_from_tree(item)
+                self._read[item.span] = intrinsic_from_tree(item)
             except TschedError as e:
-                self._read[place] = e.diagnostics
-        return self._read[place]
+                self._read[item.span] = e.diagnostics
+        return self._read[item.span]
+
+    def copy(self) -> Instructions:
+        return Instructions(dict(self._read))
 
     def of(self, items: Iterable[t.IntrinsicDef]) -> tuple[Intrinsic, ...]:
         """The instructions of the items, without those that have findings."""
@@ -73,12 +76,27 @@ class Names:
     """The programs of the tasks without findings."""
 
 
-def check_items(items: Iterable[t.Item], names: Names) -> list[Diagnostic]:
+class Memory:
+    """What earlier checks of a file found: nothing. `remembered` has one that remembers."""
+
+    def begin(self, items: Iterable[t.Item], names: Names) -> None:
+        """A check of these items begins, in which names mean this."""
+
+    def findings(self, item: t.Item, names: Names, check: Callable[[], list[Diagnostic]]) -> list[Diagnostic]:
+        """The findings about an item, those that `check` has or would have; `names` then has what it adds to them."""
+        return check()
+
+
+FORGETFUL = Memory()
+
+
+def check_items(items: Iterable[t.Item], names: Names, memory: Memory = FORGETFUL) -> list[Diagnostic]:
     """All findings about the items of a file with these names."""
     # Computes first: an error in a compute is not reported again for its tasks.
     ordered = sorted(items, key=lambda i: not isinstance(i, t.ComputeDef))
     outer = outer_names(names.intrinsics, names.constants)
-    return [d for item in ordered for d in _check(item, names, outer)]
+    memory.begin(ordered, names)
+    return [d for item in ordered for d in memory.findings(item, names, lambda item=item: _check(item, names, outer))]
 
 
 def _check(item: t.Item, names: Names, outer: dict[str, Binding]) -> list[Diagnostic]:

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.included import rule_name
-from tensorc_dsl.check.kinds import PARAM_TYPES
+from tensorc_dsl.check.kinds import PARAM_TYPES, Kind
 from tensorc_dsl.check.listener import Listener
 from tensorc_dsl.check.meanings import Definition, Entry, Files, Reference, Written, by_place, entry, written
 from tensorc_dsl.check.scope import CheckedFile
@@ -34,6 +34,32 @@ def references(checked: CheckedFile) -> tuple[Reference, ...]:
     return by_place(_found(checked, checked.file.items))
 
 
+def references_in(checked: CheckedFile, item: t.Item) -> tuple[Reference, ...]:
+    """The same for one item."""
+    return by_place(_found(checked, (item,)))
+
+
+def listen(checked: CheckedFile, item: t.ModuleDef | t.SpaceDef | t.ScheduleDef, listener: Listener) -> None:
+    """Have the listener told of the names in an item with a body; findings are reported by the checker."""
+    c = checked
+    outer = outer_names(c.intrinsics, c.constants)
+    match item:
+        case t.ModuleDef():
+            check_module(item, c.modules, outer, listener)
+        case t.SpaceDef():
+            for _ in check_space(item, c.modules, c.spaces, outer, listener):
+                pass
+        case t.ScheduleDef():
+            compute = c.computes.get(item.compute)
+            check_schedule(item, c.computes, c.modules, () if compute is None else _blocks(c, compute), outer, listener)
+        case _:
+            assert_never(item)
+
+
+def _blocks(checked: CheckedFile, compute: t.ComputeDef) -> list[str]:
+    return [] if recursion(compute, checked.library) is not None else block_names(compute, checked.library)
+
+
 def _found(checked: CheckedFile, items: Iterable[t.Item]) -> list[Reference]:
     finder = _Finder(checked)
     for item in items:
@@ -51,7 +77,7 @@ class _Heard(Listener):
         self._found = found
         self._given = given
 
-    def named(self, at: Span, name: str, places: tuple[Span, ...]) -> None:
+    def named(self, at: Span, name: str, places: tuple[Span, ...], kind: Kind) -> None:
         meaning = Written(places) if places else self._given.get(name)
         if meaning is not None:
             self._found.append(Reference(at, meaning))
@@ -82,7 +108,6 @@ class _Finder:
         self.seen = checked.library.files.get(checked.source.name, Definitions())
         self.given: Known = {name: Entry("given", name, "") for name in v.GIVEN}
         self.given |= {name: written(i.name) for name, i in checked.intrinsics.items()}
-        self.outer = outer_names(checked.intrinsics, checked.constants)
 
     def refer(self, word: t.Word | t.Name, to: Definition | None) -> None:
         if to is not None:
@@ -151,7 +176,7 @@ class _Finder:
         for p in m.params:
             if p.type is not None:
                 self.refer(p.type, entry("type", p.type, PARAM_TYPES))
-        check_module(m, self.checked.modules, self.outer, self._heard({}))
+        listen(self.checked, m, self._heard({}))
 
     def _space(self, s: t.SpaceDef) -> None:
         c = self.checked
@@ -160,8 +185,7 @@ class _Finder:
             name = rule_name(rule)
             if isinstance(rule, t.Name) and name not in c.modules:
                 self.refer(rule, self._item(c.spaces.get(name)))
-        for _ in check_space(s, c.modules, c.spaces, self.outer, self._heard({})):
-            pass  # findings are reported by the checker
+        listen(c, s, self._heard({}))
 
     def _schedule(self, s: t.ScheduleDef) -> None:
         c = self.checked
@@ -171,9 +195,8 @@ class _Finder:
             return
         tensors = computes_names(compute)
         # The block of a nested reduction or call is not written in the text; its compute is.
-        blocks = [] if recursion(compute, c.library) is not None else block_names(compute, c.library)
-        given = {name: tensors.get(name, written(compute.name)) for name in blocks} | tensors
-        check_schedule(s, c.computes, c.modules, blocks, self.outer, self._heard(given))
+        given = {name: tensors.get(name, written(compute.name)) for name in _blocks(c, compute)} | tensors
+        listen(c, s, self._heard(given))
 
     def _heard(self, given: Known) -> _Heard:
         return _Heard(self.found, {**self.given, **given})

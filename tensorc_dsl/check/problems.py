@@ -161,7 +161,7 @@ def CONSTANT_AGAIN(*, name: str) -> None: ...
 @problem(
     "E0262",
     "the weights of `{draw}` cannot be used: {why}",
-    help="write {{value: weight, …, _: weight}}; `_` is as it was",
+    help="write {{value: weight, …, _: weight}}; `_` is the weight of the draw's own distribution",
 )
 def NO_WEIGHTS(*, draw: str, why: str) -> None: ...
 @problem("E0262", "`{draw}` has two lists of weights", help="put all its values in one")

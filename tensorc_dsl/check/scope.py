@@ -8,7 +8,7 @@ from itertools import chain, count
 
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.included import Inclusion
-from tensorc_dsl.check.items import Instructions, Names, check_items
+from tensorc_dsl.check.items import FORGETFUL, Instructions, Memory, Names, check_items
 from tensorc_dsl.check.priors import with_prior
 from tensorc_dsl.check.problems import where
 from tensorc_dsl.check.spaces import recursion
@@ -89,7 +89,33 @@ def load_file(source: Source, resolve: Resolve = standard, parsed: Parse = parse
     Of a text that does not parse, the items that do have names, but are not checked, since they may need the other
     items. `parsed` may cache the syntax trees of texts.
     """
-    loader = _Loader(resolve, parsed)
+    return _checked(_Loader(resolve, parsed), source)
+
+
+class Versions:
+    """Loads versions of one file one after another, as `load_file` does.
+
+    What the versions use is loaded once: for other uses, or when a used file changes, there is another object. Items that a
+    version shares with the one before are checked again only if something that they mention has changed.
+    """
+
+    def __init__(self, resolve: Resolve, parsed: Parse, memory: Memory) -> None:
+        self._memory = memory
+        self._used = _Loader(resolve, parsed)
+
+    def load(self, source: Source) -> CheckedFile:
+        """The checked file. Never raises TschedError."""
+        loader = self._used.copy()
+        loader.memories[source.name] = self._memory
+        checked = _checked(loader, source)
+        if not any(isinstance(i, t.IntrinsicDef) for i in checked.file.items):
+            # An instruction of the file may hide one of the same name in a used file, so then nothing is kept.
+            loader.forget(source)
+            self._used = loader
+        return checked
+
+
+def _checked(loader: _Loader, source: Source) -> CheckedFile:
     unit = loader.unit(source, "", ())
     n = unit.names
     modules, targets = n.modules | loader.used_modules, n.targets | loader.used_targets
@@ -179,7 +205,24 @@ class _Loader:
         self.intrinsics: dict[str, t.IntrinsicDef] = {}
         self.instructions = Instructions()
         self.library = Library()
+        self.memories: dict[str, Memory] = {}
+        """By the name of a file what earlier checks of it found."""
         self._units: dict[str, _Unit] = {}
+
+    def copy(self) -> _Loader:
+        """A loader that has loaded the same files."""
+        other = _Loader(self.resolve, self.parsed)
+        other.used_modules |= self.used_modules
+        other.used_targets |= self.used_targets
+        other.intrinsics |= self.intrinsics
+        other.instructions = self.instructions.copy()
+        other.library.files |= self.library.files
+        other._units |= self._units
+        return other
+
+    def forget(self, source: Source) -> None:
+        """Leave what the file uses, but not the file, which has no instructions."""
+        del self._units[source.name], self.library.files[source.name]
 
     def unit(self, source: Source, prefix: str, users: tuple[str, ...]) -> _Unit:
         """The file with its uses resolved and its items checked. The items of a used file get full names."""
@@ -205,8 +248,9 @@ class _Loader:
             if isinstance(item, t.UseDecl):
                 self._use(item, unit, (*users, source.name))
         if not broken:
+            memory = self.memories.get(source.name, FORGETFUL)
             # Names that a failed `use` should have imported are not reported a second time.
-            unit.found += [d for d in check_items(file.items, unit.names) if not unit.forgives(_misses(d))]
+            unit.found += [d for d in check_items(file.items, unit.names, memory) if not unit.forgives(_misses(d))]
             unit.found += recursion(own_modules)
         self._fill_in(unit)
         self._include(unit)

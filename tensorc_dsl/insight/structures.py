@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.search.space import SpaceLike
+from tensorc_dsl.search.expansion import SpaceLike
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.trace.distribution import Decision, Distribution
 from tensorc_dsl.trace.draw import Draw

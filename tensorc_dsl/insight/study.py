@@ -10,7 +10,7 @@ from tensorc_dsl.insight.surrogate import Surrogate
 from tensorc_dsl.measure.blas import one_blas_thread
 from tensorc_dsl.records.ranking import Kept, rank
 from tensorc_dsl.records.trial import Trial
-from tensorc_dsl.search.space import SpaceLike
+from tensorc_dsl.search.expansion import SpaceLike
 
 FEWEST = 8
 """Valid trials below which nothing is said."""

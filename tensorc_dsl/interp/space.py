@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tensorc_dsl.check.priors import weights_of
+from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp.attempts import Attempt
 from tensorc_dsl.interp.expand import Expansion
+from tensorc_dsl.interp.watched import Watched
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.model import Decider, Model
 from tensorc_dsl.trace.trace import Trace
@@ -34,6 +37,15 @@ class Space(Model):
         expansion.explaining = True
         self._expanded(expansion)
         return tuple(expansion.attempts)
+
+    def watch(self, decide: Decider) -> Watched:
+        """The expansion with these decisions, step by step. One that fails is kept up to there."""
+        watched = Watched(self.program, self.target, self.modules, decide)
+        try:
+            self._expanded(watched)
+        except (ScheduleRefusal, TschedError) as e:
+            watched.failure = e
+        return watched
 
     def _expanded(self, expansion: Expansion) -> Trace:
         expansion.weights = {str(w.draw): weights_of(w) for w in self.definition.prior or ()}

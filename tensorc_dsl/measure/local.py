@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from types import TracebackType
 from typing import Self
 
@@ -40,6 +41,10 @@ PREPARE_SECONDS = 300.0
 
 BUILDERS = 2
 """How many candidates are built at once."""
+
+UNINTERRUPTED_SECONDS = 5.0
+"""For how long a batch is built before what is built of it is checked and timed. Most batches are done by then; where builds
+are slow, each of them is told and recorded soon after its end."""
 
 KEPT = 32
 """How many programs' machine code is kept for another look."""
@@ -98,13 +103,18 @@ class LocalRunner:
     def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
         """An outcome per program, in order: all are built first, then each is checked and timed alone.
 
-        `best` is the time to beat; a far slower candidate is timed briefly. Raises WorkerBug for our mistakes.
+        Where that takes long, those that are built are timed before others are begun. `best` is the time to beat; a far
+        slower candidate is timed briefly. Raises WorkerBug for our mistakes.
         """
-        for build in self._build(programs):
-            outcome = self._finish(build, best)
-            if outcome.seconds is not None:
-                best = min(outcome.seconds, best or outcome.seconds)
-            yield outcome
+        waiting = list(programs)
+        while waiting:
+            builds = self._build(waiting, UNINTERRUPTED_SECONDS)
+            del waiting[: len(builds)]
+            for build in builds:
+                outcome = self._finish(build, best)
+                if outcome.seconds is not None:
+                    best = min(outcome.seconds, best or outcome.seconds)
+                yield outcome
 
     def again(self, program: Program) -> Outcome:
         """The outcome of a program that was measured lately, checked and timed once more."""
@@ -117,8 +127,11 @@ class LocalRunner:
         rounds = [[self._finish(b, None) for b in builds] for _ in range(ROUNDS)]
         return [_merge([r[i] for r in rounds]) for i in range(len(builds))]
 
-    def _build(self, programs: Sequence[Program]) -> list[_Build]:
-        """All programs compiled, several at once, each within its own time limit; those that were lately are not again."""
+    def _build(self, programs: Sequence[Program], seconds: float = math.inf) -> list[_Build]:
+        """The programs compiled, several at once, each within its own time limit; those that were lately are not again.
+
+        After so many `seconds` no other build begins: those of the first few programs are returned, of one at least.
+        """
         for w in (*self._builders, self._runner):
             w.start()
         new = {format_program(p): p for p in programs}
@@ -127,17 +140,18 @@ class LocalRunner:
             del new[known]
         if new:
             with self._turns.use(Use.BUILDING):
-                self._known |= zip(new, self._all_built([*new.values()]), strict=True)
+                self._known |= zip(new, self._all_built([*new.values()], seconds), strict=False)
+        texts = [*takewhile(self._known.__contains__, texts)]
         for text in texts:
             self._known.move_to_end(text)
-        found = [self._known[format_program(p)] for p in programs]
+        found = [self._known[text] for text in takewhile(self._known.__contains__, map(format_program, programs))]
         while len(self._known) > max(KEPT, len(texts)):
             self._known.popitem(last=False)
         return found
 
-    def _all_built(self, programs: Sequence[Program]) -> list[_Build]:
+    def _all_built(self, programs: Sequence[Program], seconds: float) -> list[_Build]:
         try:
-            return self._build_all([self._request(p) for p in programs])
+            return self._build_all(programs, seconds)
         except BaseException:
             # Interrupted: what the builders still say would answer the next request.
             for w in self._builders:
@@ -152,14 +166,19 @@ class LocalRunner:
             return Outcome(Status.REFUSED, message=str(e))
         return Build(program.name, packed.data, packed.parts, self._target, self._threads)
 
-    def _build_all(self, requests: list[Build | Outcome]) -> list[_Build]:
-        done = {n: _Build(r, 0.0) for n, r in enumerate(requests) if isinstance(r, Outcome)}
-        todo = [(n, r) for n, r in enumerate(requests) if isinstance(r, Build)][::-1]
+    def _build_all(self, programs: Sequence[Program], seconds: float) -> list[_Build]:
+        """The builds of the first programs: of all, or of those that were begun within `seconds`."""
+        begun, done = 0, dict[int, _Build]()
         busy: dict[Worker[Reply], tuple[int, float]] = {}
-        while todo or busy:
+        until = time.monotonic() + seconds
+        while busy or (begun < len(programs) and (not begun or time.monotonic() < until)):
             for w in self._builders:
-                if todo and w not in busy:
-                    number, request = todo.pop()
+                if begun < len(programs) and w not in busy and (not begun or time.monotonic() < until):
+                    number, begun = begun, begun + 1
+                    request = self._request(programs[number])
+                    if isinstance(request, Outcome):
+                        done[number] = _Build(request, 0.0)
+                        continue
                     w.ready()
                     started = time.monotonic()
                     try:
@@ -173,15 +192,15 @@ class LocalRunner:
             first_deadline = min(started for _, started in busy.values()) + self._build_seconds
             speaking = wait_any(list(busy), first_deadline - now)
             for w, (number, started) in list(busy.items()):
-                seconds = time.monotonic() - started
+                taken = time.monotonic() - started
                 ended = self._hear(w) if w in speaking else None
-                if ended is None and seconds >= self._build_seconds:
+                if ended is None and taken >= self._build_seconds:
                     w.kill()
                     ended = Outcome(Status.TIMEOUT, message=f"compiling takes more than {self._build_seconds:g} s")
                 if ended is not None:
-                    done[number] = _Build(ended, seconds)
+                    done[number] = _Build(ended, taken)
                     del busy[w]
-        return [done[n] for n in range(len(requests))]
+        return [done[n] for n in range(begun)]
 
     @staticmethod
     def _hear(builder: Worker[Reply]) -> Built | Outcome | None:

@@ -99,7 +99,7 @@ class Resolver:
 
     def path_of(self, source: Source) -> Path | None:
         """The file from which a text was read; None for a text that this resolver did not read."""
-        return next((path for path, known in self._sources.items() if known is source), None)
+        return next((path for path, known in self._sources.items() if known == source), None)
 
     def _looked(self, path: tuple[str, ...], places: Sequence[SearchFolder]) -> tuple[Note, ...]:
         lines = [f"{place}{'' if place.folder.is_dir() else ': there is no such folder'}" for place in places]

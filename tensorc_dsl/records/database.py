@@ -217,17 +217,18 @@ class Database:
                 ):
                     yield found
 
-    def best_decisions(self, task_key: str, target_key: str) -> list[Mapping[str, Decision]]:
+    def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
         """The decisions of the fastest schedule of each other task on that target, those that were recorded last first; what
-        cannot be read is left out."""
+        cannot be read is left out. Only records from before the date `before` count."""
         query = (
             # With a single `min`, SQLite takes other columns from its row: https://www.sqlite.org/lang_select.html#bareagg
             "SELECT decisions, min(seconds) FROM trials WHERE target_key = ? AND task_key <> ? "
-            "AND status = 'ok' AND seconds >= ? AND length(decisions) <= ? GROUP BY task_key ORDER BY id DESC"
+            "AND status = 'ok' AND seconds >= ? AND created < ? AND length(decisions) <= ? "
+            "GROUP BY task_key ORDER BY id DESC"
         )
         found: list[Mapping[str, Decision]] = []
         with errors.explained(self.path, self._wait):
-            for text, _ in self._connection.execute(query, (target_key, task_key, SHORTEST, MAX_TEXT)):
+            for text, _ in self._connection.execute(query, (target_key, task_key, SHORTEST, before, MAX_TEXT)):
                 with suppress(msgspec.DecodeError, TypeError, ValueError):
                     found.append(decode_decisions(text))
         return found

@@ -5,7 +5,7 @@ while the run lasts.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -19,6 +19,7 @@ from tensorc_dsl.records.errors import is_disk_full
 from tensorc_dsl.records.keys import Subject
 from tensorc_dsl.records.ranking import Kept
 from tensorc_dsl.records.trial import Trial
+from tensorc_dsl.trace.draw import Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,10 @@ class Queue:
     def others(self, task_key: str, target_key: str, columns: str, before: float) -> Iterator[Measured]:
         """The recorded trials of other tasks; see `Database.others`."""
         return iter(()) if self._database is None else self._database.others(task_key, target_key, columns, before)
+
+    def best_decisions(self, task_key: str, target_key: str, before: float) -> list[Mapping[str, Decision]]:
+        """The best schedules of other tasks; see `Database.best_decisions`."""
+        return [] if self._database is None else self._database.best_decisions(task_key, target_key, before)
 
     @property
     def unkept(self) -> Unkept | None:

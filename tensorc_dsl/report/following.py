@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Protocol, TextIO
 
-from tensorc_dsl.report.progress import Standing
+from tensorc_dsl.report.progress import SLOW_BUILD, Standing
 from tensorc_dsl.report.terminal import follow
 from tensorc_dsl.search.events import Event, Measured
 
 PLAIN_SECONDS = 5.0
-"""Without a terminal, a line is printed at least this often, and one for each improvement after `PAUSE`."""
+"""Without a terminal, a line is printed at least this often, one for each improvement after `PAUSE`, and one for each
+slow build."""
 
 PAUSE = 0.5
 
@@ -101,6 +102,7 @@ class _Lines:
             follow(line, self._out)
         if isinstance(event, Measured):
             pause = PAUSE if s.best != self._shown_best else PLAIN_SECONDS
-            if s.clock() - self._shown_at >= pause or s.done == s.trials:
+            slow = event.outcome.build_seconds >= SLOW_BUILD
+            if slow or s.clock() - self._shown_at >= pause or s.done == s.trials:
                 self._shown_at, self._shown_best = s.clock(), s.best
                 follow(s.text(), self._out)

@@ -18,6 +18,7 @@ from tensorc_dsl.search.events import (
     Exhausted,
     Finished,
     Informed,
+    Learnt,
     Measured,
     Prepared,
     Preparing,
@@ -57,8 +58,11 @@ def _facts(event: Event) -> tuple[str, Facts]:
             return "informed", {"trials": trials, "tasks": tasks}
         case Diverged(trials=trials):
             return "diverged", {"trials": trials}
-        case Proposed(traces=traces, ask_seconds=seconds):
-            return "proposed", {"schedules": len(traces), "ask_seconds": seconds}
+        case Proposed(traces=traces, ask_seconds=seconds, predictions=predictions):
+            said = [None if p is None else {"mean": p.mean, "deviation": p.deviation} for p in predictions]
+            return "proposed", {"schedules": len(traces), "ask_seconds": seconds, "predictions": said}
+        case Learnt(seconds=seconds):
+            return "learnt", {"seconds": seconds}
         case Preparing():
             return "preparing", {}
         case Prepared():

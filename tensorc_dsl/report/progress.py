@@ -25,6 +25,7 @@ from tensorc_dsl.search.events import (
     Exhausted,
     Finished,
     Informed,
+    Learnt,
     Measured,
     Prepared,
     Preparing,
@@ -38,6 +39,9 @@ from tensorc_dsl.search.events import (
     Waiting,
 )
 from tensorc_dsl.search.regret import Regret
+
+SLOW_BUILD = 5.0
+"""From how many seconds on a build is told: most take a tenth of one."""
 
 
 @dataclass(slots=True)
@@ -97,11 +101,13 @@ class Standing:
                     self.current = outcome.status.replace("_", " ")
                 else:
                     self.current = units.seconds(outcome.seconds)
+                if outcome.build_seconds >= SLOW_BUILD:
+                    self.current += f" after a build of {units.seconds(outcome.build_seconds)}"
             case Regret(share=share):
                 self.regret = share
             case Waiting(unkept=unkept):
                 return unkept.waiting()
-            case Proposed() | Preparing() | Prepared() | Comparing() | Verifying() | Finished():
+            case Proposed() | Learnt() | Preparing() | Prepared() | Comparing() | Verifying() | Finished():
                 pass
             case Resumed() | Informed() | Diverged() | Drifted() | Settled() | Slowed() | Sharing():
                 return said(event)

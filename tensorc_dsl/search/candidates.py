@@ -6,7 +6,7 @@ when it knows more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,13 +45,7 @@ class Reserve:
 
     def drawn(self, count: int) -> list[Candidate]:
         """Up to `count` new draws from the prior."""
-        out: list[Candidate] = []
-        while len(out) < count:
-            trace = self._explorer.draw()
-            if trace is None:
-                break
-            out.append(self._described(trace))
-        return out
+        return [self._described(t) for t in self._explorer.draws(count)]
 
     def bred(
         self, parents: Sequence[Trace], known: Sequence[tuple[Candidate, float]], count: int, blind: int = 0
@@ -62,17 +56,16 @@ class Reserve:
         """
         rng = self._explorer.rng("offspring")
         vectors, speeds = [c.draws for c, _ in known], np.array([s for _, s in known])
-        out: list[Candidate] = []
-        for turn, decisions in enumerate(self._breeder.offspring(parents, vectors, speeds, blind, rng)):
-            if len(out) == count or turn == 4 * count:
-                break
-            out += self.replayed(decisions)
-        return out
+        offspring = self._breeder.offspring(parents, vectors, speeds, blind, rng)
+        return [self._described(t) for t in self._explorer.first(offspring, count, 4 * count)]
 
-    def replayed(self, decisions: Mapping[str, Decision]) -> list[Candidate]:
-        """The program that the decisions make, if it is new."""
-        trace = self._explorer.replay(decisions)
-        return [] if trace is None else [self._described(trace)]
+    def replayed(self, many: Iterable[Mapping[str, Decision]], count: int, tries: int) -> list[Candidate]:
+        """At most `count` new programs that the first of these decisions make, of which at most `tries` are considered."""
+        return [self._described(t) for t in self._explorer.first(many, count, tries)]
+
+    def moved(self, many: Sequence[Mapping[str, Decision]]) -> list[Candidate]:
+        """The new programs that schedules of other tasks become here."""
+        return [self._described(t) for t in self._explorer.moved(many)]
 
     def beside(self, traces: list[Trace]) -> list[Candidate]:
         """The first new neighbour of the traces, if there is one."""
@@ -86,10 +79,13 @@ class Reserve:
 
     def take(self, rows: Sequence[int]) -> list[Candidate]:
         """Those that wait at these places, in their order, which wait no more."""
-        taken = [self.waiting[i] for i in rows]
-        gone = set(rows)
-        self.waiting = [c for i, c in enumerate(self.waiting) if i not in gone]
-        return taken
+        return self.taken([self.waiting[i] for i in rows])
+
+    def taken(self, candidates: list[Candidate]) -> list[Candidate]:
+        """These, which wait no more."""
+        gone = set(map(id, candidates))
+        self.waiting = [c for c in self.waiting if id(c) not in gone]
+        return candidates
 
     def _described(self, trace: Trace) -> Candidate:
         return Candidate(trace, self._explorer.describe(trace), self._breeder.vector(trace))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.records.queue import Unkept
+from tensorc_dsl.search.prediction import Prediction
 from tensorc_dsl.search.regret import Regret
 from tensorc_dsl.trace.trace import Trace
 
@@ -25,10 +26,21 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A batch is about to be measured; choosing and expanding it took `ask_seconds`."""
+    """A batch is about to be measured; choosing and expanding it, and a snapshot before, took `ask_seconds`.
+
+    `predictions` has one for each trace, None where the strategy predicts nothing.
+    """
 
     traces: tuple[Trace, ...]
     ask_seconds: float
+    predictions: tuple[Prediction | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """A batch is over: the strategy was told its outcomes and asked for its regret, which took `seconds`."""
+
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +167,7 @@ class Finished:
 
 
 Event = (
-    Started | Proposed | Preparing | Prepared | Measured | Corrected | Waiting | Resumed | Informed | Diverged | Drifted
-    | Settled | Slowed | Sharing | Exhausted | Comparing | Finished | Verifying | Regret
+    Started | Proposed | Preparing | Prepared | Measured | Corrected | Learnt | Waiting | Resumed | Informed | Diverged
+    | Drifted | Settled | Slowed | Sharing | Exhausted | Comparing | Finished | Verifying | Regret
 )  # fmt: skip
 Listener = Callable[[Event], None]

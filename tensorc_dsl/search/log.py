@@ -25,7 +25,7 @@ class Log:
 
     def __init__(self, given: SearchInput, describe: Callable[[Trace], Array], past: Past) -> None:
         self._given = given
-        self._name = past.run or uuid.uuid4().hex
+        self.run = past.run or uuid.uuid4().hex
         self._subject = subject(given.program, given.target, given.threads)
         self._target_key = target_key(given.target, given.threads)
         self._describe = describe
@@ -89,7 +89,7 @@ class Log:
             build_seconds=outcome.build_seconds,
             run_seconds=outcome.run_seconds,
             phase=phase,
-            run=self._name,
+            run=self.run,
             fingerprint=self._subject.fingerprint,
             modules=self._given.made_by(trace),
             censored=outcome.censored,

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 
 from tensorc_dsl.backend.once import lowered_once
-from tensorc_dsl.ir.bind import Sizes, bind
+from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.program import MAX_STEP, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.records.keys import digest, program_key
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.search.expansion import Expander, Order, SpaceLike, described, here
 from tensorc_dsl.search.gp import Array
-from tensorc_dsl.search.loop_features import loop_features
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Refused, Trace
@@ -38,18 +37,6 @@ def kernel_key(program: Program, target: Target) -> str:
     return digest(f"{loops}\n{[n for n in heeded if n]}")
 
 
-class SpaceLike(Protocol):
-    """A distribution over traces; `interp.space.Space` is one. Both methods raise ScheduleRefusal if a step is refused."""
-
-    def sample(self, rng: np.random.Generator) -> Trace:
-        """A draw from the prior."""
-        ...
-
-    def replay(self, decisions: Mapping[str, Decision], rng: np.random.Generator) -> Trace:
-        """The trace with these decisions; those that are missing or do not fit are drawn from `rng`."""
-        ...
-
-
 class Explorer:
     """Takes new traces out of a space, each program once.
 
@@ -62,8 +49,17 @@ class Explorer:
     """Expansions in a row without anything new before `draw` gives up: a program with 5 % of the prior is then missed
     with probability .95^48 < .09, and the neighbours of what was seen (`neighbour`) are asked afterwards."""
 
-    def __init__(self, space: SpaceLike, seed: int, task: str, target: Target, sizes: Sizes | None = None) -> None:
-        self._space = space
+    def __init__(
+        self,
+        space: SpaceLike,
+        seed: int,
+        task: str,
+        target: Target,
+        sizes: Sizes | None = None,
+        expander: Expander | None = None,
+    ) -> None:
+        """An explorer of the space, whose traces `expander` makes; by default this process does."""
+        self._expander = expander or here(space)
         self._sizes = sizes or {}
         self._target = target
         self._seed = seed
@@ -78,29 +74,50 @@ class Explorer:
 
     def rng(self, purpose: str) -> np.random.Generator:
         """A new random stream for each call, independent of the draws from the others."""
-        self._slots += 1
-        return stream(self._seed, self._task, f"{purpose}/{self._slots}")
+        return stream(self._seed, self._task, self._slot(purpose))
 
     def draw(self) -> Trace | None:
         """A new program from the prior; None if none is found."""
-        if self._exhausted:
-            return None
-        rng = self.rng("prior")
-        for _ in range(self.TRIES):
-            trace = self._expand(None, rng)
-            if trace is not None and self._take(trace):
-                return trace
-        self._exhausted = True
-        return None
+        return next(iter(self.draws(1)), None)
+
+    def draws(self, count: int) -> list[Trace]:
+        """New programs from the prior: `count`, or fewer if the space seems to have no more."""
+        out: list[Trace] = []
+        failed = 0
+        while len(out) < count and not self._exhausted:
+            for trace in self._expanded("prior", [None] * min(count - len(out), self.TRIES - failed)):
+                if trace is not None and self._take(trace):
+                    out.append(trace)
+                    failed = 0
+                else:
+                    failed += 1
+            self._exhausted = failed >= self.TRIES
+        return out
 
     def replay(self, decisions: Mapping[str, Decision]) -> Trace | None:
         """The program that the decisions make; None if it is inapplicable or not new."""
-        key = _key(decisions)
-        if key in self._asked:
-            return None
-        self._asked.add(key)
-        trace = self._expand(decisions, self.rng("replay"))
-        return trace if trace is not None and self._take(trace) else None
+        return next(iter(self.replays([decisions])), None)
+
+    def replays(self, many: Iterable[Mapping[str, Decision]]) -> list[Trace]:
+        """The programs that these decisions make, in their order, without those that are inapplicable or not new."""
+        wanted: list[Mapping[str, Decision]] = []
+        for decisions in many:
+            if (key := _key(decisions)) not in self._asked:
+                self._asked.add(key)
+                wanted.append(decisions)
+        return self._new("replay", wanted)
+
+    def moved(self, many: Iterable[Mapping[str, Decision]]) -> list[Trace]:
+        """The programs that schedules of other tasks, given by their decisions, become in this space, without known ones."""
+        return self._new("moved", list(many))
+
+    def first(self, many: Iterable[Mapping[str, Decision]], count: int, tries: int) -> list[Trace]:
+        """At most `count` programs that the first of these decisions make; at most `tries` decisions are considered."""
+        out: list[Trace] = []
+        left = islice(many, tries)
+        while len(out) < count and (some := list(islice(left, count - len(out)))):
+            out += self.replays(some)
+        return out
 
     def neighbour(self, traces: list[Trace]) -> Trace | None:
         """The first unseen program one move away from one of the traces, in their order; None when there is none left.
@@ -125,16 +142,26 @@ class Explorer:
 
     def describe(self, trace: Trace) -> Array:
         """The numbers of the program's loops, at the largest of the sizes that it is timed at."""
-        return loop_features(bind(trace.program, self._sizes), self._target)
+        return described(trace.program, self._sizes, self._target)
 
-    def _expand(self, decisions: Mapping[str, Decision] | None, rng: np.random.Generator) -> Trace | None:
-        try:
-            trace = self._space.sample(rng) if decisions is None else self._space.replay(decisions, rng)
-        except ScheduleRefusal:
-            self.refusals += 1
-            return None
-        self.refused.update(trace.refused)
-        return trace
+    def _slot(self, purpose: str) -> str:
+        self._slots += 1
+        return f"{purpose}/{self._slots}"
+
+    def _new(self, purpose: str, many: Sequence[Mapping[str, Decision]]) -> list[Trace]:
+        return [t for t in self._expanded(purpose, many) if t is not None and self._take(t)]
+
+    def _expanded(self, purpose: str, many: Sequence[Mapping[str, Decision] | None]) -> list[Trace | None]:
+        """The traces with these decisions, or from the prior; None for a refusal."""
+        moved = purpose == "moved"
+        orders = [Order(self._seed, self._task, self._slot(purpose), decisions, moved) for decisions in many]
+        found = self._expander(orders) if orders else []
+        for trace in found:
+            if trace is None:
+                self.refusals += 1
+            else:
+                self.refused.update(trace.refused)
+        return found
 
     def _take(self, trace: Trace) -> bool:
         key = kernel_key(trace.program, self._target)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from tensorc_dsl.extensions import STRATEGIES
 from tensorc_dsl.measure.outcome import Outcome
 from tensorc_dsl.search.gp import Array
+from tensorc_dsl.search.prediction import Prediction
 from tensorc_dsl.search.regret import Regret
 from tensorc_dsl.search.source import Source
 from tensorc_dsl.search.space import Explorer
@@ -21,13 +22,15 @@ class Setting:
     """The input of a strategy: `trials` is the whole budget, and `defaults` are decisions to try first.
 
     `source` returns a model that was fitted to the records of other tasks, None if there are none. Its argument is the median
-    of the loop features of draws from the prior. A fit takes a second.
+    of the loop features of draws from the prior. A fit takes a second. `bests` returns the decisions of the best schedules of
+    other tasks, the latest first.
     """
 
     explorer: Explorer
     trials: int
     defaults: tuple[Mapping[str, Decision], ...] = ()
     source: Callable[[Array], Source | None] = lambda _: None
+    bests: Callable[[], Sequence[Mapping[str, Decision]]] = lambda: ()
 
 
 class Strategy(Protocol):
@@ -48,6 +51,15 @@ class StatesRegret(Strategy, Protocol):
 
     def regret(self) -> Regret | None:
         """The estimate after what was told; None before there is one. Asking changes nothing that is proposed later."""
+        ...
+
+
+@runtime_checkable
+class Predicts(Strategy, Protocol):
+    """A strategy with a model that expects something of what it proposes."""
+
+    def predicted(self, trace: Trace) -> Prediction | None:
+        """The prediction for a proposed trace whose outcome was not told yet; None while there is no model."""
         ...
 
 

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from tensorc_dsl.measure.blas import one_blas_thread
 from tensorc_dsl.measure.outcome import Outcome
-from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.records.keys import digest, program_key, target_key
 from tensorc_dsl.records.queue import Unkept
 from tensorc_dsl.reference.open_sizes import sizing
 from tensorc_dsl.search.drift import Recovered, Slower, Steady, Watch
@@ -19,12 +19,14 @@ from tensorc_dsl.search.events import (
     Exhausted,
     Finished,
     Informed,
+    Learnt,
     Proposed,
     Resumed,
     Settled,
     Slowed,
     Started,
 )
+from tensorc_dsl.search.expansion import here
 from tensorc_dsl.search.finals import final, judged
 from tensorc_dsl.search.gp import Array
 from tensorc_dsl.search.input import SearchInput
@@ -32,10 +34,13 @@ from tensorc_dsl.search.log import Log
 from tensorc_dsl.search.loop_features import MEANING
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.past import Past, latest
+from tensorc_dsl.search.prediction import Prediction
 from tensorc_dsl.search.regret import TWICE, Regret
+from tensorc_dsl.search.snapshot import Keeper, Snapshot, due
 from tensorc_dsl.search.source import Source, experience
 from tensorc_dsl.search.space import Explorer
-from tensorc_dsl.search.strategy import Setting, StatesRegret, strategy_of
+from tensorc_dsl.search.strategy import Predicts, Setting, StatesRegret, strategy_of
+from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Refused, Trace
 from tensorc_dsl.validate.validate import Invalid, Report
 
@@ -98,7 +103,9 @@ class Search:
         program, options, records = given.program, given.options, given.records
         task, target = program_key(program), target_key(given.target, given.threads)
         self._given = given
-        self._explorer = Explorer(given.space, options.seed, program.name, given.target, sizing(program).timed[-1])
+        sizes = sizing(program).timed[-1]
+        expander = given.expander or here(given.space)
+        self._explorer = Explorer(given.space, options.seed, program.name, given.target, sizes, expander)
         self._started = given.clock()
         self._past = Past()
         if options.resume and records is not None:
@@ -112,7 +119,11 @@ class Search:
                 self.log.emit(Informed(sum(len(t.speeds) for t in tasks), len(tasks)))
             return Source.of(tasks, median)
 
-        self._asked = strategy_of(options.strategy)(Setting(self._explorer, options.trials, source=source))
+        def bests() -> Sequence[Mapping[str, Decision]]:
+            return () if records is None else records.best_decisions(task, target, self._past.began)
+
+        setting = Setting(self._explorer, options.trials, source=source, bests=bests)
+        self._asked = strategy_of(options.strategy)(setting)
         if options.until is not None and not isinstance(self._asked, StatesRegret):
             raise ValueError(f"the strategy {options.strategy!r} states no regret that could end the search")
         self._exhausted: Exhausted | None = None
@@ -121,12 +132,61 @@ class Search:
         self.curve: list[tuple[int, float | None]] = []
         """How many trials there were, and the best time, before each batch."""
         self.log = Log(given, self._explorer.describe, self._past)
+        self._keeper: Keeper | None = None
+        if given.snapshots is not None:
+            path = given.snapshots / f"{digest(f'{task} {target} {options.strategy} {options.seed}')}.pickle"
+            self._keeper = Keeper(path, options, self.log.run, (given.space, expander, given.target, source, bests))
+        self._kept = 0
+        """How many trials there were at the last snapshot."""
+        self._writing = 0.0
+        """How long the last batch waited for one."""
         self.log.emit(
             Started(program.name, options.strategy, options.trials, options.seed, options.budget, options.until)
         )
         self.log.tell_what_waits()
         if options.resume:
             self.log.emit(Resumed(len(self._past.outcomes)))
+            self._restore()
+
+    def _restore(self) -> None:
+        """The search is as it was at its last snapshot, if there is one that fits."""
+        found = None if self._keeper is None or not self._past.outcomes else self._keeper.read()
+        if found is None or not found.fits(self._past, self._given.space):
+            return
+        self._explorer, self._asked = found.explorer, found.strategy
+        self._regret, self._low, self._kept = found.regret, found.low, len(found.traces)
+        self.curve = list(found.curve)
+        for trace, key in zip(found.traces, found.keys, strict=True):
+            outcome = self._past.take(key)
+            assert outcome is not None
+            self.log.measured(trace, outcome, recorded=True)
+
+    def _snapshot(self) -> None:
+        """Take a snapshot, if it is time for one."""
+        log, self._writing = self.log, 0.0
+        if self._keeper is None or not due(len(log.traces), self._kept):
+            return
+        before = self._given.clock()
+        self._kept = len(log.traces)
+        keys = tuple(program_key(t.program) for t in log.traces)
+        self._keeper.write(
+            Snapshot(
+                self._explorer,
+                self._asked,
+                tuple(log.traces),
+                keys,
+                tuple(log.outcomes),
+                tuple(self.curve),
+                self._regret,
+                self._low,
+            )
+        )
+        self._writing = self._given.clock() - before
+
+    @property
+    def recalling(self) -> bool:
+        """Whether it has recorded trials before it that it is expected to choose again."""
+        return bool(self._past.outcomes) and not self._diverged
 
     @property
     def options(self) -> SearchOptions:
@@ -149,26 +209,33 @@ class Search:
         log, before = self.log, self._given.clock()
         with one_blas_thread():
             batch = self._asked.propose(min(BATCH, most))
+            predictions = tuple(map(self._predicted, batch))
         if not batch:
             self._exhausted = Exhausted(len(log.traces), self._explorer.followed(log.traces))
             log.emit(self._exhausted)
             return
-        log.emit(Proposed(tuple(batch), self._given.clock() - before))
+        log.emit(Proposed(tuple(batch), self._given.clock() - before + self._writing, predictions))
         self.curve.append((len(log.outcomes), log.best_seconds))
         first = len(log.outcomes)
         fresh = self._measured(batch)
         if fresh and self._given.watch is not None:
             self._settle(self._given.watch, fresh)
-        for n in range(first, len(log.outcomes)):
-            self._asked.tell(log.traces[n], log.outcomes[n])
-        self._estimate()
+        learning = self._given.clock()
+        with one_blas_thread():
+            for n in range(first, len(log.outcomes)):
+                self._asked.tell(log.traces[n], log.outcomes[n])
+            self._estimate()
+        log.emit(Learnt(self._given.clock() - learning))
+        self._snapshot()
+
+    def _predicted(self, trace: Trace) -> Prediction | None:
+        return self._asked.predicted(trace) if isinstance(self._asked, Predicts) else None
 
     def _estimate(self) -> None:
         """The strategy's regret is told, where it states one, and counted where it is low enough to end the search."""
         if not isinstance(self._asked, StatesRegret):
             return
-        with one_blas_thread():
-            found = self._asked.regret()
+        found = self._asked.regret()
         if found is None:
             return
         self._regret = found

@@ -8,7 +8,7 @@ from the best is what the same procedure missed on the recorded tasks, each left
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,13 +18,10 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.reference.open_sizes import sizing
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.loop_features import MEANING
 from tensorc_dsl.search.source import FIRST, Experience, Source, experience
 from tensorc_dsl.search.space import Explorer, kernel_key
-from tensorc_dsl.search.streams import stream
-from tensorc_dsl.trace.draw import Decision
-from tensorc_dsl.trace.model import Decider, Model, Site, prior
+from tensorc_dsl.trace.model import Model
 from tensorc_dsl.trace.trace import Trace
 
 DRAWS, MOVED = 16, 16
@@ -38,9 +35,6 @@ PROBABILITY = 0.8
 
 FOLDS = 5
 """Forests that judge left-out tasks; each leaves out as many."""
-
-NEAR = 64
-"""Tiles that are drawn to find one near another task's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +70,8 @@ def guess(model: Model, program: Program, target: Target, default: Trace, databa
     if slower is None:
         return None
     explorer = Explorer(model, 0, program.name, target, sizing(program).timed[-1])
-    drawn = [default, *filter(None, (explorer.draw() for _ in range(DRAWS - 1)))]
-    moved = _moved(model, program.name, database.best_decisions(key, machine)[:MOVED])
+    drawn = [default, *explorer.draws(DRAWS - 1)]
+    moved = explorer.moved(database.best_decisions(key, machine, math.inf)[:MOVED])
     candidates = list({kernel_key(t.program, target): t for t in (*drawn, *moved)}.values())
     rows = np.array([explorer.describe(t) for t in candidates])
     source = Source.of(tasks, np.median(rows[: len(drawn)], axis=0))
@@ -117,41 +111,3 @@ def bound(missed: Iterable[float]) -> float | None:
     if len(ordered) < LEAST_TASKS:
         return None
     return ordered[math.ceil(PROBABILITY * (len(ordered) + 1)) - 1]
-
-
-def _moved(model: Model, task: str, bests: Sequence[Mapping[str, Decision]]) -> list[Trace]:
-    """The schedules of other tasks on this one; those that are refused are left out."""
-    found: list[Trace] = []
-    for n, decisions in enumerate(bests):
-        try:
-            found.append(model.expand(nearest(decisions, stream(0, task, f"moved/{n}"))))
-        except ScheduleRefusal:
-            continue
-    return found
-
-
-def nearest(decisions: Mapping[str, Decision], rng: np.random.Generator) -> Decider:
-    """A decider that takes these decisions where they are legal, a tile near theirs where they are none, else a draw."""
-    otherwise = prior(rng)
-
-    def decide(site: Site) -> Decision | None:
-        wanted = decisions.get(site.name)
-        if site.hidden or wanted is None:
-            return otherwise(site)
-        if site.distribution.contains(wanted):
-            return wanted
-        return _tile_near(site, wanted, otherwise)
-
-    return decide
-
-
-def _tile_near(site: Site, wanted: Decision, otherwise: Callable[[Site], Decision | None]) -> Decision | None:
-    tile = site.distribution
-    first = otherwise(site)
-    if tile.meaning()[0] != "tile" or not isinstance(wanted, tuple):
-        return first
-    if not isinstance(first, tuple) or len(wanted) != len(first) or not all(0 < f < 1 << 62 for f in wanted):
-        return first
-    place = np.array(tile.features(wanted))
-    drawn = [d for d in (first, *(otherwise(site) for _ in range(NEAR - 1))) if d is not None]
-    return min(drawn, key=lambda d: float(np.abs(np.array(tile.features(d)) - place).sum()))

@@ -46,6 +46,15 @@ class Lexer:
         kept = [*compress(kinds, kinds)], [*compress(texts, kinds)], [*compress(places, kinds)]
         return Words(*kept, [*compress(places[1:], kinds)])
 
+    def everything(self, text: str) -> Words:
+        """All words of a text, comments and characters that begin none (of kind "BAD") too; blanks are left out."""
+        texts: list[str] = self._cut(text)
+        kind_of = {word: "COMMENT" if word[:2] == "//" else self._kind(word) for word in set(texts)}
+        kinds = [kind_of[word] for word in texts]
+        places = [*accumulate(map(len, texts), initial=0)]
+        kept = [*compress(kinds, kinds)], [*compress(texts, kinds)], [*compress(places, kinds)]
+        return Words(*kept, [*compress(places[1:], kinds)])
+
     def comments(self, text: str) -> list[Token]:
         """The comments of a text, `///` lines included."""
         texts: list[str] = self._cut(text)

@@ -18,7 +18,7 @@ from tensorc_dsl.syntax.lexer import BadCharacter, Lexer
 from tensorc_dsl.syntax.problems import TOO_DEEP
 from tensorc_dsl.syntax.tables import tables
 from tensorc_dsl.syntax.walk import first_deeper_than
-from tensorc_dsl.syntax.words import Token, Tree
+from tensorc_dsl.syntax.words import Token, Tree, Words
 
 MAX_FINDINGS = 100
 """The number of syntax errors of one file that are reported."""
@@ -56,6 +56,11 @@ def read(source: Source) -> Text:
     lexer, size = _reader()[0], len(source.text)
     arranged = arrange(lexer.words(source.text, 0, size))
     return Text(file, _tree_engine().parse(source, 0, size, arranged), lexer.comments(source.text))
+
+
+def all_words(text: str) -> Words:
+    """The words of any text, as `Lexer.everything`."""
+    return _reader()[0].everything(text)
 
 
 def _parse(source: Source, start: int, end: int) -> tree.File:
@@ -104,13 +109,13 @@ def parse_items(source: Source) -> Parsed:
         return Parsed(_parse(source, 0, size), ())
     except TschedError as whole:
         # Parse item by item, so that one mistake does not hide the next.
-        starts = _starts(source.text)
+        starts = item_starts(source.text)
         items, found = _parts(source, zip([0, *starts], [*starts, size], strict=True))
         return Parsed(tree.File(source, items), found or whole.diagnostics)
 
 
-def _starts(text: str) -> list[int]:
-    """The offsets at which items begin, with the descriptions above them. Each line is looked at once."""
+def item_starts(text: str) -> list[int]:
+    """The offsets of lines at which items seem to begin, with the descriptions above them. Each line is looked at once."""
     starts: list[int] = []
     begin: int | None = None  # offset of the current description
     for line in _LINE.finditer(text + "\n"):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from docs.generate.all import PARTS
+from docs.generate.editors import FILES
 from docs.generate.links import anchors, links
 from docs.generate.pages import PAGES, filled, markers
 
@@ -19,6 +20,11 @@ DOCS = [*(ROOT / name for name in ABOUT), *sorted((ROOT / "docs").rglob("*.md"))
 def test_generated_parts_are_fresh(path: Path) -> None:
     page = path.read_text(encoding="utf-8")
     assert filled(page, PARTS) == page, "run `make reference`, and read the difference"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_generated_files_are_fresh(path: Path) -> None:
+    assert FILES[path]() == path.read_text(encoding="utf-8"), "run `make reference`, and read the difference"
 
 
 def test_every_part_stands_on_one_page() -> None:

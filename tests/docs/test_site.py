@@ -78,6 +78,7 @@ def test_what_is_written_is_what_mkdocs_reads(root: Path, tmp_path: Path) -> Non
     config = json.loads((folder / "mkdocs.yml").read_text(encoding="utf-8"))
     assert (folder / config["INHERIT"]).resolve() == root / "mkdocs.yml"
     assert (folder / config["docs_dir"] / "room" / "a.py.md").is_file()
+    assert ".codehilite .k " in (folder / config["docs_dir"] / "pygments.css").read_text(encoding="utf-8")
 
 
 def test_a_picture_is_copied_and_no_page(root: Path) -> None:

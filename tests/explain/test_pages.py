@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from io import StringIO
@@ -245,6 +246,15 @@ def one_core() -> Iterator[None]:
 
 
 @contextmanager
+def no_pygls() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(sys.modules, "tensorc_dsl.lsp.server", raising=False)
+        patch.setitem(sys.modules, "lsprotocol", None)
+        patch.setitem(sys.modules, "pygls", None)
+        yield
+
+
+@contextmanager
 def no_backend() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(find, "backend_of", lambda kind: None if kind == "cuda" else BACKENDS.load(kind))
@@ -270,6 +280,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0914": on_x86,
     "E0917": endless_file,
     "E0919": no_tools,
+    "E0926": no_pygls,
     "E0930": broken_package,
     "W0701": edited_records,
     "W0702": edited_export,

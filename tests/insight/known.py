@@ -11,7 +11,7 @@ from tensorc_dsl.api import Task
 from tensorc_dsl.records.keys import program_key, target_key
 from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.search.space import SpaceLike
+from tensorc_dsl.search.expansion import SpaceLike
 from tensorc_dsl.trace.trace import Trace
 
 

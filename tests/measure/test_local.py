@@ -15,8 +15,9 @@ from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.ir.expr import Dim, floordiv, index
 from tensorc_dsl.ir.program import For, LoopKind, Program
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.measure import local
 from tensorc_dsl.measure.local import LocalRunner
-from tensorc_dsl.measure.messages import Built, replies
+from tensorc_dsl.measure.messages import Build, Built, Reply, Request, replies
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.measure.worker import Worker, WorkerBug
 from tests.measure.faults import kernel, task
@@ -147,6 +148,25 @@ def test_compilers_that_crash_or_hang_cost_their_candidate_only(monkeypatch: pyt
             assert all("more memory than" in message for message in full)
         with pytest.raises(WorkerBug, match="ZeroDivisionError"):
             list(r.measure([replace(good, name="bug")], None))
+
+
+def test_slow_builds_are_told_before_others_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search in which each build takes all of its time said nothing before the last one of a batch had ended."""
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    monkeypatch.setattr(local, "UNINTERRUPTED_SECONDS", 0.0)
+    good, begun, plain = task(), list[str](), Worker.send
+
+    def send(worker: Worker[Reply], request: Request, seconds: float) -> None:
+        begun.append(request.task if isinstance(request, Build) else "")
+        plain(worker, request, seconds)
+
+    monkeypatch.setattr(Worker, "send", send)
+    with LocalRunner(good, Target(), threads=1, build_seconds=0.7) as r:
+        r._builders = [Worker("dying_builder", replies)]
+        told = r.measure([replace(good, name=n) for n in ("hang", "crash", "hang")], None)
+        assert next(told).status is Status.TIMEOUT
+        assert begun == ["hang"]
+        assert [o.status for o in told] == [Status.COMPILE_ERROR, Status.TIMEOUT]
 
 
 def test_a_kernel_that_fills_the_memory_costs_its_candidate_only(runner: LocalRunner) -> None:

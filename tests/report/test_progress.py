@@ -77,6 +77,22 @@ def test_progress_as_plain_lines() -> None:
     )
 
 
+def test_every_slow_build_has_a_line() -> None:
+    """Of two builds that end at once, the second one was not told."""
+    clock, out = Clock(), io.StringIO()
+    with following(Standing(clock), out) as follower:
+        late = Outcome(Status.TIMEOUT, build_seconds=20.0)
+        for after, event in (
+            (0, Started("mm", "random", 9, 0)), (0, batch()), (20, Measured(0, TRACE, late, None)),
+            (0, good(1, build=14.6)), (0, good(2)),
+        ):  # fmt: skip
+            clock.now += after
+            follower(event)
+    assert [line.partition("now ")[2] for line in out.getvalue().splitlines()] == [
+        "", "timeout after a build of 20.0 s", "2.00 ms after a build of 14.6 s",
+    ]  # fmt: skip
+
+
 def test_an_exhausted_space_is_said_so_and_the_counter_ends_there() -> None:
     standing = Standing(Clock())
     events = (Started("mm", "random", 64, 0), batch(1), good(0), Exhausted(1, True), Comparing(1), Verifying(0, 1))

@@ -10,6 +10,7 @@ import pytest
 from bench.search.replay import chance, trials_to
 from bench.search.tables import FOLDER, Table, read, read_all, write
 from bench.search.tabular import others, play
+from bench.search.zero import Picked, told
 from tensorc_dsl.search.loop_features import COLUMNS
 
 
@@ -69,3 +70,16 @@ def test_a_gain_on_all_tasks_is_no_chance() -> None:
     assert chance(np.array([0.1, -0.1])) == 0.75
     assert chance(np.full(20, 0.1)) < 1e-3
     assert trials_to(np.array([[0.5, 0.96], [0.5, 0.5]]), 0.95).tolist() == [2, 4]
+
+
+def test_zero_trials_are_told_beside_the_best_and_a_plain_schedule() -> None:
+    rows = [
+        Picked("a", 1e-3, 1.25e-3, 4e-3, 1.5),
+        Picked("b", 1e-3, 2e-3, None, 1.5),
+        Picked("c", 1e-3, None, 1e-3, 2.0),
+    ]
+    assert [r.share for r in rows] == [0.8, 0.5, 0.0] and [r.held for r in rows] == [True, False, False]
+    text = told(rows)
+    assert "| `a` | 0.80 | 0.67 | 0.25 |" in text and "| `c` | 0.00 | 0.50 | 1.00 |" in text
+    assert "Medians: 0.50 of the best known speed, seed 0 0.25; 1 of 3 were as fast as stated" in text
+    assert "Medians: - of" in told([])

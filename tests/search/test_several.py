@@ -9,10 +9,10 @@ import pytest
 
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.outcome import Outcome, Status
+from tensorc_dsl.search.expansion import SpaceLike
 from tensorc_dsl.search.input import SearchInput
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.several import tune_all
-from tensorc_dsl.search.space import SpaceLike
 from tensorc_dsl.search.tune import Search, TuneResult
 from tests.search.landscape import FewSpace, TileSpace
 from tests.search.test_tune import TARGET, TASK, FakeRunner, time_of

@@ -11,8 +11,9 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.blas import one_blas_thread
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.records.keys import program_key
+from tensorc_dsl.search.expansion import SpaceLike
 from tensorc_dsl.search.features import Layout, Scaler
-from tensorc_dsl.search.space import Explorer, SpaceLike, neighbours
+from tensorc_dsl.search.space import Explorer, neighbours
 from tensorc_dsl.search.strategy import Setting, strategies, strategy_of
 from tensorc_dsl.trace.trace import Trace
 from tests.search.landscape import FewSpace, TileSpace, seconds

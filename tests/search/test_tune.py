@@ -18,7 +18,18 @@ from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key, workload_key
 from tensorc_dsl.records.queue import Queue
 from tensorc_dsl.search.drift import Watch
-from tensorc_dsl.search.events import Comparing, Event, Exhausted, Finished, Informed, Measured, Proposed, Started
+from tensorc_dsl.search.events import (
+    Comparing,
+    Event,
+    Exhausted,
+    Finished,
+    Informed,
+    Learnt,
+    Measured,
+    Proposed,
+    Started,
+)
+from tensorc_dsl.search.expansion import SpaceLike
 from tensorc_dsl.search.input import SearchInput
 from tensorc_dsl.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.search.several import tune_all
@@ -90,12 +101,14 @@ def run(
     made_by: Callable[[Trace], Mapping[str, str]] = lambda _: {},
     watch: Watch | None = None,
     task: Program = TASK,
+    snapshots: Path | None = None,
+    space: SpaceLike | None = None,
     **options: Unpack[SearchChanges],
 ) -> tuple[TuneResult, list[Event]]:
     events: list[Event] = []
     result = found(
         SearchInput(
-            space=TileSpace(),
+            space=space or TileSpace(),
             program=task,
             target=TARGET,
             options=SearchOptions(strategy="random", trials=20).but(**options),
@@ -107,6 +120,7 @@ def run(
             made_by=made_by,
             watch=watch,
             clock=clock,
+            snapshots=snapshots,
         )
     )
     return result, events
@@ -274,7 +288,7 @@ def test_a_space_of_one_program_is_told(strategy: str) -> None:
         )
     )
     kinds = [type(e) for e in events]
-    assert kinds == [Started, Proposed, Measured, Exhausted, Comparing, Finished]
+    assert kinds == [Started, Proposed, Measured, Learnt, Exhausted, Comparing, Finished]
     assert result.exhausted == Exhausted(1, True)
 
 
@@ -304,4 +318,4 @@ def test_no_trials_and_wrong_arguments() -> None:
 def test_the_clock_is_asked_not_the_wall() -> None:
     ticks = iter(range(1000))
     result, _ = run(FakeRunner(), trials=8, clock=lambda: float(next(ticks)))
-    assert result.elapsed_seconds == 3.0
+    assert result.elapsed_seconds == 5.0

@@ -14,15 +14,16 @@ from bench.against.problem import Job, Ready
 
 def prepare(job: Job) -> Ready:
     task = tensorc_dsl.load(job.problem.file, threads=job.threads)[job.problem.task]
-    kernel, note, searched = _recorded(task, job), "recorded", None
+    kernel, note, searched, tried = _recorded(task, job), "recorded", None, ()
     if kernel is None:
         begun = time.perf_counter()
         kernel, note = task.tune(trials=job.trials, seed=job.seed, records=job.records), f"{job.trials} trials"
         searched = time.perf_counter() - begun
+        tried = () if kernel.search is None else tuple(o.seconds for o in kernel.search.outcomes)
     bound = kernel.bind(**{name: job.inputs[name] for name in kernel.constants})
     inputs = tuple(a for name, a in job.inputs.items() if name not in kernel.constants)
     output: NDArray[Any] = bound(*inputs)
-    return Ready(lambda: bound(*inputs, output), lambda: output, note, searched)
+    return Ready(lambda: bound(*inputs, output), lambda: output, note, searched, tried)
 
 
 def _recorded(task: tensorc_dsl.Task, job: Job) -> tensorc_dsl.Kernel | None:

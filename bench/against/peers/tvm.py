@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from bench.against.metaschedule import times_of
 from bench.against.problem import CONVOLUTIONS, Array, Job, Ready
 
 tvm: Any = import_module("tvm")
@@ -19,11 +21,14 @@ te: Any = import_module("tvm.te")
 ms: Any = import_module("tvm.s_tir.meta_schedule")
 suite: Any = import_module("tvm.s_tir.meta_schedule.testing.te_workload")
 
+RECORDS = "database_tuning_record.json"
+
 PATIENCE = 180
 """The time limit of a builder or a runner in seconds: its imports alone took the default of 30 s."""
 
 
-def prepare(job: Job) -> Ready | None:
+def prepare(job: Job, warm_up: int | None = None) -> Ready | None:
+    """The job, tuned with batches of `warm_up` trials and a model that is asked after the first; by default as TVM has it."""
     make = MAKERS.get(job.problem.compute)
     if make is None or "bf16" in job.problem.types.values():
         return None
@@ -31,8 +36,8 @@ def prepare(job: Job) -> Ready | None:
     function = te.create_prim_func(list(tensors))
     host = tvm.target.codegen.llvm_get_system_cpu()
     target = tvm.target.Target({"kind": "llvm", "mcpu": host, "num-cores": job.threads})
-    schedule, note, searched = _tuned(job, function, target)
-    kernel = tvm.compile(schedule.mod, target)["main"]
+    tuned = _tuned(job, function, target, warm_up)
+    kernel = tvm.compile(tuned.schedule.mod, target)["main"]
     shapes = [tuple(map(int, t.shape)) for t in tensors]
     arrays = [a.reshape(s) for a, s in zip(job.inputs.values(), shapes, strict=False)]
     *given, out = (tvm.runtime.tensor(a) for a in (*arrays, np.zeros(shapes[-1], np.float32)))
@@ -40,23 +45,36 @@ def prepare(job: Job) -> Ready | None:
     def result() -> Array:
         return out.numpy()
 
-    return Ready(lambda: kernel(*given, out), result, note, searched)
+    return Ready(lambda: kernel(*given, out), result, tuned.note, tuned.searched, tuned.tried)
 
 
-def _tuned(job: Job, function: Any, target: Any) -> tuple[Any, str, float | None]:
-    """The best schedule, recorded or found by a search, and the seconds of the search."""
-    folder = job.records.parent / f"{job.records.stem}.tvm" / job.problem.task
+@dataclass(frozen=True, slots=True)
+class _Tuned:
+    """The best schedule, recorded or found by a search of so many `seconds`; `tried` are the times of its trials."""
+
+    schedule: Any
+    note: str
+    searched: float | None = None
+    tried: tuple[float | None, ...] = ()
+
+
+def _tuned(job: Job, function: Any, target: Any, warm_up: int | None) -> _Tuned:
+    folder = job.records.parent / f"{job.records.stem}.tvm{warm_up or ''}" / job.problem.task
     folder.mkdir(parents=True, exist_ok=True)
     found = ms.tir_integration.compile_tir(ms.database.JSONDatabase(work_dir=str(folder)), function, target)
     if found is not None:
-        return found, "recorded", None
+        return _Tuned(found, "recorded")
     begun = time.perf_counter()
+    model = "xgb"
+    if warm_up is not None:
+        model = ms.cost_model.XGBModel(num_warmup_samples=warm_up, num_tuning_cores=job.threads)
     database = ms.tune_tir(
         function,
         target,
         str(folder),
         job.trials,
-        num_trials_per_iter=min(job.trials, 64),
+        num_trials_per_iter=min(job.trials, warm_up or 64),
+        cost_model=model,
         builder=ms.builder.LocalBuilder(max_workers=job.threads, timeout_sec=PATIENCE),
         runner=ms.runner.LocalRunner(timeout_sec=PATIENCE),
         num_tuning_cores=job.threads,
@@ -65,7 +83,8 @@ def _tuned(job: Job, function: Any, target: Any) -> tuple[Any, str, float | None
     found = ms.tir_integration.compile_tir(database, function, target)
     if found is None:
         raise RuntimeError(f"none of {job.trials} candidates is valid")
-    return found, f"{job.trials} trials", time.perf_counter() - begun
+    seconds = time.perf_counter() - begun
+    return _Tuned(found, f"{job.trials} trials", seconds, times_of(folder / RECORDS))
 
 
 Make = Callable[[Job], tuple[Any, ...]]

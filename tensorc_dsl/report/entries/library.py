@@ -34,10 +34,10 @@ def library() -> Iterator[LibraryFile]:
 
 def item_entry(item: tree.NamedItem) -> str:
     """The item's text up to its body, and its description."""
-    return f"### `{item.name}`\n\n{fence(_head(item))}\n\n{item.doc}".rstrip()
+    return f"### `{item.name}`\n\n{fence(head(item))}\n\n{item.doc}".rstrip()
 
 
-def _head(item: tree.NamedItem) -> str:
+def head(item: tree.NamedItem) -> str:
     """The item's text up to its body."""
     match item:
         case tree.ModuleDef():

@@ -200,6 +200,20 @@ def functions(program: Program, block: BlockRef) -> tuple[str, ...]:
 
 
 @query
+def inlined_reads(program: Program, block: BlockRef) -> int:
+    """The most reads that an element of a consumer would take with `compute_inline`: each read of an element of this block
+    becomes the reads of that element, as often as it is written. Code grows with it, and so does the time to compile it.
+    """
+    b = the_block(program, block)[1]
+    written = {s.buffer for s in b.body}
+    own = sum(len(loads(s.value)) for s in b.body)
+    others = (
+        [x.buffer in written for s in o.body for x in loads(s.value)] for o in all_blocks(program) if o.name != b.name
+    )
+    return max((len(reads) + reads.count(True) * (own - 1) for reads in others if any(reads)), default=0)
+
+
+@query
 def has_reuse(program: Program, block: BlockRef) -> bool:
     """Whether it is a reduction that reads some element more than once: it reads a buffer without a spatial iterator.
 
@@ -211,6 +225,22 @@ def has_reuse(program: Program, block: BlockRef) -> bool:
         return False
     spatial = {it.name for it in b.iters if it.kind is IterKind.SPATIAL and constant(it.extent) != 1}
     return any(spatial - frozenset[str]().union(*map(free_vars, x.indices)) for x in _own_reads(b))
+
+
+@query
+def is_window(program: Program, block: BlockRef) -> bool:
+    """Whether it is a reduction over a window that moves with its elements, as a stencil is: it reads some buffer at sums of
+    spatial and other iterators, and each buffer with all of the spatial iterators, or, as it reads taps, with none.
+    """
+    b = the_block(program, block)[1]
+    if not b.is_reduction or any(it.kind is IterKind.SCAN for it in b.iters):
+        return False
+    spatial = {it.name for it in b.iters if it.kind is IterKind.SPATIAL and constant(it.extent) != 1}
+    reads = _own_reads(b)
+    moving = [x for x in reads if not spatial.isdisjoint(free_vars(x))]
+    return all(spatial <= free_vars(x) for x in moving) and any(
+        not spatial.isdisjoint(free_vars(i)) and not free_vars(i) <= spatial for x in moving for i in x.indices
+    )
 
 
 @query

@@ -19,6 +19,8 @@ from tensorc_dsl.search.breeding import parents_of
 from tensorc_dsl.search.candidates import Candidate, Reserve
 from tensorc_dsl.search.gp import Array
 from tensorc_dsl.search.model import Memory, Model
+from tensorc_dsl.search.moving import alike
+from tensorc_dsl.search.prediction import Prediction
 from tensorc_dsl.search.regret import FEW, Regret, regret_of
 from tensorc_dsl.search.source import Source
 from tensorc_dsl.search.space import neighbours
@@ -42,6 +44,9 @@ LAST = 0.15
 DRAWN, BRED = 0.5, 1.0
 """How many candidates join the reserve for each trial of a batch: draws from the prior, and offspring."""
 
+RICH = 96
+"""Half as many join a reserve of this size."""
+
 KNOWN = 512
 """Offspring are judged by at most about so many trials: the fastest half, and some of the others."""
 
@@ -51,8 +56,9 @@ INITIAL = 16
 BLIND = 3
 """Every third of these offspring is expanded without a judgement."""
 
-FIRST, FORESEEN = 24, 24
-"""Where other tasks predict what is fast, the first trials are chosen from so many draws, and offspring of these."""
+FIRST, MOVED, FORESEEN = 24, 12, 24
+"""Where other tasks predict what is fast, the first trials are chosen from so many draws, schedules of the other tasks, and
+offspring of both."""
 
 
 @dataclass(slots=True)
@@ -85,6 +91,7 @@ class Bayes:
         self._design: list[Candidate] | None = None
         self._tried: list[_Tried] = []
         self._asked: dict[int, Candidate] = {}
+        self._predictions: dict[int, Prediction] = {}
         self._model_arm, self._evolution_arm = _Arm(), _Arm()
         self._arms: dict[int, _Arm] = {}
         self._memory = Memory()
@@ -107,14 +114,20 @@ class Bayes:
             out += found
         self._proposed += len(out)
         self._asked |= {id(c.trace): c for c in out}
+        if out and self._model is not None:
+            means, deviations = self._model.log_speed(self._reserve.rows(out), self._prior(out))
+            for c, mean, deviation in zip(out, means, deviations, strict=True):
+                self._predictions[id(c.trace)] = Prediction(float(mean), max(float(deviation), 1e-9))
         return [c.trace for c in out]
+
+    def predicted(self, trace: Trace) -> Prediction | None:
+        return self._predictions.get(id(trace))
 
     def tell(self, trace: Trace, outcome: Outcome) -> None:
         candidate = self._asked.pop(id(trace))
-        if self._model is not None and outcome.seconds is not None:
-            mean, deviation = self._model.log_speed(self._reserve.rows([candidate]), self._prior([candidate]))
-            error = (-float(np.log(outcome.seconds)) - float(mean[0])) / max(float(deviation[0]), 1e-9)
-            self._memory.missed(error, self._model)
+        predicted = self._predictions.pop(id(trace), None)
+        if predicted is not None and self._model is not None and outcome.seconds is not None:
+            self._memory.missed(predicted.error(outcome.seconds) / predicted.deviation, self._model)
         self._tried.append(_Tried(candidate, outcome.seconds))
         arm = self._arms.pop(id(trace), None)
         if arm is not None:
@@ -145,7 +158,7 @@ class Bayes:
 
     def _plan(self) -> list[Candidate]:
         """The defaults, then draws from the prior; half of the plan is what other tasks predict to be fast."""
-        planned = [c for decisions in self._defaults for c in self._reserve.replayed(decisions)]
+        planned = self._reserve.replayed(self._defaults, len(self._defaults), len(self._defaults))
         drawn = self._reserve.drawn(max(self._initial, FIRST))
         if not drawn:
             return planned
@@ -153,12 +166,26 @@ class Bayes:
         self._reserve.keep(drawn)
         wanted = max(0, self._initial - len(planned))
         if self._source is not None:
-            known = sorted(zip(drawn, self._prior(drawn).tolist(), strict=True), key=lambda one: -one[1])
-            self._reserve.keep(self._reserve.bred(parents_of([c.trace for c, _ in known]), known, FORESEEN, BLIND))
-            said = np.argsort(-self._prior(self._reserve.waiting), kind="stable")
-            planned += self._reserve.take(said[: wanted // 2].tolist())
-            wanted -= wanted // 2
+            foreseen = self._foreseen(drawn, wanted // 2)
+            planned += foreseen
+            wanted -= len(foreseen)
         return planned + self._reserve.take(range(min(wanted, len(self._reserve.waiting))))
+
+    def _foreseen(self, drawn: Sequence[Candidate], count: int) -> list[Candidate]:
+        """Candidates that other tasks predict to be fast; schedules of these tasks, where there are any, are a quarter."""
+        moved = self._reserve.moved(alike(self._setting.bests(), [c.trace for c in drawn])[:MOVED])
+        known = self._said([*drawn, *moved])
+        parents = parents_of([c.trace for c, _ in known])
+        self._reserve.keep(moved)
+        self._reserve.keep(self._reserve.bred(parents, known, FORESEEN, BLIND))
+        kept = min(count // 4, len(moved))
+        said = self._reserve.taken([c for c, _ in self._said(self._reserve.waiting)[: count - kept]])
+        still = [c for c, _ in self._said(moved) if any(c is w for w in self._reserve.waiting)]
+        return said + self._reserve.taken(still[:kept])
+
+    def _said(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, float]]:
+        """Candidates with what other tasks predict of them, the fastest first."""
+        return sorted(zip(candidates, self._prior(candidates).tolist(), strict=True), key=lambda one: -one[1])
 
     def _ranked(self) -> list[_Tried]:
         """The successes, fastest first; equal times in the order they were tried."""
@@ -175,18 +202,19 @@ class Bayes:
         model = self._model = self._fit()
         plain = round(count * PRIOR)
         share = round((count - plain) * self._evolution_share())
-        bred = self._reserve.bred(parents, speeds, share + round(count * BRED))
+        joining = count * (0.5 if len(self._reserve.waiting) >= RICH else 1.0)
+        bred = self._reserve.bred(parents, speeds, share + round(joining * BRED))
         evolved = bred[:share]
-        drawn = self._reserve.drawn(plain)
+        last = self._proposed >= self._trials * (1 - LAST)
+        drawn = self._reserve.drawn(plain + (0 if last else round(joining * DRAWN)))
         self._reserve.keep(bred[share:])
-        if self._proposed >= self._trials * (1 - LAST):
+        self._reserve.keep(drawn[plain:])
+        if last:
             self._reserve.keep(self._beside([t.candidate.trace for t in ranked[:2]], count))
-        else:
-            self._reserve.keep(self._reserve.drawn(round(count * DRAWN)))
-        picked = self._reserve.take(self._picks(model, count - len(evolved) - len(drawn)))
+        picked = self._reserve.take(self._picks(model, count - len(evolved) - len(drawn[:plain])))
         self._arms |= {id(c.trace): self._model_arm for c in picked}
         self._arms |= {id(c.trace): self._evolution_arm for c in evolved}
-        return picked + evolved + drawn
+        return picked + evolved + drawn[:plain]
 
     def _evolution_share(self) -> float:
         """The share of evolution in what the model and evolution choose."""
@@ -227,12 +255,13 @@ class Bayes:
         rng = self._explorer.rng("local")
         lists = [neighbours(t) for t in traces]
         orders: list[list[int]] = [rng.permutation(len(near)).tolist() for near in lists]
-        out: list[Candidate] = []
-        for turn in range(max(map(len, lists), default=0)):
-            for near, order in zip(lists, orders, strict=True):
-                if len(out) < count and turn < len(order):
-                    out += self._reserve.replayed(near[order[turn]])
-        return out
+        turns = (
+            near[order[turn]]
+            for turn in range(max(map(len, lists), default=0))
+            for near, order in zip(lists, orders, strict=True)
+            if turn < len(order)
+        )
+        return self._reserve.replayed(turns, count, sum(map(len, lists)))
 
 
 STRATEGY: Factory = Bayes

@@ -26,13 +26,14 @@ class Descent:
 
     def propose(self, count: int) -> list[Trace]:
         """The next traces; fewer than `count` only when the space has no more."""
-        out: list[Trace] = []
-        while self._defaults and len(out) < count:
-            trace = self._explorer.replay(self._defaults.pop(0))
-            out += [] if trace is None else [trace]
-        while len(out) < count and (self._untried or self._starts):
-            trace = self._explorer.replay(self._untried.pop(0)) if self._untried else self._start()
-            out += [] if trace is None else [trace]
+        out = self._explorer.first(self._defaults, count, count)
+        del self._defaults[:count]
+        while len(out) < count and (some := self._untried[: count - len(out)]):
+            del self._untried[: len(some)]
+            out += self._explorer.replays(some)
+        starts = min(self._starts, count - len(out))
+        self._starts -= starts
+        out += self._explorer.draws(starts)
         while len(out) < count:
             self._here, self._starts = None, STARTS
             trace = self._explorer.draw() or self._explorer.neighbour(self._seen + out)
@@ -42,10 +43,6 @@ class Descent:
             out.append(trace)
         self._seen += out
         return out
-
-    def _start(self) -> Trace | None:
-        self._starts -= 1
-        return self._explorer.draw()
 
     def tell(self, trace: Trace, outcome: Outcome) -> None:
         """A better trace is where the descent goes on from."""

@@ -34,16 +34,16 @@ class Evolutionary:
 
     def propose(self, count: int) -> list[Trace]:
         """The next traces; fewer than `count` only when the space has no more."""
-        out: list[Trace] = []
-        while self._defaults and len(out) < count:
-            out += self._new(self._explorer.replay(self._defaults.pop(0)))
+        out = self._explorer.first(self._defaults, count, count)
+        del self._defaults[:count]
         ranked = sorted((s, n) for n, (_, _, s) in enumerate(self._tried) if s is not None)
         if ranked and self._proposed + len(out) >= self._initial:
             self._owed += PRIOR * (count - len(out))
             plain, self._owed = int(self._owed), self._owed % 1.0
             out += self._offspring(ranked, count - len(out) - plain)
+        out += self._explorer.draws(count - len(out))
         while len(out) < count:
-            trace = self._explorer.draw() or self._explorer.neighbour([t for t, _, _ in self._tried] + out)
+            trace = self._explorer.neighbour([t for t, _, _ in self._tried] + out)
             if trace is None:
                 break
             out.append(trace)
@@ -59,17 +59,8 @@ class Evolutionary:
         speeds = np.array([best - RANGE if s is None else max(best - RANGE, -np.log(s)) for _, _, s in self._tried])
         vectors = [v for _, v, _ in self._tried]
         parents = parents_of([self._tried[n][0] for _, n in ranked])
-        out: list[Trace] = []
-        rng = self._explorer.rng("offspring")
-        for turn, decisions in enumerate(self._breeder.offspring(parents, vectors, speeds, 0, rng)):
-            if len(out) == count or turn == 8 * count:
-                break
-            out += self._new(self._explorer.replay(decisions))
-        return out
-
-    @staticmethod
-    def _new(trace: Trace | None) -> list[Trace]:
-        return [] if trace is None else [trace]
+        offspring = self._breeder.offspring(parents, vectors, speeds, 0, self._explorer.rng("offspring"))
+        return self._explorer.first(offspring, count, 8 * count)
 
 
 STRATEGY: Factory = Evolutionary

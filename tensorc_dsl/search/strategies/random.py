@@ -14,14 +14,12 @@ class Random:
         self._seen: list[Trace] = []
 
     def propose(self, count: int) -> list[Trace]:
-        out: list[Trace] = []
-        while self._defaults and len(out) < count:
-            trace = self._explorer.replay(self._defaults.pop(0))
-            if trace is not None:
-                out.append(trace)
+        out = self._explorer.first(self._defaults, count, count)
+        del self._defaults[:count]
+        out += self._explorer.draws(count - len(out))
         while len(out) < count:
             # Where the prior yields nothing new, what is left of a small space lies beside what was seen.
-            trace = self._explorer.draw() or self._explorer.neighbour(self._seen + out)
+            trace = self._explorer.neighbour(self._seen + out)
             if trace is None:
                 break
             out.append(trace)

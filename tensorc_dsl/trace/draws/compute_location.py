@@ -59,13 +59,15 @@ class ComputeLocation(Distribution):
 
 
 @draw(LoopRef | str)
-def sample_compute_location(program: Program, block: BlockRef, among: tuple[LoopRef, ...] | None = None) -> Offer:
+def sample_compute_location(
+    program: Program, block: BlockRef, among: tuple[LoopRef, ...] | None = None, inlined: bool = True
+) -> Offer:
     """A place to which `compute_at` may move the block now: a loop around all its consumers, "inline", or "root".
 
     Only places at which the step would be accepted are drawn, each equally likely: `let place ~
     sample_compute_location(b)`, then `compute_at(b, place)`. "root" leaves the block in its place. With `among`, only those
-    loops are considered beside "root" and "inline". A move goes to any other place.
-    In TVM: `sample_compute_location`, which has no `among`.
+    loops are considered beside "root" and "inline"; without `inlined`, "inline" is not. A move goes to any other place.
+    In TVM: `sample_compute_location`, which has neither.
     """
     the_block(program, block)
 
@@ -73,11 +75,11 @@ def sample_compute_location(program: Program, block: BlockRef, among: tuple[Loop
         assert isinstance(decision, str)
         return decision if decision in (ROOT, INLINE) else LoopRef(decision)
 
-    return Offer(_locations(program, block.name, among), value)
+    return Offer(_locations(program, block.name, among, inlined), value)
 
 
 @lru_cache(maxsize=256)
-def _locations(program: Program, block: str, among: tuple[LoopRef, ...] | None) -> ComputeLocation:
+def _locations(program: Program, block: str, among: tuple[LoopRef, ...] | None, inlined: bool) -> ComputeLocation:
     found = the_block(program, BlockRef(block))[1]
     nests = [loops for buffer in sorted(own_buffers(found)) for loops, _ in readers(program, buffer, but=block)]
     around = nests[0] if nests else ()
@@ -86,7 +88,7 @@ def _locations(program: Program, block: str, among: tuple[LoopRef, ...] | None) 
     asked = [(n, d) for d, n in enumerate(names, 1) if among is None or LoopRef(n) in among]
     legal = [(n, depth) for n, depth in asked if _applies(program, block, LoopRef(n))]
     places = [(ROOT, 0), *legal]
-    if nests and _applies(program, block, INLINE):
+    if inlined and nests and _applies(program, block, INLINE):
         places.append((INLINE, len(around) + 1))
     return ComputeLocation(tuple(p for p, _ in places), tuple(d for _, d in places))
 

@@ -48,6 +48,12 @@ def test_loops_may_be_named_to_choose_among() -> None:
     assert (found.places, found.depths) == (("root", "cj", "inline"), (0, 2, 3))
 
 
+def test_the_place_of_a_read_may_be_left_out() -> None:
+    found = sample_compute_location(chain(), BlockRef("B"), inlined=False).distribution
+    assert isinstance(found, ComputeLocation)
+    assert (found.places, found.depths) == (("root", "ci", "cj"), (0, 1, 2))
+
+
 def test_an_output_stays_where_it_is() -> None:
     assert places(chain(), "C") == ("root",)
 

@@ -1,0 +1,34 @@
+"""`lsp`: serve an editor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tensorc_dsl.cli.options import common_options, records_option
+from tensorc_dsl.diagnostic import TschedError, problem
+
+
+@problem("E0926", "the language server needs {missing}, which is not installed", help="install `tensorc-dsl[lsp]`")
+def NO_SERVER(*, missing: str) -> None: ...
+
+
+@click.command()
+@click.option("--stdio", is_flag=True, help="Speak over standard input and output, which it always does.")
+@records_option
+@common_options
+def lsp(stdio: bool, records: str | None) -> None:
+    """Serve an editor: the language server, over standard input and output. An editor starts it.
+
+    It tells what is wrong while a file is written, and answers what a name is, where it is defined and what can stand here.
+    It reads the records of searches and changes nothing.
+    """
+    del stdio  # editors pass it to all servers
+    try:
+        from tensorc_dsl.lsp.server import serve
+    except ModuleNotFoundError as e:
+        if e.name is None or e.name.partition(".")[0] not in ("pygls", "lsprotocol"):
+            raise
+        raise TschedError(NO_SERVER(None, missing=e.name)) from e
+    serve(Path(records) if records else None)

@@ -1,0 +1,93 @@
+"""The words of the language by class. `make reference` writes this file from the grammar and the declarations."""
+
+RESERVED: tuple[str, ...] = (
+    "and", "either", "else", "for", "if", "in", "let", "maybe", "not", "or", "where", "yield",
+)  # fmt: skip
+"""Words that are no names."""
+
+CONSTANTS: tuple[str, ...] = (
+    "_", "false", "inf", "nan", "true",
+)  # fmt: skip
+"""Words that are values."""
+
+SOFT: tuple[str, ...] = (
+    "asm", "assume", "at", "block", "bound", "buffer", "call", "compute", "const", "desc", "identity", "init",
+    "intrinsic", "layout", "lower", "module", "parallel", "pipelined", "prior", "program", "reduce", "reducer",
+    "requires", "scan", "schedule", "space", "spatial", "step", "target", "task", "tensorized", "unrolled", "use",
+    "vectorized", "when", "with",
+)  # fmt: skip
+"""Words that are names where a name is expected. Each is in one of the four lists `BEFORE_…`,
+or is the first of a form of its own: `desc (`, `bound (`, `at [`, `scan [`, `init {`."""
+
+DEFINING: tuple[str, ...] = (
+    "block", "buffer", "compute", "intrinsic", "module", "prior", "program", "reducer", "schedule", "space",
+    "target", "task",
+)  # fmt: skip
+"""Soft words that the name of what they define follows. `const` is not among them: types follow it, too."""
+
+BEFORE_NAME: tuple[str, ...] = (
+    "assume", "block", "buffer", "compute", "const", "intrinsic", "lower", "module", "prior", "program", "reduce",
+    "reducer", "scan", "schedule", "space", "spatial", "target", "task", "use", "with",
+)  # fmt: skip
+"""Soft words that a name follows."""
+
+BEFORE_STRING: tuple[str, ...] = (
+    "asm", "call", "layout", "requires",
+)  # fmt: skip
+"""Soft words that a string follows."""
+
+BEFORE_FOR: tuple[str, ...] = (
+    "parallel", "pipelined", "tensorized", "unrolled", "vectorized",
+)  # fmt: skip
+"""Soft words that `for` follows."""
+
+BEFORE_VALUE: tuple[str, ...] = (
+    "identity", "init", "step", "when",
+)  # fmt: skip
+"""Soft words that a value follows, and comes before."""
+
+REDUCERS: tuple[str, ...] = (
+    "all", "any", "argmax", "argmin", "max", "min", "prod", "sum",
+)  # fmt: skip
+"""Names that begin a reduction in front of `[`."""
+
+DTYPES: tuple[str, ...] = (
+    "bf16", "bool", "f16", "f32", "f64", "i16", "i32", "i64", "i8", "u16", "u32", "u8",
+)  # fmt: skip
+"""Element types."""
+
+TYPES: tuple[str, ...] = (
+    "Block", "Buffer", "Instruction", "Loop", "Program", "Target", "bf16", "bool", "f16", "f32", "f64", "float",
+    "i16", "i32", "i64", "i8", "int", "list", "str", "u16", "u32", "u8",
+)  # fmt: skip
+"""All types: of elements, and of parameters."""
+
+BUILTINS: tuple[str, ...] = (
+    "abs", "all", "any", "ceil", "clamp", "concat", "cos", "erf", "exp", "floor", "interleave", "len", "log",
+    "log2", "max", "min", "pow", "product", "range", "reversed", "round", "rsqrt", "sigmoid", "sin", "so_far",
+    "sqrt", "sum", "tanh", "tile_levels", "within", "xor",
+)  # fmt: skip
+"""Functions, in front of `(`."""
+
+PRIMITIVES: tuple[str, ...] = (
+    "add_unit_loop", "annotate", "bind", "cache_inplace", "cache_read", "cache_write", "compute_at",
+    "compute_inline", "decompose_padding", "decompose_reduction", "fuse", "fuse_reduction_epilogue",
+    "loop_partition", "merge", "pad_einsum", "parallel", "persist", "prefetch", "read_at", "reindex",
+    "reindex_cache_read", "reindex_cache_write", "reorder", "reorder_block_iters", "reverse_compute_at",
+    "reverse_compute_inline", "rfactor", "rolling_buffer", "set_scope", "skew", "software_pipeline", "specialize",
+    "split", "storage_align", "tensorize", "tile", "transform_block_layout", "transform_layout", "unannotate",
+    "unroll", "vectorize", "write_at",
+)  # fmt: skip
+"""Steps, in front of `(`."""
+
+DRAWS: tuple[str, ...] = (
+    "sample_categorical", "sample_compute_location", "sample_int", "sample_partial_tile", "sample_partitioned_tile",
+    "sample_perfect_tile", "sample_permutation",
+)  # fmt: skip
+"""Distributions, in front of `(`."""
+
+ANNOTATIONS: tuple[str, ...] = (
+    "intrinsic", "pipeline.asynchronous", "pipeline.order", "pipeline.stages", "reducer", "specialize.registers",
+    "specialize.roles", "store.nontemporal", "unroll.max_step",
+)  # fmt: skip
+"""Keys of annotations that something reads."""

@@ -1,0 +1,53 @@
+"""An expansion that keeps the program after each statement, and where in the text each draw stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.interp.evaluate import Env
+from tensorc_dsl.interp.expand import Expansion
+from tensorc_dsl.interp.values import Value
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.source import Span
+from tensorc_dsl.syntax import tree
+from tensorc_dsl.trace.declare import Offer
+from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.trace.draw import Draw
+from tensorc_dsl.trace.model import Decider
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """The program as it stood after the statement at `span`."""
+
+    span: Span
+    program: Program
+
+
+class Watched(Expansion):
+    """`start` is the program before all steps, and `stands` are in the order of time; `failure` ended the expansion early."""
+
+    def __init__(
+        self, program: Program, target: Target, modules: Mapping[str, tree.ModuleDef], decide: Decider
+    ) -> None:
+        super().__init__(program, target, modules, decide)
+        self.start = program
+        self.stands: list[Stand] = []
+        self.places: list[tuple[Span, Draw]] = []
+        self.failure: ScheduleRefusal | TschedError | None = None
+
+    def run(self, body: tuple[tree.Stmt, ...], env: Env) -> None:
+        for s in body:
+            super().run((s,), env)
+            self.stands.append(Stand(s.span, self.program))
+
+    def _decide(
+        self, base: str, offer: Offer, pin: Decision | None, code: str, at: tree.DrawStmt | tree.Either | tree.Maybe
+    ) -> Value:
+        value = super()._decide(base, offer, pin, code, at)
+        self.places.append((at.span, self.recorder.draws[-1]))
+        return value

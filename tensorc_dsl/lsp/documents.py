@@ -1,0 +1,241 @@
+"""The open documents, and what is known of each as it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from pygls.uris import from_fs_path, to_fs_path
+
+from tensorc_dsl.check.remembered import Remembered
+from tensorc_dsl.check.scope import Versions
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.lsp.analysis import Analysis
+from tensorc_dsl.lsp.parts import Pieces
+from tensorc_dsl.lsp.text import Text, normal
+from tensorc_dsl.packages.files import Disk
+from tensorc_dsl.packages.resolve import Resolver, StrPath
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.parse import Parsed, parse_items
+
+LARGEST = 1 << 20
+"""The number of characters of a text that is analysed; longer ones would keep the editor waiting."""
+
+KEPT = 256
+"""The number of trees of used files that are kept."""
+
+MOST_FILES, MOST_CLOSED = 2048, 32
+"""The number of files of the editor's folders whose text is kept, and of those of which all is known."""
+
+Stamp = tuple[int, int] | int | None
+"""What tells two versions of a file apart: time and size on the disk, or the version of an open document."""
+
+
+def path_of(uri: str) -> Path:
+    """The file of a document; for one that is not saved yet, a name in the working folder."""
+    path = to_fs_path(uri)
+    return (
+        Path(path) if path and urlparse(uri).scheme == "file" else Path(Path(unquote(urlparse(uri).path)).name or "new")
+    )
+
+
+def uri_of(path: Path) -> str:
+    found = from_fs_path(str(path.absolute()))
+    assert found is not None
+    return found
+
+
+@dataclass(slots=True)
+class Document:
+    """An open text. `analysis` is that of its last version that anybody asked about."""
+
+    uri: str
+    path: Path
+    text: str
+    version: int = 0
+    pieces: Pieces = field(default_factory=Pieces)
+    analysis: Analysis | None = None
+    session: Session | None = None
+
+
+@dataclass(slots=True)
+class Session:
+    """What lasts as long as a document uses the same files, and these are the same."""
+
+    uses: tuple[str, ...]
+    epoch: int
+    resolver: Resolver
+    reads: Reads
+    memory: Remembered
+    versions: Versions
+    file: t.File
+
+
+@dataclass(slots=True)
+class Reads:
+    """Reads files for one document: open ones as they stand in the editor. `stamps` tells what was read."""
+
+    documents: Documents
+    stamps: dict[Path, Stamp] = field(default_factory=dict[Path, Stamp])
+
+    def read(self, path: StrPath, name: str | None = None) -> Source:
+        real = Path(path).resolve()
+        self.stamps[real] = self.documents.stamp(real)
+        document = self.documents.at(real)
+        return Disk().read(path, name) if document is None else Source(name or str(path), document.text)
+
+    def still(self) -> bool:
+        """Whether all that was read is the same now."""
+        return all(self.documents.stamp(path) == stamp for path, stamp in self.stamps.items())
+
+
+class Documents:
+    """The open documents by their addresses. `epoch` grows when files may have come or gone."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, Document] = {}
+        self.encoding = "utf-16"
+        self.epoch = 0
+        self.folders: dict[str, Path] = {}
+        self._read: dict[Path, tuple[Stamp, Source]] = {}
+        self._closed: dict[Path, Document] = {}
+        self._parsed = lru_cache(KEPT)(parse_items)
+
+    # --- what the editor tells ---------------------------------------------------------------------------------------
+
+    def put(self, uri: str, text: str, version: int) -> Document:
+        """The document with its text; it is open afterwards."""
+        document = self.open.get(uri)
+        if document is None:
+            path = path_of(uri)
+            self.open[uri] = document = Document(uri, path, "")
+            self.epoch += 1
+        document.text, document.version = normal(text), version
+        return document
+
+    def close(self, uri: str) -> None:
+        if self.open.pop(uri, None) is not None:
+            self.epoch += 1
+
+    def changed_on_disk(self) -> None:
+        self.epoch += 1
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def at(self, path: Path) -> Document | None:
+        """The open document of a file."""
+        return next((d for d in self.open.values() if d.path == path or d.path.resolve() == path), None)
+
+    def stamp(self, path: Path) -> Stamp:
+        if (document := self.at(path)) is not None:
+            return document.version
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size
+
+    def files(self) -> Iterator[Path]:
+        """The `.tsched` files of the editor's folders, and of those of the open documents."""
+        from tensorc_dsl.report.files import sources_below
+
+        seen: set[Path] = set()
+        for folder in (*self.folders.values(), *(d.path.parent for d in self.open.values() if d.path.exists())):
+            if any(folder.is_relative_to(done) for done in seen):
+                continue
+            seen.add(folder)
+            try:
+                yield from sources_below(folder)
+            except TschedError:
+                continue  # there is none
+
+    def tree(self, path: Path) -> tuple[str, Text, tuple[t.Item, ...]] | None:
+        """The address, the text and the items of a file, open or not; None if it cannot be read."""
+        real = path.resolve()
+        document = self.at(real)
+        if document is not None:
+            known = self.analysis(document)
+            return document.uri, known.text, self._parsed(known.source).file.items
+        stamp = self.stamp(real)
+        known_file = self._read.get(real)
+        if known_file is None or known_file[0] != stamp:
+            try:
+                source = Disk().read(real)
+            except TschedError:
+                return None
+            if len(self._read) >= MOST_FILES:
+                self._read.clear()
+            self._read[real] = known_file = (stamp, source)
+        source = known_file[1]
+        items = self._parsed(source).file.items if len(source.text) <= LARGEST else ()
+        return uri_of(path), Text(source, self.encoding), items
+
+    def has_word(self, path: Path, word: str) -> bool:
+        """Whether a file has a word anywhere in its text."""
+        found = self.tree(path)
+        return found is not None and word in found[1].source.text
+
+    def of_file(self, path: Path) -> Analysis | None:
+        """The analysis of a file, open or not; None if it cannot be read."""
+        document = self.at(path.resolve())
+        if document is not None:
+            return self.analysis(document)
+        found = self.tree(path)
+        if found is None:
+            return None
+        known = self._closed.get(path)
+        if known is None:
+            if len(self._closed) >= MOST_CLOSED:
+                self._closed.clear()
+            self._closed[path] = known = Document(uri_of(path), path, "")
+        known.text = normal(found[1].source.text)
+        return self.analysis(known)
+
+    # --- what is known -----------------------------------------------------------------------------------------------
+
+    def analysis(self, document: Document) -> Analysis:
+        """What is known of the document as it stands."""
+        session = document.session
+        known = document.analysis
+        is_fresh = session is not None and session.epoch == self.epoch and session.reads.still()
+        if (
+            known is not None
+            and known.text.source.text == document.text
+            and known.version == document.version
+            and is_fresh
+        ):
+            return known
+        text = document.text if len(document.text) <= LARGEST else ""
+        source = Source(str(document.path), text)
+        pieces = document.pieces.read(source)
+        file = t.File(source, tuple(i for p in pieces for i in p.items))
+        uses = tuple(i.span.text for i in file.items if isinstance(i, t.UseDecl))
+        if session is None or not is_fresh or session.uses != uses:
+            document.session = session = self._session(document, uses, file)
+        session.file = file
+        checked = session.versions.load(source)
+        document.analysis = Analysis(
+            document.uri,
+            document.version,
+            Text(source, self.encoding),
+            pieces,
+            checked,
+            session.memory,
+            session.resolver,
+        )
+        return document.analysis
+
+    def _session(self, document: Document, uses: tuple[str, ...], file: t.File) -> Session:
+        reads = Reads(self)
+        resolver = Resolver(document.path, (), reads)
+        memory = Remembered()
+
+        def parsed(source: Source) -> Parsed:
+            own = document.session
+            return Parsed(own.file, ()) if own is not None and source is own.file.source else self._parsed(source)
+
+        return Session(uses, self.epoch, resolver, reads, memory, Versions(resolver, parsed, memory), file)

@@ -1,0 +1,1 @@
+"""The answers of the language server, one file for each."""

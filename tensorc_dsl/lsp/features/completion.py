@@ -1,0 +1,288 @@
+"""Completion: what can be written at the cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from lsprotocol import types as lsp
+
+from tensorc_dsl.check import vocabulary as v
+from tensorc_dsl.check.kinds import ANY, PARAM_TYPES, Kind, show
+from tensorc_dsl.check.signatures import usage
+from tensorc_dsl.check.targets import FACTS
+from tensorc_dsl.check.values import ATTRIBUTE_TYPES, computes_names
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.elaborate.bindings import dimensions
+from tensorc_dsl.ir.dtypes import DTYPES
+from tensorc_dsl.ir.maths import MATHS
+from tensorc_dsl.ir.target import kinds
+from tensorc_dsl.lsp.analysis import Analysis
+from tensorc_dsl.lsp.callable import callee
+from tensorc_dsl.lsp.cursor import Cursor, cursor
+from tensorc_dsl.lsp.parts import Piece
+from tensorc_dsl.lsp.scope import around
+from tensorc_dsl.packages.places import SearchFolder
+from tensorc_dsl.packages.resolve import Resolver
+from tensorc_dsl.resources import stdlib_names
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.layout import REDUCERS
+from tensorc_dsl.syntax.parse import parse_items
+from tensorc_dsl.syntax.walk import walk
+
+_K = lsp.CompletionItemKind
+
+ITEMS: dict[str, str] = {
+    "compute": "compute ${1:name}(${2:A: f32[M]}) -> ${3:B: f32[M]} {\n    $0\n}",
+    "schedule": "schedule ${1:name} for ${2:compute} {\n    $0\n}",
+    "module": "module ${1:name}(${2:b: Block}) {\n    $0\n}",
+    "space": "space ${1:name} for ${2:llvm} {\n    $0\n}",
+    "task": "task ${1:name} = ${2:compute}($0)",
+    "use": "use ${0:std.cpu}",
+    "const": "const ${1:name} = $0",
+    "reducer": "reducer ${1:name}(a, b) = $0 identity ${2:0}",
+    "target": "target ${1:name} = ${2:llvm}($0)",
+    "prior": "prior ${1:name} for ${2:space} {\n    $0\n}",
+    "program": "program ${1:name}($2) {\n    $0\n}",
+    "intrinsic": "intrinsic ${1:name}\n    desc ($2) { $0 }",
+}
+"""The items of a file, each as a text with places to fill in."""
+
+STATEMENTS = ("let", "if", "either", "maybe", "for", "yield")
+EXPRESSIONS = ("true", "false", "not", "if", "else", "and", "or", "for")
+
+Items = Iterator[lsp.CompletionItem]
+
+
+def completion(analysis: Analysis, position: lsp.Position, snippets: bool) -> lsp.CompletionList:
+    """What can stand at the position, each once. `snippets`: whether the editor fills in places of a text."""
+    offset = analysis.text.offset(position)
+    piece = analysis.piece_at(offset)
+    text, base = (piece.part.text, piece.start) if piece is not None else ("", 0)
+    at = cursor(text, offset - base)
+    found: Iterable[lsp.CompletionItem] = () if at.silent else _all(analysis, piece, at, offset - base, snippets)
+    once: dict[str, lsp.CompletionItem] = {}
+    for item in found:
+        once.setdefault(item.label, item)
+    return lsp.CompletionList(False, list(once.values()))
+
+
+def _all(
+    analysis: Analysis, piece: Piece | None, at: Cursor, offset: int, snippets: bool
+) -> Iterable[lsp.CompletionItem]:
+    line = at.line
+    if at.head == "use" and (line[:1] == ("use",) or at.open):
+        return _used(analysis, tuple(str(w) for w in at.before if w.type != "NEWLINE"), at)
+    if at.last == "." and piece is not None:
+        return _parts(around(analysis, piece, at, offset).of)
+    if at.in_body and at.head not in ("space", "compute", "target", "program", "intrinsic", "prior"):
+        return _in_body(analysis, piece, at, offset)
+    match at.head:
+        case "compute" | "reducer" | "program" | "intrinsic":
+            return _in_compute(analysis, piece, at)
+        case "space" if at.in_body:
+            return (*_arguments(analysis, at), *_rules(analysis))
+        case "task":
+            return _in_task(analysis, at)
+        case "schedule" if "for" in line:
+            return _named(analysis.checked.computes, _K.Function)
+        case "space" if "for" in line:
+            return (*_words(kinds(), _K.Struct), *_named(analysis.checked.targets, _K.Struct))
+        case "prior" if "for" in line and not at.in_body:
+            c = analysis.checked
+            return (*_named(c.spaces, _K.Class), *_named(c.schedules, _K.Class))
+        case "module" if at.last == ":":
+            return _words(PARAM_TYPES, _K.Class)
+        case "module":
+            return (*_words(("when",), _K.Keyword), *_in_body(analysis, piece, at, offset))
+        case "target" if at.call is not None:
+            return _words(FACTS, _K.Property, "{}=")
+        case "target":
+            return _words(kinds(), _K.Struct)
+        case _:
+            return _items(snippets)
+
+
+# --- places ----------------------------------------------------------------------------------------------------------
+
+
+def _items(snippets: bool) -> Items:
+    for word, text in ITEMS.items():
+        form = lsp.InsertTextFormat.Snippet if snippets else None
+        yield lsp.CompletionItem(word, kind=_K.Keyword, insert_text=text if snippets else word, insert_text_format=form)
+
+
+def _used(analysis: Analysis, line: tuple[str, ...], at: Cursor) -> Items:
+    """The next part of the path of a `use`, or the names that its files have."""
+    path = tuple(w for w in line[1:] if w.isidentifier())
+    if at.open:
+        yield from _importable(analysis, path[: len(path) - len(_listed(at))], frozenset(_listed(at)))
+        return
+    known = path if line[-1:] == (".",) else path[:-1]
+    yield from _words(sorted(_places(analysis.resolver, (*known, "_"))), _K.Module)
+
+
+def _listed(at: Cursor) -> list[str]:
+    """The names in the braces of a `use`."""
+    return [str(w) for w in at.before[at.open[-1] :] if str(w).isidentifier()]
+
+
+def _importable(analysis: Analysis, path: tuple[str, ...], listed: frozenset[str]) -> Items:
+    """What the files of a path have, but for what is listed already."""
+    try:
+        sources = analysis.resolver(path, analysis.checked.source).sources if path else ()
+    except TschedError:
+        return  # a diagnostic tells that there is no such path
+    for source in sources:
+        for item in parse_items(source).file.items:
+            if not isinstance(item, t.UseDecl | t.TaskDef | t.ProgramDef) and item.name not in listed:
+                yield lsp.CompletionItem(str(item.name), kind=_kind_of(item), documentation=_markdown(item.doc))
+
+
+def _places(resolver: Resolver, path: tuple[str, ...]) -> set[str]:
+    """The names that can stand last in the path of a `use`."""
+    if path[0] == "std":
+        return set(stdlib_names(path[1:-1]))
+    own = SearchFolder(resolver.folder, "its folder")
+    try:
+        found = {n for place in (own, *resolver.shared) for n in place.names(path)}
+    except TschedError:
+        found = set(own.names(path))
+    found.discard(resolver.file.stem)
+    return {n for n in found if n.isidentifier()} | ({"std"} if len(path) == 1 else set())
+
+
+def _parts(kind: Kind | None) -> Items:
+    """The queries and the methods of a value of a kind, of all kinds if it is not known."""
+    of = ANY if kind is None else kind
+    tables = v.ATTRIBUTES if of == ANY else {of: v.ATTRIBUTES.get(of, {})}
+    for subject, table in tables.items():
+        for name, a in table.items():
+            yield lsp.CompletionItem(
+                name, kind=_K.Property, detail=f"{show(a.kind)}, of {show(subject)}", documentation=_markdown(a.doc)
+            )
+    for name, signatures in v.methods_of(of).items():
+        detail = usage(name, signatures[0]).strip("`")
+        yield lsp.CompletionItem(name, kind=_K.Method, detail=detail, documentation=_markdown(signatures[0].doc))
+
+
+def _in_body(analysis: Analysis, piece: Piece | None, at: Cursor, offset: int) -> Items:
+    line = at.line
+    if at.last == "~":
+        yield from _callables(v.DISTRIBUTIONS, _K.Function)
+        return
+    if line[:1] == ("let",) and not {"=", "~"} & set(line):
+        return  # a name of one's own
+    yield from _arguments(analysis, at)
+    if piece is not None:
+        for name, kind in around(analysis, piece, at, offset).names.items():
+            detail = None if kind is None or kind == ANY else show(kind)
+            yield lsp.CompletionItem(name, kind=_K.Variable, detail=detail, sort_text=f"1{name}")
+    if not line:
+        yield from _words(STATEMENTS, _K.Keyword)
+    else:
+        yield from _words(EXPRESSIONS, _K.Keyword)
+    if at.call is None or line[:1] == ("let",):
+        yield from _callables({**v.STEPS, **v.COMPOUNDS}, _K.Function)
+        yield from _rules(analysis, modules_only=True)
+    yield from _callables(v.FUNCTIONS, _K.Function)
+    yield from _words(v.GIVEN, _K.Variable)
+
+
+def _arguments(analysis: Analysis, at: Cursor) -> Items:
+    """The names of the parameters that the open call does not have yet."""
+    call = at.call
+    if call is None or call.keyword:
+        return
+    target = callee(analysis, call)
+    if target is None:
+        return
+    for p in target.parameters:
+        if p.can_be_named and p.name not in call.named and not (p.position is not None and p.position < call.given):
+            yield lsp.CompletionItem(f"{p.name}=", kind=_K.Property, detail=p.text, sort_text=f"0{p.name}")
+
+
+def _rules(analysis: Analysis, modules_only: bool = False) -> Items:
+    c = analysis.checked
+    yield from _named({n: m for n, m in c.modules.items() if "." not in n}, _K.Function)
+    if not modules_only:
+        yield from _named(c.spaces, _K.Class)
+
+
+def _in_task(analysis: Analysis, at: Cursor) -> Items:
+    c = analysis.checked
+    if at.last == "with":
+        yield from _named(c.schedules, _K.Class)
+        yield from _named(c.spaces, _K.Class)
+    elif (call := at.call) is not None and (compute := c.computes.get(call.name)) is not None:
+        names = dict.fromkeys((*map(str, dimensions(compute)), *(str(a.name) for a in compute.attributes)))
+        yield from _words([n for n in names if n not in call.named], _K.Property, "{}=")
+    elif at.last == "=":
+        yield from _named(c.computes, _K.Function)
+    elif at.last == ")":
+        yield from _words(("with",), _K.Keyword)
+
+
+def _in_compute(analysis: Analysis, piece: Piece | None, at: Cursor) -> Items:
+    if at.last == ":" and not at.in_body:
+        yield from _words((*map(str, DTYPES), *ATTRIBUTE_TYPES, "const"), _K.Class)
+        return
+    for item in piece.items if piece is not None else ():
+        if isinstance(item, t.ComputeDef):
+            yield from _words(computes_names(item), _K.Variable)
+            yield from _words({str(n.name) for n in walk(item) if isinstance(n, t.IndexSpec)}, _K.Variable)
+    # Of a compute that cannot be read, the words that it has.
+    if piece is not None and not piece.items:
+        yield from _words({str(w) for w in at.before if w.type == "NAME"}, _K.Variable)
+    if not at.in_body:
+        yield from _words(("where",), _K.Keyword)
+        return
+    if not at.line:
+        yield from _words(("let",), _K.Keyword)
+    for name, m in MATHS.items():
+        yield lsp.CompletionItem(name, kind=_K.Function, detail=m.words)
+    yield from _words(REDUCERS, _K.Operator)
+    yield from _words(("scan", "reduce", "if", "else", "and", "or", "not", "inf", "nan"), _K.Keyword)
+    yield from _words(map(str, DTYPES), _K.Class)
+    seen = analysis.checked.library.files.get(analysis.checked.source.name)
+    if seen is not None:
+        yield from _named(seen.computes, _K.Function)
+        yield from _named(seen.reducers, _K.Function)
+
+
+# --- entries ---------------------------------------------------------------------------------------------------------
+
+
+def _markdown(doc: str) -> lsp.MarkupContent | None:
+    return lsp.MarkupContent(lsp.MarkupKind.Markdown, doc) if doc else None
+
+
+def _words(words: Iterable[str], kind: lsp.CompletionItemKind, form: str = "{}") -> Items:
+    for word in words:
+        yield lsp.CompletionItem(form.format(word), kind=kind)
+
+
+def _callables(table: Mapping[str, object], kind: lsp.CompletionItemKind) -> Items:
+    for name, signature in table.items():
+        assert isinstance(signature, v.Signature)
+        doc = signature.doc.split("\n\n")[0]
+        yield lsp.CompletionItem(
+            name, kind=kind, detail=usage(name, signature).strip("`"), documentation=_markdown(doc)
+        )
+
+
+def _named(items: Mapping[str, t.NamedItem], kind: lsp.CompletionItemKind) -> Items:
+    for name, item in items.items():
+        doc = item.doc
+        yield lsp.CompletionItem(name, kind=kind, documentation=_markdown(doc))
+
+
+def _kind_of(item: t.NamedItem) -> lsp.CompletionItemKind:
+    match item:
+        case t.SpaceDef() | t.ScheduleDef() | t.PriorDef():
+            return _K.Class
+        case t.TargetDef():
+            return _K.Struct
+        case t.ConstDef():
+            return _K.Constant
+        case _:
+            return _K.Function

@@ -1,0 +1,127 @@
+"""Hover: what a name is, with its type and its description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lsprotocol import types as lsp
+
+from tensorc_dsl.check import vocabulary as v
+from tensorc_dsl.check.kinds import ANY, show
+from tensorc_dsl.check.meanings import Entry, Files, Written
+from tensorc_dsl.ir.print import format_buffer
+from tensorc_dsl.lsp.analysis import Analysis, Found
+from tensorc_dsl.lsp.meaning import Meaning, kind_of, meaning
+from tensorc_dsl.lsp.records import Records
+from tensorc_dsl.report.entries.library import head
+from tensorc_dsl.report.entries.named import entries
+from tensorc_dsl.syntax import tree as t
+
+MOST_TASKS = 4
+"""The number of tasks whose shapes are shown."""
+
+
+def hover(analysis: Analysis, position: lsp.Position, records: Records) -> lsp.Hover | None:
+    """What the name at a position is; None where nothing is known."""
+    found = analysis.name_at(analysis.text.offset(position))
+    if found is None:
+        return None
+    text = "\n\n".join(_text(analysis, found, records))
+    if not text:
+        return None
+    markup = lsp.MarkupContent(lsp.MarkupKind.Markdown, text)
+    return lsp.Hover(markup, analysis.text.range(found.start, found.end))
+
+
+def _head(item: t.NamedItem) -> str:
+    match item:
+        case t.SpaceDef(name=name, target=target):
+            return f"space {name} for {target}"
+        case t.ScheduleDef(name=name, compute=compute):
+            return f"schedule {name} for {compute}"
+        case _:
+            return head(item)
+
+
+def fenced(text: str) -> str:
+    return f"```tsched\n{text}\n```"
+
+
+def _text(analysis: Analysis, found: Found, records: Records) -> Iterator[str]:
+    match found.definition:
+        case Entry() as entry:
+            yield word(entry)
+        case Files(sources=sources):
+            yield "\n".join(f"- `{s.name}`" for s in sources)
+        case Written() as written:
+            known = meaning(analysis, written)
+            if known is not None:
+                yield from _written(analysis, found, known, records)
+
+
+def word(entry: Entry) -> str:
+    """What a word of the language is, as Markdown."""
+    owner, _, own = entry.name.rpartition(".")
+    match entry.kind:
+        case "primitive" | "draw" | "function" | "query" | "method" | "reducer":
+            return "\n\n---\n\n".join(entries(entry.name)) or entry.doc
+        case "parameter":
+            return "\n\n".join((f"parameter `{own}` of `{owner}`", *entries(owner)[:1]))
+        case "given":
+            return f"`{entry.name}`: {show(v.GIVEN[entry.name])}, which every body has"
+        case "fact":
+            return f"`{entry.name}`, a fact of a target"
+        case kind:
+            return f"{kind} `{entry.name}`"
+
+
+def _written(analysis: Analysis, found: Found, known: Meaning, records: Records) -> Iterator[str]:
+    item, node = known.item, known.node
+    match node:
+        case t.TensorParam() | t.Stage():
+            yield fenced(node.span.text.partition("\n")[0].rstrip())
+            yield from _shapes(analysis, item, str(node.name))
+        case t.Param():
+            yield fenced(node.span.text)
+            yield f"a parameter of `{item.name}`"
+        case t.DrawStmt():
+            yield fenced(node.span.text)
+            yield from _kind(analysis, found)
+            yield from records.told(analysis, node)
+        case t.Maybe() | t.Either() | t.Branch():
+            yield fenced(node.span.text.partition("\n")[0].rstrip())
+            if not isinstance(node, t.Branch):
+                yield from records.told(analysis, node)
+        case t.Let() | t.ForList():
+            yield fenced(node.span.text.partition("\n")[0].rstrip())
+            yield from _kind(analysis, found)
+        case None:
+            yield f"`{found.reference.name}` of `{item.name}`"
+        case _:
+            yield fenced(_head(node))
+            if node.doc:
+                yield node.doc
+            if isinstance(node, t.TaskDef):
+                yield from records.about(analysis, node)
+
+
+def _kind(analysis: Analysis, found: Found) -> Iterator[str]:
+    span = found.reference.span
+    kind = kind_of(analysis, analysis.item_at(found.start), span)
+    if kind is not None and kind != ANY:
+        yield f"`{found.reference.name}`: {show(kind)}"
+
+
+def _shapes(analysis: Analysis, item: t.NamedItem, name: str) -> Iterator[str]:
+    """The types that a tensor has in the tasks of its compute."""
+    lines: list[str] = []
+    for task in analysis.checked.tasks.values():
+        program = analysis.checked.elaborated.get(str(task.name))
+        if program is None or task.compute != item.name or not isinstance(item, t.ComputeDef):
+            continue
+        buffers = {b.name: b for b in (*program.params, *program.buffers)}
+        if name in buffers:
+            lines.append(f"- in `{task.name}`: `{format_buffer(buffers[name])}`")
+    if lines:
+        more = [f"- and {len(lines) - MOST_TASKS} more"] if len(lines) > MOST_TASKS else []
+        yield "\n".join([*lines[:MOST_TASKS], *more])

@@ -1,0 +1,136 @@
+"""Semantic tokens: the class of every word, those of names by what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from lsprotocol import types as lsp
+
+from tensorc_dsl.check.meanings import Definition, Entry, Files, Written
+from tensorc_dsl.lsp.analysis import Analysis
+from tensorc_dsl.lsp.meaning import items_of
+from tensorc_dsl.lsp.parts import Piece, Row
+from tensorc_dsl.lsp.text import Text
+from tensorc_dsl.source import Source, Span
+from tensorc_dsl.syntax import tree as t
+from tensorc_dsl.syntax.walk import walk
+
+_T, _M = lsp.SemanticTokenTypes, lsp.SemanticTokenModifiers
+
+TYPES = (
+    _T.Namespace, _T.Class, _T.Struct, _T.Type, _T.Function, _T.Method, _T.Macro, _T.Property, _T.Parameter, _T.Variable,
+    _T.Keyword, _T.Comment, _T.String, _T.Number, _T.Operator, _T.Event,
+)  # fmt: skip
+MODIFIERS = (_M.Declaration, _M.Readonly, _M.DefaultLibrary, _M.Documentation)
+
+LEGEND = lsp.SemanticTokensLegend([str(x.value) for x in TYPES], [str(x.value) for x in MODIFIERS])
+
+_ITEMS: dict[type, lsp.SemanticTokenTypes] = {
+    t.ComputeDef: _T.Function, t.ReducerDef: _T.Function, t.ModuleDef: _T.Function, t.IntrinsicDef: _T.Macro,
+    t.SpaceDef: _T.Class, t.ScheduleDef: _T.Class, t.PriorDef: _T.Class, t.TargetDef: _T.Struct, t.ConstDef: _T.Variable,
+    t.TaskDef: _T.Event, t.ProgramDef: _T.Function,
+}  # fmt: skip
+
+_ENTRIES: dict[str, lsp.SemanticTokenTypes] = {
+    "primitive": _T.Function, "draw": _T.Function, "function": _T.Function, "reducer": _T.Function, "query": _T.Property,
+    "method": _T.Method, "parameter": _T.Parameter, "given": _T.Variable, "type": _T.Type, "target": _T.Struct,
+    "fact": _T.Property, "law": _T.Property,
+}  # fmt: skip
+
+_LEXICAL: dict[str, lsp.SemanticTokenTypes] = {
+    "COMMENT": _T.Comment, "STRING": _T.String, "INT": _T.Number, "FLOAT": _T.Number, "INF": _T.Number, "NAN": _T.Number,
+}  # fmt: skip
+
+_SIGNS = frozenset("LPAR RPAR LSQB RSQB LBRACE RBRACE COMMA COLON SEMICOLON DOT NEWLINE BAD NAME WILDCARD".split())
+
+Class = tuple[lsp.SemanticTokenTypes, tuple[lsp.SemanticTokenModifiers, ...]]
+Token = tuple[int, int, lsp.SemanticTokenTypes, int]
+"""A word: its start, its end, its class, and the bits of its modifiers."""
+
+
+def semantic_tokens(analysis: Analysis, within: lsp.Range | None = None) -> lsp.SemanticTokens:
+    """The words of the document, or of a range of it, as the protocol packs them: each relative to the one before."""
+    low, high = (0, len(analysis.source.text)) if within is None else analysis.text.offsets(within)
+    data: list[int] = []
+    line = column = 0
+    classes = _Classes(analysis)
+    for piece in analysis.pieces:
+        if piece.end <= low or piece.start > high:
+            continue
+        for row, start, length, kind, bits in _rows(analysis, piece, classes):
+            at = row + piece.part.above
+            data += (at - line, start - column if at == line else start, length, kind, bits)
+            line, column = at, start
+    return lsp.SemanticTokens(data)
+
+
+def _rows(analysis: Analysis, piece: Piece, classes: _Classes) -> list[Row]:
+    """The tokens of a piece, made again only if it means something else."""
+    means = (analysis.text.encoding, *(analysis.memory.entry(i) for i in piece.items))
+    if piece.packed is not None and all(a is b for a, b in zip(piece.packed[0], means, strict=True)):
+        return piece.packed[1]
+    rows: list[Row] = []
+    # Positions in the part alone.
+    text = Text(Source(piece.part.name, piece.part.text), analysis.text.encoding)
+    for start, end, kind, bits in classes.tokens(piece):
+        at = text.position(start)
+        # No word has a line end.
+        rows.append((at.line, at.character, text.position(end).character - at.character, TYPES.index(kind), bits))
+    piece.packed = means, rows
+    return rows
+
+
+class _Classes:
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+
+    @cached_property
+    def _known(self) -> dict[Span, Class]:
+        """The classes of the names of items."""
+        known: dict[Span, Class] = {}
+        for item in items_of(self.analysis):
+            readonly = (_M.Readonly,) if isinstance(item, t.ConstDef) else ()
+            library = (_M.DefaultLibrary,) if item.span.source.name.startswith("std/") else ()
+            known.setdefault(item.name.span, (_ITEMS[type(item)], (*readonly, *library)))
+        return known
+
+    def tokens(self, piece: Piece) -> Iterator[Token]:
+        """The words of a piece that have a class, by their places in it."""
+        names: dict[tuple[int, int], Class] = {}
+        for item in piece.items:
+            params = _parameters(item)
+            for r in self.analysis.names_in(item):
+                names[r.span.start, r.span.end] = self._class(r.definition, r.span, params)
+        words = piece.words
+        for kind, word, start, end in zip(words.kinds, words.texts, words.starts, words.ends, strict=True):
+            place = (start, end)
+            if place in names:
+                found, modifiers = names[place]
+                yield (*place, found, sum(1 << MODIFIERS.index(m) for m in modifiers))
+            elif kind in _LEXICAL:
+                bits = 1 << MODIFIERS.index(_M.Documentation) if word.startswith("///") else 0
+                yield (*place, _LEXICAL[kind], bits)
+            elif kind not in _SIGNS:
+                yield (*place, _T.Keyword if word[0].isalpha() else _T.Operator, 0)
+
+    def _class(self, definition: Definition, at: Span, params: frozenset[tuple[int, int]]) -> Class:
+        match definition:
+            case Entry(kind=kind):
+                return _ENTRIES[kind], (_M.DefaultLibrary,)
+            case Files():
+                return _T.Namespace, ()
+            case Written(spans=spans):
+                first = spans[0]
+                declares = (_M.Declaration,) if first.source is at.source and first.start == at.start else ()
+                known = self._known.get(first)
+                if known is not None:
+                    return known[0], (*declares, *known[1])
+                own = (first.start, first.end) in params and first.source is at.source
+                return (_T.Parameter if own else _T.Variable), declares
+
+
+def _parameters(item: t.Item) -> frozenset[tuple[int, int]]:
+    """Where the item's parameters are."""
+    found = (n.name.span for n in walk(item) if isinstance(n, t.Param | t.TensorParam))
+    return frozenset((s.start, s.end) for s in found)

@@ -1,0 +1,308 @@
+"""The server: it keeps the documents, and hands each request to its feature."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import cast
+
+from lsprotocol import types as lsp
+from pygls.lsp.server import LanguageServer
+from pygls.uris import to_fs_path
+
+from tensorc_dsl.lsp.analysis import Analysis
+from tensorc_dsl.lsp.commands import add_commands
+from tensorc_dsl.lsp.documents import Document, Documents
+from tensorc_dsl.lsp.features import call_hierarchy
+from tensorc_dsl.lsp.features import rename as renaming
+from tensorc_dsl.lsp.features.code_lenses import SHOW, best_of, code_lenses
+from tensorc_dsl.lsp.features.completion import completion
+from tensorc_dsl.lsp.features.definition import definition
+from tensorc_dsl.lsp.features.diagnostics import diagnostics
+from tensorc_dsl.lsp.features.folding import folding
+from tensorc_dsl.lsp.features.formatting import formatting
+from tensorc_dsl.lsp.features.hover import hover
+from tensorc_dsl.lsp.features.inlay_hints import inlay_hints
+from tensorc_dsl.lsp.features.quick_fixes import quick_fixes
+from tensorc_dsl.lsp.features.references import highlights, references
+from tensorc_dsl.lsp.features.selection import selection
+from tensorc_dsl.lsp.features.semantic_tokens import LEGEND, semantic_tokens
+from tensorc_dsl.lsp.features.signature_help import signature_help
+from tensorc_dsl.lsp.features.symbols import symbols, workspace_symbols
+from tensorc_dsl.lsp.records import Records
+from tensorc_dsl.machine.roof import Roof
+from tensorc_dsl.report.entries.named import entries
+
+QUIET, LATEST = 0.04, 0.25
+"""Seconds without an edit before diagnostics are told, and seconds of edits after which they are told all the same."""
+
+
+class Server(LanguageServer):
+    """`documents` are those that are open, `records` the database of searches."""
+
+    def __init__(self, records: Path | None = None) -> None:
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]
+            "tensorc-dsl", version("tensorc-dsl"), text_document_sync_kind=lsp.TextDocumentSyncKind.Full, max_workers=2
+        )
+        self.documents = Documents()
+        self.records = Records(records)
+        self.roofs: dict[str, Roof | None] = {}
+        self._waiting: dict[str, tuple[float, asyncio.TimerHandle]] = {}
+
+    def analysis(self, uri: str) -> Analysis | None:
+        """What is known of an open document as it stands; None for others."""
+        document = self.documents.open.get(uri)
+        return None if document is None else self.documents.analysis(document)
+
+    # --- diagnostics -------------------------------------------------------------------------------------------------
+
+    def tell_soon(self, uri: str) -> None:
+        """Tell the diagnostics of a document when its writer pauses."""
+        loop = asyncio.get_running_loop()
+        since, handle = self._waiting.pop(uri, (loop.time(), None))
+        if handle is not None:
+            handle.cancel()
+        when = min(loop.time() + QUIET, since + LATEST)
+        self._waiting[uri] = since, loop.call_at(when, self._tell, uri)
+
+    def _tell(self, uri: str) -> None:
+        self._waiting.pop(uri, None)
+        document = self.documents.open.get(uri)
+        if document is not None:
+            self.tell(document)
+
+    def tell(self, document: Document) -> None:
+        found = diagnostics(self.documents.analysis(document), document)
+        self.text_document_publish_diagnostics(
+            lsp.PublishDiagnosticsParams(document.uri, found, version=document.version)
+        )
+
+    def tell_others(self, uri: str) -> None:
+        """Tell the diagnostics of the other documents, which may use this one."""
+        for other in self.documents.open:
+            if other != uri:
+                self.tell_soon(other)
+
+    def report_server_error(self, error: Exception, source: type[Exception]) -> None:
+        """A bug is written to the log, which editors show on demand; the server goes on."""
+        if isinstance(error, renaming.Refused):
+            return
+        self.window_log_message(lsp.LogMessageParams(lsp.MessageType.Error, f"{source.__name__}: {error}"))
+
+
+def make_server(records: Path | None = None) -> Server:
+    """A server with all of its features."""
+    server = Server(records)
+    _documents(server)
+    _answers(server)
+    _overviews(server)
+    _across(server)
+    _from_records(server)
+    add_commands(server)
+    return server
+
+
+def serve(records: Path | None = None) -> None:
+    """Serve one editor over standard input and output, until it says exit or is gone."""
+    out = sys.stdout.buffer
+    # What anything below prints would garble the messages.
+    sys.stdout = sys.stderr
+    make_server(records).start_io(sys.stdin.buffer, out)
+
+
+def _documents(server: Server) -> None:
+    """What the editor tells about its documents and files."""
+    documents = server.documents
+
+    @server.feature(lsp.INITIALIZED)
+    def initialized(_: lsp.InitializedParams) -> None:
+        # The first of these takes a second.
+        server.thread_pool.submit(entries, "")
+        workspace = server.workspace
+        documents.encoding = str(getattr(workspace.position_encoding, "value", workspace.position_encoding))
+        for uri, folder in workspace.folders.items():
+            if path := to_fs_path(folder.uri):
+                documents.folders[uri] = Path(path)
+
+    @server.feature(lsp.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
+    def folders(params: lsp.DidChangeWorkspaceFoldersParams) -> None:
+        for folder in params.event.removed:
+            documents.folders.pop(folder.uri, None)
+        for folder in params.event.added:
+            if path := to_fs_path(folder.uri):
+                documents.folders[folder.uri] = Path(path)
+
+    @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
+    def opened(params: lsp.DidOpenTextDocumentParams) -> None:
+        opened = params.text_document
+        documents.put(opened.uri, opened.text, opened.version)
+        server.tell_soon(opened.uri)
+        server.tell_others(opened.uri)
+
+    @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
+    def changed(params: lsp.DidChangeTextDocumentParams) -> None:
+        uri = params.text_document.uri
+        text = server.workspace.get_text_document(uri).source
+        documents.put(uri, text, params.text_document.version)
+        server.tell_soon(uri)
+        server.tell_others(uri)
+
+    @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
+    def saved(params: lsp.DidSaveTextDocumentParams) -> None:
+        documents.changed_on_disk()
+        server.tell_soon(params.text_document.uri)
+        server.tell_others(params.text_document.uri)
+
+    @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
+    def closed(params: lsp.DidCloseTextDocumentParams) -> None:
+        uri = params.text_document.uri
+        documents.close(uri)
+        server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))
+        server.tell_others(uri)
+
+    @server.feature(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+    def watched(_: lsp.DidChangeWatchedFilesParams) -> None:
+        documents.changed_on_disk()
+        server.tell_others("")
+
+
+def _answers(server: Server) -> None:
+    """The answers about one place of a document."""
+
+    @server.feature(lsp.TEXT_DOCUMENT_HOVER)
+    def on_hover(params: lsp.HoverParams) -> lsp.Hover | None:
+        known = server.analysis(params.text_document.uri)
+        return None if known is None else hover(known, params.position, server.records)
+
+    @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=[".", "~", "(", "{", ","]))
+    def on_completion(params: lsp.CompletionParams) -> lsp.CompletionList | None:
+        known = server.analysis(params.text_document.uri)
+        return None if known is None else completion(known, params.position, _snippets(server))
+
+    options = lsp.SignatureHelpOptions(trigger_characters=["(", ","], retrigger_characters=["=", ")"])
+
+    @server.feature(lsp.TEXT_DOCUMENT_SIGNATURE_HELP, options)
+    def on_signature_help(params: lsp.SignatureHelpParams) -> lsp.SignatureHelp | None:
+        known = server.analysis(params.text_document.uri)
+        return None if known is None else signature_help(known, params.position)
+
+    @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
+    def on_definition(params: lsp.DefinitionParams) -> list[lsp.Location]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else definition(known, params.position)
+
+    @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
+    def on_formatting(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
+        document = server.documents.open.get(params.text_document.uri)
+        return [] if document is None else formatting(document.text)
+
+
+def _overviews(server: Server) -> None:
+    """The answers about a whole document."""
+
+    @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    def on_symbols(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else symbols(known)
+
+    @server.feature(lsp.TEXT_DOCUMENT_FOLDING_RANGE)
+    def on_folding(params: lsp.FoldingRangeParams) -> list[lsp.FoldingRange]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else folding(known)
+
+    @server.feature(lsp.TEXT_DOCUMENT_SELECTION_RANGE)
+    def on_selection(params: lsp.SelectionRangeParams) -> list[lsp.SelectionRange]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else selection(known, [*params.positions])
+
+    @server.feature(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, LEGEND)
+    def on_tokens(params: lsp.SemanticTokensParams) -> lsp.SemanticTokens | None:
+        known = server.analysis(params.text_document.uri)
+        return None if known is None else semantic_tokens(known)
+
+    @server.feature(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE, LEGEND)
+    def on_some_tokens(params: lsp.SemanticTokensRangeParams) -> lsp.SemanticTokens | None:
+        known = server.analysis(params.text_document.uri)
+        return None if known is None else semantic_tokens(known, params.range)
+
+    @server.feature(
+        lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix])
+    )
+    def on_code_action(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else quick_fixes(known, params)
+
+
+def _across(server: Server) -> None:
+    """The answers that other files have a part in."""
+    documents = server.documents
+
+    @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
+    def on_references(params: lsp.ReferenceParams) -> list[lsp.Location]:
+        known = server.analysis(params.text_document.uri)
+        return (
+            [] if known is None else references(documents, known, params.position, params.context.include_declaration)
+        )
+
+    @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)
+    def on_highlight(params: lsp.DocumentHighlightParams) -> list[lsp.DocumentHighlight]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else highlights(known, params.position)
+
+    @server.feature(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
+    def on_prepare_rename(params: lsp.PrepareRenameParams) -> lsp.PrepareRenamePlaceholder | None:
+        known = server.analysis(params.text_document.uri)
+        return None if known is None else renaming.prepare(known, params.position)
+
+    @server.feature(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
+    def on_rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
+        known = server.analysis(params.text_document.uri)
+        return None if known is None else renaming.rename(documents, known, params.position, params.new_name)
+
+    @server.feature(lsp.WORKSPACE_SYMBOL)
+    def on_workspace_symbol(params: lsp.WorkspaceSymbolParams) -> list[lsp.WorkspaceSymbol]:
+        return workspace_symbols(documents, params.query)
+
+    @server.feature(lsp.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY)
+    def on_hierarchy(params: lsp.CallHierarchyPrepareParams) -> list[lsp.CallHierarchyItem]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else call_hierarchy.prepare(known, params.position)
+
+    @server.feature(lsp.CALL_HIERARCHY_INCOMING_CALLS)
+    def on_incoming(params: lsp.CallHierarchyIncomingCallsParams) -> list[lsp.CallHierarchyIncomingCall]:
+        return call_hierarchy.incoming(documents, params.item)
+
+    @server.feature(lsp.CALL_HIERARCHY_OUTGOING_CALLS)
+    def on_outgoing(params: lsp.CallHierarchyOutgoingCallsParams) -> list[lsp.CallHierarchyOutgoingCall]:
+        return call_hierarchy.outgoing(documents, params.item)
+
+
+def _from_records(server: Server) -> None:
+    """The answers that the records of searches give."""
+
+    @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
+    def on_inlay_hint(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else inlay_hints(known, params.range, server.records)
+
+    @server.feature(lsp.TEXT_DOCUMENT_CODE_LENS, lsp.CodeLensOptions(resolve_provider=True))
+    def on_code_lens(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
+        known = server.analysis(params.text_document.uri)
+        return [] if known is None else code_lenses(known)
+
+    @server.feature(lsp.CODE_LENS_RESOLVE)
+    def on_resolve(lens: lsp.CodeLens) -> lsp.CodeLens:
+        data = cast("dict[str, str] | None", lens.data)
+        if data is not None and (known := server.analysis(data["uri"])) is not None:
+            title = best_of(known, data["task"], server.records, server.roofs)
+            lens.command = lsp.Command(title, SHOW, arguments=[data["uri"], data["task"]])
+        return lens
+
+
+def _snippets(server: Server) -> bool:
+    """Whether the editor fills in the places of a text."""
+    known = server.client_capabilities.text_document
+    item = known and known.completion and known.completion.completion_item
+    return bool(item and item.snippet_support)

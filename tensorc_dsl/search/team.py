@@ -1,0 +1,164 @@
+"""Processes that expand candidates for a search, each on a core of its own. This process does its share of the work.
+
+Who makes an expansion does not change it, so a search depends neither on the number of processes nor on their speed. A
+process that ends or breaks is not replaced: its order is made here, where an exception has a traceback and reaches the user.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from collections.abc import Sequence
+from typing import Self
+
+from tensorc_dsl.backend.once import lowered_as
+from tensorc_dsl.interp.space import Space
+from tensorc_dsl.measure.cores import usable_cores
+from tensorc_dsl.measure.memory import available
+from tensorc_dsl.measure.turns import Turns, Use
+from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout, library_threads, wait_any
+from tensorc_dsl.search.errands import Answer, Done, Expand, Ground, Learn, answers, expanded_of, packed
+from tensorc_dsl.search.expansion import Expander, Order, SpaceLike, here, made, remember
+from tensorc_dsl.trace.handlers import Blocked, Conditioned
+from tensorc_dsl.trace.trace import Trace
+
+MOST = 7
+"""Processes of a team at most: a batch has a dozen expansions."""
+
+WORTH = 4
+"""Orders from which on a team is worth a start, which takes half a second of a core."""
+
+BYTES = 2 << 30
+"""The memory of each process; a tenth of it is usual."""
+
+SECONDS = 600.0
+"""A process that takes longer for an order ends; this process makes it then, with no limit."""
+
+
+class Member:
+    """One process, with the order that it works on and the grounds that it learnt."""
+
+    def __init__(self) -> None:
+        self.worker: Worker[Answer] = Worker(
+            "tensorc_dsl.search.member", answers, library_threads(1), min(BYTES, available())
+        )
+        self.grounds: set[int] = set()
+        self.ready = False
+        self.order: int | None = None
+
+
+class Team:
+    """Expands the candidates of searches. Its processes start with the first large request, and end with `close`."""
+
+    def __init__(self, processes: int | None = None) -> None:
+        """A team of that many processes beside this one; by default, one on each other core."""
+        self._wanted = min(MOST, usable_cores() - 1) if processes is None else processes
+        self.members: list[Member] = []
+        """The processes that run; empty before the first large request."""
+        self._grounds: list[bytes] = []
+        self._begun = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes; what is asked later is done in this one."""
+        for m in self.members:
+            m.worker.kill()
+        self.members = []
+
+    def expander(self, ground: Ground, turns: Turns) -> Expander:
+        """An expander for the ground's model; in this process alone if others could not make the same of it.
+
+        While the processes work, the search has its turn to build.
+        """
+        data = packed(ground) if self._wanted and _same_elsewhere(ground.model) else None
+        if data is None:
+            return here(ground.model)
+        number = len(self._grounds)
+        self._grounds.append(data)
+
+        def expand(orders: Sequence[Order]) -> list[Trace | None]:
+            if not self._begun and len(orders) >= WORTH:
+                self._begin()
+            if not self.members or len(orders) < 2:
+                return here(ground.model)(orders)
+            with turns.use(Use.BUILDING):
+                return self._expand(ground, number, orders)
+
+        return expand
+
+    def _expand(self, ground: Ground, number: int, orders: Sequence[Order]) -> list[Trace | None]:
+        found: dict[int, Trace | None] = {}
+        left = deque(range(len(orders)))
+        try:
+            while len(found) < len(orders):
+                for m in [*self.members]:
+                    self._attend(m, ground, number, orders, left, found)
+                if left:
+                    mine = left.popleft()
+                    found[mine] = made(ground.model, orders[mine])
+                elif busy := [m.worker for m in self.members if m.order is not None]:
+                    wait_any(busy, SECONDS)
+        except BaseException:
+            self.close()  # what they still say would answer the next request
+            raise
+        return [found[n] for n in range(len(orders))]
+
+    def _begin(self) -> None:
+        self._begun = True
+        self.members = [Member() for _ in range(self._wanted)]
+        for m in self.members:
+            m.worker.start()
+
+    def _attend(
+        self,
+        m: Member,
+        ground: Ground,
+        number: int,
+        orders: Sequence[Order],
+        left: deque[int],
+        found: dict[int, Trace | None],
+    ) -> None:
+        """Take what the process has to say, and give it the next order if it has none."""
+        try:
+            while (said := m.worker.poll()) is not None:
+                if isinstance(said, Done) and m.order is not None:
+                    found[m.order] = self._taken(said, ground, orders[m.order])
+                    m.order = None
+                m.ready = True
+            if m.ready and m.order is None and left:
+                if number not in m.grounds:
+                    m.grounds.add(number)
+                    m.ready = False
+                    m.worker.send(Learn(number, self._grounds[number]), SECONDS)
+                else:
+                    m.order = left.popleft()
+                    m.worker.send(Expand(number, pickle.dumps(orders[m.order], 5)), SECONDS)
+        except (WorkerCrash, WorkerTimeout, WorkerBug):
+            self.members.remove(m)
+            if m.order is not None:
+                left.appendleft(m.order)
+
+    @staticmethod
+    def _taken(said: Done, ground: Ground, order: Order) -> Trace | None:
+        if said.expanded is None:
+            return made(ground.model, order)
+        expanded = expanded_of(said.expanded)
+        if expanded is None:
+            return None
+        program = expanded.trace.program
+        if expanded.lowered is not None:
+            lowered_as(program, ground.target, expanded.lowered)
+        remember(program, ground.sizes, ground.target, expanded.loops)
+        return expanded.trace
+
+
+def _same_elsewhere(model: SpaceLike) -> bool:
+    """Whether the model is a function of its fields, which another process can have; a user's own model may be none."""
+    while isinstance(model, Conditioned | Blocked):
+        model = model.model
+    return isinstance(model, Space)

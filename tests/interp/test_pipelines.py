@@ -1,0 +1,128 @@
+"""Pipelines of stencils under the library's rules: what is drawn, what is not, and that the kernels are right."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorc_dsl.api import Task, TaskFile
+from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.ir.expr import loads
+from tensorc_dsl.ir.program import Block, LoopKind, blocks, walk
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.search.streams import stream
+from tensorc_dsl.source import Source
+from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.validate.validate import Valid, validate
+from tests.codegen import native
+
+TASKS = """
+use std.cpu.{default}
+
+/// Each level reads sixteen elements of the one before.
+compute levels(X: f32[16 * H, 16 * W]) -> Y: f32[H, W] {
+    let A = half(X)
+    let B = half(A)
+    let C = half(B)
+    Y = half(C)
+}
+
+compute half(X: f32[H, W]) -> Y: f32[H / 2, W / 2] {
+    let D[y in H / 2, x] =
+        X[clamp(2 * y - 1, 0, H - 1), x] + X[2 * y, x] + X[2 * y + 1, x] + X[clamp(2 * y + 2, 0, H - 1), x]
+    Y[y in H / 2, x in W / 2] =
+        D[y, clamp(2 * x - 1, 0, W - 1)] + D[y, 2 * x] + D[y, 2 * x + 1] + D[y, clamp(2 * x + 2, 0, W - 1)]
+}
+
+compute window(X: f32[H + 2, W + 1]) -> Y: f32[H, W] {
+    let S[y in H, x in W] = sum[i in 3, j in 2] X[y + i, x + j]
+    Y[y, x] = S[y, x] / 6.0
+}
+
+compute taps(X: f32[H + 2, W], t: f32[3]) -> Y: f32[H, W] {
+    Y[y in H, x] = max[i in 3] X[y + i, x] * t[i]
+}
+
+/// Taps of their own for each column, and rows without a window: neither is one.
+compute others(X: f32[H + 2, W], t: f32[3, W]) -> Y: f32[H, W], Z: f32[H + 2] {
+    Y[y in H, x] = sum[i in 3] X[y + i, x] * t[i, x]
+    Z[y] = sum[x] X[y, x]
+}
+
+/// Three planes share what is computed of the first two.
+compute planes(X: f32[3, H + 4, W + 4]) -> Y: f32[3, H, W] {
+    let G[y, x] = X[0, y, x] + X[1, y, x]
+    let B[y in H, x] = G[y, x] + G[y + 1, x] + G[y + 2, x] + G[y + 3, x] + G[y + 4, x]
+    let S[y in H, x in W] = sum[k in 5] B[y, x + k]
+    Y[c, y in H, x in W] = S[y, x] * X[c, y + 2, x + 2]
+}
+
+/// The pixels of an image, its channels last.
+compute pixels(X: f32[H + 2, W + 2, 3]) -> Y: f32[H, W, 3] {
+    let B[y in H, x, c] = X[y, x, c] + X[y + 1, x, c] + X[y + 2, x, c]
+    Y[y in H, x in W, c] = B[y, x, c] + B[y, x + 1, c] + B[y, x + 2, c]
+}
+
+task planes = planes(H=37, W=301) with default
+task pixels = pixels(H=37, W=301) with default
+task window = window(H=9, W=37) with default
+task taps = taps(H=9, W=37) with default
+task others = others(H=9, W=3) with default
+task levels = levels(H=2, W=5) with default
+"""
+
+
+def task(name: str, target: Target, text: str = TASKS) -> Task:
+    return TaskFile(load_source(Source("pipelines.tsched", text)), target)[name]
+
+
+def drawn(t: Task, count: int) -> list[Trace]:
+    return [t.space.sample(stream(n, t.name, "test")) for n in range(count)]
+
+
+def test_recomputation_is_counted_and_ends_at_a_limit() -> None:
+    """Three levels of a pyramid in one expression took 15 s to compile."""
+    t = task("levels", Target(vector_bits=512, cores=2))
+    most = [max(len(loads(s.value)) for b in blocks(trace.program) for s in b.body) for trace in drawn(t, 6)]
+    assert 16 <= max(most) <= 128
+    told = {r for trace in drawn(t, 3) for a in t.space.explain(trace) if a.module == "auto_inline" for r in a.reasons}
+    assert "`b.inlined_reads <= reads` is false: `b.inlined_reads` is 256, `reads` is 128" in told
+
+
+@pytest.mark.parametrize("name", ["window", "taps"])
+def test_a_window_is_written_out_and_vectorized(name: str) -> None:
+    """Its elements were summed one by one."""
+    t = task(name, host_target(2))
+    traces = drawn(t, 3)
+    for trace in traces:
+        nests = [(around, b) for around, b in walk(trace.program.body) if isinstance(b, Block)]
+        assert not any(b.is_reduction for _, b in nests)
+        assert all(around[-1].kind is LoopKind.VECTORIZED for around, _ in nests)
+    native.require_right(t, traces)
+
+
+def test_what_is_no_window_stays_a_sum() -> None:
+    for trace in drawn(task("others", Target(vector_bits=512, cores=2)), 3):
+        assert "expand_reduction" not in trace.text
+
+
+@pytest.mark.parametrize("name", ["planes", "pixels"])
+def test_stages_are_computed_for_each_strip_of_their_reader(name: str) -> None:
+    t = task(name, host_target(2))
+    traces = drawn(t, 6)
+    together = 0
+    for trace in traces:
+        verify(trace.program)
+        assert trace.refused == ()
+        nests = {s.name: around for around, s in walk(trace.program.body) if isinstance(s, Block)}
+        strip = nests["Y"][0]
+        if "let strips ~" in trace.text and len(nests) > 1:
+            assert strip.kind is LoopKind.PARALLEL
+            # The planes go by inside of the strip, so that what they share is computed once.
+            assert name == "pixels" or strip.var.startswith("y")
+            together += sum(around[0].var == strip.var for stage, around in nests.items() if stage != "Y")
+    assert together > 0
+    native.require_right(t, traces)
+    for trace in traces[:3]:
+        assert isinstance(validate(t.program, trace.program), Valid)

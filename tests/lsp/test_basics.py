@@ -1,0 +1,247 @@
+"""Diagnostics, hover, definition, completion, signatures and formatting, of whole and of half-typed files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lsprotocol import types as lsp
+
+from tests.lsp.editor import Editor
+
+FILE = """\
+use std.cpu.{default}
+
+/// C = A · B
+compute mm(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
+    C[i, j] = sum[k] A[i, k] * B[k, j]
+}
+schedule tiled for mm {
+    let [i, j, k] = C.loops
+    let rows ~ sample_perfect_tile(i, parts=2)
+    let [i0, i1] = split(i, rows)
+    reorder(i0, j, k, i1)
+}
+module cut(b: Block, width = 4) when b.is_injective {
+    split(b.loops[0], [_, width])
+}
+task small = mm(M=16, N=16, K=8) with tiled
+"""
+
+
+def test_a_right_file_has_no_findings(editor: Editor) -> None:
+    assert editor.open("right.tsched", FILE).said() == []
+
+
+def test_findings_come_and_go_while_the_file_is_written(editor: Editor) -> None:
+    file = editor.open("typed.tsched", FILE.replace("split(i, rows)", "splti(i, rows)"))
+    assert file.said() == ["E0223 `splti`: there is no primitive, module or function `splti`"]
+    file.edit(FILE.replace("reorder(i0, j, k, i1)", "reorder(i0, j, k, "))
+    (found,) = file.said()
+    assert found.startswith("E0103")
+    file.edit(FILE.replace("K=8", "L=8"))
+    assert "no dimension" in file.said()[0] or "`L`" in file.said()[0]
+    file.edit(FILE)
+    assert file.said() == []
+
+
+def test_the_rest_of_a_torn_file_is_checked(editor: Editor) -> None:
+    torn = FILE.replace("    reorder(i0, j, k, i1)\n", "    reorder(i0, j,\n").replace("b.loops[0]", "b.lops[0]")
+    codes = [x.partition(" ")[0] for x in editor.open("torn.tsched", torn).said()]
+    assert len(codes) == 2 and codes == ["E0103", "E0226"]
+    assert "with tiled" in torn  # of which nothing is said
+
+
+@pytest.mark.parametrize("at", range(0, len(FILE), 37))
+def test_a_file_may_end_anywhere(editor: Editor, at: int) -> None:
+    file = editor.open("half.tsched", FILE[:at])
+    file.complete(file.at(at))
+    file.hover(file.at(max(0, at - 2)))
+    for finding in file.diagnostics():
+        assert finding.range.start.line <= FILE[:at].count("\n")
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        ("split(i, rows)", "A nest of loops"),
+        ("sample_perfect_tile", "~>"),
+        ("rows)", "a list of ints"),
+        ("i0, j, k", "a loop"),
+        ("A[i, k]", "in `small`: `A: f32[16, 8]`"),
+        ("mm {", "C = A · B"),
+        ("width])", "width = 4"),
+        ("is_injective", "whether"),
+        ("default}", "space default for llvm"),
+        ("parts=2", "parameter `parts` of `sample_perfect_tile`"),
+    ],
+)
+def test_hover(editor: Editor, place: str, says: str) -> None:
+    file = editor.open("hover.tsched", FILE)
+    assert says.lower() in file.hover(file.place(place)).lower()
+
+
+def test_hover_says_nothing_between_names(editor: Editor) -> None:
+    file = editor.open("hover.tsched", FILE)
+    assert file.hover(file.place("= sum[k]")) == ""
+
+
+@pytest.mark.parametrize(
+    ("place", "there"),
+    [
+        ("rows)", ["define.tsched:9"]),
+        ("mm {", ["define.tsched:4"]),
+        ("C.loops", ["define.tsched:4"]),
+        ("tiled\n", ["define.tsched:7"]),
+        ("default}", ["default.tsched:5"]),
+        ("split(i,", []),
+    ],
+)
+def test_definition(editor: Editor, place: str, there: list[str]) -> None:
+    file = editor.open("define.tsched", FILE)
+    assert file.definition(file.place(place)) == there
+
+
+def test_definition_in_another_file_as_it_stands_in_the_editor(editor: Editor) -> None:
+    (editor.root / "shelf.tsched").write_text("// nothing yet\n")
+    editor.open("shelf.tsched", "\nmodule first(b: Block) { parallel(b.loops[0]) }\n")
+    user = editor.open("user.tsched", "use shelf.{first}\nspace s for llvm { first }\n")
+    assert user.said() == []
+    assert user.definition(user.place("first }")) == ["shelf.tsched:2"]
+
+
+def test_findings_follow_the_files_that_are_used(editor: Editor) -> None:
+    (editor.root / "shelf2.tsched").write_text("// nothing yet\n")
+    shelf = editor.open("shelf2.tsched", "module first(b: Block) { parallel(b.loops[0]) }\n")
+    user = editor.open("user2.tsched", "use shelf2.{first}\nspace s for llvm { first }\n")
+    assert user.said() == []
+    shelf.edit("module second(b: Block) { parallel(b.loops[0]) }\n")
+    editor.until(lambda: bool(user.said()))
+    assert user.said()[0] == "E0235 `first`: `shelf2` has no `first`"
+
+
+BODY = "schedule s for mm {{\n    let [i, j, k] = C.loops\n    {}\n}}\n"
+HEAD = FILE.partition("schedule")[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "has", "lacks"),
+    [
+        ("|", ["let", "split", "i", "C"], ["compute"]),
+        ("spl|", ["split"], []),
+        ("let x = i.|", ["extent", "can_vectorize"], ["loops"]),
+        ("let x = C.loops[0].|", ["extent"], ["loops"]),
+        ("let x = C.|", ["loops", "is_injective"], ["extent"]),
+        ("let x ~ |", ["sample_perfect_tile", "sample_categorical"], ["split"]),
+        ("let [a, b] = split(i, |", ["factors=", "partial=", "j"], ["loop="]),
+        ("split(i, factors=[_, 4], |)", ["partial="], ["factors="]),
+        ("let na|", [], ["split"]),
+        ("// spl|", [], ["split"]),
+    ],
+)
+def test_completion_in_a_body(editor: Editor, line: str, has: list[str], lacks: list[str]) -> None:
+    file = editor.open("complete.tsched", HEAD + BODY.format(line))
+    labels = file.complete()
+    assert set(has) <= set(labels), labels
+    assert not set(lacks) & set(labels)
+
+
+@pytest.mark.parametrize(
+    ("text", "has", "lacks"),
+    [
+        ("|", ["compute", "schedule", "use"], ["split"]),
+        ("use |", ["std", "complete"], []),
+        ("use std.|", ["cpu", "ops"], ["matmul"]),
+        ("use std.ops.{|", ["matmul", "softmax"], []),
+        ("use std.ops.{matmul, |}", ["softmax"], ["matmul"]),
+        (f"{FILE}task t = |", ["mm"], ["tiled"]),
+        (f"{FILE}task t = mm(|)", ["M=", "N=", "K="], []),
+        (f"{FILE}task t = mm(M=4, |)", ["N="], ["M="]),
+        (f"{FILE}task t = mm(M=4, N=4, K=4) with |", ["tiled", "default"], ["mm"]),
+        (f"{FILE}schedule t for |", ["mm"], ["tiled"]),
+        (f"{FILE}space t for |", ["llvm"], ["tiled"]),
+        (f"{FILE}space t for llvm {{\n    |\n}}", ["cut", "default"], ["split"]),
+        ("compute f(A: |", ["f32", "bf16"], []),
+        ("compute f(A: f32[M]) -> B: f32[M] {\n    B[i] = ex|\n}", ["exp", "sum", "A"], ["split"]),
+        ("module m(b: |", ["Block", "Loop"], []),
+    ],
+)
+def test_completion_of_items(editor: Editor, text: str, has: list[str], lacks: list[str]) -> None:
+    (editor.root / "complete.tsched").touch()
+    file = editor.open("items.tsched", text)
+    labels = file.complete()
+    assert set(has) <= set(labels), labels
+    assert not set(lacks) & set(labels)
+
+
+@pytest.mark.parametrize(
+    ("line", "label", "active"),
+    [
+        ("split(|", "split(loop: a loop, factors: a list of ints", "loop"),
+        ("split(i, [_, |4])", "split(", "factors"),
+        ("split(i, partial=|)", "split(", "partial"),
+        ("let x ~ sample_categorical(|", "sample_categorical(", "values"),
+        ("cut(C, |)", "cut(b: Block, width = 4)", "width"),
+    ],
+)
+def test_signature_help(editor: Editor, line: str, label: str, active: str) -> None:
+    head = HEAD + "module cut(b: Block, width = 4) { split(b.loops[0], [_, width]) }\n"
+    file = editor.open("signature.tsched", head + BODY.format(line))
+    found = file.ask("text_document_signature_help", lsp.SignatureHelpParams(file.id, file.marks[0]))
+    (signature,) = found.signatures
+    assert signature.label.startswith(label)
+    start, end = signature.parameters[found.active_parameter].label
+    assert active in signature.label[start:end]
+
+
+def test_signature_help_outside_of_calls(editor: Editor) -> None:
+    file = editor.open("signature.tsched", HEAD + BODY.format("split(i, [_, 4]) |"))
+    assert file.ask("text_document_signature_help", lsp.SignatureHelpParams(file.id, file.marks[0])) is None
+
+
+def formatted(editor: Editor, text: str) -> str:
+    file = editor.open("format.tsched", text)
+    params = lsp.DocumentFormattingParams(file.id, lsp.FormattingOptions(4, True))
+    return file.changed(file.ask("text_document_formatting", params))
+
+
+@pytest.mark.parametrize(
+    "text", ["task a=f( M=1 )", "// ⟨🙂⟩\ntask  a = f(M=1)\n\n\n\nconst b=2\n", "const a = 1\n", "", "\n\n"]
+)
+def test_formatting(editor: Editor, text: str) -> None:
+    from tensorc_dsl.source import Source
+    from tensorc_dsl.syntax.fmt import format_text
+
+    assert formatted(editor, text) == format_text(Source("x", text))
+
+
+def test_a_text_that_does_not_parse_stays_as_it_is(editor: Editor) -> None:
+    assert formatted(editor, "task a=f( M=") == "task a=f( M="
+
+
+# --- positions ---------------------------------------------------------------------------------------------------------
+
+WIDE = "/// 🙂🙂 ⟨wide⟩\nschedule s for mm { /* */ }\n"
+
+
+def test_positions_count_utf_16(editor: Editor) -> None:
+    line = 'let x = "🙂🙂"; let [i, j] = no_such(C, "🙂")'
+    file = editor.open("wide.tsched", HEAD + BODY.format(line))
+    (found,) = [d for d in file.diagnostics() if d.severity == lsp.DiagnosticSeverity.Error][:1]
+    assert file.cut(found.range) == "no_such"
+    assert found.range.start.character == 4 + len(line.partition("no_such")[0]) + 2
+    assert "a buffer" in file.hover(file.place("C, ")) or "C: f32" in file.hover(file.place("C, "))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-32"])
+def test_positions_in_other_encodings(tmp_path: Path, encoding: str) -> None:
+    editor = Editor(tmp_path, encodings=(encoding,))
+    try:
+        line = 'let x = "🙂"; no_such(C)'
+        file = editor.open("wide.tsched", HEAD + BODY.format(line))
+        found = next(d for d in file.diagnostics() if "no_such" in d.message)
+        before = "    " + line.partition("no_such")[0]
+        assert found.range.start.character == len(before.encode() if encoding == "utf-8" else before)
+        assert editor.close() == 0
+    finally:
+        editor.stop()

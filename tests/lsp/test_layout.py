@@ -1,0 +1,104 @@
+"""Folding, selection ranges and semantic tokens."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from lsprotocol import types as lsp
+
+from tensorc_dsl.lsp.features.semantic_tokens import MODIFIERS, TYPES
+from tests.lsp.editor import Document, Editor
+from tests.lsp.test_names import FILE
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def folds(file: Document) -> list[tuple[int, int]]:
+    found = file.ask("text_document_folding_range", lsp.FoldingRangeParams(file.id))
+    return sorted((f.start_line + 1, f.end_line + 1) for f in found)
+
+
+def test_folding(editor: Editor) -> None:
+    text = "use std.cpu\nuse std.ops\n\n// one\n// two\nconst a = [\n    1,\n    2\n]\n" + FILE
+    found = folds(editor.open("fold.tsched", text))
+    assert {(1, 2), (4, 5), (6, 8), (10, 11), (13, 15), (22, 26)} <= set(found)
+
+
+def test_folding_of_a_torn_file(editor: Editor) -> None:
+    assert (4, 6) in folds(editor.open("fold.tsched", FILE.replace("reorder(i0, j, k, i1)", "reorder(i0, ")))
+
+
+def test_selection_grows_from_the_word_to_the_file(editor: Editor) -> None:
+    file = editor.open("select.tsched", FILE)
+    params = lsp.SelectionRangeParams(file.id, [file.place("rows)", 1), lsp.Position(0, 0)])
+    first, second = file.ask("text_document_selection_range", params)
+    seen: list[str] = []
+    while first is not None:
+        seen.append(file.cut(first.range))
+        first = first.parent
+    assert seen[:3] == ["rows", "split(i, rows)", "let [i0, i1] = split(i, rows)"]
+    assert seen[-1] == FILE
+    assert all(inner in outer for inner, outer in pairwise(seen))
+    assert file.cut(second.range).startswith("compute mm")
+
+
+def tokens(file: Document, within: lsp.Range | None = None) -> list[tuple[str, str, frozenset[str]]]:
+    """The words with their classes and modifiers."""
+    if within is None:
+        data = file.ask("text_document_semantic_tokens_full", lsp.SemanticTokensParams(file.id)).data
+    else:
+        data = file.ask("text_document_semantic_tokens_range", lsp.SemanticTokensRangeParams(file.id, within)).data
+    found: list[tuple[str, str, frozenset[str]]] = []
+    line = column = 0
+    for n in range(0, len(data), 5):
+        down, right, length, kind, bits = data[n : n + 5]
+        line, column = line + down, (0 if down else column) + right
+        word = file.cut(lsp.Range(lsp.Position(line, column), lsp.Position(line, column + length)))
+        found.append((word, TYPES[kind].value, frozenset(m.value for k, m in enumerate(MODIFIERS) if bits >> k & 1)))
+    return found
+
+
+def test_semantic_tokens(editor: Editor) -> None:
+    file = editor.open("tokens.tsched", f"/// 🙂 a\n{FILE}// 🙂\nuse std.cpu.{{default}}\nconst few = 3 // x\n")
+    found = {(word, kind) for word, kind, _ in tokens(file)}
+    assert {
+        ("/// 🙂 a", "comment"), ("compute", "keyword"), ("mm", "function"), ("A", "parameter"), ("f32", "type"),
+        ("sum", "function"), ("4", "number"), ("cut", "function"), ("Block", "type"), ("is_injective", "property"),
+        ("split", "function"), ("width", "parameter"), ("rules", "class"), ("llvm", "struct"), ("rows", "variable"),
+        ("sample_perfect_tile", "function"), ("small", "event"), ("std", "namespace"), ("default", "class"),
+        ("few", "variable"), ("~", "operator"), ("// x", "comment"), ("let", "keyword"), ("when", "keyword"),
+    } <= found  # fmt: skip
+    modifiers = {word: m for word, _, m in tokens(file)}
+    assert "defaultLibrary" in modifiers["split"]
+    assert "defaultLibrary" in modifiers["default"]
+    assert "readonly" in modifiers["few"]
+    assert ("rows", "variable", frozenset({"declaration"})) in tokens(file)
+
+
+def test_tokens_of_a_range_are_some_of_all(editor: Editor) -> None:
+    file = editor.open("tokens.tsched", FILE)
+    some = tokens(file, lsp.Range(file.place("space rules"), file.place("schedule tiled")))
+    assert ("rules", "class", frozenset({"declaration"})) in some
+    assert set(some) <= set(tokens(file))
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "examples").glob("*.tsched")), ids=lambda f: f.name)
+def test_every_word_of_the_examples_has_a_class(editor: Editor, file: Path) -> None:
+    text = file.read_text()
+    document = editor.open(f"tokens-{file.name}", text)
+    rest = text
+    for word, _, _ in tokens(document):
+        before, found, rest = rest.partition(word)
+        assert found, word
+        assert not set(before) - set(" \n()[]{},:;._"), before
+
+
+def test_tokens_follow_edits(editor: Editor) -> None:
+    file = editor.open("tokens.tsched", FILE)
+    assert ("both", "function") in {(w, k) for w, k, _ in tokens(file)}
+    file.edit("\n" + FILE.replace("module both", "module bath"))
+    now = [(w, k) for w, k, _ in tokens(file)]
+    assert ("bath", "function") in now
+    assert ("both", "function") not in now

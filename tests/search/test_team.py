@@ -1,0 +1,153 @@
+"""Teams: who makes an expansion does not change it, and no failure of a process loses or repeats one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tensorc_dsl.api import Task, load
+from tensorc_dsl.backend.once import lowered_once
+from tensorc_dsl.measure.turns import Turns
+from tensorc_dsl.search import team as teams
+from tensorc_dsl.search.errands import Ground
+from tensorc_dsl.search.expansion import Order, described, here
+from tensorc_dsl.search.space import Explorer
+from tensorc_dsl.search.team import Team
+from tensorc_dsl.trace.handlers import block, condition, trace
+from tensorc_dsl.trace.model import Decider, Model
+from tensorc_dsl.trace.trace import Trace
+
+FILE = """\
+use std.cpu.default
+use std.ops.{matmul}
+
+task product = matmul(M=48, N=64, K=32)
+"""
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    path = tmp_path_factory.mktemp("team") / "product.tsched"
+    path.write_text(FILE)
+    return load(path, threads=1)["product"]
+
+
+def orders(count: int, purpose: str = "prior") -> list[Order]:
+    return [Order(3, "product", f"{purpose}/{n}", None) for n in range(count)]
+
+
+def texts(found: list[Trace | None]) -> list[str | None]:
+    return [None if t is None else t.text for t in found]
+
+
+def test_a_team_makes_what_one_process_makes(task: Task, tmp_path: Path) -> None:
+    ground = Ground(task.space, task.target, {})
+    wanted = orders(12)
+    alone = here(task.space)(wanted)
+    with Team(2) as team:
+        expand = team.expander(ground, Turns(folder=tmp_path))
+        expand(orders(8, "start"))
+        _until(lambda: all(m.ready for m in team.members), lambda: expand(orders(4, "wait")))
+        together = expand(wanted)
+        made_there = [t for t in together if t is not None]
+        assert texts(together) == texts(alone)
+        for a, b in zip(alone, together, strict=True):
+            if a is not None and b is not None:
+                assert (a.program, a.draws, a.refused) == (b.program, b.draws, b.refused)
+                assert lowered_once(a.program, task.target).key == lowered_once(b.program, task.target).key
+                assert (described(a.program, {}, task.target) == described(b.program, {}, task.target)).all()
+    assert made_there
+
+
+def test_a_search_is_the_same_with_a_team(task: Task, tmp_path: Path) -> None:
+    def asked(explorer: Explorer) -> list[str]:
+        drawn = explorer.draws(10)
+        moved = explorer.replays([dict(t.decisions) | {"unroll": 0} for t in drawn])
+        return [t.text for t in (*drawn, *moved, *explorer.draws(3))]
+
+    with Team(1) as team:
+        expander = team.expander(Ground(task.space, task.target, {}), Turns(folder=tmp_path))
+        together = Explorer(task.space, 5, "product", task.target, expander=expander)
+        assert asked(together) == asked(Explorer(task.space, 5, "product", task.target))
+
+
+def test_the_order_of_a_process_that_dies_is_made_here(task: Task, tmp_path: Path) -> None:
+    wanted = orders(10)
+    alone = here(task.space)(wanted)
+    with Team(2) as team:
+        expand = team.expander(Ground(task.space, task.target, {}), Turns(folder=tmp_path))
+        expand(orders(8, "start"))
+        first = team.members[0].worker.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        assert texts(expand(wanted)) == texts(alone)
+        _until(lambda: len(team.members) == 1, lambda: expand(orders(4, "wait")))
+        assert texts(expand(wanted)) == texts(alone)
+
+
+def test_an_interrupt_ends_the_processes(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Team(1) as team:
+        expand = team.expander(Ground(task.space, task.target, {}), Turns(folder=tmp_path))
+        expand(orders(8, "start"))
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(teams, "made", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                expand(orders(8))
+        assert team.members == []
+        assert texts(expand(orders(3))) == texts(here(task.space)(orders(3)))
+
+
+class Counting(Model):
+    """A user's model, which changes as it is used."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.calls = 0
+
+    def expand(self, decide: Decider) -> Trace:
+        self.calls += 1
+        return self._model.expand(decide)
+
+
+def test_models_that_change_stay_in_this_process(task: Task, tmp_path: Path) -> None:
+    counting, kept = Counting(task.space), trace(task.space)
+    with Team(2) as team:
+        for model in (counting, kept, condition(counting, {})):
+            found = team.expander(Ground(model, task.target, {}), Turns(folder=tmp_path))(orders(6))
+            assert texts(found) == texts(here(task.space)(orders(6)))
+        assert counting.calls == 12 and kept.last is not None and not team.members
+
+
+def test_handled_models_have_a_team(task: Task, tmp_path: Path) -> None:
+    drawn = next(t for t in here(task.space)(orders(4)) if t is not None)
+    name = drawn.open_draws[0].name
+    model = block(condition(task.space, {name: drawn.decisions[name]}), [drawn.open_draws[-1].name])
+    with Team(1) as team:
+        expand = team.expander(Ground(model, task.target, {}), Turns(folder=tmp_path))
+        expand(orders(8, "start"))
+        assert len(team.members) == 1
+        _until(lambda: all(m.ready for m in team.members), lambda: expand(orders(4, "wait")))
+        assert texts(expand(orders(8))) == texts(here(model)(orders(8)))
+
+
+def test_one_core_is_no_team(task: Task, tmp_path: Path) -> None:
+    with Team(0) as team:
+        found = team.expander(Ground(task.space, task.target, {}), Turns(folder=tmp_path))(orders(6))
+        assert texts(found) == texts(here(task.space)(orders(6))) and not team.members
+
+
+def _until(reached: Callable[[], bool], do: Callable[[], object]) -> None:
+    """Do it until it is reached; a start of a process takes a second, on a busy machine more."""
+    for _ in range(2000):
+        if reached():
+            return
+        do()
+    raise AssertionError("it is never reached")
