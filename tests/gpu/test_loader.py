@@ -1,4 +1,4 @@
-"""The loader in C: it compiles without a toolkit, and launches what it should, on a driver that only writes down its calls."""
+"""The loader in C: it compiles without a toolkit, and launches what it should, on a driver that writes down its calls."""
 
 from __future__ import annotations
 
