@@ -1,4 +1,4 @@
-"""Draws the log of a long search: `python -m bench.search.plots FOLDER --into docs/long-search.svg`.
+"""Draws the log of a long search: `python -m bench.search.plots FOLDER --into FILE`.
 
 Three plots over the trials: the latency of the network with the best programs so far; the error of the model (root mean
 square, of the log speed) on trials that it predicted before they were measured, beside what it stated; and the share of the
@@ -141,7 +141,7 @@ def _at(curve: Curve, trials: int, form: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="that of bench.search.long")
-    parser.add_argument("--into", type=Path, default=Path("docs/long-search.svg"), help=".svg or .png")
+    parser.add_argument("--into", type=Path, default=Path("build/long-search.svg"), help="an .svg or .png")
     chosen = parser.parse_args()
     batches = read(chosen.folder / LOG)
     if not batches:
