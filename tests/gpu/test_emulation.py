@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.lower import lower
 from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,
     Barrier,
@@ -22,10 +25,12 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 )
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS
+from tensorc_dsl.cli.main import main
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import ONE, Compare, Const, Expr, Load, Var, add, index, mul, sub
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import If, Loop, Param
+from tests.stdlib.gpu_checks import task
 
 T = Var(THREAD)
 B = Var("block.x")
@@ -128,3 +133,19 @@ def test_private_memory_is_a_threads_own() -> None:
     fault, x = run(replace(p, kernels=(replace(k, local=(Local("L", F32, 1),)),)))
     assert fault == ""
     np.testing.assert_array_equal(x[N:], np.arange(N)[::-1])
+
+
+def test_run_tells_what_is_wrong_with_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    t = task(tmp_path, "matmul(M=32, N=32, K=32)")
+    command = ["run", str(tmp_path / "t.tsched"), "t", "--emulate"]
+    right = CliRunner().invoke(main, command)
+    assert right.exit_code == 0 and "the result is right" in right.output
+    monkeypatch.setattr(lower, "with_barriers", lambda kernel: kernel)
+    wrong = CliRunner().invoke(main, command)
+    assert wrong.exit_code == 1
+    assert "error[E0908]: the schedule makes a kernel that is wrong: in `t_0`, thread " in wrong.output
+    assert "meet without a barrier between them at element" in wrong.output and "; threads forward" in wrong.output
+    assert t.emulate(t.sample(0)).fault
+    refused = CliRunner().invoke(main, [*command, "--json"])
+    assert refused.exit_code == 2 and "`--emulate` takes none" in refused.output
