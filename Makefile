@@ -14,6 +14,7 @@ INPUTS ?= 10000
 KILLS ?= 50
 SIGNAL ?= KILL
 SAMPLES ?= 20
+DRAWS ?= 20
 OPS ?=
 SIZES ?=
 PEERS ?=
@@ -131,6 +132,10 @@ computes: $(VENV)/.dev ## Random computes, run in each way, against what the lan
 .PHONY: suite
 suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published sizes (SEED=0 SAMPLES=20 OPS=c1d,c2d_0)
 	$(BIN)/python -m bench.suite --seed $(SEED) --samples $(SAMPLES) --threads $(THREADS) --ops "$(OPS)"
+
+.PHONY: gpu
+gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (DRAWS=20)
+	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) tests/gpu/test_operators.py
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000 JOBS=2)
