@@ -129,6 +129,10 @@ schedules: $(VENV)/.dev ## Random steps of every primitive on small programs, ea
 computes: $(VENV)/.dev ## Random computes, run in each way, against what the language's pages say they mean (COUNT=300)
 	COMPUTE_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/compute/test_meaning.py
 
+.PHONY: pipelines
+pipelines: $(VENV)/.dev ## Random pipelines of stencils, each draw run and proved (SEED=0 COUNT=300)
+	PIPELINES=$(COUNT) PIPELINES_SEED=$(SEED) $(BIN)/python -m pytest -q -n $(THREADS) tests/interp/test_random_pipelines.py
+
 .PHONY: suite
 suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published sizes (SEED=0 SAMPLES=20 OPS=c1d,c2d_0)
 	$(BIN)/python -m bench.suite --seed $(SEED) --samples $(SAMPLES) --threads $(THREADS) --ops "$(OPS)"

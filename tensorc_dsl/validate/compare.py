@@ -24,6 +24,7 @@ from tensorc_dsl.validate.match import match
 from tensorc_dsl.validate.plain import require_simple
 from tensorc_dsl.validate.terms import operator, terms_of
 from tensorc_dsl.validate.values import At, Key, Node, Values, gathers, is_index, key, place
+from tensorc_dsl.validate.written_out import in_order
 
 
 @problem("E0805", "the programs compute different values{sizes}")
@@ -33,8 +34,9 @@ def DIFFERENT(*, sizes: ExampleSizes) -> None: ...
 ATTEMPTS = 3
 """The nesting depth of attempts, which take time and may be unnecessary."""
 
-PATIENCE = 12
-"""The number of times that an obligation may grow before it is widened to all of its pairs."""
+PATIENCE = 48
+"""The number of times that an obligation may grow before it is widened to all of its pairs: more often than a stage of a
+pipeline is met again, along each path that leads to it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,7 +149,9 @@ class Comparison:
         return self._at_shared(a, b, pairs, ways[-1])
 
     def _proves(self, all_of: list[Obligation]) -> bool:
-        """Whether all of the obligations can be proved; the state of the comparison is unchanged."""
+        """Whether all of the obligations, of which there are some, can be proved; the comparison's state is unchanged."""
+        if not all_of:
+            return False
         attempt = Comparison(self.original, self.scheduled, self._depth + 1)
         try:
             for o in all_of:
@@ -174,6 +178,8 @@ class Comparison:
         return []
 
     def _totals(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:
+        if self._depth < ATTEMPTS and self._proves(self._written_out(a, b, pairs)):
+            return []
         kind = a.kind if isinstance(a, Total) else b.kind if isinstance(b, Total) else ""
         left = terms_of(a, kind, self.original, pairs.domain())
         right = terms_of(b, kind, self.scheduled, pairs.range())
@@ -186,6 +192,16 @@ class Comparison:
         if any(m.guessed for m in rest):
             self._guess = "equal terms of a reduction were matched by a guess, and do not all agree"
         return [Obligation(m.a, m.b, m.pairs) for m in rest]
+
+    def _written_out(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:
+        """Obligations that suffice for a reduction to equal an expression of its terms; none if it has another form."""
+        if isinstance(a, Total) and isinstance(b, At):
+            found = in_order(a, b, pairs.domain()) or []
+            return [Obligation(x, y, m.reverse().apply_range(pairs)) for x, m, y in found]
+        if isinstance(a, At) and isinstance(b, Total):
+            found = in_order(b, a, pairs.range()) or []
+            return [Obligation(y, x, pairs.apply_range(m)) for x, m, y in found]
+        return []
 
     def _different(self, a: Node, b: Node, pairs: isl.Map) -> Refuted:
         s, t = place(a), place(b)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.ir.expr import Binary, Call, Const, Expr, Logic, dtype_of
+from tensorc_dsl.ir.expr import Binary, Call, Const, Expr, Logic
 from tensorc_dsl.ir.numbers import highest, lowest
 from tensorc_dsl.validate.code import PAIR, Statement
 from tensorc_dsl.validate.flow import Total
-from tensorc_dsl.validate.values import At, Node, Values, place
+from tensorc_dsl.validate.values import At, Node, Values, place, step_of
 
 IDEMPOTENT = ("min", "max", "and", "or", "argmin", "argmax")
 """Kinds of reductions in which a term may be repeated."""
@@ -95,9 +95,9 @@ def _collect(t: Term, kind: str, values: Values, out: Terms) -> None:
     match node.expr:
         case Const() as c if is_neutral(kind, c):
             pass
-        case Binary(op=op, lhs=a, rhs=b) | Logic(op=op, lhs=a, rhs=b) if f"{op} {dtype_of(node.expr)}" == kind:
-            _collect(replace(t, node=At(node.statement, a)), kind, values, out)
-            _collect(replace(t, node=At(node.statement, b)), kind, values, out)
+        case Binary() | Logic() if (step := step_of(node)) is not None and step[0] == kind:
+            for operand in step[1]:
+                _collect(replace(t, node=operand), kind, values, out)
         case Call(function=f, args=args) if f == PAIR:
             for total, instances in _partial(node.statement, args, kind, values):
                 leaf = t.leaf.apply_range(instances)

@@ -25,6 +25,7 @@ from tensorc_dsl.ir.expr import (
     Const,
     Expr,
     Load,
+    Logic,
     Not,
     Select,
     children,
@@ -103,6 +104,15 @@ def is_condition(e: Expr) -> bool:
     except NotAffine:
         return False
     return True
+
+
+def step_of(node: At) -> tuple[str, tuple[At, At]] | None:
+    """For an operation that may be a step of a reduction, the kind of that and the operands; None for others."""
+    match node.expr:
+        case Binary(op="+" | "*" | "min" | "max" as op, lhs=a, rhs=b) | Logic(op=op, lhs=a, rhs=b):
+            return f"{op} {dtype_of(node.expr)}", (At(node.statement, a), At(node.statement, b))
+        case _:
+            return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

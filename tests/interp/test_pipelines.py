@@ -64,8 +64,25 @@ compute pixels(X: f32[H + 2, W + 2, 3]) -> Y: f32[H, W, 3] {
     Y[y in H, x in W, c] = B[y, x, c] + B[y, x + 1, c] + B[y, x + 2, c]
 }
 
-task planes = planes(H=37, W=301) with default
-task pixels = pixels(H=37, W=301) with default
+/// A bell, one direction after the other: a reduction of reductions, with equal numbers among its taps.
+compute bell(X: f32[H + 2, W + 2]) -> Y: f32[H, W] {
+    let t[k in 3] = f32(0.5) if k == 1 else 0.25
+    let B[y, x in W] = sum[k in 3] t[k] * X[y, x + k]
+    Y[y in H, x in W] = sum[k in 3] t[k] * B[y + k, x]
+}
+
+/// As `bell`, with two taps of one row exchanged.
+compute bent(X: f32[H + 2, W + 2]) -> Y: f32[H, W] {
+    let t[k in 3] = f32(0.5) if k == 1 else 0.25
+    let B[y, x in W] = sum[k in 3] t[k] * X[y, x + k]
+    let u[k in 3] = f32(0.5) if k == 0 else 0.25
+    Y[y in H, x in W] = sum[k in 3] u[k] * B[y + k, x]
+}
+
+task bell = bell(H=9, W=37) with default
+task bent = bent(H=9, W=37) with default
+task planes = planes(H=21, W=141) with default
+task pixels = pixels(H=21, W=141) with default
 task window = window(H=9, W=37) with default
 task taps = taps(H=9, W=37) with default
 task others = others(H=9, W=3) with default
@@ -90,7 +107,7 @@ def test_recomputation_is_counted_and_ends_at_a_limit() -> None:
     assert "`b.inlined_reads <= reads` is false: `b.inlined_reads` is 256, `reads` is 128" in told
 
 
-@pytest.mark.parametrize("name", ["window", "taps"])
+@pytest.mark.parametrize("name", ["window", "taps", "bell"])
 def test_a_window_is_written_out_and_vectorized(name: str) -> None:
     """Its elements were summed one by one."""
     t = task(name, host_target(2))
@@ -99,7 +116,15 @@ def test_a_window_is_written_out_and_vectorized(name: str) -> None:
         nests = [(around, b) for around, b in walk(trace.program.body) if isinstance(b, Block)]
         assert not any(b.is_reduction for _, b in nests)
         assert all(around[-1].kind is LoopKind.VECTORIZED for around, _ in nests)
+        assert isinstance(validate(t.program, trace.program), Valid)
     native.require_right(t, traces)
+
+
+def test_other_terms_of_written_out_windows_are_not_proved_equal() -> None:
+    target = Target(vector_bits=512, cores=2)
+    want = task("bell", target).program
+    for trace in drawn(task("bent", target), 3):
+        assert not isinstance(validate(want, trace.program), Valid)
 
 
 def test_what_is_no_window_stays_a_sum() -> None:
@@ -110,7 +135,7 @@ def test_what_is_no_window_stays_a_sum() -> None:
 @pytest.mark.parametrize("name", ["planes", "pixels"])
 def test_stages_are_computed_for_each_strip_of_their_reader(name: str) -> None:
     t = task(name, host_target(2))
-    traces = drawn(t, 6)
+    traces = drawn(t, 4)
     together = 0
     for trace in traces:
         verify(trace.program)
@@ -124,5 +149,5 @@ def test_stages_are_computed_for_each_strip_of_their_reader(name: str) -> None:
             together += sum(around[0].var == strip.var for stage, around in nests.items() if stage != "Y")
     assert together > 0
     native.require_right(t, traces)
-    for trace in traces[:3]:
+    for trace in traces:
         assert isinstance(validate(t.program, trace.program), Valid)

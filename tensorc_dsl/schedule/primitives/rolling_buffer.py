@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tensorc_dsl.affine.accesses import touched, written
 from tensorc_dsl.affine.form import Context
@@ -25,7 +26,7 @@ from tensorc_dsl.ir.program import (
     used_names,
     walk,
 )
-from tensorc_dsl.schedule.motion import Nest
+from tensorc_dsl.schedule.motion import Nest, writers
 from tensorc_dsl.schedule.nests import iter_ranges, map_accesses, replace_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import primitive
@@ -35,6 +36,7 @@ from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.substitution import replace_variables
+from tensorc_dsl.validate.validate import Valid, validate
 
 
 @refusal(
@@ -75,8 +77,10 @@ def rolling_buffer(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[
                                                      for r in 3: Y[t] += P[(t*2 + r) % 3]
 
     Subscripts wrap around. A new block before the loop, the result, computes the part of the first window that no iteration
-    adds. The loop must run in order from then on. In TVM: `rolling_buffer`; in Halide: `store_at` outside of `compute_at`,
-    with `fold_storage`.  Cases: tests/primitives/rolling_buffer.md
+    adds. The loop must run in order from then on. Of a chain of stages in one loop the first is rolled first; a later one is
+    rolled if the result is proved to compute the same.
+    In TVM: `rolling_buffer`; in Halide: `store_at` outside of `compute_at`, with `fold_storage`.
+    Cases: tests/primitives/rolling_buffer.md
     """
     around, b = the_block(program, block)
     at = the_loop(program, loop)[1]
@@ -88,7 +92,7 @@ def rolling_buffer(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[
     depth = names.index(loop.name)
     window = _window(program, (around, b), depth, buffer)
     child = around[depth + 1] if depth + 1 < len(around) else b
-    _check_kept(program, (around, b), depth, buffer, child)
+    rolled = _check_kept(program, (around, b), depth, buffer, child)
 
     used = used_names(program)
     first, name = _first(child, at, window, used)
@@ -102,7 +106,16 @@ def rolling_buffer(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[
             raise NOT_KEPT(program, x.name, at.var, loop=at.var, buffer=buffer.name, reason=reason)
     shape = (*buffer.shape[: window.axis], index(window.size), *buffer.shape[window.axis + 1 :])
     result = replace_buffer(_wrapped(whole, buffer, window), buffer.name, (replace(buffer, shape=shape),))
+    if rolled and not _proved(program, result):
+        reason = f"`{rolled[0]}` may hold other elements by then"
+        raise NOT_KEPT(program, at.var, b.name, loop=at.var, buffer=buffer.name, reason=reason)
     return Rewrite(result, BlockRef(name))
+
+
+@lru_cache(maxsize=64)
+def _proved(program: Program, result: Program) -> bool:
+    """Whether the validator proves the step; a query and the step after it ask alike."""
+    return isinstance(validate(program, result), Valid)
 
 
 def _window(program: Program, nest: Nest, depth: int, buffer: Buffer) -> _Window:
@@ -132,8 +145,12 @@ def _window(program: Program, nest: Nest, depth: int, buffer: Buffer) -> _Window
     return _Window(axes[0], inner, size, step)
 
 
-def _check_kept(program: Program, nest: Nest, depth: int, buffer: Buffer, child: Stmt) -> None:
-    """Refuse unless the loop runs in order, and each element has the same value in every iteration that computes it."""
+def _check_kept(program: Program, nest: Nest, depth: int, buffer: Buffer, child: Stmt) -> list[str]:
+    """Refuse unless the loop runs in order, and each element has the same value in every iteration that computes it.
+
+    Returns the inputs that change below the loop since they were rolled over it: their elements are the same, too, as long as
+    they are kept, which is yet to be proved.
+    """
     around, b = nest
     at = around[depth]
 
@@ -152,11 +169,14 @@ def _check_kept(program: Program, nest: Nest, depth: int, buffer: Buffer, child:
     for x in blocks(program):
         if buffer.name in touched(x) and x.name not in below:
             raise refuse(f"`{x.name}` reads it outside of the loop", x.name)
-    if changed := sorted((touched(b) - {buffer.name}) & written(at.body)):
-        raise refuse(f"`{b.name}` reads `{changed[0]}`, which changes below the loop", b.name)
+    changed = sorted((touched(b) - {buffer.name}) & written(at.body))
+    for other in changed:
+        if all(w.name in below for _, w in writers(program, other)):
+            raise refuse(f"`{b.name}` reads `{other}`, which changes below the loop and is not rolled over it", b.name)
     local = replace_buffer(program, buffer.name, (replace(buffer, scope="local"),))
     if not is_private(local, buffer.name, at.var):
         raise refuse("an iteration reads more of it than it computes")
+    return changed
 
 
 def _first(child: Stmt, at: For, window: _Window, used: set[str]) -> tuple[Stmt, str]:

@@ -18,6 +18,7 @@ from tensorc_dsl.schedule.primitives.parallel import parallel
 from tensorc_dsl.schedule.primitives.reorder import reorder
 from tensorc_dsl.schedule.primitives.reverse_compute_at import reverse_compute_at
 from tensorc_dsl.schedule.primitives.reverse_compute_inline import reverse_compute_inline
+from tensorc_dsl.schedule.primitives.rolling_buffer import rolling_buffer
 from tensorc_dsl.schedule.primitives.vectorize import vectorize
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
@@ -59,6 +60,12 @@ def can_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
 def can_reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
     """Whether `reverse_compute_at` would move it below a loop around its producer."""
     return _accepted(reverse_compute_at, program, block, loop)
+
+
+@query
+def can_roll(program: Program, block: BlockRef, loop: LoopRef) -> bool:
+    """Whether `rolling_buffer` would keep what the next iteration of a loop around it reads again."""
+    return _accepted(rolling_buffer, program, block, loop)
 
 
 @query
