@@ -14,6 +14,7 @@ INPUTS ?= 10000
 KILLS ?= 50
 SIGNAL ?= KILL
 SAMPLES ?= 20
+DRAWS ?= 20
 OPS ?=
 SIZES ?=
 PEERS ?=
@@ -136,6 +137,10 @@ pipelines: $(VENV)/.dev ## Random pipelines of stencils, each draw run and prove
 suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published sizes (SEED=0 SAMPLES=20 OPS=c1d,c2d_0)
 	$(BIN)/python -m bench.suite --seed $(SEED) --samples $(SAMPLES) --threads $(THREADS) --ops "$(OPS)"
 
+.PHONY: gpu
+gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (DRAWS=20)
+	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) tests/gpu/test_operators.py
+
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000 JOBS=2)
 	$(BIN)/python -m bench.fuzz --seed $(SEED) --count $(INPUTS) --jobs $(JOBS)
@@ -151,5 +156,5 @@ bench: $(VENV)/.bench ## Operators tuned, beside other libraries (OPS=gemm SIZES
 
 .PHONY: clean
 clean: ## Remove what was built, and .venv
-	rm -rf $(VENV) $(OUT) dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(OUT) dist editors/vscode/node_modules editors/vscode/LICENSE .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find tensorc_dsl tests bench docs -name __pycache__ -type d -exec rm -rf {} +

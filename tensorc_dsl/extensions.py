@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -40,12 +41,7 @@ class Extensions:
 
     def own(self) -> Mapping[str, str]:
         """Our modules by name."""
-        spec = find_spec(self.home)
-        assert spec is not None and spec.submodule_search_locations is not None
-        found = [m for m in pkgutil.iter_modules(spec.submodule_search_locations) if m.ispkg == bool(self.inside)]
-        return {
-            m.name.replace("_", "-"): ".".join(part for part in (self.home, m.name, self.inside) if part) for m in found
-        }
+        return _modules(self.home, self.inside)
 
     def _installed(self) -> Mapping[str, str]:
         from importlib import metadata  # takes as long to load as a check of a file
@@ -72,6 +68,15 @@ class Extensions:
         except Exception as e:  # a foreign module may raise anything when it is imported
             why = f"{type(e).__name__}: {e}"
             raise TschedError(NOT_LOADED(None, name=name, group=self.group, module=module, why=why)) from e
+
+
+@cache
+def _modules(home: str, inside: str) -> Mapping[str, str]:
+    """The modules of a package of ours by name, which stay while it runs."""
+    spec = find_spec(home)
+    assert spec is not None and spec.submodule_search_locations is not None
+    found = [m for m in pkgutil.iter_modules(spec.submodule_search_locations) if m.ispkg == bool(inside)]
+    return {m.name.replace("_", "-"): ".".join(part for part in (home, m.name, inside) if part) for m in found}
 
 
 BACKENDS = Extensions("tensorc_dsl.backends", "tensorc_dsl.backend", "BACKEND", "backend")

@@ -28,6 +28,9 @@ from tensorc_dsl.trace.draws import DRAWS
 ROOT = Path(__file__).resolve().parents[2]
 EDITORS = ROOT / "editors"
 HIGHLIGHTS = EDITORS / "treesitter" / "queries" / "highlights.scm"
+VIM = EDITORS / "vim" / "syntax" / "tsched.vim"
+VIM_INDENT = EDITORS / "vim" / "indent" / "tsched.vim"
+EMACS = EDITORS / "emacs" / "tsched-mode.el"
 WORDS = ROOT / "tensorc_dsl" / "highlight" / "words.py"
 
 ANNOTATIONS = (ASYNC, INTRINSIC, MAX_STEP, ORDER, REDUCER, REGISTERS, ROLES, STAGES, STREAM)
@@ -181,6 +184,27 @@ def queries() -> str:
     return "\n" + "\n".join(parts) + "\n"
 
 
+def vim(names: Sequence[str] = tuple(SAID)) -> str:
+    """The lists of these names in the syntax of Vim, as the alternatives of a pattern."""
+    out: list[str] = []
+    known = lists()
+    for name, found in ((name, known[name]) for name in names):
+        words = [w.replace(".", "[.]") for w in found]
+        text = fill("|".join(words).replace("|", "| "), 112)  # a line may end at any bar
+        lines = [line.replace("| ", "|") for line in text.split("\n")]
+        out += [f"let s:{name.lower()} = '{lines[0]}'", *(f"      \\ . '{line}'" for line in lines[1:])]
+    return "\n".join(out) + "\n"
+
+
+def emacs() -> str:
+    """The lists in Lisp."""
+    out: list[str] = []
+    for name, found in lists().items():
+        text = fill(" ".join(f'"{w}"' for w in found), 116, initial_indent="    ", subsequent_indent="    ").strip()
+        out.append(f"\n(defconst tsched--{name.lower().replace('_', '-')}\n  '({text}))\n")
+    return "".join(out) + "\n"
+
+
 def textmate() -> str:
     """The TextMate grammar."""
     # It has the words of the package, which are written before it is made.
@@ -190,6 +214,9 @@ def textmate() -> str:
 FILES: dict[Path, Callable[[], str]] = {
     WORDS: words,
     HIGHLIGHTS: _marked(HIGHLIGHTS, queries),
+    VIM: _marked(VIM, vim),
+    EMACS: _marked(EMACS, emacs),
+    VIM_INDENT: _marked(VIM_INDENT, lambda: vim(("REDUCERS",))),
     EDITORS / "vscode" / "syntaxes" / "tsched.tmLanguage.json": textmate,
 }
 """The files that are generated, or have a part that is. Each is made when those before it are written."""

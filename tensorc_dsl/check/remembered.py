@@ -44,6 +44,7 @@ class Remembered(Memory):
     entries: dict[int, Entry] = field(default_factory=dict[int, Entry])
     """By the identity of the item, which the entry keeps alive."""
     _meanings: _Meanings = field(default_factory=_Meanings)
+    _constants: frozenset[str] = frozenset()
 
     def entry(self, item: t.Item) -> Entry:
         """What is known of an item of the file that was checked last."""
@@ -59,7 +60,9 @@ class Remembered(Memory):
         renamed = before.keys() != now.keys()
         old, self.entries, self._meanings = self.entries, {}, now
         listed = list(items)
-        kept = [e for e in map(self._entry_of(old), listed) if e is not None]
+        # A constant is hidden by names that the text of an item does not have, such as those of the blocks of its compute.
+        constants, self._constants = self._constants, frozenset(names.constants)
+        kept = [e for item in listed if (e := old.get(id(item))) is not None and constants == self._constants]
         changed |= {n for item in listed if id(item) not in old and (n := _named(item)) is not None}
         # A name means something else, too, if what it stands for mentions such a name.
         while stale := [e for e in kept if not e.words.isdisjoint(changed)]:
@@ -70,10 +73,6 @@ class Remembered(Memory):
             if e.findings and (renamed or any(d.notes for d in e.findings)):
                 e.findings = None
             self.entries[id(e.item)] = e
-
-    @staticmethod
-    def _entry_of(old: dict[int, Entry]) -> Callable[[t.Item], Entry | None]:
-        return lambda item: old.get(id(item))
 
     def findings(self, item: t.Item, names: Names, check: Callable[[], list[Diagnostic]]) -> list[Diagnostic]:
         known = self.entry(item)

@@ -100,16 +100,19 @@ class Versions:
     """
 
     def __init__(self, resolve: Resolve, parsed: Parse, memory: Memory) -> None:
+        self._resolve = resolve
+        self._parsed = parsed
         self._memory = memory
         self._used = _Loader(resolve, parsed)
 
     def load(self, source: Source) -> CheckedFile:
         """The checked file. Never raises TschedError."""
-        loader = self._used.copy()
+        # An instruction of the file may hide one of the same name in a used file, so then nothing is kept.
+        alone = any(isinstance(i, t.IntrinsicDef) for i in self._parsed(source).file.items)
+        loader = _Loader(self._resolve, self._parsed) if alone else self._used.copy()
         loader.memories[source.name] = self._memory
         checked = _checked(loader, source)
-        if not any(isinstance(i, t.IntrinsicDef) for i in checked.file.items):
-            # An instruction of the file may hide one of the same name in a used file, so then nothing is kept.
+        if not alone:
             loader.forget(source)
             self._used = loader
         return checked

@@ -57,6 +57,11 @@ class Analysis:
     def source(self) -> Source:
         return self.text.source
 
+    @property
+    def misses_files(self) -> bool:
+        """Whether a `use` of the document has no files."""
+        return any(isinstance(i, t.UseDecl) and not self.checked.uses.get(i.path) for i in self.items)
+
     def piece_at(self, offset: int) -> Piece | None:
         """The piece that holds an offset, or that ends the text there."""
         found = next((p for p in self.pieces if p.start <= offset < p.end), None)

@@ -113,16 +113,20 @@ class Documents:
         if document is None:
             path = path_of(uri)
             self.open[uri] = document = Document(uri, path, "")
-            self.epoch += 1
+            self.look_again()
         document.text, document.version = normal(text), version
         return document
 
     def close(self, uri: str) -> None:
-        if self.open.pop(uri, None) is not None:
-            self.epoch += 1
+        self.open.pop(uri, None)
 
-    def changed_on_disk(self) -> None:
+    def files_came_or_went(self) -> None:
         self.epoch += 1
+
+    def look_again(self) -> None:
+        """Look for the files that a `use` did not find: the editor may not tell when they come."""
+        if any(d.analysis is not None and d.analysis.misses_files for d in self.open.values()):
+            self.epoch += 1
 
     # --- files -------------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ class Server(LanguageServer):
         self.documents = Documents()
         self.records = Records(records)
         self.roofs: dict[str, Roof | None] = {}
+        self._told: dict[str, Analysis] = {}
         self._waiting: dict[str, tuple[float, asyncio.TimerHandle]] = {}
 
     def analysis(self, uri: str) -> Analysis | None:
@@ -74,10 +75,18 @@ class Server(LanguageServer):
             self.tell(document)
 
     def tell(self, document: Document) -> None:
-        found = diagnostics(self.documents.analysis(document), document)
+        known = self.documents.analysis(document)
+        if self._told.get(document.uri) is known:
+            return  # nothing has changed, for this document
+        self._told[document.uri] = known
+        found = diagnostics(known, document)
         self.text_document_publish_diagnostics(
             lsp.PublishDiagnosticsParams(document.uri, found, version=document.version)
         )
+
+    def forget(self, uri: str) -> None:
+        """Nothing has been told of a document that is closed."""
+        self._told.pop(uri, None)
 
     def tell_others(self, uri: str) -> None:
         """Tell the diagnostics of the other documents, which may use this one."""
@@ -117,7 +126,7 @@ def _documents(server: Server) -> None:
     documents = server.documents
 
     @server.feature(lsp.INITIALIZED)
-    def initialized(_: lsp.InitializedParams) -> None:
+    async def initialized(_: lsp.InitializedParams) -> None:
         # The first of these takes a second.
         server.thread_pool.submit(entries, "")
         workspace = server.workspace
@@ -125,6 +134,11 @@ def _documents(server: Server) -> None:
         for uri, folder in workspace.folders.items():
             if path := to_fs_path(folder.uri):
                 documents.folders[uri] = Path(path)
+        known = server.client_capabilities.workspace
+        if known is not None and known.did_change_watched_files and known.did_change_watched_files.dynamic_registration:
+            watcher = lsp.DidChangeWatchedFilesRegistrationOptions([lsp.FileSystemWatcher("**/*.tsched")])
+            wanted = lsp.Registration("files", lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES, watcher)
+            await server.client_register_capability_async(lsp.RegistrationParams([wanted]))
 
     @server.feature(lsp.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
     def folders(params: lsp.DidChangeWorkspaceFoldersParams) -> None:
@@ -151,7 +165,7 @@ def _documents(server: Server) -> None:
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
     def saved(params: lsp.DidSaveTextDocumentParams) -> None:
-        documents.changed_on_disk()
+        documents.look_again()
         server.tell_soon(params.text_document.uri)
         server.tell_others(params.text_document.uri)
 
@@ -159,12 +173,14 @@ def _documents(server: Server) -> None:
     def closed(params: lsp.DidCloseTextDocumentParams) -> None:
         uri = params.text_document.uri
         documents.close(uri)
+        server.forget(uri)
         server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))
         server.tell_others(uri)
 
     @server.feature(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
-    def watched(_: lsp.DidChangeWatchedFilesParams) -> None:
-        documents.changed_on_disk()
+    def watched(params: lsp.DidChangeWatchedFilesParams) -> None:
+        if any(change.type is not lsp.FileChangeType.Changed for change in params.changes):
+            documents.files_came_or_went()
         server.tell_others("")
 
 

@@ -25,7 +25,11 @@ TEXTS = [
 ] + [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "hatch_build.py")]
 FILES = {
     path.relative_to(ROOT).as_posix()
-    for path in [*(p for folder in (*FOLDERS, ".github") for p in (ROOT / folder).rglob("*")), *ROOT.iterdir()]
+    for path in [
+        *(p for folder in (*FOLDERS, ".github", "editors") for p in (ROOT / folder).rglob("*")),
+        *ROOT.iterdir(),
+    ]
+    if "node_modules" not in path.parts
 }
 FIRST = {part for file in FILES for part in PurePosixPath(file).parent.parts} - {"."}
 """The names of folders: a path that begins with one of them is a path of the repository."""

@@ -33,7 +33,7 @@ class Editor:
         self.client = LanguageClient("tests", "1")
         self.told: dict[str, list[lsp.PublishDiagnosticsParams]] = {}
         self.messages: list[str] = []
-        self.edits: list[lsp.ApplyWorkspaceEditParams] = []
+        self.registered: list[str] = []
         self._changed = threading.Condition(threading.RLock())
         self._listen()
         self.capabilities = self.wait(self._start(encodings)).capabilities
@@ -44,6 +44,10 @@ class Editor:
             with self._changed:
                 self.told.setdefault(params.uri, []).append(params)
                 self._changed.notify_all()
+
+        @self.client.feature(lsp.CLIENT_REGISTER_CAPABILITY)
+        def registered(params: lsp.RegistrationParams) -> None:
+            self.registered += [r.method for r in params.registrations]
 
         @self.client.feature(lsp.WINDOW_LOG_MESSAGE)
         def said(params: lsp.LogMessageParams) -> None:
@@ -64,9 +68,11 @@ class Editor:
                 completion_item=lsp.ClientCompletionItemOptions(snippet_support=True)
             )
         )
+        watching = lsp.DidChangeWatchedFilesClientCapabilities(dynamic_registration=True)
+        workspace = lsp.WorkspaceClientCapabilities(did_change_watched_files=watching)
         found = await self.client.initialize_async(
             lsp.InitializeParams(
-                lsp.ClientCapabilities(general=general, text_document=document),
+                lsp.ClientCapabilities(workspace, document, general=general),
                 process_id=os.getpid(),
                 workspace_folders=[lsp.WorkspaceFolder(self.root.as_uri(), "tests")],
             )

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from lsprotocol import types as lsp
 
+from tensorc_dsl.lsp.text import Text
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax.fmt import format_text
 from tests.lsp.editor import Editor
 
 FILE = """\
@@ -52,7 +55,7 @@ def test_the_rest_of_a_torn_file_is_checked(editor: Editor) -> None:
     assert "with tiled" in torn  # of which nothing is said
 
 
-@pytest.mark.parametrize("at", range(0, len(FILE), 37))
+@pytest.mark.parametrize("at", range(0, len(FILE), 61))
 def test_a_file_may_end_anywhere(editor: Editor, at: int) -> None:
     file = editor.open("half.tsched", FILE[:at])
     file.complete(file.at(at))
@@ -209,9 +212,6 @@ def formatted(editor: Editor, text: str) -> str:
     "text", ["task a=f( M=1 )", "// ⟨🙂⟩\ntask  a = f(M=1)\n\n\n\nconst b=2\n", "const a = 1\n", "", "\n\n"]
 )
 def test_formatting(editor: Editor, text: str) -> None:
-    from tensorc_dsl.source import Source
-    from tensorc_dsl.syntax.fmt import format_text
-
     assert formatted(editor, text) == format_text(Source("x", text))
 
 
@@ -220,8 +220,6 @@ def test_a_text_that_does_not_parse_stays_as_it_is(editor: Editor) -> None:
 
 
 # --- positions ---------------------------------------------------------------------------------------------------------
-
-WIDE = "/// 🙂🙂 ⟨wide⟩\nschedule s for mm { /* */ }\n"
 
 
 def test_positions_count_utf_16(editor: Editor) -> None:
@@ -233,15 +231,33 @@ def test_positions_count_utf_16(editor: Editor) -> None:
     assert "a buffer" in file.hover(file.place("C, ")) or "C: f32" in file.hover(file.place("C, "))
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-32"])
-def test_positions_in_other_encodings(tmp_path: Path, encoding: str) -> None:
-    editor = Editor(tmp_path, encodings=(encoding,))
+def test_positions_in_another_encoding(tmp_path: Path) -> None:
+    editor = Editor(tmp_path, encodings=("utf-8",))
     try:
         line = 'let x = "🙂"; no_such(C)'
         file = editor.open("wide.tsched", HEAD + BODY.format(line))
         found = next(d for d in file.diagnostics() if "no_such" in d.message)
         before = "    " + line.partition("no_such")[0]
-        assert found.range.start.character == len(before.encode() if encoding == "utf-8" else before)
+        assert found.range.start.character == len(before.encode())
         assert editor.close() == 0
     finally:
         editor.stop()
+
+
+TEXT = "a🙂b\n\n⟨é⟩ 🙂🙂\nlast"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+def test_every_character_has_a_position(encoding: str) -> None:
+    text = Text(Source("x", TEXT), encoding)
+    positions = [text.position(n) for n in range(len(TEXT) + 1)]
+    assert [text.offset(p) for p in positions] == [*range(len(TEXT) + 1)]
+    assert text.offset(lsp.Position(0, 10**9)) == TEXT.index("\n")
+    assert text.offset(lsp.Position(10**9, 0)) == len(TEXT)
+    assert text.position(10**9) == positions[-1]
+    widths = {"utf-8": 4, "utf-16": 2, "utf-32": 1}
+    assert positions[2].character - positions[1].character == widths[encoding]
+
+
+def test_half_of_a_character_is_none_of_it() -> None:
+    assert Text(Source("x", TEXT)).offset(lsp.Position(0, 2)) == 1

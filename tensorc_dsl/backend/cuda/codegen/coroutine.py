@@ -35,7 +35,7 @@ POISON = -1
 
 def emulation_module(p: DeviceProgram) -> tuple[str, tuple[str, ...]]:
     """The LLVM code of all kernels as coroutines, and the text of each watched statement, by its number."""
-    module = Module()
+    module = Module(rolled=True)
     sites: list[str] = []
     runs = [_write_kernel(module, p, k, sites) for k in p.kernels]
     return "".join((_COROUTINES, WATCH, module.text(), *runs)), tuple(sites)

@@ -22,6 +22,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Guard,
     Phase,
     Steps,
+    barriers_in,
 )
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, constant, free_vars, index, sub, substitute
 
@@ -82,8 +83,13 @@ class _Placer:
                     out.append(replace(s, body=inside))
                     pending = _joined(pending, after)
                 case Steps():
-                    s, pending = self._loop(s, pending, steps, guards)
-                    out.append(s)
+                    found, after = self._loop(s, pending, steps, guards)
+                    if pending and barriers_in((found,)) > barriers_in((self._loop(s, (), steps, guards)[0],)):
+                        # What only the first iteration has to wait for, it waits for before the loop.
+                        out.append(Barrier())
+                        found, after = self._loop(s, (), steps, guards)
+                    out.append(found)
+                    pending = after
         return tuple(out), pending
 
     def _of(self, s: Phase, guards: tuple[Expr, ...]) -> tuple[Access, ...]:

@@ -47,11 +47,22 @@ def finished(body: tuple[Device, ...], private: Collection[str], max_step: int) 
         if isinstance(s, Phase):
             names = {*private, *(x.name for x in inside(s.body) if isinstance(x, Alloc))}
             flat = _unrolled(_vectors(s.body), _walkers(s.body, names))
-            flat = unroll_small(flat, min(max_step, MOST_STEPS)) if max_step else flat
-            out.append(Phase(limit_unrolling(flat, CODE_LIMIT)))
+            out.append(Phase(_limited(flat, min(max_step, MOST_STEPS))))
         else:
             out.append(replace(s, body=finished(s.body, private, max_step)) if isinstance(s, Steps | Guard) else s)
     return tuple(out)
+
+
+def _limited(body: tuple[Flat, ...], max_step: int) -> tuple[Flat, ...]:
+    """The body with short loops unrolled, unless others would be too long then, and with these in order if they are."""
+    plain = limit_unrolling(body, CODE_LIMIT)
+    short = limit_unrolling(unroll_small(body, max_step), CODE_LIMIT)
+    return short if _in_order(short) <= _in_order(plain) else plain
+
+
+def _in_order(body: tuple[Flat, ...]) -> frozenset[str]:
+    """The variables of loops that run in order."""
+    return frozenset(s.var for s in inside(body) if isinstance(s, Loop) and s.kind is LoopKind.SERIAL)
 
 
 def _joined(body: tuple[Device, ...]) -> tuple[Device, ...]:

@@ -107,9 +107,9 @@ def inside(body: tuple[Device, ...]) -> Iterator[Device]:
             yield from inside(s.body)
 
 
-def barriers(kernel: DeviceKernel) -> int:
-    """The number of barriers in the text of a kernel."""
-    return sum(isinstance(s, Barrier) for s in inside(kernel.body))
+def barriers_in(body: tuple[Device, ...]) -> int:
+    """The number of barriers in the text of statements."""
+    return sum(isinstance(s, Barrier) for s in inside(body))
 
 
 def without_barrier(kernel: DeviceKernel, number: int) -> DeviceKernel:

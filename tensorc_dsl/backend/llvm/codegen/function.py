@@ -23,6 +23,8 @@ class Module:
     bodies: int = 0
     unrolls: bool = False
     """Whether a loop is left to LLVM to be unrolled, under `UNROLL`."""
+    rolled: bool = False
+    """Whether LLVM leaves these loops as they are, since the code is to be compiled soon and not to be fast."""
 
     def declare(self, result: str, name: str, args: tuple[str, ...], attributes: str = "") -> None:
         self.declarations[name] = f"declare {result} @{name}({', '.join(args)}) {attributes}".rstrip()
@@ -30,7 +32,8 @@ class Module:
     def text(self) -> str:
         metadata = '!0 = distinct !{!0, !1}\n!1 = !{!"llvm.loop.unroll.disable"}\n!2 = !{i32 1}'
         if self.unrolls:
-            metadata += f'\n{UNROLL} = distinct !{{{UNROLL}, !4}}\n!4 = !{{!"llvm.loop.unroll.full"}}'
+            how = "disable" if self.rolled else "full"
+            metadata += f'\n{UNROLL} = distinct !{{{UNROLL}, !4}}\n!4 = !{{!"llvm.loop.unroll.{how}"}}'
         return "\n\n".join(["\n".join(self.declarations.values()), *self.functions, metadata]) + "\n"
 
 

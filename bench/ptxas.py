@@ -1,0 +1,123 @@
+"""Assembles kernels for GPUs with ptxas: `python -m bench.ptxas --draws 6`. Needs `pip install nvidia-cuda-nvcc`, no GPU.
+
+For operators of the library at sizes as in networks, schedules are drawn for sm_80 and sm_90 by turns. For each it prints
+how many there were, how many have no code or are refused by ptxas, how many spill registers, the most registers and bytes of
+stack, and the median seconds of processor time of lowering with PTX, and of ptxas. The status is 1 if one is refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from tensorc_dsl.api import load
+from tensorc_dsl.backend.cuda.compiled import compile_device
+from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.backend.cuda.sass import assemble
+from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.search.streams import stream
+
+TASKS = {
+    "matmul 1024": "matmul(M=1024, N=1024, K=1024)",
+    "matmul 1000": "matmul(M=1000, N=777, K=513)",
+    "matmul f16": "matmul(M=1024, N=1024, K=1024, T=f16, Acc=f32)",
+    "batch_matmul": "batch_matmul(G=8, M=128, N=128, K=64)",
+    "conv2d": "conv2d_nhwc(N=1, H=56, W=56, CI=64, KH=3, KW=3, CO=64, pad=1)",
+    "depthwise": "depthwise_conv2d_nhwc(N=1, H=56, W=56, C=64, KH=3, KW=3, pad=1)",
+    "conv3d": "conv3d_ndhwc(N=1, D=8, H=28, W=28, CI=16, KD=3, KH=3, KW=3, CO=32, pad=1)",
+    "softmax": "softmax(M=256, N=1024)",
+    "layer_norm": "layer_norm(M=256, N=1024)",
+    "attention": "attention(B=1, H=8, M=128, N=128, D=64, E=64)",
+    "argmax": "argmax(M=256, N=1024)",
+    "cumsum": "cumsum(N=256, M=1024)",
+    "transpose": "transpose(M=1024, N=1024)",
+}
+
+
+@dataclass
+class Found:
+    """What became of the schedules of one task."""
+
+    draws: int = 0
+    refused: list[str] = field(default_factory=list[str])
+    spilled: int = 0
+    registers: int = 0
+    stack: int = 0
+    own: list[float] = field(default_factory=list[float])
+    theirs: list[float] = field(default_factory=list[float])
+
+
+def assembled(text: str, draws: int, seed: int, folder: Path) -> Found:
+    """So many schedules of a task, through ptxas."""
+    file, out = folder / "t.tsched", Found()
+    uses = ("std.ops.{" + text.partition("(")[0] + "}", "std.gpu.default.{default}", "std.gpu.targets.{sm_80, sm_90}")
+    head = "".join(f"use {what}\n" for what in uses)
+    for target in ("sm_80", "sm_90"):
+        file.write_text(f"{head}task t = {text} with default\n", encoding="utf-8")
+        t = load(file, target=target)["t"]
+        rng = stream(seed, text, target)
+        for _ in range(draws // 2 + (draws % 2 if target == "sm_80" else 0)):
+            try:
+                program = t.model.sample(rng).program
+            except ScheduleRefusal:
+                continue
+            out.draws += 1
+            try:
+                begin = time.process_time()
+                ptx = compile_device(lower_device(program), t.target).ptx
+                out.own.append(time.process_time() - begin)
+                begin = _children()
+                said = assemble(ptx, target, folder / "t.cubin")
+                out.theirs.append(_children() - begin)
+            except (LowerError, CompileError) as e:
+                out.refused.append(str(e))
+                continue
+            spills = [int(x) for x in re.findall(r"(\d+) bytes spill (?:stores|loads)", said)]
+            out.spilled += any(spills)
+            out.registers = max([out.registers, *(int(x) for x in re.findall(r"Used (\d+) registers", said))])
+            out.stack = max([out.stack, *(int(x) for x in re.findall(r"(\d+) bytes stack frame", said))])
+    return out
+
+
+def _children() -> float:
+    """The processor time of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=6, help="schedules of each task")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="only tasks whose name begins so")
+    given = parser.parse_args(argv)
+    every: list[Found] = []
+    print(f"{'task':16} draws refused spilled registers stack  PTX s  ptxas s")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in TASKS.items():
+            if name.startswith(given.only):
+                found = assembled(text, given.draws, given.seed, Path(folder))
+                every.append(found)
+                seconds = f"{median(found.own or [0.0]):6.3f}  {median(found.theirs or [0.0]):6.3f}"
+                counts = f"{found.draws:5} {len(found.refused):7} {found.spilled:7} {found.registers:9} {found.stack:5}"
+                print(f"{name:16} {counts} {seconds}", flush=True)
+                for why in found.refused:
+                    print(f"    {why}")
+    own = [x for f in every for x in f.own]
+    total = f"{sum(f.draws for f in every)} schedules, {sum(len(f.refused) for f in every)} refused, "
+    print(f"{total}{sum(f.spilled for f in every)} spill; PTX takes {median(own or [0.0]):.3f} s (median)")
+    return int(any(f.refused for f in every))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

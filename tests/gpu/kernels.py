@@ -1,0 +1,55 @@
+"""Kernels of a GPU for tests: drawn for an operator of the library, compiled, and run by the emulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+
+from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
+from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
+from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
+from tensorc_dsl.backend.protocol import ORDERS
+from tensorc_dsl.check.scope import CheckedFile, load_source
+from tensorc_dsl.check.targets import target_of
+from tensorc_dsl.interp.space import Space
+from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.measure.guarded import poison
+from tensorc_dsl.reference.evaluate import shape_of
+from tensorc_dsl.source import Source
+
+
+@cache
+def gpu_library() -> CheckedFile:
+    """All operators, the default space for GPUs, and targets."""
+    text = "use std.ops\nuse std.gpu.default.{default}\nuse std.gpu.targets.{sm_80, sm_90}\n"
+    return load_source(Source("gpu.tsched", text))
+
+
+def gpu_space(program: Program, target: str) -> Space:
+    """The default space of an operator for a GPU."""
+    found = gpu_library()
+    return Space(found.spaces["default"], program.name, program, target_of(found.targets[target]), found.modules)
+
+
+def ptx(p: DeviceProgram, cpu: str) -> str:
+    """The PTX of kernels."""
+    return ptx_of(device_module(p), cpu)
+
+
+def emulated(p: DeviceProgram, program: Program, inputs: Mapping[str, Array]) -> tuple[str, list[dict[str, Array]]]:
+    """The first fault, or "", and the outputs for each order of threads."""
+    kernels = emulation(p)
+    found: list[dict[str, Array]] = []
+    for order in ORDERS:
+        arrays = {n: aligned_copy(np.ascontiguousarray(a)) for n, a in inputs.items()}
+        for b in program.outputs:
+            arrays[b.name] = aligned_empty(shape_of(b), stored_dtype(b.dtype))
+            poison(arrays[b.name])
+        if fault := kernels.run(arrays, {}, order):
+            return f"{fault}; {order}", found
+        found.append({b.name: widen(arrays[b.name], b.dtype) for b in program.outputs})
+    return "", found
