@@ -103,14 +103,14 @@ class Slow:
         print("dropping", file=sys.stderr, flush=True)
         for _ in range(6000):
             time.sleep(0.01)
-draw, count = Explorer.draw, 0
-def drawn(explorer):
-    global count
-    count += 1
-    if count == 12:
+draws, batches = Explorer.draws, 0
+def drawn(explorer, count):
+    global batches
+    batches += 1
+    if batches == 3:
         Slow()
-    return draw(explorer)
-Explorer.draw = drawn
+    return draws(explorer, count)
+Explorer.draws = drawn
 main()
 """
 
