@@ -21,6 +21,8 @@ ALLOWED = {
     "measure/test_worker.py: monotonic": "ends the wait for a process that hangs, after a minute",
     "runtime/test_threads.py: monotonic": "ends the wait for threads that never sleep, after a minute",
     "runtime/test_kernel.py: perf_counter": "the times that a kernel counts are parts of the time around them, however long",
+    "measure/test_local.py: build_seconds=0.7": "ends builds that never end",
+    "lsp/test_robust.py: sleep": "of no length, lets a loop have its turn",
     "measure/echo_child.py: sleep": "is a child that hangs",
     "measure/dying_builder.py: sleep": "is a builder that hangs",
     "measure/test_worker.py: sleep": "between two looks at a process",

@@ -38,8 +38,8 @@ def measured(task: Task, trace: Trace) -> tuple[float, float]:
     """
     from tensorc_dsl.api.making import failed
 
+    outcome = task.measure(trace)  # of a GPU's kernel, whose threads are others, nothing is measured
     warn_of_threads(task.threads)
-    outcome = task.measure(trace)
     if outcome.seconds is None:
         raise failed(f"makes no valid kernel ({outcome.status.replace('_', ' ')})", outcome.message)
     return outcome.seconds, outcome.max_error or 0.0

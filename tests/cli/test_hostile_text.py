@@ -119,6 +119,7 @@ COMMANDS: list[Sequence[str]] = [
     ("sample", F, "t", "--seed", NAME),
     ("sample", F, "t", NAME),
     ("sample", F, "t", f"--{NAME}"),
+    ("lsp", NAME),
     ("verify", F),
     ("verify", F, "t"),
     ("verify", F, "t", "--json"),

@@ -65,8 +65,8 @@ def test_each_event_is_a_line_as_the_page_says() -> None:
         assert line.keys() == {"event", "task"} | page[line["event"]], line
     kinds = [line["event"] for line in found]
     assert [k for k in kinds if k not in ("verifying", "corrected", "drifted", "settled", "slowed", "sharing")] == [
-        "started", "proposed", "preparing", "prepared", "measured", "measured", "measured", "comparing", "finished",
-        "result",
+        "started", "proposed", "preparing", "prepared", "measured", "measured", "measured", "learnt", "comparing",
+        "finished", "result",
     ]  # fmt: skip
     assert [line["trial"] for line in found if line["event"] == "measured"] == [1, 2, 3]
     assert found[-1]["best_file"] == "small.best.tsched"

@@ -36,7 +36,6 @@ from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
 from tensorc_dsl.schedule.rewrite import Rewrite
 from tensorc_dsl.schedule.substitution import replace_variables
-from tensorc_dsl.validate.validate import Valid, validate
 
 
 @refusal(
@@ -115,6 +114,9 @@ def rolling_buffer(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[
 @lru_cache(maxsize=64)
 def _proved(program: Program, result: Program) -> bool:
     """Whether the validator proves the step; a query and the step after it ask alike."""
+    # The validator loads isl and NumPy, which a check of a file does without.
+    from tensorc_dsl.validate.validate import Valid, validate
+
     return isinstance(validate(program, result), Valid)
 
 
