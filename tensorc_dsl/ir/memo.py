@@ -15,18 +15,22 @@ R = TypeVar("R")
 
 
 def by_identity(size: int) -> Callable[[Callable[[A], R]], Callable[[A], R]]:
-    """Decorator: caches a function of one immutable object, for at most the last `size` objects."""
+    """Decorator: caches a function of one immutable object, for at most `size` objects: the last `size / 2` that it was asked
+    about are among them."""
+    half = max(1, size // 2)
 
     def keep(function: Callable[[A], R]) -> Callable[[A], R]:
-        known: dict[int, tuple[A, R]] = {}  # the object is kept alive, so that its id is not reused
+        young: dict[int, tuple[A, R]] = {}  # the object is kept alive, so that its id is not reused
+        old: dict[int, tuple[A, R]] = {}
 
         @wraps(function)
         def ask(about: A) -> R:
-            found = known.get(id(about))
+            nonlocal young, old
+            found = young.get(id(about))
             if found is None:
-                if len(known) >= size:
-                    known.clear()
-                found = known[id(about)] = (about, function(about))
+                if len(young) >= half:
+                    young, old = {}, young
+                found = young[id(about)] = old.get(id(about)) or (about, function(about))
             return found[1]
 
         return ask

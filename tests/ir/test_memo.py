@@ -32,3 +32,32 @@ def test_a_new_object_at_the_place_of_an_old_one_is_not_taken_for_it() -> None:
 
     # Each box dies at once if nobody keeps it, and the next is then made at its address.
     assert [number(Box(i)) for i in range(1000)] == list(range(1000))
+
+
+def test_the_last_objects_are_remembered_and_older_ones_are_not() -> None:
+    asked: list[Box] = []
+
+    @by_identity(6)
+    def number(box: Box) -> int:
+        asked.append(box)
+        return box.number
+
+    some = [Box(n) for n in range(20)]
+    assert [number(x) for x in some] == list(range(20)) and len(asked) == 20
+    assert [number(x) for x in some[17:]] == [17, 18, 19] and len(asked) == 20
+    assert number(some[0]) == 0 and len(asked) == 21
+
+
+def test_what_is_asked_often_stays() -> None:
+    asked: list[Box] = []
+
+    @by_identity(6)
+    def number(box: Box) -> int:
+        asked.append(box)
+        return box.number
+
+    kept = Box(100)
+    for n in range(20):
+        number(kept)
+        number(Box(n))
+    assert len([x for x in asked if x is kept]) == 1
