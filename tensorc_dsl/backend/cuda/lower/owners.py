@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,8 +188,10 @@ def evaluate(e: Expr, threads: int) -> Numbers:
                     return np.minimum(x, y)
                 case "max":
                     return np.maximum(x, y)
-                case _:
+                case "xor":
                     return x ^ y
+                case _:
+                    assert_never(op)
         case _:
             raise LowerError(f"which elements a thread owns is not known: they depend on `{format_expr(e)}`")
 

@@ -17,7 +17,7 @@ from tensorc_dsl.affine.simplify import prove
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.maths.call import call
 from tensorc_dsl.backend.llvm.codegen.scalars import any_lane, binary, compare, convert, invert, logic, select
-from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, in_memory, vector_type
+from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, in_memory, mangled, vector_type
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, U8, DType
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -395,12 +395,6 @@ class Expressions:
         base, dtype = self.scope.buffers[buffer]
         offsets = self.f.splat(self.value(e, at), at.width)
         return self.f.op(f"getelementptr {in_memory(dtype)}, ptr {base}, {offsets.typed}")
-
-
-def mangled(t: DType, lanes: int) -> str:
-    """LLVM's name of a vector type in the name of an intrinsic; bools are bytes in memory."""
-    name = {"float": "f32", "double": "f64", "half": "f16"}.get(in_memory(t), in_memory(t))
-    return f"v{lanes}{name}" if lanes else name
 
 
 def is_safe(e: Expr) -> bool:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from tensorc_dsl.backend.llvm.codegen.across import combined, fold_lanes
-from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece, Scalar, SymbolTable, any_lane, mangled
+from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece, Scalar, SymbolTable, any_lane
 from tensorc_dsl.backend.llvm.codegen.function import UNROLL, Function
 from tensorc_dsl.backend.llvm.codegen.instructions import code_for, write_instruction
 from tensorc_dsl.backend.llvm.codegen.turn import turned, write_turned
-from tensorc_dsl.backend.llvm.codegen.values import Value, in_memory
+from tensorc_dsl.backend.llvm.codegen.values import Value, in_memory, mangled
 from tensorc_dsl.ir.dtypes import BOOL
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, add, ceildiv, constant, dtype_of, free_vars, index, loads, mul
 from tensorc_dsl.ir.program import LoopKind, Store

@@ -44,6 +44,12 @@ def in_memory(t: DType) -> str:
     return "i8" if t.kind == "bool" else element(t)
 
 
+def mangled(t: DType, lanes: int) -> str:
+    """LLVM's name of a vector type in the name of an intrinsic; bools are bytes in memory."""
+    name = {"float": "f32", "double": "f64", "half": "f16"}.get(in_memory(t), in_memory(t))
+    return f"v{lanes}{name}" if lanes else name
+
+
 def vector_type(element_type: str, lanes: int) -> str:
     return f"<{lanes} x {element_type}>" if lanes else element_type
 
