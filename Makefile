@@ -21,6 +21,9 @@ PEERS ?=
 JOBS ?= 2
 TSGEN ?=
 
+# Tests and campaigns start some hundred processes of the package; without bytecode, each would compile it again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The first interpreter that starts and is new enough; `make PYTHON=/path/to/python3` overrides the choice.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)

@@ -13,10 +13,15 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_records_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Searches of the tests, and of the commands that they run, neither read nor write the database of whoever runs them."""
+def nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Searches of the tests, and of the commands that they run, neither read nor write the database of whoever runs them.
+
+    Nor do they wait for a turn to time kernels, which searches of a user take by a lock: no test asserts a time, and the
+    processes of one run of all tests would wait for each other.
+    """
     with pytest.MonkeyPatch.context() as m:
         m.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        m.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
         yield
 
 
