@@ -8,6 +8,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tensorc_dsl.machine import yardsticks
+from tensorc_dsl.search import drift
+
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
@@ -22,6 +25,17 @@ def nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     with pytest.MonkeyPatch.context() as m:
         m.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         m.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def a_busy_machine_is_not_waited_for() -> Iterator[None]:
+    """A search waits for the machine to be as fast as it was, and for a moment in which all its threads have a core. While tests
+    run on all cores there is none, and no test asserts how fast the machine is. What has a clock of its own sets its patience.
+    """
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(drift, "PATIENCE", 0.0)
+        m.setattr(yardsticks, "PATIENCE", 0.0)
         yield
 
 
