@@ -30,8 +30,8 @@ def nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 
 @pytest.fixture(scope="session", autouse=True)
 def a_busy_machine_is_not_waited_for() -> Iterator[None]:
-    """A search waits for the machine to be as fast as it was, and for a moment in which all its threads have a core. While tests
-    run on all cores there is none, and no test asserts how fast the machine is. What has a clock of its own sets its patience.
+    """A search waits for the machine to be as fast as it was, and for a moment in which all its threads have a core. While
+    tests run on all cores there is none, and no test asserts how fast the machine is.
     """
     with pytest.MonkeyPatch.context() as m:
         m.setattr(drift, "PATIENCE", 0.0)

@@ -22,8 +22,8 @@ SPREADS = 3.0
 """How many times its own spread the best program's time may move: its spread is the interquartile range over the quartile."""
 
 PATIENCE = 30.0
-"""Seconds that a search waits at most, in all, for the machine to be as fast as before; it waits no longer than it has searched:
-what it has measured until then could be measured again in that time."""
+"""Seconds that a search waits at most, in all, for the machine to be as fast as before. It waits no longer than it has
+searched: in that time, what it has measured so far could be measured again."""
 
 PAUSES = (1.0, 2.0, 4.0, 8.0)
 """Seconds between looks; the last one again and again."""
