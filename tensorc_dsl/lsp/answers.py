@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cattrs import Converter
 from lsprotocol import types as lsp
 from pygls.protocol import default_converter
+
+if TYPE_CHECKING:
+    from cattrs import Converter
 
 Json = dict[str, Any]
 """An object of the protocol, with the protocol's own names."""
