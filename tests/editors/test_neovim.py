@@ -94,7 +94,8 @@ vim.cmd("normal! cwsplit")
 until_told("the slip is still told", function(found) return #found == 0 end)
 seen.hover = ask("hover", at("reorder")).contents.value
 seen.definition = ask("definition", at("rows)"))[1].range.start.line
-local edits = ask("formatting", {{ textDocument = vim.lsp.util.make_text_document_params(), options = {{ tabSize = 4, insertSpaces = true }} }})
+local layout = {{ tabSize = 4, insertSpaces = true }}
+local edits = ask("formatting", {{ textDocument = vim.lsp.util.make_text_document_params(), options = layout }})
 vim.lsp.util.apply_text_edits(edits, 0, "utf-16")
 seen.text = table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, true), "\\n") .. "\\n"
 local change = at("rows)")
