@@ -63,7 +63,7 @@ def disagreement(program: Program, units: Iterable[Unit]) -> Disagreement | None
     for u in units:
         for tile in u.match.tiles:
             layout = next((x for x in u.intrinsic.layouts if x.name == tile.operand.scope), None)
-            if layout is not None:
+            if layout is not None and layout.name not in _MEMORY:
                 use = _Use(tuple((x.var, x.extent) for x in u.around), tile, layout)
                 seen.setdefault(tile.buffer, []).append((u, use))
     for name, uses in seen.items():
