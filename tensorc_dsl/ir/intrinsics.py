@@ -35,7 +35,7 @@ from tensorc_dsl.ir.program import (
     fresh,
 )
 from tensorc_dsl.ir.target import is_kind, kinds
-from tensorc_dsl.ir.warp import MEMORY, column, points
+from tensorc_dsl.ir.warp import LANES, MEMORY, addressed, column, points
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
@@ -227,20 +227,22 @@ class _Reader:
         known = {x.name: x for x in layouts}
         for o in self.item.operands:
             b = operands[o.name]
-            if o.layout is None:
-                continue
-            if o.layout in MEMORY:
-                continue
-            if o.layout not in known:
-                if not any(x.name == o.layout for x in self.item.layouts):
-                    self.found.append(problems.UNKNOWN_LAYOUT(o.span, near(o.layout, known), name=o.layout))
-            elif len(known[o.layout].params) != len(b.shape):
-                count, rank = len(known[o.layout].params), len(b.shape)
-                self.found.append(problems.LAYOUT_RANK(o.span, layout=o.layout, count=count, name=o.name, rank=rank))
-            elif (twice := _collision(known[o.layout], b)) is not None:
+            if b.scope in MEMORY:
+                if b.scope in known and addressed(known[b.scope], b) is None:
+                    places = ", ".join(f"{d}: …" for d in "ijklmnop"[: len(b.shape)])
+                    self.found.append(
+                        problems.NOT_REACHED(o.span, layout=b.scope, name=b.name, last=LANES - 1, places=places)
+                    )
+            elif b.scope not in known:
+                if not any(x.name == b.scope for x in self.item.layouts):
+                    self.found.append(problems.UNKNOWN_LAYOUT(o.span, near(b.scope, known), name=b.scope))
+            elif len(known[b.scope].params) != len(b.shape):
+                count, rank = len(known[b.scope].params), len(b.shape)
+                self.found.append(problems.LAYOUT_RANK(o.span, layout=b.scope, count=count, name=o.name, rank=rank))
+            elif (twice := _collision(known[b.scope], b)) is not None:
                 (one, other), place = twice
                 self.found.append(
-                    problems.COLLISION(o.span, layout=o.layout, one=one, other=other, name=o.name, place=place)
+                    problems.COLLISION(o.span, layout=b.scope, one=one, other=other, name=o.name, place=place)
                 )
 
     def _lowering(self, x: t.Lowering, i: Intrinsic) -> Lowering | None:

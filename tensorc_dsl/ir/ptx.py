@@ -67,6 +67,16 @@ def _ldmatrix(i: Intrinsic, many: int, turned: bool, operands: Sequence[Held]) -
             f"x{many} moves {many} matrices of 8 x 8 elements of 16 bits, a row of 8 at each address",
             f"it has {64 * many} elements; `{to.operand.name}` has {LANES * to.count}",
         )
+    why = _misread(i, to, source, turned)
+    if why is None:
+        return None
+    if _misread(i, to, source, not turned) is None:
+        return Difference(why, f"write it {'without' if turned else 'with'} `.trans`")
+    return Difference(why, f'mend the layouts "{to.operand.scope}" and "{source.operand.scope}"')
+
+
+def _misread(i: Intrinsic, to: Held, source: Held, turned: bool) -> str | None:
+    """The first element that a lane does not receive where the layout has it; None if all are there."""
     stored, read = _numbers(i, to), _numbers(i, source)
     for lane in range(LANES):
         for n in range(to.count):
@@ -76,11 +86,7 @@ def _ldmatrix(i: Intrinsic, many: int, turned: bool, operands: Sequence[Held]) -
             wanted = stored(to.elements[lane][n])
             found = read(source.elements[8 * matrix + row][column])
             if found != wanted:
-                other = "without `.trans`" if turned else "with `.trans`"
-                return Difference(
-                    f"lane {lane} has {_shown(found)} as its element {n}, and {_shown(wanted)} by the layout",
-                    f"mend the layouts, or write it {other}",
-                )
+                return f"lane {lane} has {_shown(found)} as its element {n}, and {_shown(wanted)} by the layout"
     return None
 
 

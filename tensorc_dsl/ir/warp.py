@@ -65,7 +65,7 @@ def held(i: Intrinsic, b: Buffer) -> Held | None:
     layout = layout_of(i, b)
     if layout is None:
         return None
-    return _addressed(layout, b) if b.scope in MEMORY else _registers(layout, b)
+    return addressed(layout, b) if b.scope in MEMORY else _registers(layout, b)
 
 
 def points(shape: tuple[Expr, ...]) -> list[tuple[int, ...]]:
@@ -100,8 +100,11 @@ def _registers(layout: Layout, b: Buffer) -> Held | None:
     return Held(b, tuple(tuple(numbers[lane, r] for r in range(each)) for lane in range(LANES)))
 
 
-def _addressed(layout: Layout, b: Buffer) -> Held | None:
-    """The operand at as many addresses, and as many elements at each, as are inside of it for all lanes."""
+def addressed(layout: Layout, b: Buffer) -> Held | None:
+    """The operand by a layout of memory; None if it does not reach each element, and no other.
+
+    There are as many addresses, and as many elements at each, as are inside of the operand for all lanes.
+    """
     if layout.params not in ((LANE, ELEMENT), (LANE, ADDRESS, ELEMENT)) or len(layout.places) != len(b.shape):
         return None
     shape = [constant(n) or 0 for n in b.shape]
