@@ -36,7 +36,7 @@ TASKS = {
     "tensor bf16": "matmul(M=1024, N=1024, K=1024, T=bf16, Acc=f32)",
     "tensor odd": "matmul(M=1000, N=777, K=513, T=f16, Acc=f32)",
     "tensor batched": "batch_matmul(G=8, M=128, N=128, K=64, T=f16, Acc=f32)",
-    "tensor conv2d": "conv2d_nhwc(N=1, H=56, W=56, CI=64, KH=3, KW=3, CO=64, pad=1, T=f16, Acc=f32)",
+    "tensor conv2d": "conv2d_nhwc(N=1, H=64, W=64, CI=64, KH=3, KW=3, CO=64, pad=1, T=f16, Acc=f32)",
     "matmul 1024": "matmul(M=1024, N=1024, K=1024)",
     "matmul 1000": "matmul(M=1000, N=777, K=513)",
     "matmul f16": "matmul(M=1024, N=1024, K=1024, T=f16, Acc=f32)",

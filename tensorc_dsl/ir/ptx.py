@@ -16,7 +16,7 @@ from tensorc_dsl.ir.expr import Load, Var, constant, loads
 from tensorc_dsl.ir.program import Intrinsic
 from tensorc_dsl.ir.warp import LANES, REGISTER_BITS, Held
 
-_LDMATRIX = re.compile(r"ldmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.shared(?:::cta)?\.b16")
+_LDMATRIX = re.compile(r"ldmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?(\.shared(?:::cta)?)?\.b16")
 _MMA = re.compile(r"mma\.sync\.aligned\.m(8|16)n8k(\d+)\.row\.col\.\S+")
 
 
@@ -31,7 +31,7 @@ class Difference:
 def difference(i: Intrinsic, opcode: str, operands: Sequence[Held]) -> Difference | None:
     """The difference of a known instruction from its declaration; None if there is none, or if it is not known."""
     if m := _LDMATRIX.fullmatch(opcode):
-        return _ldmatrix(i, int(m[1]), m[2] is not None, operands)
+        return _ldmatrix(i, int(m[1]), m[2] is not None, m[3] is not None, operands)
     if m := _MMA.fullmatch(opcode):
         return _mma(i, int(m[1]), int(m[2]), operands)
     return None
@@ -57,11 +57,15 @@ def _accesses(i: Intrinsic) -> tuple[Load, ...]:
     return (Load(i.store.buffer, i.store.indices, i.operands[0].dtype), *loads(i.store.value))
 
 
-def _ldmatrix(i: Intrinsic, many: int, turned: bool, operands: Sequence[Held]) -> Difference | None:
+def _ldmatrix(i: Intrinsic, many: int, turned: bool, shared: bool, operands: Sequence[Held]) -> Difference | None:
     """Lane 8 m + r gives the address of row r of the m-th matrix of 8 x 8; each lane receives two elements of each matrix."""
     if [bool(h.addresses) for h in operands] != [False, True]:
         return Difference("it takes a fragment and the addresses of rows", "write `ldmatrix… D, [S];`")
     to, source = operands
+    if not shared or source.operand.scope != "shared":
+        return Difference(
+            "its addresses are within shared memory", f'write `.shared`, and `in "shared"` for `{source.operand.name}`'
+        )
     if to.operand.dtype.bits != 16 or to.count != 2 * many or source.adjacent != 8 or source.addresses != 1:
         return Difference(
             f"x{many} moves {many} matrices of 8 x 8 elements of 16 bits, a row of 8 at each address",

@@ -188,8 +188,8 @@ def _lines(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
                 yield f'{pad}with {name}: {dtype}[{format_expr(size)}] in "{space}" {{'
             case Instruction(intrinsic=intrinsic, tiles=tiles):
                 yield f"{pad}{intrinsic.name}({', '.join(map(_tile, tiles))}) or {{"
-            case Collective(intrinsic=intrinsic):
-                yield f"{pad}{intrinsic.name} of {{"
+            case Collective(intrinsic=intrinsic, code=code):
+                yield f'{pad}{intrinsic.name} by "{code}" {{'
             case _:
                 assert_never(s)
         yield from _lines(s.body, pad + "    ")

@@ -1,7 +1,11 @@
-"""Instructions of warps: kernels with tensor cores are exact, and what is wrong with one is found."""
+"""Instructions of warps: kernels with tensor cores are exact, and what is wrong with one is found.
+
+`make gpu DRAWS=20` draws more schedules of each case.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,6 +38,8 @@ from tests.gpu.kernels import emulated, ptx
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.stdlib.gpu_checks import task
 
+DRAWS = int(os.environ.get("GPU_DRAWS", "1"))
+
 STDLIB = Path(__file__).parents[2] / "stdlib" / "intrinsics" / "cuda.tsched"
 
 
@@ -59,7 +65,7 @@ CASES: dict[str, tuple[str, Callable[..., Array]]] = {
 def kernels(t: Task, count: int) -> list[tuple[Program, DeviceProgram]]:
     """The first so many drawn programs with instructions, and their kernels."""
     out: list[tuple[Program, DeviceProgram]] = []
-    for seed in range(40):
+    for seed in range(20 * count + 20):
         program = t.sample(seed).program
         found = lower_device(program)
         if any(s for k in found.kernels for s in collectives_in(k.body)):
@@ -82,7 +88,7 @@ def test_kernels_are_exact_on_small_integers(case: str, tmp_path: Path) -> None:
     t = task(tmp_path, text, "tensor_core")
     inputs, wide = whole_numbers(t.program)
     (name,) = (b.name for b in t.program.outputs)
-    for program, found in kernels(t, 2):
+    for program, found in kernels(t, 1 + DRAWS):
         code = ptx(found, "sm_80")
         assert "mma.sync.aligned.m16n8k16" in code and "ldmatrix" in code and ".local" not in code
         fault, outputs = emulated(found, program, inputs)
@@ -117,7 +123,7 @@ def test_the_lowered_stage_shows_what_a_lane_accesses(tmp_path: Path) -> None:
     t = task(tmp_path, "half_matmul(M=32, N=32, K=32)", "tensor_core")
     trace = next(x for seed in range(40) if "tensorize(" in (x := t.sample(seed)).text)
     text = t.lowered_text(trace)
-    assert "mma_m16n8k16_f16 of {" in text and "tensorized for S.element in 0 .. 8 {" in text
+    assert 'mma_m16n8k16_f16 by "mma.sync.aligned' in text and "tensorized for S.element in 0 .. 8 {" in text
 
 
 # A kernel by hand, of two warps
@@ -311,3 +317,62 @@ def test_the_emulation_goes_by_the_layouts() -> None:
         return replace(s, intrinsic=found)
 
     assert run(program, changed(lower_device(program), wrong)) == ("", False)
+
+
+LOCAL = """
+intrinsic scale_row
+    desc (D: f32[1, 64] in "tile.row", S: f32[1, 64]) {
+        D[i, j] = S[i, j] * 2.0
+    }
+    layout "tile.row" (i, j) -> (lane: j / 2, reg: j % 2 + i)
+    layout "global" (lane, element) -> (i: 0, j: lane * 2 + element)
+    lower cuda asm "ld.v2.f32 {D0, D1}, [S]; add.f32 D0, D0, D0; add.f32 D1, D1, D1;"
+
+intrinsic put_row
+    desc (D: f32[1, 64], S: f32[1, 64] in "tile.row") {
+        D[i, j] = S[i, j]
+    }
+    layout "tile.row" (i, j) -> (lane: j / 2, reg: j % 2 + i)
+    layout "global" (lane, element) -> (i: 0, j: lane * 2 + element)
+    lower cuda asm "st.v2.f32 [D], {S0, S1};"
+
+program p(A: f32[4, 64], C: f32[4, 64]) {
+    buffer T: f32[4, 64] in "tile.row"
+    buffer L: f32[4, 64] in "local"
+    bound("block.x") for b in 2 {
+        bound("warp") for w in 2 {
+            tensorized for i in 1 @("intrinsic", "scale_row") {
+                tensorized for j in 64 {
+                    block T { spatial vi in 4 = b * 2 + w + i; spatial vj in 64 = j; T[vi, vj] = A[vi, vj] * 2.0 }
+                }
+            }
+        }
+        bound("warp") for w_1 in 2 {
+            tensorized for i_1 in 1 @("intrinsic", "put_row") {
+                tensorized for j_1 in 64 {
+                    block L { spatial vi in 4 = b * 2 + w_1 + i_1; spatial vj in 64 = j_1; L[vi, vj] = T[vi, vj] }
+                }
+            }
+        }
+        bound("warp") for w_2 in 2 {
+            bound("lane") for l in 32 {
+                for e in 2 {
+                    block C { spatial vi in 4 = b * 2 + w_2; spatial vj in 64 = l * 2 + e; C[vi, vj] = L[vi, vj] + 1.0 }
+                }
+            }
+        }
+    }
+}
+"""
+
+
+def test_instructions_with_axes_of_one_iteration_and_private_memory() -> None:
+    """Each lane takes from its own memory what an instruction has put there for it."""
+    program = parse_program(Source("p.tsched", LOCAL))
+    found = lower_device(program)
+    assert "ld.v2.f32" in ptx(found, "sm_80") and "st.v2.f32" in ptx(found, "sm_80")
+    a = np.arange(256, dtype=np.float32).reshape(4, 64)
+    fault, outputs = emulated(found, program, {"A": a})
+    assert fault == ""
+    for out in outputs:
+        np.testing.assert_array_equal(out["C"], a * 2 + 1)

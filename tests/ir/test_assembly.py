@@ -98,6 +98,13 @@ CASES = {
             " the addresses of rows; write `ldmatrix… D, [S];`"
         ),
     ),
+    "no shared memory": (
+        [(".shared", "")],
+        (
+            "E0674: `ldmatrix.sync.aligned.m8n8.x2.trans.b16` does something else: its addresses are within shared memory; write"
+            ' `.shared`, and `in "shared"` for `S`'
+        ),
+    ),
     "an unknown operand": (
         [("[S]", "[T]")],
         "E0674: there is no operand `T`; there are `D`, `S`",

@@ -57,6 +57,8 @@ class _Watched(Expressions):
     def together(self, buffer: str, e: Expr, size: int, write: bool) -> str:
         """The address of an element, from which on so many bytes are accessed at once."""
         place = super().pointer(buffer, e, None)
+        if buffer not in self.rows:
+            return place
         given = f"ptr %state, ptr %rows, i64 {self.rows[buffer]}, ptr {place}, i64 {size}, i64 {self.site}, i64 %thread"
         self.f.line(f"call void @tensorc_aligned({given})")
         return self._checked(buffer, place, size, write)

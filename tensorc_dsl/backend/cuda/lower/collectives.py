@@ -16,7 +16,20 @@ from tensorc_dsl.affine.instruction import Match, Tile, match_nest, stored_place
 from tensorc_dsl.affine.simplify import is_multiple, simplify
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD
-from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, add, free_vars, index, loads, mul, substitute, transform
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Expr,
+    Load,
+    Var,
+    add,
+    constant,
+    free_vars,
+    index,
+    loads,
+    mul,
+    substitute,
+    transform,
+)
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Axis, For, Intrinsic, LoopKind, Program, Store, intrinsic_of, walk
 from tensorc_dsl.ir.warp import ADDRESS, ELEMENT, LANE, LANES, Held, held, layout_of
@@ -107,6 +120,8 @@ class _Maker:
     def _instruction(self, s: Loop, ranges: Ranges, bound: tuple[str, ...]) -> Flat:
         """The nest as an instruction, in a loop over lanes; as serial loops if it is none for these GPUs."""
         found = self.named.get(s.var)
+        if found is None and constant(s.end) == 1:  # the instruction has the name of the first loop that counts
+            return replace(s, kind=LoopKind.SERIAL, body=self.run(s.body, {**ranges, s.var: span(s.end)}, bound))
         match = None if found is None else match_flat(s, found, ranges)
         code = None if found is None else self._code(found)
         if found is None or match is None or code is None:
