@@ -327,7 +327,7 @@ intrinsic scale_row
     }
     layout "tile.row" (i, j) -> (lane: j / 2, reg: j % 2 + i)
     layout "global" (lane, element) -> (i: 0, j: lane * 2 + element)
-    lower cuda asm "ld.v2.f32 {D0, D1}, [S]; add.f32 D0, D0, D0; add.f32 D1, D1, D1;"
+    lower cuda asm "{ .reg .f32 x, y; ld.v2.f32 {x, y}, [S]; add.f32 D0, x, x; add.f32 D1, y, y; }"
 
 intrinsic put_row
     desc (D: f32[1, 64], S: f32[1, 64] in "tile.row") {
