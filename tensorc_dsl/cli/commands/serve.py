@@ -1,0 +1,41 @@
+"""`serve`: the playground, a page in the browser."""
+
+from __future__ import annotations
+
+import click
+
+from tensorc_dsl.cli.options import common_options, settings
+from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.report.terminal import say
+
+
+@problem("E0926", "the playground needs {missing}, which is not installed", help="install `tensorc-dsl[lsp]`")
+def NO_PLAYGROUND(*, missing: str) -> None: ...
+
+
+@click.command()
+@click.argument("file", metavar="[FILE]", required=False)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="The port; by default a free one.")
+@common_options
+def serve(file: str | None, port: int) -> None:
+    """Serve the playground, a page for the browser of this machine; Ctrl-C ends it.
+
+    The page has an editor with what is wrong in its text, the program after each step of a schedule, a slider for each draw,
+    and the assembly. It begins with the text of FILE, or with an example, and writes no file.
+
+    The page is served to this machine only, at an address that nobody can guess.
+    """
+    try:
+        from tensorc_dsl.playground.server import Playground
+    except ModuleNotFoundError as e:
+        if e.name is None or e.name.partition(".")[0] not in ("pygls", "lsprotocol"):
+            raise
+        raise TschedError(NO_PLAYGROUND(None, missing=e.name)) from e
+    from tensorc_dsl.playground.page import first
+    from tensorc_dsl.report.files import read_source
+
+    source = first() if file is None else read_source(file)
+    include = settings(click.get_current_context()).include
+    with Playground(source, port=port, include=include) as playground:
+        say(f"the playground: {playground.address}")
+        playground.serve_forever()
