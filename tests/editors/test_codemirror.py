@@ -28,6 +28,12 @@ def test_it_is_of_the_pinned_packages() -> None:
     assert licences.count("Permission is hereby granted, free of charge") == len(named)
 
 
+def test_no_registry_is_named() -> None:
+    packages = json.loads((FOLDER / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    assert [name for name, p in packages.items() if "resolved" in p] == []
+    assert all("integrity" in p for name, p in packages.items() if name)
+
+
 def test_building_it_again_gives_the_same(tmp_path: Path) -> None:
     """`npm ci --ignore-scripts --prefix editors/playground` installs what it needs."""
     if shutil.which("node") is None or not (FOLDER / "node_modules" / "esbuild").is_dir():
