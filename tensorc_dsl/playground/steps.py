@@ -21,6 +21,7 @@ from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.playground.findings import range_of
 from tensorc_dsl.playground.messages import LOOPS, PROGRAM, Choice, Range, Show, Shown, Step
+from tensorc_dsl.report.page.data import by_size
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.source import Span
@@ -118,7 +119,7 @@ def _own(analysis: Analysis, span: Span) -> Range | None:
 
 
 def _choice(analysis: Analysis, span: Span, draw: Draw) -> Choice:
-    values = (draw.decision,) if draw.pinned else nearest(draw, MOST_VALUES)
+    values = (draw.decision,) if draw.pinned else sorted(nearest(draw, MOST_VALUES), key=by_size)
     legal = draw.distribution.describe()
     return Choice(draw.name, shown(draw.decision), tuple(map(shown, values)), legal, draw.pinned, _own(analysis, span))
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
+from pathlib import Path
 
 import pytest
 
+from tensorc_dsl.playground.child import Desk
 from tensorc_dsl.playground.desk import Desks
-from tensorc_dsl.playground.messages import Answer, Check, Checked, Choice, Refused, Show, Shown
+from tensorc_dsl.playground.messages import Answer, Check, Checked, Choice, Open, Refused, Show, Shown
 from tensorc_dsl.playground.page import first
 from tensorc_dsl.playground.server import Playground
 
@@ -76,6 +78,18 @@ def test_a_text_that_is_none_has_findings_or_no_task(desks: Desks, text: str) ->
     assert isinstance(desks.ask(Show(text, "t", {}, 0, "program")), Refused)
 
 
+def test_what_a_text_uses_is_looked_for_beside_it_and_in_the_folders_that_are_named(tmp_path: Path) -> None:
+    for name, value in (("beside", 1), ("elsewhere/apart", 2)):
+        file = tmp_path / f"{name}.tsched"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"const {file.stem}_value = {value}\n", encoding="utf-8")
+    text = "use beside.{beside_value}\nuse apart.{apart_value}\n"
+    opened = Open(str(tmp_path / "mine.tsched"), (str(tmp_path / "elsewhere"),))
+    assert Desk(opened).check(Check(text)) == Checked((), ())
+    found = Desk(Open(opened.path, ())).check(Check(text))
+    assert isinstance(found, Checked) and len(found.findings) == 1
+
+
 # --- programs --------------------------------------------------------------------------------------------------------
 
 
@@ -129,7 +143,7 @@ def test_a_draw_that_is_moved_leaves_the_others(desks: Desks) -> None:
     before = shown(desks)
     values = {d.name: d.value for d in before.draws}
     assert draw(before, "rows").values == ("[64, 1]", "[32, 2]", "[16, 4]", "[8, 8]")
-    assert draw(before, "depth").values == ("8", "4", "2", "1")
+    assert draw(before, "depth").values == ("1", "2", "4", "8")
     after = shown(desks, decisions={**values, "columns": "[3, 32]"})
     assert {d.name: d.value for d in after.draws} == {**values, "columns": "[3, 32]"} and after.redrawn == ()
     assert "for j_0 in 3" in after.text and after.text != before.text
