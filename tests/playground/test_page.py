@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlparse
 
 import pytest
@@ -21,21 +21,7 @@ PROGRAM = "playground.state.shown.text"
 STATUS = "document.getElementById('status').textContent"
 
 
-@pytest.fixture(scope="module")
-def page(playground: Playground, tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Page]:
-    """The page, with its first program; at the end nothing was said on the console, and nothing else was asked for."""
-    with browser.browser(tmp_path_factory.mktemp("browser")) as opened:
-        opened.visit(playground.address)
-        until(opened, "playground.state.shown !== null")
-        yield opened
-        assert opened.said == []
-        own = urlparse(playground.address)
-        for address in opened.asked:
-            found = urlparse(address)
-            assert found.scheme == "data" or (found.netloc == own.netloc and found.path.startswith(own.path)), address
-
-
-def test_an_error_is_typed_seen_and_mended(page: browser.Page) -> None:
+def an_error_is_typed_seen_and_mended(page: browser.Page) -> None:
     before = page.evaluate(PROGRAM)
     page.evaluate(
         f"playground.text.focus(), playground.text.dispatch({{ selection: {{ anchor: {TEXT}.indexOf('unroll(') + 6 }} }})"
@@ -54,7 +40,7 @@ def test_an_error_is_typed_seen_and_mended(page: browser.Page) -> None:
     assert "unroll(i1)" in page.evaluate(TEXT) and "unrolll" not in page.evaluate(TEXT)
 
 
-def test_a_slider_redraws_and_the_program_changes(page: browser.Page) -> None:
+def a_slider_redraws_and_the_program_changes(page: browser.Page) -> None:
     slider = "document.querySelector('#draws .slider input')"
     assert page.evaluate(f"{slider}.getAttribute('aria-valuetext')") == "[8, 12]"
     assert "for j_0 in 8 " in page.evaluate(PROGRAM)
@@ -71,7 +57,7 @@ def test_a_slider_redraws_and_the_program_changes(page: browser.Page) -> None:
     assert page.evaluate("document.querySelector('#draws .row.pinned output').textContent") == "[6, 16]"
 
 
-def test_each_step_and_each_stage_can_be_seen(page: browser.Page) -> None:
+def each_step_and_each_stage_can_be_seen(page: browser.Page) -> None:
     page.evaluate("document.getElementById('step').focus()")
     page.press("Home")
     until(page, "document.getElementById('step-text').textContent === 'before the first step'")
@@ -89,7 +75,7 @@ def test_each_step_and_each_stage_can_be_seen(page: browser.Page) -> None:
     until(page, f"{PROGRAM}.startsWith('program')")
 
 
-def test_a_refused_step_is_explained(page: browser.Page) -> None:
+def a_refused_step_is_explained(page: browser.Page) -> None:
     page.evaluate(
         f"(at => playground.text.dispatch({{ changes: {{ from: at, to: at + 13, insert: 'vectorize(k1)' }} }}))"
         f"({TEXT}.indexOf('vectorize(j1)'))"
@@ -99,14 +85,14 @@ def test_a_refused_step_is_explained(page: browser.Page) -> None:
     assert "ends early" in page.evaluate(STATUS)
 
 
-def test_it_fits_every_window(page: browser.Page) -> None:
+def it_fits_every_window(page: browser.Page) -> None:
     for width in (1280, 820, 400):
         for dark in (False, True):
             page.look(width, dark=dark)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_each_word_has_its_class(page: browser.Page) -> None:
+def each_word_has_its_class(page: browser.Page) -> None:
     """The words of all highlighters' texts, and what is in the page for them."""
     for path in (*CORPUS, *LIBRARY):
         text = path.read_text(encoding="utf-8")
@@ -125,3 +111,21 @@ def test_each_word_has_its_class(page: browser.Page) -> None:
         "[...new Set([...document.querySelectorAll('#editor .cm-line span')].map(x => x.className))].sort().join(' ')"
     )
     assert {"t-keyword", "t-type", "t-draw", "t-primitive", "t-number", "t-doc"} <= {*page.evaluate(shown).split()}
+
+
+def test_the_page_in_a_browser(playground: Playground, tmp_path: Path) -> None:
+    """A start of a browser takes seconds, so each part goes on where the last one has left the page."""
+    with browser.browser(tmp_path) as page:
+        page.visit(playground.address)
+        until(page, "playground.state.shown !== null")
+        an_error_is_typed_seen_and_mended(page)
+        a_slider_redraws_and_the_program_changes(page)
+        each_step_and_each_stage_can_be_seen(page)
+        a_refused_step_is_explained(page)
+        it_fits_every_window(page)
+        each_word_has_its_class(page)
+        assert page.said == []
+        own = urlparse(playground.address)
+        for address in page.asked:
+            found = urlparse(address)
+            assert found.scheme == "data" or (found.netloc == own.netloc and found.path.startswith(own.path)), address
