@@ -9,7 +9,11 @@ from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.report.terminal import say
 
 
-@problem("E0926", "the playground needs {missing}, which is not installed", help="install `tensorc-dsl[lsp]`")
+@problem(
+    "E0926",
+    "the playground needs the extra `lsp` of the package, which is not installed: there is no `{missing}`",
+    help="install `tensorc-dsl[lsp]`",
+)
 def NO_PLAYGROUND(*, missing: str) -> None: ...
 
 
