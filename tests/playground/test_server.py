@@ -12,7 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from tensorc_dsl.cli.main import main
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.playground.page import FILES, first, page
 from tensorc_dsl.playground.server import LARGEST, Playground
@@ -126,6 +128,16 @@ def test_a_port_in_use_is_an_error_with_its_code() -> None:
             TschedError, match=r"^E0931: cannot listen on port \d+ of this machine: address already in use"
         ):
             Playground(first(), port=taken.getsockname()[1])
+
+
+def test_without_the_language_server_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for missing in ("lsprotocol", "pygls"):
+        monkeypatch.setitem(sys.modules, missing, None)
+        found = CliRunner().invoke(main, ["serve"])
+        assert found.exit_code == 1 and found.stderr == (
+            "error[E0926]: the playground needs the extra `lsp` of the package, which is not installed: there is no "
+            f"`{missing}`\n  = help: install `tensorc-dsl[lsp]`\n"
+        )
 
 
 COMMAND = """\

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import click
 
 from tensorc_dsl.cli.options import common_options, settings
@@ -29,13 +31,12 @@ def serve(file: str | None, port: int) -> None:
 
     The page is served to this machine only, at an address that nobody can guess.
     """
-    try:
-        from tensorc_dsl.playground.server import Playground
-    except ModuleNotFoundError as e:
-        if e.name is None or e.name.partition(".")[0] not in ("pygls", "lsprotocol"):
-            raise
-        raise TschedError(NO_PLAYGROUND(None, missing=e.name)) from e
+    # The processes of the playground import them, and could tell nobody.
+    for missing in ("pygls", "lsprotocol"):
+        if find_spec(missing) is None:
+            raise TschedError(NO_PLAYGROUND(None, missing=missing))
     from tensorc_dsl.playground.page import first
+    from tensorc_dsl.playground.server import Playground
     from tensorc_dsl.report.files import read_source
 
     source = first() if file is None else read_source(file)
