@@ -35,8 +35,14 @@ WEIGHTS = {
     "transpose": (),
     "add": (),
     "copy": (),
+    "box": (),
+    "separable": ("t",),
+    "unsharp": ("t",),
+    "harris": (),
+    "pyramid_down": (),
+    "recursive": (),
 }
-"""The computes that are compared, with the inputs that are fixed in a network."""
+"""The computes that are compared, with the inputs that are fixed in a network or a filter."""
 
 
 class Problem(msgspec.Struct, frozen=True):
