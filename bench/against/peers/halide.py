@@ -45,11 +45,12 @@ def prepare(job: Job) -> Ready | None:
     for name in AUTOSCHEDULERS:
         library = f"libautoschedule_{name.lower()}.so"
         hl.load_plugin(str(next(Path(hl.__file__).parent.rglob(library))))
+    inputs = {name: np.require(a, requirements="W") for name, a in job.inputs.items()}  # it takes no others
     out = np.empty(_shape(job), np.float32)
     target = hl.get_jit_target_from_environment()
     best: tuple[float, str, Callable[[], object]] | None = None
     for name in (*AUTOSCHEDULERS, "by hand"):
-        stages = make(_given(job.inputs), job)
+        stages = make(_given(inputs), job)
         pipeline = hl.Pipeline(stages.result)
         if name == "by hand":
             _by_hand(stages)
@@ -57,7 +58,7 @@ def prepare(job: Job) -> Ready | None:
             stages.result.set_estimates([(0, n) for n in reversed(out.shape)])
             pipeline.apply_autoscheduler(target, hl.AutoschedulerParams(name, {"parallelism": str(job.threads)}))
         pipeline.compile_jit(target)
-        run = _runner(pipeline, out, target)
+        run = Run(pipeline, target, hl.Buffer(out), inputs)
         seconds = min(map(_timed, [run] * TURNS))
         if best is None or seconds < best[0]:
             best = seconds, name, run
@@ -80,9 +81,17 @@ def _given(inputs: Mapping[str, Array]) -> dict[str, Any]:
     return given
 
 
-def _runner(pipeline: Any, out: Array, target: Any) -> Callable[[], object]:
-    buffer = hl.Buffer(out)
-    return lambda: pipeline.realize(buffer, target)
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A pipeline that fills a buffer. Halide does not keep its inputs alive, so they are kept here."""
+
+    pipeline: Any
+    target: Any
+    out: Any
+    inputs: Mapping[str, Array]
+
+    def __call__(self) -> None:
+        self.pipeline.realize(self.out, self.target)
 
 
 def _timed(run: Callable[[], object]) -> float:
