@@ -10,6 +10,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from tensorc_dsl.backend.cuda.codegen.coroutine import emulation_module
+from tensorc_dsl.backend.cuda.codegen.under_way import QUEUE_WORDS
 from tensorc_dsl.backend.cuda.codegen.watch import (
     APART,
     AT_BLOCK,
@@ -18,13 +19,16 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     ELEMENT,
     KIND,
     MARKS,
+    MISALIGNED,
     OTHER,
     OUTSIDE,
+    QUEUES,
     ROW,
     ROW_WORDS,
     SITE,
     SPARE,
     STATE_WORDS,
+    UNDER_WAY,
     stamp,
 )
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram
@@ -70,7 +74,8 @@ class Emulation:
             aligned_empty((k.shared_bytes + 1024,), np.dtype(np.uint8)),
         )
         start = -shared.ctypes.data % 128
-        state[MARKS], state[SPARE] = marks.ctypes.data, spare.ctypes.data
+        queues = np.zeros(QUEUE_WORDS * k.threads, np.int64)
+        state[MARKS], state[SPARE], state[QUEUES] = marks.ctypes.data, spare.ctypes.data, queues.ctypes.data
         rows: list[int] = []
         stamps: list[Array] = []
         for name in k.params:
@@ -120,6 +125,10 @@ class Emulation:
         at = f"element {element} of `{name}` in `{self.sites[site]}`"
         if kind == OUTSIDE:
             return f"{where} accesses {at}, which is out of bounds{more}"
+        if kind == UNDER_WAY:
+            return f"{where} accesses {at}, to which a copy is under way{more}"
+        if kind == MISALIGNED:
+            return f"{where} accesses {at}, whose address is not a multiple of {other}{more}"
         theirs, mate = stamp(other)
         who = "others" if other == -1 else f"thread {mate}" + (f" of block {theirs}" if theirs != block else "")
         return f"{where} and {who} meet without a barrier between them at {at}{more}"

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.cuda.codegen.device import PLAN, storage, write_device
+from tensorc_dsl.backend.cuda.codegen.device import Threads, storage
+from tensorc_dsl.backend.cuda.codegen.under_way import UNDER_WAY_CODE
 from tensorc_dsl.backend.cuda.codegen.watch import APART, BLOCK, ENDED, EPOCH, MARKS, WATCH
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, DeviceKernel, DeviceProgram
 from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
-from tensorc_dsl.backend.llvm.codegen.statements import Statements
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.print import format_store
 from tensorc_dsl.ir.program import Store
@@ -38,7 +38,7 @@ def emulation_module(p: DeviceProgram) -> tuple[str, tuple[str, ...]]:
     module = Module(rolled=True)
     sites: list[str] = []
     runs = [_write_kernel(module, p, k, sites) for k in p.kernels]
-    return "".join((_COROUTINES, WATCH, module.text(), *runs)), tuple(sites)
+    return "".join((_COROUTINES, WATCH, UNDER_WAY_CODE, module.text(), *runs)), tuple(sites)
 
 
 class _Watched(Expressions):
@@ -47,7 +47,10 @@ class _Watched(Expressions):
     def __init__(self, f: Function, scope: SymbolTable, rows: dict[str, int]) -> None:
         super().__init__(f, scope)
         self.rows = rows
+        self.row = 0
         self.site = 0
+        self.starts_copies = False
+        """Whether accesses are those of copies, which are aligned to their sizes."""
 
     def pointer(self, buffer: str, e: Expr, piece: Piece | None) -> str:
         return self._watched(buffer, e, piece, False)
@@ -59,26 +62,54 @@ class _Watched(Expressions):
         place = super().pointer(buffer, e, piece)
         if buffer not in self.rows:
             return place
-        lanes = piece.width if piece is not None and self.stride(e, piece) == 1 else 1
-        size = lanes * self.scope.buffers[buffer][1].bytes
-        what = f"i64 {size}, i1 {'true' if write else 'false'}, i64 {self.site}, i64 %thread"
+        size, align = self.scope.buffers[buffer][1].bytes, 1
+        if piece is not None and self.stride(e, piece) == 1:
+            align, size = self.alignment(buffer, e, piece, size), size * piece.width
+        align = size if self.starts_copies else align
+        what = f"i64 {size}, i64 {align}, i1 {'true' if write else 'false'}, i64 {self.site}, i64 %thread"
         return self.f.op(
             f"call ptr @tensorc_watch(ptr %state, ptr %rows, i64 {self.rows[buffer]}, ptr {place}, {what})"
         )
 
 
-class _Threads(Statements):
-    """Statements of a thread, each of which has a number for reports."""
+class _Coroutine(Threads):
+    """A thread as a coroutine. Its statements have numbers for reports, and it suspends where it waits for others."""
 
     def __init__(self, f: Function, scope: SymbolTable, symbol: str, rows: dict[str, int], sites: list[str]) -> None:
-        super().__init__(f, scope, PLAN, symbol, workspace="null", worker=None)
+        super().__init__(f, scope, symbol)
         self.expressions = self._watched = _Watched(f, scope, rows)
         self._sites = sites
+        self._barriers = 0
 
     def _store(self, s: Store, at: Piece | None) -> None:
         self._watched.site = len(self._sites)
         self._sites.append(format_store(s))
+        self._watched.starts_copies = self._starts_copies
+        self._watched.row = self._watched.rows.get(s.buffer, 0)
         super()._store(s, at)
+
+    def barrier(self) -> None:
+        self._barriers += 1
+        self.suspend(self._barriers)
+
+    def suspend(self, mark: int, *, last: bool = False) -> None:
+        """Write that the thread waits at the barrier of that number."""
+        f = self.f
+        f.line(f"store i64 {mark}, ptr %mark")
+        resumed = f.label("resumed")
+        found = f.op(f"call i8 @llvm.coro.suspend(token none, i1 {'true' if last else 'false'})")
+        f.line(f"switch i8 {found}, label %suspend [ i8 0, label %{resumed} i8 1, label %cleanup ]")
+        f.start_block(resumed)
+
+    def start_copy(self, target: str, source: str, size: int) -> None:
+        what = f"ptr %state, ptr %rows, i64 %thread, ptr {target}, ptr {source}, i64 {size}"
+        self.f.line(f"call void @tensorc_start({what}, i64 {self._watched.row}, i64 {self._watched.site})")
+
+    def commit(self) -> None:
+        self.f.line("call void @tensorc_commit(ptr %state, i64 %thread)")
+
+    def wait(self, groups: int) -> None:
+        self.f.line(f"call void @tensorc_wait(ptr %state, ptr %rows, i64 %thread, i64 {groups})")
 
 
 def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel, sites: list[str]) -> str:
@@ -88,21 +119,7 @@ def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel, sites: list
     table.vars[THREAD] = "%thread"
     table.vars.update({axis: f"%b{n}" for n, axis in enumerate(BLOCK_AXES)})
     names = (*k.params, *(b.name for b in k.shared))
-    threads = _Threads(f, table, k.name, {name: n for n, name in enumerate(names)}, sites)
-    suspended = 0
-
-    def suspend(mark: int, final: bool) -> None:
-        f.line(f"store i64 {mark}, ptr %mark")
-        resumed, last = f.label("resumed"), "true" if final else "false"
-        found = f.op(f"call i8 @llvm.coro.suspend(token none, i1 {last})")
-        f.line(f"switch i8 {found}, label %suspend [ i8 0, label %{resumed} i8 1, label %cleanup ]")
-        f.start_block(resumed)
-
-    def barrier() -> None:
-        nonlocal suspended
-        suspended += 1
-        suspend(suspended, False)
-
+    threads = _Coroutine(f, table, k.name, {name: n for n, name in enumerate(names)}, sites)
     f.prologue(
         "%id = call token @llvm.coro.id(i32 64, ptr null, ptr null, ptr null)",
         "%size = call i64 @llvm.coro.size.i64()",
@@ -114,9 +131,9 @@ def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel, sites: list
         "%marks = load ptr, ptr %marks.at",
         "%mark = getelementptr i64, ptr %marks, i64 %thread",
     )
-    suspend(0, False)
-    write_device(threads, k.body, barrier)
-    suspend(ENDED, True)
+    threads.suspend(0)
+    threads.write_device(k.body)
+    threads.suspend(ENDED, last=True)
     f.line("unreachable")
     f.start_block("cleanup")
     f.line("%freed = call ptr @llvm.coro.free(token %id, ptr %handle)")
@@ -160,6 +177,7 @@ grid:
   br label %make
 make:
   %t = phi i64 [ 0, %grid ], [ %t.next, %make ]
+  call void @tensorc_forget(ptr %state, i64 %t)
   %made = call ptr @{k.name}(ptr %state, ptr %rows, ptr %shared, i64 %b0, i64 %b1, i64 %b2, i64 %t{more})
   %slot = getelementptr ptr, ptr %handles, i64 %t
   store ptr %made, ptr %slot
@@ -220,6 +238,14 @@ next:
   br i1 %b.more, label %grid, label %out
 out:
   %result = phi i64 [ 0, %entry ], [ 1, %ending ], [ 0, %next ]
+  br label %release
+release:
+  %a = phi i64 [ 0, %out ], [ %a.next, %release ]
+  call void @tensorc_release(ptr %state, i64 %a)
+  %a.next = add i64 %a, 1
+  %a.more = icmp slt i64 %a.next, {threads}
+  br i1 %a.more, label %release, label %return
+return:
   ret i64 %result
 }}
 """

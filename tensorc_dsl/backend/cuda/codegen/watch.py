@@ -3,19 +3,21 @@
 For each element of watched memory there are two stamps, of the last write and of reads: block, barrier, thread. Two accesses
 race if one is a write, their threads differ, and no barrier is between them; threads of different blocks are never ordered. A
 stamp that stands for several readers says so. This finds a race in any order of threads, whether or not it shows in results.
+The stamp of a write by a copy that is under way says so, too: until it has landed, nobody may access the element.
 """
 
 from __future__ import annotations
 
-COUNT, KIND, SITE, ROW, ELEMENT, AT_THREAD, OTHER, BLOCK, EPOCH, AT_BLOCK, SPARE, MARKS = range(12)
+COUNT, KIND, SITE, ROW, ELEMENT, AT_THREAD, OTHER, BLOCK, EPOCH, AT_BLOCK, SPARE, MARKS, QUEUES = range(13)
 """The words of the state: how many faults there were; of the first its kind, statement, buffer, element, thread, the stamp
-that it met, and block; what runs: block and barrier; memory for accesses that are out of bounds; the last barrier of each
-thread."""
+that it met, or the alignment that it lacks, and block; what runs: block and barrier; memory for accesses that are not
+made; the last barrier of each thread; the copies that each thread has under way."""
 
 STATE_WORDS = 16
 
-OUTSIDE, RACE, APART = 1, 2, 3
-"""Kinds of faults: an element out of bounds, two threads that race, threads at different barriers."""
+OUTSIDE, RACE, APART, UNDER_WAY, MISALIGNED = 1, 2, 3, 4, 5
+"""Kinds of faults: an element out of bounds, two threads that race, threads at different barriers, an element to which a
+copy is under way, an address that is not aligned."""
 
 ROW_WORDS = 5
 """The words of a buffer: its address, its size in bytes, the size of an element, its stamps, whether a block has its own."""
@@ -37,7 +39,7 @@ def _word(n: int) -> str:
 
 
 _FAULT = "ptr %s, i64 %kind, i64 %site, i64 %row, i64 %element, i64 %thread, i64 %other"
-_ACCESS = "ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i1 %write, i64 %site, i64 %t"
+_ACCESS = "ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i64 %align, i1 %write, i64 %site, i64 %t"
 
 WATCH = f"""
 define internal void @tensorc_fault({_FAULT}) noinline nounwind {{
@@ -112,10 +114,20 @@ entry:
   br i1 %bad, label %outside, label %within
 outside:
   call void @tensorc_fault(ptr %s, i64 {OUTSIDE}, i64 %site, i64 %row, i64 %first, i64 %t, i64 0)
+  br label %away
+away:
   %sp = {_word(SPARE)}
   %spare = load ptr, ptr %sp
   ret ptr %spare
 within:
+  %low = sub i64 %align, 1
+  %rest = and i64 %ai, %low
+  %askew = icmp ne i64 %rest, 0
+  br i1 %askew, label %misaligned, label %aligned
+misaligned:
+  call void @tensorc_fault(ptr %s, i64 {MISALIGNED}, i64 %site, i64 %row, i64 %first, i64 %t, i64 %align)
+  br label %away
+aligned:
   %many = sdiv i64 %n, %bytes
   %stop = add i64 %first, %many
   %bp = {_word(BLOCK)}
@@ -130,7 +142,7 @@ within:
   %cur = or i64 %be, %ts
   br label %each
 each:
-  %e = phi i64 [ %first, %within ], [ %e1, %next ]
+  %e = phi i64 [ %first, %aligned ], [ %e1, %next ]
   %e2 = shl i64 %e, 1
   %wp = getelementptr i64, ptr %shadow, i64 %e2
   %rp = getelementptr i64, ptr %wp, i64 1
@@ -139,11 +151,18 @@ each:
   %mw = call i1 @tensorc_meets(i64 %w, i64 %cur, i64 %own)
   %mr = call i1 @tensorc_meets(i64 %r, i64 %cur, i64 %own)
   %mrw = and i1 %mr, %write
-  %race = or i1 %mw, %mrw
+  %flag = and i64 %w, 1
+  %flying = icmp ne i64 %flag, 0
+  %wb = lshr i64 %w, {_BLOCK_BITS}
+  %here = icmp eq i64 %wb, %b1
+  %under = and i1 %flying, %here
+  %race0 = or i1 %mw, %mrw
+  %race = or i1 %race0, %under
   br i1 %race, label %raced, label %noted
 raced:
   %other = select i1 %mw, i64 %w, i64 %r
-  call void @tensorc_fault(ptr %s, i64 {RACE}, i64 %site, i64 %row, i64 %e, i64 %t, i64 %other)
+  %kind = select i1 %under, i64 {UNDER_WAY}, i64 {RACE}
+  call void @tensorc_fault(ptr %s, i64 %kind, i64 %site, i64 %row, i64 %e, i64 %t, i64 %other)
   br label %noted
 noted:
   br i1 %write, label %wrote, label %read
@@ -171,5 +190,5 @@ done:
   ret ptr %a
 }}
 """
-"""`tensorc_watch(state, rows, row, address, bytes, write, statement, thread)`: the address, or one of spare memory if the
-access is out of bounds. Faults are noted in the state."""
+"""`tensorc_watch(state, rows, row, address, bytes, alignment, write, statement, thread)`: the address, or one of spare memory
+if the access is out of bounds or not aligned. Faults are noted in the state."""

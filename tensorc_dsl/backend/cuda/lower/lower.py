@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tensorc_dsl.affine.solve_sizes import told_by
@@ -11,9 +11,12 @@ from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
 from tensorc_dsl.backend.cuda.lower.bodies import finished
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Local, format_device
 from tensorc_dsl.backend.cuda.lower.owners import own
+from tensorc_dsl.backend.cuda.lower.pipelines import versioned
+from tensorc_dsl.backend.cuda.lower.stages import Pipeline, marked
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
 from tensorc_dsl.backend.llvm.lower.passes import max_step
 from tensorc_dsl.ir.program import Block, Buffer, For, LoopKind, Program, walk
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, Prepared, store_loads, stores
 from tensorc_dsl.lower.lower import COMMON
 from tensorc_dsl.lower.passes import Unit, format_unit
@@ -27,6 +30,7 @@ class Nest:
     unit: Unit
     number: int
     axes: Axes
+    pipelines: Mapping[str, Pipeline]
     local: tuple[Local, ...] = ()
     kernels: tuple[DeviceKernel, ...] = ()
 
@@ -51,6 +55,17 @@ def lower_device(program: Program) -> DeviceProgram:
     return DeviceProgram(program.name, params, scratch, program.dims, tuple(kernels))
 
 
+def require_room(p: DeviceProgram, target: Target) -> None:
+    """Raises LowerError if a kernel has more shared memory than a block of the target can have; 0 says nothing of it."""
+    for k in p.kernels:
+        if k.shared_bytes > target.shared_memory > 0:
+            buffers = ", ".join(f"`{b.name}` {b.size * b.dtype.bytes}" for b in k.shared)
+            raise LowerError(
+                f"the shared memory of a block has {k.shared_bytes} bytes with the space for alignment, and up to"
+                f" {target.shared_memory} are there: {buffers}; make tiles smaller, or let copies run less far ahead"
+            )
+
+
 def lower_device_until(program: Program, last: str) -> str:
     """The kernels after the pass of that name, as text for people."""
     _require_plain(program)
@@ -64,7 +79,7 @@ def lower_device_until(program: Program, last: str) -> str:
 
 
 def _nest(program: Program, n: int) -> Nest:
-    return Nest(Unit(program, replace(program, body=(program.body[n],))), n, axes_of(program.body[n]))
+    return Nest(Unit(program, replace(program, body=(program.body[n],))), n, axes_of(program.body[n]), {})
 
 
 def _run(nest: Nest, passes: tuple[_Pass, ...]) -> Nest:
@@ -93,6 +108,12 @@ def _common(name: str) -> Callable[[Nest], Nest]:
     return lambda n: replace(n, unit=found.run(n.unit))
 
 
+def _stages(n: Nest) -> Nest:
+    """The statements of pipelines have marks, by which they are found when blocks are gone."""
+    program, pipelines = marked(n.unit.program)
+    return replace(n, unit=replace(n.unit, program=program), pipelines=pipelines)
+
+
 def _owners(n: Nest) -> Nest:
     """Private buffers above threads become storage of each thread."""
     program = n.unit.program
@@ -103,6 +124,10 @@ def _owners(n: Nest) -> Nest:
             around = home.get(b.name, frozenset())
             if not _threads_around(program, b.name, n.axes) <= around:
                 body, storage = own(body, b, around, n.axes)
+                for var in around & n.pipelines.keys():
+                    count = n.pipelines[var].versions[b.name]
+                    body = versioned(body, b.name, var, count, storage.size)
+                    storage = replace(storage, size=count * storage.size)
                 local.append(storage)
     return replace(n, unit=replace(n.unit, flat=body), local=tuple(local))
 
@@ -129,11 +154,11 @@ def _place(n: Nest) -> Nest:
 
 def _phases(n: Nest) -> Nest:
     program = n.unit.program
-    scopes, order = {b.name: b.scope for b in program.buffers}, [b.name for b in (*program.params, *_globals(program))]
+    order = [b.name for b in (*program.params, *_globals(program))]
     kernels: list[DeviceKernel] = []
     for k, s in enumerate(n.unit.loops):
         storage = Storage()
-        body = phases(s, n.axes, scopes, storage)
+        body = phases(s, n.axes, program, n.pipelines, storage)
         all_stores = list(stores((s,)))
         touched = {name for x in all_stores for name in (x.buffer, *(y.buffer for y in store_loads(x)))}
         mine = tuple(b for b in n.local if b.name in touched)
@@ -149,6 +174,7 @@ def _phases(n: Nest) -> Nest:
                 tuple(storage.shared),
                 storage.bytes,
                 body,
+                tuple(storage.notes),
             )
         )
     _require_one_kernel(kernels)
@@ -182,6 +208,7 @@ def _bodies(n: Nest) -> Nest:
 PASSES = (
     _Pass("prove", _common("prove"), "instructions without a proof are loops"),
     _Pass("essential", _common("essential"), "guards that others imply go"),
+    _Pass("stages", _stages, "statements of pipelines are marked"),
     _Pass("erase", _common("erase"), "blocks become stores, `where` guards, `init` stores of its own"),
     _Pass("owners", _owners, "private buffers above threads become storage of each thread"),
     _Pass("guards", _common("guards"), "guards move out of loops that they do not read"),

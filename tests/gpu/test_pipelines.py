@@ -1,0 +1,337 @@
+"""Pipelines on GPUs: versions of buffers, copies under way, waits that cover them, and one barrier a round."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.affine.pipeline import versions
+from tensorc_dsl.backend.cuda.lower import copies as copies_room
+from tensorc_dsl.backend.cuda.lower import stages
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    Commit,
+    Device,
+    DeviceProgram,
+    Guard,
+    Phase,
+    Steps,
+    Wait,
+    barriers_in,
+    format_device,
+    inside,
+)
+from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
+from tensorc_dsl.backend.llvm.codegen.body import Expressions
+from tensorc_dsl.ir.expr import Expr, Load, Var, add, index, substitute, transform
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.program import For, Program, Store
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import Flat, LowerError
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.source import Source
+from tests.gpu.kernels import emulated, ptx
+from tests.gpu.test_barriers import check_each_is_needed
+
+PIPE = """
+program p(A: TYPE[COUNT, 64], C: TYPE[COUNT, 64]) {
+    buffer T: TYPE[COUNT, 64] in "shared"
+    bound("block.x") for b in 1 {
+        pipelined for i in COUNT ASYNC@("pipeline.order", "ORDER") @("pipeline.stages", "STAGES") {
+            bound("thread.x") for t in THREADS {
+                vectorized for v in LANES {
+                    block T { spatial vi in COUNT = i; spatial vj in 64 = t * LANES + v; T[vi, vj] = VALUE }
+                }
+            }
+            bound("thread.x") for t_1 in THREADS {
+                for v_1 in LANES {
+                    block C { spatial vi in COUNT = i; spatial vj in 64 = t_1 * LANES + v_1; C[vi, vj] = T[vi, 63 - vj] }
+                }
+            }
+        }
+    }
+}
+"""
+
+
+def pipe(
+    stage: str = "0, 2",
+    order: str = "0, 1",
+    lanes: int = 4,
+    count: int = 9,
+    kind: str = "f32",
+    value: str = "A[vi, vj]",
+    asynchronous: bool = True,
+) -> Program:
+    text = PIPE.replace("STAGES", stage).replace("ORDER", order).replace("THREADS", str(64 // lanes))
+    text = text.replace("LANES", str(lanes)).replace("COUNT", str(count)).replace("TYPE", kind).replace("VALUE", value)
+    return parse_program(
+        Source("p.tsched", text.replace("ASYNC", '@("pipeline.asynchronous", "0") ' if asynchronous else ""))
+    )
+
+
+def check(p: Program) -> DeviceProgram:
+    """The kernels, which compute what the program does, in all orders of threads; numbers are whole, so exactly."""
+    kernels = lower_device(p)
+    assert ".version" in ptx(kernels, "sm_80")
+    inputs = {name: np.rint(a).astype(a.dtype) for name, a in make_inputs(p, 0).items()}
+    expected = interpret(p, inputs, "forward")
+    fault, found = emulated(kernels, p, inputs)
+    assert fault == ""
+    for outputs in found:
+        for name, array in outputs.items():
+            np.testing.assert_array_equal(array, expected[name])
+    return kernels
+
+
+def copies(p: DeviceProgram) -> list[Phase]:
+    return [s for k in p.kernels for s in inside(k.body) if isinstance(s, Phase) and s.asynchronous]
+
+
+def waits(p: DeviceProgram) -> list[int]:
+    return [s.groups for k in p.kernels for s in inside(k.body) if isinstance(s, Wait)]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "order", "count"),
+    [(1, "0, 1", 9), (1, "1, 0", 9), (2, "0, 1", 9), (3, "1, 0", 9), (3, "0, 1", 2), (1, "0, 1", 1)],
+)
+def test_copies_run_ahead_with_one_barrier_a_round(ahead: int, order: str, count: int) -> None:
+    kernels = check(pipe(f"0, {ahead}", order, count=count))
+    (k,) = kernels.kernels
+    assert [b.size for b in k.shared] == [64 * (ahead + 1)]
+    assert copies(kernels) and waits(kernels) == [ahead - 1]
+    (body,) = (s for s in k.body if isinstance(s, Steps) and s.var == "i")
+    assert barriers_in((body,)) == barriers_in(k.body) == 1
+    assert any(isinstance(s, Commit) for s in body.body)
+
+
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_a_pipeline_without_asynchronous_stages_has_versions_too(ahead: int) -> None:
+    kernels = check(pipe(f"0, {ahead}", asynchronous=False))
+    assert not copies(kernels) and not waits(kernels)
+    assert [b.size for b in kernels.kernels[0].shared] == [64 * (ahead + 1)]
+    assert barriers_in(kernels.kernels[0].body) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "lanes", "size"),
+    [("f32", 1, 4), ("f32", 2, 8), ("f32", 4, 16), ("f16", 2, 4), ("f16", 8, 16), ("f64", 1, 8)],
+)
+def test_copies_of_4_8_and_16_bytes_are_under_way(kind: str, lanes: int, size: int) -> None:
+    kernels = check(pipe(kind=kind, lanes=lanes))
+    text = ptx(kernels, "sm_80")
+    assert f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global" in text
+    assert re.search(rf"cp\.async\.c[ag]\.shared\.global \[[^]]+\], \[[^]]+\], {size};", text)
+    assert "cp.async.commit_group" in text and "cp.async.wait_group" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"kind": "f16", "lanes": 1}, "copies 2 bytes a thread, and copies beside other work have 4, 8 or 16"),
+        ({"kind": "i8", "lanes": 1}, "copies 1 byte a thread"),
+        ({"value": "A[vi, vj] * 2.0"}, "computes, and only copies run beside other work"),
+        ({"kind": "f16", "lanes": 2, "value": "A[vi, 63 - vj]"}, "copies 2 bytes a thread"),
+        ({"value": "A[vi, min(vj + vi, 63)]", "kind": "f16", "lanes": 2}, "copies 2 bytes a thread"),
+    ],
+)
+def test_what_cannot_be_under_way_is_copied_at_once_and_said(given: dict[str, object], reason: str) -> None:
+    kernels = check(pipe(**given))  # pyright: ignore[reportArgumentType]
+    assert not copies(kernels) and not waits(kernels)
+    assert "// stage 0 of `i` is not asynchronous: `T[" in (text := format_device(kernels)) and reason in text
+    assert [b.size for b in kernels.kernels[0].shared] == [3 * 64]
+
+
+def test_a_vector_is_as_many_copies_as_its_alignment_allows() -> None:
+    """Rows of 36 f16 are aligned to 8 bytes, so a vector of 8 is two copies."""
+    text = COLUMNS.replace("KIND", "f16").replace("COLUMNS", "36").replace("LANES", "8")
+    kernels = check(parse_program(Source("p.tsched", text)))
+    found = ptx(kernels, "sm_80")
+    assert re.search(r"cp\.async\.ca\.shared\.global \[[^]]+\], \[[^]]+\], 8;", found) and "], 16;" not in found
+
+
+COLUMNS = """
+program p(A: KIND[8, COLUMNS], C: KIND[8, 32]) {
+    buffer T: KIND[8, 32] in "shared"
+    bound("block.x") for b in 1 {
+        pipelined for i in 8 @("pipeline.asynchronous", "0") @("pipeline.order", "0, 1") @("pipeline.stages", "0, 1") {
+            bound("thread.x") for t in 4 {
+                vectorized for v in LANES {
+                    block T { spatial vi in 8 = i; spatial vj in 32 = t * LANES + v; T[vi, vj] = A[vi, vj] }
+                }
+            }
+            bound("thread.x") for t_1 in 4 {
+                for v_1 in LANES {
+                    block C { spatial vi in 8 = i; spatial vj in 32 = t_1 * LANES + v_1; C[vi, vj] = T[vi, 31 - vj] }
+                }
+            }
+        }
+    }
+}
+"""
+
+PRODUCT = """
+program p(A: f32[32, 24], B: f32[24, 32], C: f32[32, 32]) {
+    buffer As: f32[32, 24] in "shared"
+    buffer Bs: f32[24, 32] in "shared"
+    buffer Cl: f32[32, 32] in "local"
+    bound("block.x") for b in 2 {
+        bound("thread.x") for t0 in 32 {
+            for y0 in 16 {
+                block Z { spatial vi in 32 = b * 16 + y0; spatial vj in 32 = t0; Cl[vi, vj] = 0.0 }
+            }
+        }
+        pipelined for k in 6 NOTES {
+            for r in 2 {
+                bound("thread.x") for t1 in 32 {
+                    block As {
+                        spatial vi in 32 = b * 16 + (r * 32 + t1) / 4; spatial vk in 24 = k * 4 + t1 % 4
+                        As[vi, vk] = A[vi, vk]
+                    }
+                }
+            }
+            bound("thread.x") for t2 in 32 {
+                vectorized for v in 4 {
+                    block Bs { spatial vk in 24 = k * 4 + t2 / 8; spatial vj in 32 = t2 % 8 * 4 + v; Bs[vk, vj] = B[vk, vj] }
+                }
+            }
+            bound("thread.x") for t3 in 32 {
+                for y in 16 {
+                    for u in 4 {
+                        block P {
+                            spatial vi in 32 = b * 16 + y; spatial vj in 32 = t3; reduce vk in 24 = k * 4 + u
+                            Cl[vi, vj] = Cl[vi, vj] + As[vi, vk] * Bs[vk, vj]
+                        }
+                    }
+                }
+            }
+        }
+        bound("thread.x") for t4 in 32 {
+            for y1 in 16 {
+                block C { spatial vi in 32 = b * 16 + y1; spatial vj in 32 = t4; C[vi, vj] = Cl[vi, vj] }
+            }
+        }
+    }
+}
+"""
+
+
+def product(stage: str, order: str = "0, 1, 2", starts: str = "0") -> Program:
+    values = {"asynchronous": starts, "order": order, "stages": stage}
+    text = PRODUCT.replace("NOTES", " ".join(f'@("pipeline.{key}", "{v}")' for key, v in values.items()))
+    return parse_program(Source("p.tsched", text))
+
+
+@pytest.mark.parametrize(
+    ("stage", "order", "starts", "groups"),
+    [
+        ("0, 0, 2", "0, 1, 2", "0", [1]),  # both copies are one group
+        ("0, 0, 2", "0, 2, 1", "0", [2]),  # the sum between them: two groups a round
+        ("0, 1, 2", "0, 1, 2", "0, 1", [0]),  # the second operand is copied a round later
+        ("0, 1, 2", "0, 1, 2", "0", [1]),
+        ("0, 0, 0", "0, 1, 2", "0", [0]),  # nothing runs ahead
+        ("0, 1, 3", "1, 2, 0", "0, 1", [1]),
+    ],
+)
+def test_waits_count_the_groups_behind_the_one_that_is_read(
+    stage: str, order: str, starts: str, groups: list[int]
+) -> None:
+    kernels = lower_device(product(stage, order, starts))
+    assert waits(kernels) == groups
+    assert barriers_in(kernels.kernels[0].body) <= 2
+    check(product(stage, order, starts))
+
+
+def changed(p: DeviceProgram, change: Callable[[Device], Device | None]) -> DeviceProgram:
+    """The kernels with some of their statements changed, or removed."""
+
+    def go(body: tuple[Device, ...]) -> tuple[Device, ...]:
+        out: list[Device] = []
+        for s in body:
+            if isinstance(s, Steps | Guard):
+                s = replace(s, body=go(s.body))
+            new = change(s)
+            out += [] if new is None else [new]
+        return tuple(out)
+
+    return replace(p, kernels=tuple(replace(k, body=go(k.body)) for k in p.kernels))
+
+
+def late(s: Device) -> Device:
+    return replace(s, groups=s.groups + 1) if isinstance(s, Wait) else s
+
+
+def no_wait(s: Device) -> Device | None:
+    return None if isinstance(s, Wait) else s
+
+
+def no_commit(s: Device) -> Device | None:
+    return None if isinstance(s, Commit) else s
+
+
+def other_version(s: Device) -> Device:
+    """What reads T reads the version of the next iteration."""
+
+    def expr(e: Expr) -> Expr:
+        later = {"i": add(Var("i"), index(1))}
+        return replace(e, indices=tuple(substitute(x, later) for x in e.indices)) if isinstance(e, Load) else e
+
+    def stmt(x: Flat) -> Flat:
+        if isinstance(x, Store):
+            return replace(x, value=transform(x.value, expr)) if x.buffer == "C" else x
+        return replace(x, body=tuple(map(stmt, x.body)))
+
+    return replace(s, body=tuple(map(stmt, s.body))) if isinstance(s, Phase) else s
+
+
+@pytest.mark.parametrize("change", [late, no_wait, no_commit, other_version])
+@pytest.mark.parametrize("stage", ["0, 1", "0, 2"])
+def test_a_wait_for_too_few_and_a_wrong_version_are_found(
+    change: Callable[[Device], Device | None], stage: str
+) -> None:
+    p = pipe(stage)
+    fault, _ = emulated(changed(lower_device(p), change), p, make_inputs(p, 0))
+    assert re.search(
+        r"accesses element \d+ of `T` in `C\[.*to which a copy is under way|meet without a barrier.*of `T`", fault
+    )
+
+
+def test_each_barrier_of_a_pipeline_is_needed() -> None:
+    p = product("0, 0, 2")
+    kernels = lower_device(p)
+    assert check_each_is_needed(kernels, p) == 1
+
+
+def test_too_few_versions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fewer(loop: For, buffer: str) -> int:
+        return versions(loop, buffer) - 1
+
+    monkeypatch.setattr(stages, "versions", fewer)
+    p = pipe("0, 2")
+    assert "to which a copy is under way" in emulated(lower_device(p), p, make_inputs(p, 0))[0]
+
+
+def test_a_copy_to_an_address_that_is_not_aligned_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies_room, "is_multiple", lambda *_: True)
+    p = parse_program(Source("p.tsched", COLUMNS.replace("KIND", "f32").replace("COLUMNS", "35").replace("LANES", "4")))
+    assert "whose address is not a multiple of 16" in emulated(lower_device(p), p, make_inputs(p, 0))[0]
+
+
+def test_a_vector_at_an_address_that_is_not_aligned_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Expressions, "_is_multiple", lambda *_: True)
+    text = COLUMNS.replace("KIND", "f32").replace("COLUMNS", "35").replace("LANES", "4")
+    p = parse_program(Source("p.tsched", text.replace('@("pipeline.asynchronous", "0") ', "")))
+    assert "whose address is not a multiple of 16" in emulated(lower_device(p), p, make_inputs(p, 0))[0]
+
+
+def test_versions_that_shared_memory_has_no_room_for_are_refused() -> None:
+    """What the schedule counts has no space for alignment: 3 versions of 64 f32 are 768 bytes."""
+    p = lower_device(pipe("0, 2"))
+    require_room(p, Target(shared_memory=768))
+    with pytest.raises(LowerError, match=r"has 768 bytes .*up to 767 are there: `T` 768; make tiles smaller"):
+        require_room(p, Target(shared_memory=767))
