@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 import numpy as np
 
-from tensorc_dsl.backend.cuda.codegen.coroutine import emulation_module
+from tensorc_dsl.backend.cuda.codegen.coroutine import Site, emulation_module
+from tensorc_dsl.backend.cuda.codegen.tally import LANES, LOG_WORDS, TALLY_WORDS
 from tensorc_dsl.backend.cuda.codegen.under_way import QUEUE_WORDS
 from tensorc_dsl.backend.cuda.codegen.watch import (
     APART,
@@ -17,7 +18,9 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     AT_THREAD,
     COUNT,
     ELEMENT,
+    EPOCH,
     KIND,
+    LOGS,
     MARKS,
     MISALIGNED,
     OTHER,
@@ -28,13 +31,14 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     SITE,
     SPARE,
     STATE_WORDS,
+    TALLY,
     UNDER_WAY,
     stamp,
 )
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.memory import aligned_empty
-from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.backend.protocol import ORDERS, CompileError, Counts, Traffic
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import Sizes, evaluate_size
 from tensorc_dsl.ir.target import Target
@@ -51,23 +55,40 @@ class Emulation:
     addresses: tuple[int, ...]
     code: tuple[llvm.LLJIT, llvm.ResourceTracker]
     """What the addresses point into, which lives as long as this object."""
-    sites: tuple[str, ...]
+    sites: tuple[Site, ...]
 
     def run(self, arrays: Mapping[str, Array], sizes: Sizes, order: str) -> str:
         """Run all kernels on arrays of the parameters, in one of the protocol's `ORDERS`.
 
         Returns what is wrong with the first that has a fault, or "". Arrays that are written are changed.
         """
+        return self._all(arrays, sizes, order, None)
+
+    def count(self, arrays: Mapping[str, Array], sizes: Sizes) -> tuple[str, tuple[Counts, ...]]:
+        """As `run` in the first order, with what each kernel costs."""
+        counts: list[Counts] = []
+        fault = self._all(arrays, sizes, ORDERS[0], counts)
+        return fault, tuple(counts)
+
+    def _all(self, arrays: Mapping[str, Array], sizes: Sizes, order: str, counts: list[Counts] | None) -> str:
         every = dict(arrays)
         for s in self.program.scratch:
             every[s.name] = aligned_empty((evaluate_size(s.size, sizes),), stored_dtype(s.dtype))
             every[s.name].view(np.uint8).fill(0xFF)
         for k, address in zip(self.program.kernels, self.addresses, strict=True):
-            if fault := self._run(k, address, every, sizes, order):
+            if fault := self._run(k, address, every, sizes, order, counts):
                 return fault
         return ""
 
-    def _run(self, k: DeviceKernel, address: int, arrays: Mapping[str, Array], sizes: Sizes, order: str) -> str:
+    def _run(
+        self,
+        k: DeviceKernel,
+        address: int,
+        arrays: Mapping[str, Array],
+        sizes: Sizes,
+        order: str,
+        counts: list[Counts] | None,
+    ) -> str:
         state, marks = np.zeros(STATE_WORDS, np.int64), np.zeros(k.threads, np.int64)
         spare, shared = (
             aligned_empty((SPARE_BYTES,), np.dtype(np.uint8)),
@@ -76,6 +97,9 @@ class Emulation:
         start = -shared.ctypes.data % 128
         queues = np.zeros(QUEUE_WORDS * k.threads, np.int64)
         state[MARKS], state[SPARE], state[QUEUES] = marks.ctypes.data, spare.ctypes.data, queues.ctypes.data
+        logs, tally = np.zeros(LOG_WORDS * LANES, np.int64), np.zeros((len(self.sites) + 1, TALLY_WORDS), np.int64)
+        if counts is not None:
+            state[LOGS], state[TALLY] = logs.ctypes.data, tally.ctypes.data
         rows: list[int] = []
         stamps: list[Array] = []
         for name in k.params:
@@ -109,7 +133,20 @@ class Emulation:
         )
         function = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(address)
         function(*given, *whole[:3], *more, *whole[3:])
-        return self._said(k, state) if state[COUNT] else ""
+        if state[COUNT]:
+            return self._said(k, state)
+        if counts is not None:
+            counts.append(Counts(k.name, int(np.prod(grid)), max(int(state[EPOCH]) - 1, 0), self._traffic(k, tally)))
+        return ""
+
+    def _traffic(self, k: DeviceKernel, tally: Array) -> tuple[Traffic, ...]:
+        """The accesses of a kernel that were made, in the order of its text, with their counts."""
+        found: dict[tuple[str, str, bool, bool], Array] = {}
+        for site, row in zip(self.sites, tally[:-1], strict=True):
+            if site.kernel == k.name and row[0]:
+                name = (site.statement, site.buffer, site.write, site.shared)
+                found[name] = found[name] + row if name in found else row
+        return tuple(Traffic(*name, *map(int, row)) for name, row in found.items())
 
     def _said(self, k: DeviceKernel, state: Array) -> str:
         """The first fault as a sentence."""
@@ -122,7 +159,7 @@ class Emulation:
         if kind == APART:
             return f"{where} and its thread 0 come to different barriers{more}"
         name = (*k.params, *(b.name for b in k.shared))[row]
-        at = f"element {element} of `{name}` in `{self.sites[site]}`"
+        at = f"element {element} of `{name}` in `{self.sites[site].statement}`"
         if kind == OUTSIDE:
             return f"{where} accesses {at}, which is out of bounds{more}"
         if kind == UNDER_WAY:

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tensorc_dsl.backend.cuda.codegen.device import Threads, storage
+from tensorc_dsl.backend.cuda.codegen.tally import LANES, TALLY_CODE, key
 from tensorc_dsl.backend.cuda.codegen.under_way import UNDER_WAY_CODE
 from tensorc_dsl.backend.cuda.codegen.watch import APART, BLOCK, ENDED, EPOCH, MARKS, WATCH
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, DeviceKernel, DeviceProgram
@@ -33,22 +36,34 @@ POISON = -1
 """The byte that shared memory has at the start of a block: all ones are not a number as floats, and -1 as integers."""
 
 
-def emulation_module(p: DeviceProgram) -> tuple[str, tuple[str, ...]]:
-    """The LLVM code of all kernels as coroutines, and the text of each watched statement, by its number."""
+@dataclass(frozen=True, slots=True)
+class Site:
+    """An access to memory that threads share: the kernel, the statement as text, and the buffer that it reads or writes."""
+
+    kernel: str
+    statement: str
+    buffer: str
+    write: bool
+    shared: bool
+
+
+def emulation_module(p: DeviceProgram) -> tuple[str, tuple[Site, ...]]:
+    """The LLVM code of all kernels as coroutines, and their accesses, by their numbers."""
     module = Module(rolled=True)
-    sites: list[str] = []
+    sites: list[Site] = []
     runs = [_write_kernel(module, p, k, sites) for k in p.kernels]
-    return "".join((_COROUTINES, WATCH, UNDER_WAY_CODE, module.text(), *runs)), tuple(sites)
+    return "".join((_COROUTINES, WATCH, UNDER_WAY_CODE, TALLY_CODE, module.text(), *runs)), tuple(sites)
 
 
 class _Watched(Expressions):
-    """Expressions whose accesses to memory that threads share are watched."""
+    """Expressions whose accesses to memory that threads share are watched, and noted to be counted."""
 
-    def __init__(self, f: Function, scope: SymbolTable, rows: dict[str, int]) -> None:
+    def __init__(self, f: Function, scope: SymbolTable, k: DeviceKernel, sites: list[Site]) -> None:
         super().__init__(f, scope)
-        self.rows = rows
-        self.row = 0
-        self.site = 0
+        self.rows = {name: n for n, name in enumerate((*k.params, *(b.name for b in k.shared)))}
+        self._kernel = k
+        self._sites = sites
+        self.statement = ""
         self.starts_copies = False
         """Whether accesses are those of copies, which are aligned to their sizes."""
 
@@ -66,26 +81,29 @@ class _Watched(Expressions):
         if piece is not None and self.stride(e, piece) == 1:
             align, size = self.alignment(buffer, e, piece, size), size * piece.width
         align = size if self.starts_copies else align
-        what = f"i64 {size}, i64 {align}, i1 {'true' if write else 'false'}, i64 {self.site}, i64 %thread"
-        return self.f.op(
+        shared, number = self.rows[buffer] >= len(self._kernel.params), len(self._sites)
+        self._sites.append(Site(self._kernel.name, self.statement, buffer, write, shared))
+        what = f"i64 {size}, i64 {align}, i1 {'true' if write else 'false'}, i64 {number}, i64 %thread"
+        place = self.f.op(
             f"call ptr @tensorc_watch(ptr %state, ptr %rows, i64 {self.rows[buffer]}, ptr {place}, {what})"
         )
+        noted = f"i64 {key(number, shared, size)}, ptr {place}, i64 %thread"
+        self.f.line(f"call void @tensorc_note(ptr %state, {noted})")
+        return place
 
 
 class _Coroutine(Threads):
     """A thread as a coroutine. Its statements have numbers for reports, and it suspends where it waits for others."""
 
-    def __init__(self, f: Function, scope: SymbolTable, symbol: str, rows: dict[str, int], sites: list[str]) -> None:
-        super().__init__(f, scope, symbol)
-        self.expressions = self._watched = _Watched(f, scope, rows)
+    def __init__(self, f: Function, scope: SymbolTable, k: DeviceKernel, sites: list[Site]) -> None:
+        super().__init__(f, scope, k.name)
+        self.expressions = self._watched = _Watched(f, scope, k, sites)
         self._sites = sites
         self._barriers = 0
 
     def _store(self, s: Store, at: Piece | None) -> None:
-        self._watched.site = len(self._sites)
-        self._sites.append(format_store(s))
+        self._watched.statement = format_store(s)
         self._watched.starts_copies = self._starts_copies
-        self._watched.row = self._watched.rows.get(s.buffer, 0)
         super()._store(s, at)
 
     def barrier(self) -> None:
@@ -102,8 +120,10 @@ class _Coroutine(Threads):
         f.start_block(resumed)
 
     def start_copy(self, target: str, source: str, size: int) -> None:
+        number = len(self._sites) - 1
+        row = self._watched.rows[self._sites[number].buffer]
         what = f"ptr %state, ptr %rows, i64 %thread, ptr {target}, ptr {source}, i64 {size}"
-        self.f.line(f"call void @tensorc_start({what}, i64 {self._watched.row}, i64 {self._watched.site})")
+        self.f.line(f"call void @tensorc_start({what}, i64 {row}, i64 {number})")
 
     def commit(self) -> None:
         self.f.line("call void @tensorc_commit(ptr %state, i64 %thread)")
@@ -112,14 +132,13 @@ class _Coroutine(Threads):
         self.f.line(f"call void @tensorc_wait(ptr %state, ptr %rows, i64 %thread, i64 {groups})")
 
 
-def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel, sites: list[str]) -> str:
+def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel, sites: list[Site]) -> str:
     """Write a thread of the kernel as a coroutine. Returns the function that runs them."""
     f = Function(module)
     table = storage(f, p, k, "%shared")
     table.vars[THREAD] = "%thread"
     table.vars.update({axis: f"%b{n}" for n, axis in enumerate(BLOCK_AXES)})
-    names = (*k.params, *(b.name for b in k.shared))
-    threads = _Coroutine(f, table, k.name, {name: n for n, name in enumerate(names)}, sites)
+    threads = _Coroutine(f, table, k, sites)
     f.prologue(
         "%id = call token @llvm.coro.id(i32 64, ptr null, ptr null, ptr null)",
         "%size = call i64 @llvm.coro.size.i64()",
@@ -187,7 +206,7 @@ make:
 round:
   br label %step
 step:
-  %u = phi i64 [ 0, %round ], [ %u.next, %step ]
+  %u = phi i64 [ 0, %round ], [ %u.next, %step.next ]
   %which = getelementptr i64, ptr %order, i64 %u
   %n = load i64, ptr %which
   %at = getelementptr ptr, ptr %handles, i64 %n
@@ -195,6 +214,15 @@ step:
   call void @llvm.coro.resume(ptr %h)
   %u.next = add i64 %u, 1
   %u.more = icmp slt i64 %u.next, {threads}
+  %u.lane = and i64 %u.next, {LANES - 1}
+  %u.warp = icmp eq i64 %u.lane, 0
+  %u.last = xor i1 %u.more, true
+  %u.whole = or i1 %u.warp, %u.last
+  br i1 %u.whole, label %count, label %step.next
+count:
+  call void @tensorc_tally(ptr %state)
+  br label %step.next
+step.next:
   br i1 %u.more, label %step, label %check
 check:
   %mark0 = load i64, ptr %marks
@@ -246,6 +274,7 @@ release:
   %a.more = icmp slt i64 %a.next, {threads}
   br i1 %a.more, label %release, label %return
 return:
+  call void @tensorc_unlog(ptr %state)
   ret i64 %result
 }}
 """

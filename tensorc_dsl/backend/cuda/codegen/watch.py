@@ -8,10 +8,11 @@ The stamp of a write by a copy that is under way says so, too: until it has land
 
 from __future__ import annotations
 
-COUNT, KIND, SITE, ROW, ELEMENT, AT_THREAD, OTHER, BLOCK, EPOCH, AT_BLOCK, SPARE, MARKS, QUEUES = range(13)
+COUNT, KIND, SITE, ROW, ELEMENT, AT_THREAD, OTHER, BLOCK, EPOCH, AT_BLOCK, SPARE, MARKS, QUEUES, LOGS, TALLY = range(15)
 """The words of the state: how many faults there were; of the first its kind, statement, buffer, element, thread, the stamp
 that it met, or the alignment that it lacks, and block; what runs: block and barrier; memory for accesses that are not
-made; the last barrier of each thread; the copies that each thread has under way."""
+made; the last barrier of each thread; the copies that each thread has under way; the accesses of each lane of a warp, if they
+are counted, and the counts."""
 
 STATE_WORDS = 16
 

@@ -1,0 +1,107 @@
+"""What the accesses of a kernel cost: sectors of global memory, and passes over the banks of shared memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Barrier, Device, DeviceKernel, DeviceProgram, Phase, Shared
+from tensorc_dsl.backend.memory import aligned_empty
+from tensorc_dsl.backend.protocol import Counts, Traffic
+from tensorc_dsl.ir.dtypes import F16, F32, DType
+from tensorc_dsl.ir.expr import ONE, Compare, Const, Expr, Load, Var, add, floordiv, floormod, index, mul
+from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.lower.flat import Flat, If, Loop, Param
+
+T, V, R = Var(THREAD), Var("v"), Var("r")
+SIZE = 4096
+
+
+def counted(*body: Device, threads: int = 32, blocks: int = 1, dtype: DType = F32) -> Counts:
+    shared = (Shared("S", dtype, SIZE, 0),)
+    size = dtype.bytes * SIZE
+    k = DeviceKernel("k", (index(blocks), ONE, ONE), threads, ("X",), frozenset(("X",)), (), shared, size, body)
+    p = DeviceProgram("k", (Param("X", dtype, (index(SIZE),), True),), (), (), (k,))
+    x = aligned_empty((SIZE,), np.dtype(np.float32 if dtype is F32 else np.float16))
+    x[...] = 0
+    fault, (found,) = emulation(p).count({"X": x}, {})
+    assert fault == ""
+    return found
+
+
+def put(buffer: str, at: Expr, dtype: DType = F32) -> Store:
+    return Store(buffer, (at,), Const(1.0, dtype))
+
+
+def lanes(s: Flat, n: int) -> Loop:
+    return Loop("v", index(0), index(n), LoopKind.VECTORIZED, (s,))
+
+
+def only(c: Counts) -> Traffic:
+    (found,) = c.traffic
+    return found
+
+
+@pytest.mark.parametrize(
+    ("at", "moves", "least"),
+    [
+        (T, 4, 4),  # neighbours: 128 bytes are four sectors
+        (add(T, ONE), 5, 4),  # not aligned
+        (mul(T, index(2)), 8, 4),
+        (mul(T, index(8)), 32, 4),  # each thread a sector of its own
+        (mul(T, index(64)), 32, 4),
+        (index(5), 1, 1),  # one element for all
+        (floordiv(T, index(8)), 1, 1),
+    ],
+)
+def test_sectors_of_global_memory(at: Expr, moves: int, least: int) -> None:
+    body = Phase((Store("S", (T,), Load("X", (at,), F32)),))
+    load, store = counted(body).traffic
+    text = store.statement
+    assert load == Traffic(text, "X", False, False, 1, moves, least)
+    assert store == Traffic(text, "S", True, True, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("at", "moves"),
+    [
+        (T, 1),
+        (mul(T, index(2)), 2),
+        (mul(T, index(32)), 32),  # all in one bank
+        (mul(T, index(33)), 1),  # space between rows
+        (mul(T, index(3)), 1),
+        (index(5), 1),  # a word is there for all
+        (add(mul(floormod(T, index(4)), index(32)), floordiv(T, index(4))), 4),
+    ],
+)
+def test_passes_over_banks(at: Expr, moves: int) -> None:
+    load, _ = counted(Phase((Store("X", (T,), Load("S", (at,), F32)),))).traffic
+    assert (load.shared, load.requests, load.moves, load.least) == (True, 1, moves, 1)
+
+
+@pytest.mark.parametrize(("n", "dtype", "moves"), [(4, F32, 4), (2, F32, 2), (8, F16, 4), (4, F16, 2), (2, F16, 1)])
+def test_wide_accesses_are_requests_of_fewer_lanes(n: int, dtype: DType, moves: int) -> None:
+    at = add(mul(T, index(n)), V)
+    shared = only(counted(Phase((lanes(put("S", at, dtype), n),)), dtype=dtype))
+    assert (shared.requests, shared.moves, shared.least) == (1, moves, moves)
+    wide = only(counted(Phase((lanes(put("X", at, dtype), n),)), dtype=dtype))
+    assert (wide.requests, wide.moves, wide.least) == (1, n * dtype.bytes, n * dtype.bytes)
+
+
+def test_each_warp_each_iteration_and_each_block_is_a_request() -> None:
+    body = Loop("r", index(0), index(3), LoopKind.SERIAL, (put("S", add(T, mul(R, index(80)))),))
+    found = counted(Phase((body,)), threads=80, blocks=2)
+    assert (found.blocks, only(found).requests, only(found).moves) == (2, 2 * 3 * 3, 2 * 3 * 3)
+
+
+def test_lanes_that_skip_a_statement_meet_the_others_behind_it() -> None:
+    some = If(Compare("<", T, index(8)), (put("S", add(T, index(64))),))
+    body = Phase((Loop("r", index(0), index(5), LoopKind.SERIAL, (some, put("S", T))),))
+    first, second = counted(body).traffic
+    assert (first.requests, second.requests, second.moves) == (5, 5, 5)
+
+
+def test_barriers_are_counted() -> None:
+    assert counted(Phase((put("S", T),)), Barrier(), Phase((put("S", T),)), Barrier()).barriers == 2
+    assert counted(Phase((put("S", T),))).barriers == 0
