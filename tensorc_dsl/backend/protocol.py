@@ -86,7 +86,8 @@ class Traffic:
     they move: sectors of global memory, or passes over the banks of memory that a block shares. `least` is what they would
     move if all threads of a request met in as few sectors or passes as their data have."""
 
-    statement: str
+    into: str
+    """The buffer that the statement writes."""
     buffer: str
     write: bool
     shared: bool

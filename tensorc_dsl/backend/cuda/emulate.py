@@ -144,7 +144,7 @@ class Emulation:
         found: dict[tuple[str, str, bool, bool], Array] = {}
         for site, row in zip(self.sites, tally[:-1], strict=True):
             if site.kernel == k.name and row[0]:
-                name = (site.statement, site.buffer, site.write, site.shared)
+                name = (site.into, site.buffer, site.write, site.shared)
                 found[name] = found[name] + row if name in found else row
         return tuple(Traffic(*name, *map(int, row)) for name, row in found.items())
 

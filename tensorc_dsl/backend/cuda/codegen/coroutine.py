@@ -38,10 +38,12 @@ POISON = -1
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An access to memory that threads share: the kernel, the statement as text, and the buffer that it reads or writes."""
+    """An access to memory that threads share: the kernel, the statement, as text and by the buffer that it writes, and the
+    buffer that is accessed."""
 
     kernel: str
     statement: str
+    into: str
     buffer: str
     write: bool
     shared: bool
@@ -63,7 +65,7 @@ class _Watched(Expressions):
         self.rows = {name: n for n, name in enumerate((*k.params, *(b.name for b in k.shared)))}
         self._kernel = k
         self._sites = sites
-        self.statement = ""
+        self.statement = self.into = ""
         self.starts_copies = False
         """Whether accesses are those of copies, which are aligned to their sizes."""
 
@@ -82,7 +84,7 @@ class _Watched(Expressions):
             align, size = self.alignment(buffer, e, piece, size), size * piece.width
         align = size if self.starts_copies else align
         shared, number = self.rows[buffer] >= len(self._kernel.params), len(self._sites)
-        self._sites.append(Site(self._kernel.name, self.statement, buffer, write, shared))
+        self._sites.append(Site(self._kernel.name, self.statement, self.into, buffer, write, shared))
         what = f"i64 {size}, i64 {align}, i1 {'true' if write else 'false'}, i64 {number}, i64 %thread"
         place = self.f.op(
             f"call ptr @tensorc_watch(ptr %state, ptr %rows, i64 {self.rows[buffer]}, ptr {place}, {what})"
@@ -102,7 +104,7 @@ class _Coroutine(Threads):
         self._barriers = 0
 
     def _store(self, s: Store, at: Piece | None) -> None:
-        self._watched.statement = format_store(s)
+        self._watched.statement, self._watched.into = format_store(s), s.buffer
         self._watched.starts_copies = self._starts_copies
         super()._store(s, at)
 
