@@ -116,8 +116,8 @@ def _table(task: Task, best: Sequence[Ranked], path: Path) -> str:
     head = f"{task.name}: {ranked}, by what the busiest of {task.target.cores} multiprocessors moves: counts, not times"
     rows = [("draw", "moves", "sectors of global memory", "passes over shared memory")]
     for r in best[:SHOWN]:
-        sums = (sum(c.moves(shared) for c in r.found.counts) for shared in (False, True))
-        rows.append((str(r.number), str(r.moves), *map(str, sums)))
+        sectors, passes = (sum(c.moves(shared) for c in r.found.counts) for shared in (False, True))
+        rows.append((str(r.number), str(r.moves), str(sectors), str(passes)))
     return "\n".join(
         (
             head,
