@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,6 +37,7 @@ from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
 from tests.gpu.kernels import emulated, ptx
 from tests.gpu.test_barriers import check_each_is_needed
+from tests.stdlib.gpu_checks import task
 
 PIPE = """
 program p(A: TYPE[COUNT, 64], C: TYPE[COUNT, 64]) {
@@ -335,3 +337,92 @@ def test_versions_that_shared_memory_has_no_room_for_are_refused() -> None:
     require_room(p, Target(shared_memory=768))
     with pytest.raises(LowerError, match=r"has 768 bytes .*up to 767 are there: `T` 768; make tiles smaller"):
         require_room(p, Target(shared_memory=767))
+
+
+THROUGH_REGISTERS = """
+program p(A: f32[9, 64], C: f32[9, 64]) {
+    buffer L: f32[9, 64] in "local"
+    buffer T: f32[9, 64] in "shared"
+    bound("block.x") for b in 1 {
+        for o in 3 {
+            pipelined for i in 3 @("pipeline.order", "ORDER") @("pipeline.stages", "STAGES") {
+                bound("thread.x") for t in 16 {
+                    for v in 4 {
+                        block L { spatial vi in 9 = o * 3 + i; spatial vj in 64 = t * 4 + v; L[vi, vj] = A[vi, vj] }
+                    }
+                }
+                bound("thread.x") for t_1 in 16 {
+                    for v_1 in 4 {
+                        block T { spatial vi in 9 = o * 3 + i; spatial vj in 64 = t_1 * 4 + v_1; T[vi, vj] = L[vi, vj] + 1.0 }
+                    }
+                }
+                bound("thread.x") for t_2 in 16 {
+                    for v_2 in 4 {
+                        block C { spatial vi in 9 = o * 3 + i; spatial vj in 64 = t_2 * 4 + v_2; C[vi, vj] = T[vi, 63 - vj] }
+                    }
+                }
+            }
+        }
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("stage", "order", "local", "shared"),
+    [
+        ("0, 1, 2", "0, 1, 2", 2, 2),
+        ("0, 2, 3", "2, 1, 0", 3, 2),
+        ("0, 0, 1", "0, 1, 2", 1, 2),
+        ("0, 1, 1", "1, 0, 2", 2, 1),
+        ("0, 4, 5", "0, 1, 2", 5, 2),  # longer than the loop, which is inside of another one
+    ],
+)
+def test_what_threads_keep_has_versions_for_the_stages_that_use_it(
+    stage: str, order: str, local: int, shared: int
+) -> None:
+    text = THROUGH_REGISTERS.replace("STAGES", stage).replace("ORDER", order)
+    (k,) = check(parse_program(Source("p.tsched", text))).kernels
+    assert [b.size for b in k.local] == [4 * local] and [b.size for b in k.shared] == [64 * shared]
+
+
+def test_a_pipeline_inside_of_threads_runs_in_order() -> None:
+    text = """
+program p(A: f32[4, 64], C: f32[4, 64]) {
+    buffer L: f32[4, 64] in "local"
+    bound("block.x") for b in 1 {
+        bound("thread.x") for t in 64 {
+            pipelined for i in 4 @("pipeline.asynchronous", "0") @("pipeline.order", "0, 1") @("pipeline.stages", "0, 1") {
+                block L { spatial vi in 4 = i; spatial vj in 64 = t; L[vi, vj] = A[vi, vj] }
+                block C { spatial vi in 4 = i; spatial vj in 64 = t; C[vi, vj] = L[vi, vj] + 1.0 }
+            }
+        }
+    }
+}
+"""
+    kernels = check(parse_program(Source("p.tsched", text)))
+    assert not copies(kernels) and not waits(kernels)
+
+
+@pytest.mark.parametrize("text", ["matmul(M=17, N=33, K=19)", "conv2d_nhwc(N=1, H=6, W=9, CI=5, KH=3, KW=3, CO=7)"])
+def test_drawn_pipelines_of_odd_sizes(text: str, tmp_path: Path) -> None:
+    t, ahead = task(tmp_path, text), 0
+    for seed in range(12):
+        trace = t.sample(seed)
+        if "software_pipeline" in trace.text:
+            found = t.emulate(trace)
+            assert found.fault == "" and found.max_error <= 1.0
+            ahead += 1
+        if ahead == 2:
+            return
+    raise AssertionError("no copies run ahead")
+
+
+def test_half_precision_is_copied_in_pairs_and_more(tmp_path: Path) -> None:
+    """The rules of `std.gpu` draw vectors of at least 4 bytes, so that their copies can be under way."""
+    t, started = task(tmp_path, "half_matmul(M=64, N=64, K=64)"), 0
+    for seed in range(8):
+        kernels = lower_device(t.sample(seed).program)
+        assert not any(k.notes for k in kernels.kernels)
+        started += len(copies(kernels))
+    assert started

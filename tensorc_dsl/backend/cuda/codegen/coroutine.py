@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tensorc_dsl.backend.cuda.codegen.device import Threads, storage
 from tensorc_dsl.backend.cuda.codegen.tally import LANES, TALLY_CODE, key
 from tensorc_dsl.backend.cuda.codegen.under_way import UNDER_WAY_CODE
-from tensorc_dsl.backend.cuda.codegen.watch import APART, BLOCK, ENDED, EPOCH, MARKS, WATCH
+from tensorc_dsl.backend.cuda.codegen.watch import APART, BLOCK, ENDED, EPOCH, FAST_CODE, MARKS, WATCH, now
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, DeviceKernel, DeviceProgram
 from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
@@ -54,7 +54,7 @@ def emulation_module(p: DeviceProgram) -> tuple[str, tuple[Site, ...]]:
     module = Module(rolled=True)
     sites: list[Site] = []
     runs = [_write_kernel(module, p, k, sites) for k in p.kernels]
-    return "".join((_COROUTINES, WATCH, UNDER_WAY_CODE, TALLY_CODE, module.text(), *runs)), tuple(sites)
+    return "".join((_COROUTINES, WATCH, FAST_CODE, UNDER_WAY_CODE, TALLY_CODE, module.text(), *runs)), tuple(sites)
 
 
 class _Watched(Expressions):
@@ -85,13 +85,19 @@ class _Watched(Expressions):
         align = size if self.starts_copies else align
         shared, number = self.rows[buffer] >= len(self._kernel.params), len(self._sites)
         self._sites.append(Site(self._kernel.name, self.statement, self.into, buffer, write, shared))
-        what = f"i64 {size}, i64 {align}, i1 {'true' if write else 'false'}, i64 {number}, i64 %thread"
-        place = self.f.op(
-            f"call ptr @tensorc_watch(ptr %state, ptr %rows, i64 {self.rows[buffer]}, ptr {place}, {what})"
-        )
+        how, width = self._watch(shared, buffer, write), self.scope.buffers[buffer][1].bytes.bit_length() - 1
+        shift = "" if how == "tensorc_watch" else f"i64 {width}, "
+        what = f"i64 {size}, {shift}i64 {align}, i1 {'true' if write else 'false'}, i64 {number}, i64 %thread"
+        place = self.f.op(f"call ptr @{how}(ptr %state, ptr %rows, i64 {self.rows[buffer]}, ptr {place}, {what})")
         noted = f"i64 {key(number, shared, size)}, ptr {place}, i64 %thread"
         self.f.line(f"call void @tensorc_note(ptr %state, {noted})")
         return place
+
+    def _watch(self, shared: bool, buffer: str, write: bool) -> str:
+        """The function that watches such accesses."""
+        if shared:
+            return "tensorc_write" if write else "tensorc_read"
+        return "tensorc_watch" if buffer in self._kernel.written else "tensorc_within"
 
 
 class _Coroutine(Threads):
@@ -194,6 +200,7 @@ grid:
   %b2 = udiv i64 %bx, %y
   store i64 %b, ptr %block.at
   store i64 0, ptr %epoch.at
+  {now("%b", "0", "begin")}
   call void @llvm.memset.p0.i64(ptr %shared, i8 {POISON}, i64 {max(k.shared_bytes, 1)}, i1 false)
   br label %make
 make:
@@ -231,6 +238,7 @@ check:
   %epoch = load i64, ptr %epoch.at
   %epoch.next = add i64 %epoch, 1
   store i64 %epoch.next, ptr %epoch.at
+  {now("%b", "%epoch.next", "now")}
   br label %each
 each:
   %v = phi i64 [ 0, %check ], [ %v.next, %same ]

@@ -27,13 +27,20 @@ def key(access: int, shared: bool, size: int) -> int:
 
 
 TALLY_CODE = f"""
-define internal void @tensorc_note(ptr %s, i64 %key, ptr %a, i64 %t) noinline nounwind {{
-entry:
+define internal void @tensorc_note(ptr %s, i64 %key, ptr %a, i64 %t) alwaysinline nounwind {{
   %logs.at = getelementptr i64, ptr %s, i64 {LOGS}
   %logs = load ptr, ptr %logs.at
   %none = icmp eq ptr %logs, null
   br i1 %none, label %out, label %some
 some:
+  call void @tensorc_log(ptr %logs, i64 %key, ptr %a, i64 %t)
+  br label %out
+out:
+  ret void
+}}
+
+define internal void @tensorc_log(ptr %logs, i64 %key, ptr %a, i64 %t) noinline nounwind {{
+entry:
   %lane = and i64 %t, {LANES - 1}
   %nth = mul i64 %lane, {LOG_WORDS}
   %log = getelementptr i64, ptr %logs, i64 %nth
@@ -53,7 +60,7 @@ grow:
   store i64 %wide, ptr %room.at
   br label %put
 put:
-  %entries = phi ptr [ %old, %some ], [ %new, %grow ]
+  %entries = phi ptr [ %old, %entry ], [ %new, %grow ]
   %word = shl i64 %length, 1
   %e = getelementptr i64, ptr %entries, i64 %word
   store i64 %key, ptr %e
@@ -61,8 +68,6 @@ put:
   store ptr %a, ptr %e1
   %longer = add i64 %length, 1
   store i64 %longer, ptr %length.at
-  br label %out
-out:
   ret void
 }}
 
@@ -89,6 +94,8 @@ each:
   %m = phi i64 [ 0, %entry ], [ %m3, %after ]
   %d = phi i64 [ 0, %entry ], [ %d.out, %after ]
   %mask = phi i64 [ 0, %entry ], [ %mask1, %after ]
+  %a.top = phi i64 [ 0, %entry ], [ %a.top1, %after ]
+  %v.top = phi i64 [ 0, %entry ], [ %v.top2, %after ]
   %a.at = getelementptr i64, ptr %list, i64 %g
   %a = load i64, ptr %a.at
   %lane.at = getelementptr i64, ptr %lanes, i64 %g
@@ -97,7 +104,9 @@ each:
   %sub = select i1 %shared, i64 %part, i64 0
   %bit = shl i64 1, %sub
   %mask1 = or i64 %mask, %bit
-  br label %place
+  %a.new = icmp ugt i64 %a, %a.top
+  %a.top1 = call i64 @llvm.umax.i64(i64 %a, i64 %a.top)
+  br i1 %a.new, label %place.add, label %place
 place:
   %i = phi i64 [ 0, %each ], [ %i1, %place.next ]
   %i.end = icmp eq i64 %i, %d
@@ -125,9 +134,12 @@ placed:
 unit:
   %u = phi i64 [ %u0, %placed ], [ %u1, %unit.next ]
   %m2 = phi i64 [ %m, %placed ], [ %m3, %unit.next ]
+  %v.top1 = phi i64 [ %v.top, %placed ], [ %v.top2, %unit.next ]
   %u8 = shl i64 %u, 3
   %v = or i64 %u8, %sub
-  br label %search
+  %v.new = icmp ugt i64 %v, %v.top1
+  %v.top2 = call i64 @llvm.umax.i64(i64 %v, i64 %v.top1)
+  br i1 %v.new, label %put, label %search
 search:
   %j = phi i64 [ 0, %unit ], [ %j1, %search.next ]
   %j.end = icmp eq i64 %j, %m2

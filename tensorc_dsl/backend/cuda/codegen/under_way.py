@@ -7,7 +7,7 @@ stamp says that a copy is under way.
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.cuda.codegen.watch import QUEUES, ROW_WORDS
+from tensorc_dsl.backend.cuda.codegen.watch import FLAG, QUEUES, ROW_WORDS
 
 ENTRIES, HEAD, LENGTH, ROOM, GROUP, QUEUE_WORDS = range(6)
 """The words of a queue: its entries, the first that has not landed, how many there are and may be, how many groups there
@@ -55,7 +55,7 @@ each:
   %e2 = shl i64 %e, 1
   %w = getelementptr i64, ptr %shadow, i64 %e2
   %old = load i64, ptr %w
-  %plain = and i64 %old, -2
+  %plain = and i64 %old, {FLAG - 1}
   %new = or i64 %plain, %flag
   store i64 %new, ptr %w
   %e1 = add i64 %e, 1
@@ -67,7 +67,7 @@ out:
 
 define internal void @tensorc_start({_COPY}) noinline nounwind {{
 entry:
-  call void @tensorc_flag(ptr %rows, i64 %row, ptr %to, i64 %n, i64 1)
+  call void @tensorc_flag(ptr %rows, i64 %row, ptr %to, i64 %n, i64 {FLAG})
   {_queue("%t")}
   {_word("length", "q", LENGTH)}
   {_word("room", "q", ROOM)}
