@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 import numpy as np
 
-from tensorc_dsl.backend.cuda.codegen.coroutine import Site, emulation_module
-from tensorc_dsl.backend.cuda.codegen.tally import LANES, LOG_WORDS, TALLY_WORDS
+from tensorc_dsl.backend.cuda.codegen.coroutine import emulation_module
+from tensorc_dsl.backend.cuda.codegen.rendezvous import warp_bytes
+from tensorc_dsl.backend.cuda.codegen.tally import LOG_WORDS, TALLY_WORDS
+from tensorc_dsl.backend.cuda.codegen.threads import Site
 from tensorc_dsl.backend.cuda.codegen.under_way import QUEUE_WORDS
 from tensorc_dsl.backend.cuda.codegen.watch import (
     APART,
@@ -33,15 +35,18 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     STATE_WORDS,
     TALLY,
     UNDER_WAY,
+    WARPS,
     stamp,
 )
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
+from tensorc_dsl.backend.llvm.host import host_processor
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS, CompileError, Counts, Traffic
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import Sizes, evaluate_size
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.warp import LANES
 
 SPARE_BYTES = 1024
 """The size of the memory for accesses that are out of bounds, which is more than a vector has."""
@@ -95,8 +100,10 @@ class Emulation:
             aligned_empty((k.shared_bytes + 1024,), np.dtype(np.uint8)),
         )
         start = -shared.ctypes.data % 128
+        warps = aligned_empty((2 * -(-k.threads // LANES) * warp_bytes(k) + 1,), np.dtype(np.uint8))
         queues = np.zeros(QUEUE_WORDS * k.threads, np.int64)
-        state[MARKS], state[SPARE], state[QUEUES] = marks.ctypes.data, spare.ctypes.data, queues.ctypes.data
+        state[MARKS], state[SPARE], state[WARPS] = marks.ctypes.data, spare.ctypes.data, warps.ctypes.data
+        state[QUEUES] = queues.ctypes.data
         logs, tally = np.zeros(LOG_WORDS * LANES, np.int64), np.zeros((len(self.sites) + 1, TALLY_WORDS), np.int64)
         if counts is not None:
             state[LOGS], state[TALLY] = logs.ctypes.data, tally.ctypes.data
@@ -157,7 +164,7 @@ class Emulation:
         more = f" ({count} faults)" if count > 1 else ""
         where = f"in `{k.name}`, thread {thread} of block {block}"
         if kind == APART:
-            return f"{where} and its thread 0 come to different barriers{more}"
+            return f"{where} and thread {other} come to different barriers or instructions{more}"
         name = (*k.params, *(b.name for b in k.shared))[row]
         at = f"element {element} of `{name}` in `{self.sites[site].statement}`"
         if kind == OUTSIDE:
@@ -169,6 +176,10 @@ class Emulation:
         theirs, mate = stamp(other)
         who = "others" if other == -1 else f"thread {mate}" + (f" of block {theirs}" if theirs != block else "")
         return f"{where} and {who} meet without a barrier between them at {at}{more}"
+
+
+_CONVERSIONS = "+f16c"
+"""The instructions of x86 for f16. Nothing else of this CPU is used, so that results are the same on all."""
 
 
 def _turns(order: str, threads: int) -> Array:
@@ -185,7 +196,7 @@ def _turns(order: str, threads: int) -> Array:
 def emulation(p: DeviceProgram) -> Emulation:
     """The kernels, compiled for this CPU. Raises CompileError."""
     text, sites = emulation_module(p)
-    machine = Machine(Target())
+    machine = Machine(Target(features=",".join({*host_processor().features.split(",")} & {_CONVERSIONS})))
     try:
         jit = llvm.create_lljit_compiler(machine.machine)
         library = llvm.JITLibraryBuilder().add_object_img(machine.object_code(text)).add_current_process()

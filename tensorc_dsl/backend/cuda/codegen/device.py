@@ -28,7 +28,7 @@ from tensorc_dsl.ir.program import Store
 PLAN = Plan(8 * ALIGNMENT, 1, ZERO, ZERO, late=True)
 
 
-class Threads(Statements, ABC):
+class DeviceStatements(Statements, ABC):
     """Writes what the threads of a kernel do. A subclass knows how they wait for each other, and for copies."""
 
     def __init__(self, f: Function, scope: SymbolTable, symbol: str) -> None:

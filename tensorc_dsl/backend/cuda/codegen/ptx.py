@@ -7,10 +7,12 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tensorc_dsl.backend.cuda.codegen.device import Threads, storage
+from tensorc_dsl.backend.cuda.codegen.assembly import write_assembly
+from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, storage
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, BLOCK_AXES, THREAD, DeviceKernel, DeviceProgram
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.lower.flat import Collective
 
 TRIPLE = "nvptx64-nvidia-cuda"
 
@@ -36,8 +38,11 @@ def device_module(p: DeviceProgram) -> str:
     return _SHARED + module.text()
 
 
-class _Device(Threads):
-    """Threads of a GPU, by its instructions."""
+class _Lanes(DeviceStatements):
+    """Statements of a thread, which is a lane of its warp, by the instructions of a GPU."""
+
+    def collective(self, s: Collective) -> None:
+        write_assembly(self.f, self.expressions, s)
 
     def barrier(self) -> None:
         self._call("llvm.nvvm.barrier.cta.sync.aligned.all", "i32 0", attributes="convergent nounwind")
@@ -68,7 +73,7 @@ def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel) -> None:
     table.vars[THREAD] = _register(f, "tid.x", f"range(i32 0, {k.threads}) ")
     for axis, name in zip(BLOCK_AXES, ("ctaid.x", "ctaid.y", "ctaid.z"), strict=True):
         table.vars[axis] = _register(f, name, "range(i32 0, 2147483647) ")
-    _Device(f, table, k.name).write_device(k.body)
+    _Lanes(f, table, k.name).write_device(k.body)
     params = [_param(k, n, name) for n, name in enumerate(k.params)] + [f"i64 %d{n}" for n in range(len(p.dims))]
     f.define(
         f'define ptx_kernel void @{k.name}({", ".join(params)}) nounwind "nvvm.maxntid"="{k.threads}" "nvvm.minctasm"="1"'

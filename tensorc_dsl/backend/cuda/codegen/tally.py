@@ -11,11 +11,10 @@ requests of 16 and 8 lanes.
 from __future__ import annotations
 
 from tensorc_dsl.backend.cuda.codegen.watch import LOGS, TALLY
+from tensorc_dsl.ir.warp import LANES
 
 LOG_WORDS = 4
 """The words of a lane's log: its entries, how many there are and may be, the next one. An entry is a key and an address."""
-
-LANES = 32
 
 TALLY_WORDS = 3
 """The words of an access: its requests, what they move, and what they would move at least."""

@@ -31,7 +31,6 @@ _COPY = "ptr %s, ptr %rows, i64 %t, ptr %to, ptr %from, i64 %n, i64 %row, i64 %s
 
 UNDER_WAY_CODE = f"""
 declare ptr @realloc(ptr, i64)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 define internal void @tensorc_flag(ptr %rows, i64 %row, ptr %a, i64 %n, i64 %flag) nounwind {{
 entry:

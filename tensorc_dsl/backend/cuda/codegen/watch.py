@@ -8,15 +8,32 @@ The stamp of a write by a copy that is under way says so, too: until it has land
 
 from __future__ import annotations
 
-COUNT, KIND, SITE, ROW, ELEMENT, AT_THREAD, OTHER, BLOCK, EPOCH, AT_BLOCK, SPARE, MARKS, QUEUES, LOGS, TALLY, NOW = (
-    range(16)
-)
+(
+    COUNT,
+    KIND,
+    SITE,
+    ROW,
+    ELEMENT,
+    AT_THREAD,
+    OTHER,
+    BLOCK,
+    EPOCH,
+    AT_BLOCK,
+    SPARE,
+    MARKS,
+    QUEUES,
+    LOGS,
+    TALLY,
+    NOW,
+    WARPS,
+) = range(17)
 """The words of the state: how many faults there were; of the first its kind, statement, buffer, element, thread, the stamp
 that it met, or the alignment that it lacks, and block; what runs: block and barrier; memory for accesses that are not
 made; the last barrier of each thread; the copies that each thread has under way; the accesses of each lane of a warp, if they
-are counted, and the counts; the stamp of the block and barrier, without a thread."""
+are counted, and the counts; the stamp of the block and barrier, without a thread; memory of the warps for
+their instructions."""
 
-STATE_WORDS = 16
+STATE_WORDS = 24
 
 OUTSIDE, RACE, APART, UNDER_WAY, MISALIGNED = 1, 2, 3, 4, 5
 """Kinds of faults: an element out of bounds, two threads that race, threads at different barriers, an element to which a
@@ -24,6 +41,9 @@ copy is under way, an address that is not aligned."""
 
 ROW_WORDS = 5
 """The words of a buffer: its address, its size in bytes, the size of an element, its stamps, whether a block has its own."""
+
+COLLECTIVE = 1 << 32
+"""The first of the marks at which a warp alone waits for its lanes, for an instruction. Those of barriers are below."""
 
 ENDED = -1
 """The barrier at which a thread is that has ended."""

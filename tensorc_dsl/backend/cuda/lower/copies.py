@@ -64,7 +64,7 @@ def _copies(body: tuple[Flat, ...], allowed: Copying) -> Iterator[Flat]:
                 yield replace(s, body=tuple(_copies(s.body, allowed)))
             case _:
                 first = next(_stores(s.body))
-                raise NoCopy(first, "has storage of its own")
+                raise NoCopy(first, "is part of an instruction, or has storage of its own")
 
 
 def _stores(body: tuple[Flat, ...]) -> Iterator[Store]:

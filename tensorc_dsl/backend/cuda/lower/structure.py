@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.barriers import needs_barrier
+from tensorc_dsl.backend.cuda.lower.collectives import require_uniform
 from tensorc_dsl.backend.cuda.lower.copies import Copying, NoCopy, as_copies
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, THREAD, Device, Guard, Local, Phase, Shared, Steps
 from tensorc_dsl.backend.cuda.lower.pipelines import Part, in_rounds, versioned
-from tensorc_dsl.backend.cuda.lower.stages import Pipeline, mark
+from tensorc_dsl.backend.cuda.lower.stages import Pipeline
 from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, size_of
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, Expr, conjunction, constant, free_vars, substitute
 from tensorc_dsl.ir.print import format_store
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, LowerError, inside, store_loads, stores
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop, LowerError, inside, store_loads, stores
 
 TRANSACTION = 128
 """The alignment of each buffer in shared memory, in bytes: that of a transaction."""
@@ -93,7 +94,8 @@ class _Cutter:
         self, s: Loop, values: dict[str, Expr], bound: tuple[str, ...], conds: tuple[Expr, ...]
     ) -> tuple[Device, ...]:
         """The rounds of a pipeline."""
-        pipeline, numbers = self.pipelines[s.var], {mark(s.var, n): n for n in range(len(self.pipelines[s.var].stages))}
+        pipeline = self.pipelines[s.var]
+        numbers = {name: n for n, name in enumerate(pipeline.marks)}
         own: dict[str, DType] = {}
         parts: dict[int, tuple[Flat, ...]] = {}
 
@@ -168,5 +170,8 @@ class _Cutter:
                 " blocks would run it while others go on; make it a statement at the top of the program"
             )
         body = plain((s,), values)
-        guard = conjunction((*conds, *self.axes.conditions(bound)))
+        mine = (*conds, *self.axes.conditions(bound))
+        if isinstance(s, Collective):
+            require_uniform(s, mine)
+        guard = conjunction(mine)
         return Phase(body if guard is None else (If(guard, body),))
