@@ -7,7 +7,7 @@ stamp says that a copy is under way.
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.cuda.codegen.watch import FLAG, QUEUES, ROW_WORDS
+from tensorc_dsl.backend.cuda.codegen.watch import FLAG, PLAIN, QUEUES, ROW_WORDS
 
 ENTRIES, HEAD, LENGTH, ROOM, GROUP, QUEUE_WORDS = range(6)
 """The words of a queue: its entries, the first that has not landed, how many there are and may be, how many groups there
@@ -54,7 +54,7 @@ each:
   %e2 = shl i64 %e, 1
   %w = getelementptr i64, ptr %shadow, i64 %e2
   %old = load i64, ptr %w
-  %plain = and i64 %old, {FLAG - 1}
+  %plain = and i64 %old, {PLAIN}
   %new = or i64 %plain, %flag
   store i64 %new, ptr %w
   %e1 = add i64 %e, 1

@@ -51,8 +51,8 @@ ENDED = -1
 _BLOCK_BITS, _EPOCH_BITS = 40, 12
 """Where the block and the barrier begin in a stamp. Below are 11 bits of the thread and one that says "and others"."""
 
-FLAG = 1 << 62
-"""The bit of a write's stamp that says that it is under way. With it a stamp is above all others."""
+FLAG, PLAIN = -(1 << 63), (1 << 63) - 1
+"""The bit of a write's stamp that says that it is under way, with which a stamp is above all others; and all other bits."""
 
 FAST = "ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i64 %shift, i64 %align, i1 %write, i64 %site, i64 %t"
 
@@ -269,7 +269,7 @@ each:
   %wp = getelementptr i64, ptr %shadow, i64 %e2
   %rp = getelementptr i64, ptr %wp, i64 1
   %stamp = load i64, ptr %wp
-  %w = and i64 %stamp, {FLAG - 1}
+  %w = and i64 %stamp, {PLAIN}
   %r = load i64, ptr %rp
   %mw = call i1 @tensorc_meets(i64 %w, i64 %cur, i64 %own)
   %mr = call i1 @tensorc_meets(i64 %r, i64 %cur, i64 %own)
