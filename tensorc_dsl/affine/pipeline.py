@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorc_dsl.affine.accesses import Access, accesses, written
+from tensorc_dsl.affine.accesses import Access, accesses, touched, written
 from tensorc_dsl.affine.dependence import Dependence, conflict, pairs
 from tensorc_dsl.affine.distance import distances
 from tensorc_dsl.affine.private import is_private
-from tensorc_dsl.ir.program import Block, Program, find_loop, walk
+from tensorc_dsl.ir.pipelines import pipeline
+from tensorc_dsl.ir.program import Block, For, LoopKind, Program, blocks_in, find_loop, walk
 
 
 def overtakes(program: Program, var: str, stages: Sequence[int], order: Sequence[int]) -> Dependence | None:
@@ -36,6 +37,18 @@ def overtakes(program: Program, var: str, stages: Sequence[int], order: Sequence
             if least <= most and _meets(a, b, depth, var, least, most):
                 return Dependence(a.buffer, a.block.name, b.block.name, var, False)
     return None
+
+
+def versions(loop: For, buffer: str) -> int:
+    """The number of iterations of a loop that need a copy of a buffer at one time, if the buffer is private to an iteration.
+
+    In a pipeline an iteration needs it from the first stage that accesses it to the last; in other loops it is 1.
+    """
+    found = pipeline(loop) if loop.kind is LoopKind.PIPELINED else None
+    if found is None:
+        return 1
+    used = [n for n, s in zip(found[0], loop.body, strict=True) if any(buffer in touched(b) for b in blocks_in((s,)))]
+    return max(used) - min(used) + 1 if used else 1
 
 
 def _meets(a: Access, b: Access, depth: int, var: str, least: int, most: int) -> bool:

@@ -80,6 +80,36 @@ ORDERS = ("forward", "reversed", "shuffled")
 """The orders in which an emulation runs threads that nothing orders."""
 
 
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What one access of a statement costs a kernel in all: its requests, each by all threads that run together, and what
+    they move: sectors of global memory, or passes over the banks of memory that a block shares. `least` is what they would
+    move if all threads of a request met in as few sectors or passes as their data have."""
+
+    into: str
+    """The buffer that the statement writes."""
+    buffer: str
+    write: bool
+    shared: bool
+    requests: int
+    moves: int
+    least: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a kernel costs, counted: its blocks, the barriers that each thread of the last one meets, and its accesses."""
+
+    kernel: str
+    blocks: int
+    barriers: int
+    traffic: tuple[Traffic, ...]
+
+    def moves(self, shared: bool) -> int:
+        """What all accesses to one kind of memory move."""
+        return sum(t.moves for t in self.traffic if t.shared == shared)
+
+
 class EmulatedKernel(Protocol):
     """A kernel for another kind of machine, which this one runs thread by thread."""
 
@@ -89,6 +119,10 @@ class EmulatedKernel(Protocol):
         Returns what is wrong with it: threads that race or come to different barriers, accesses that are out of bounds; ""
         if nothing is.
         """
+        ...
+
+    def count(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> tuple[str, tuple[Counts, ...]]:
+        """As `run` in the first order, with what each of its kernels costs; nothing of those behind a fault."""
         ...
 
 

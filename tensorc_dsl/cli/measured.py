@@ -48,11 +48,13 @@ def measured(task: Task, trace: Trace) -> tuple[float, float]:
 def emulate_and_show(task: Task, trace: Trace) -> None:
     """Print what an emulation found. Raises TschedError (E0908) if something is wrong, and as `Task.emulate`."""
     from tensorc_dsl.api.making import failed
+    from tensorc_dsl.report.traffic import traffic
 
     found = task.emulate(trace)
     if found.fault:
         raise failed("makes a kernel that is wrong", found.fault)
-    show("emulated on the CPU, in three orders of threads: no races, nothing out of bounds")
+    show("emulated on the CPU, in three orders of threads: no races, nothing out of bounds\n")
+    show(traffic(found, trace.program))
     show(f"\nthe result is right: largest error {found.max_error:.2g} of what is allowed")
 
 

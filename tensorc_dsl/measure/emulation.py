@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tensorc_dsl.backend.memory import aligned_empty
-from tensorc_dsl.backend.protocol import ORDERS, EmulatedKernel
+from tensorc_dsl.backend.protocol import ORDERS, Counts, EmulatedKernel
 from tensorc_dsl.ir.arrays import Array, stored_dtype
-from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.guarded import poison
 from tensorc_dsl.measure.runner import Task
@@ -26,10 +26,24 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Emulated:
-    """What an emulation found: the largest error as a share of what is allowed, and what is wrong, "" if nothing is."""
+    """What an emulation found: the largest error as a share of what is allowed, and what is wrong, "" if nothing is.
+
+    `counts` says what each kernel costs at the sizes `counted_at`, the largest; none if something is wrong. It has no times.
+    """
 
     max_error: float
     fault: str = ""
+    counts: tuple[Counts, ...] = ()
+    counted_at: Sizes = field(default_factory=dict[str, int])
+
+    def busiest(self, multiprocessors: int) -> int:
+        """What the multiprocessor with the most blocks moves, kernel after kernel: sectors of global memory and passes over
+        its shared memory, each of which takes it about a cycle."""
+        return sum(
+            -(-(c.moves(False) + c.moves(True)) * -(-c.blocks // multiprocessors) // c.blocks)
+            for c in self.counts
+            if c.blocks
+        )
 
 
 def too_large(program: Program) -> int | None:
@@ -40,19 +54,24 @@ def too_large(program: Program) -> int | None:
 
 def emulate(program: Program, kernel: EmulatedKernel) -> Emulated:
     """The kernel of an unscheduled program, run at all sizes at which kernels are checked, in each order of threads."""
-    worst = 0.0
-    for sizes in sizing(program).checked:
+    worst, every, counts = 0.0, sizing(program).checked, tuple[Counts, ...]()
+    largest = max(every, key=lambda sizes: flops(bind(program, sizes)))
+    for sizes in every:
         task = Task.of(bind(program, sizes), SEED)
         for order in ORDERS:
             arrays = {p.name: _array(task, p.name) for p in task.program.params}
             where = ", ".join(x for x in (describe(sizes), f"threads {order}") if x)
-            if fault := kernel.run(arrays, sizes, order):
+            if sizes is largest and order == ORDERS[0]:
+                fault, counts = kernel.count(arrays, sizes)
+            else:
+                fault = kernel.run(arrays, sizes, order)
+            if fault:
                 return Emulated(np.inf, f"{fault}; {where}")
             verdict = task.verdict(arrays)
             worst = max(worst, verdict.max_error)
             if verdict.fault:
                 return Emulated(worst, f"{verdict.fault}; {where}")
-    return Emulated(worst)
+    return Emulated(worst, "", counts, largest)
 
 
 def _array(task: Task, name: str) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tensorc_dsl import units
 from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.measure.outcome import Status
@@ -27,6 +29,11 @@ def comparison(roof: Roof, seconds: float | None, numpy_seconds: float | None) -
     if limit is not None:
         rows.append((roof.name, "", units.giga(limit), units.share(1.0)))
     rows = [row if limit is not None else row[:3] for row in rows]
+    return columns(rows)
+
+
+def columns(rows: Sequence[tuple[str, ...]]) -> str:
+    """Rows of equal length as plain text, with the first column to the left and all others to the right."""
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])

@@ -13,6 +13,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     DeviceKernel,
     DeviceProgram,
     Steps,
+    Wait,
     barriers_in,
     without_barrier,
 )
@@ -153,10 +154,10 @@ def test_a_tiled_product_has_at_most_two_barriers_a_step() -> None:
         for k in lower_device(sample(gpu_space(p, "sm_80"), "matmul", seed).program).kernels:
             assert barriers_in(k.body) <= 2
             for s in k.body:
-                steps += isinstance(s, Steps)
-                assert (
-                    not isinstance(s, Steps) or sum(isinstance(x, Barrier) for x in s.body) == barriers_in(s.body) == 2
-                )
+                if isinstance(s, Steps) and barriers_in(s.body):
+                    steps += 1
+                    ahead = any(isinstance(x, Wait) for x in s.body)
+                    assert sum(isinstance(x, Barrier) for x in s.body) == barriers_in(s.body) == (1 if ahead else 2)
     assert steps
 
 

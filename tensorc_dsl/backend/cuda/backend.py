@@ -13,7 +13,7 @@ from tensorc_dsl.backend.cuda.codegen.ptx import TRIPLE
 from tensorc_dsl.backend.cuda.compiled import STAGES, CudaKernel, compile_device, cpu_of
 from tensorc_dsl.backend.cuda.emulate import Emulation, emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, format_device
-from tensorc_dsl.backend.cuda.lower.lower import OLDEST, PASSES, lower_device, lower_device_until
+from tensorc_dsl.backend.cuda.lower.lower import OLDEST, PASSES, lower_device, lower_device_until, require_room
 from tensorc_dsl.backend.llvm.processors import NO_CPU, processors
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import (
@@ -90,7 +90,9 @@ class CudaBackend:
         return "\n".join((f"GPUs of {TRIPLE}:", *(f"  {cpu}" for cpu in _known())))
 
     def lower(self, program: Program, target: Target) -> DeviceProgram:
-        return lower_device(program, target.feature_names)
+        lowered = lower_device(program, target.feature_names)
+        require_room(lowered, target)
+        return lowered
 
     def text(self, lowered: LoweredKernel) -> str:
         assert isinstance(lowered, DeviceProgram)

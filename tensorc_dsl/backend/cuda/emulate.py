@@ -11,22 +11,30 @@ import numpy as np
 
 from tensorc_dsl.backend.cuda.codegen.coroutine import emulation_module
 from tensorc_dsl.backend.cuda.codegen.rendezvous import warp_bytes
+from tensorc_dsl.backend.cuda.codegen.tally import LOG_WORDS, TALLY_WORDS
+from tensorc_dsl.backend.cuda.codegen.threads import Site
+from tensorc_dsl.backend.cuda.codegen.under_way import QUEUE_WORDS
 from tensorc_dsl.backend.cuda.codegen.watch import (
     APART,
-    ASKEW,
     AT_BLOCK,
     AT_THREAD,
     COUNT,
     ELEMENT,
+    EPOCH,
     KIND,
+    LOGS,
     MARKS,
+    MISALIGNED,
     OTHER,
     OUTSIDE,
+    QUEUES,
     ROW,
     ROW_WORDS,
     SITE,
     SPARE,
     STATE_WORDS,
+    TALLY,
+    UNDER_WAY,
     WARPS,
     stamp,
 )
@@ -34,7 +42,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.host import host_processor
 from tensorc_dsl.backend.memory import aligned_empty
-from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.backend.protocol import ORDERS, CompileError, Counts, Traffic
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import Sizes, evaluate_size
 from tensorc_dsl.ir.target import Target
@@ -52,23 +60,40 @@ class Emulation:
     addresses: tuple[int, ...]
     code: tuple[llvm.LLJIT, llvm.ResourceTracker]
     """What the addresses point into, which lives as long as this object."""
-    sites: tuple[str, ...]
+    sites: tuple[Site, ...]
 
     def run(self, arrays: Mapping[str, Array], sizes: Sizes, order: str) -> str:
         """Run all kernels on arrays of the parameters, in one of the protocol's `ORDERS`.
 
         Returns what is wrong with the first that has a fault, or "". Arrays that are written are changed.
         """
+        return self._all(arrays, sizes, order, None)
+
+    def count(self, arrays: Mapping[str, Array], sizes: Sizes) -> tuple[str, tuple[Counts, ...]]:
+        """As `run` in the first order, with what each kernel costs."""
+        counts: list[Counts] = []
+        fault = self._all(arrays, sizes, ORDERS[0], counts)
+        return fault, tuple(counts)
+
+    def _all(self, arrays: Mapping[str, Array], sizes: Sizes, order: str, counts: list[Counts] | None) -> str:
         every = dict(arrays)
         for s in self.program.scratch:
             every[s.name] = aligned_empty((evaluate_size(s.size, sizes),), stored_dtype(s.dtype))
             every[s.name].view(np.uint8).fill(0xFF)
         for k, address in zip(self.program.kernels, self.addresses, strict=True):
-            if fault := self._run(k, address, every, sizes, order):
+            if fault := self._run(k, address, every, sizes, order, counts):
                 return fault
         return ""
 
-    def _run(self, k: DeviceKernel, address: int, arrays: Mapping[str, Array], sizes: Sizes, order: str) -> str:
+    def _run(
+        self,
+        k: DeviceKernel,
+        address: int,
+        arrays: Mapping[str, Array],
+        sizes: Sizes,
+        order: str,
+        counts: list[Counts] | None,
+    ) -> str:
         state, marks = np.zeros(STATE_WORDS, np.int64), np.zeros(k.threads, np.int64)
         spare, shared = (
             aligned_empty((SPARE_BYTES,), np.dtype(np.uint8)),
@@ -76,7 +101,12 @@ class Emulation:
         )
         start = -shared.ctypes.data % 128
         warps = aligned_empty((2 * -(-k.threads // LANES) * warp_bytes(k) + 1,), np.dtype(np.uint8))
+        queues = np.zeros(QUEUE_WORDS * k.threads, np.int64)
         state[MARKS], state[SPARE], state[WARPS] = marks.ctypes.data, spare.ctypes.data, warps.ctypes.data
+        state[QUEUES] = queues.ctypes.data
+        logs, tally = np.zeros(LOG_WORDS * LANES, np.int64), np.zeros((len(self.sites) + 1, TALLY_WORDS), np.int64)
+        if counts is not None:
+            state[LOGS], state[TALLY] = logs.ctypes.data, tally.ctypes.data
         rows: list[int] = []
         stamps: list[Array] = []
         for name in k.params:
@@ -110,7 +140,20 @@ class Emulation:
         )
         function = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(address)
         function(*given, *whole[:3], *more, *whole[3:])
-        return self._said(k, state) if state[COUNT] else ""
+        if state[COUNT]:
+            return self._said(k, state)
+        if counts is not None:
+            counts.append(Counts(k.name, int(np.prod(grid)), max(int(state[EPOCH]) - 1, 0), self._traffic(k, tally)))
+        return ""
+
+    def _traffic(self, k: DeviceKernel, tally: Array) -> tuple[Traffic, ...]:
+        """The accesses of a kernel that were made, in the order of its text, with their counts."""
+        found: dict[tuple[str, str, bool, bool], Array] = {}
+        for site, row in zip(self.sites, tally[:-1], strict=True):
+            if site.kernel == k.name and row[0]:
+                name = (site.into, site.buffer, site.write, site.shared)
+                found[name] = found[name] + row if name in found else row
+        return tuple(Traffic(*name, *map(int, row)) for name, row in found.items())
 
     def _said(self, k: DeviceKernel, state: Array) -> str:
         """The first fault as a sentence."""
@@ -123,11 +166,13 @@ class Emulation:
         if kind == APART:
             return f"{where} and thread {other} come to different barriers or instructions{more}"
         name = (*k.params, *(b.name for b in k.shared))[row]
-        at = f"element {element} of `{name}` in `{self.sites[site]}`"
+        at = f"element {element} of `{name}` in `{self.sites[site].statement}`"
         if kind == OUTSIDE:
             return f"{where} accesses {at}, which is out of bounds{more}"
-        if kind == ASKEW:
-            return f"{where} accesses {other} bytes at {at}, which does not begin at a multiple of them{more}"
+        if kind == UNDER_WAY:
+            return f"{where} accesses {at}, to which a copy is under way{more}"
+        if kind == MISALIGNED:
+            return f"{where} accesses {at}, whose address is not a multiple of {other}{more}"
         theirs, mate = stamp(other)
         who = "others" if other == -1 else f"thread {mate}" + (f" of block {theirs}" if theirs != block else "")
         return f"{where} and {who} meet without a barrier between them at {at}{more}"

@@ -27,6 +27,7 @@ from tensorc_dsl.cli.options import (
     target_options,
 )
 from tensorc_dsl.cli.prior import Prior
+from tensorc_dsl.cli.ranked import rank_and_show, require_no_times
 from tensorc_dsl.cli.tuned import Form, tell_what_is_lost, tell_what_is_wrong, write_and_show
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.report.terminal import say, show_diagnostics, show_foreign, show_object, write
@@ -35,7 +36,7 @@ from tensorc_dsl.search.options import SearchOptions
 DEFAULTS = SearchOptions()
 
 if TYPE_CHECKING:
-    from tensorc_dsl.api import Task
+    from tensorc_dsl.api import Task, TaskFile
     from tensorc_dsl.search.events import Event, Listener
     from tensorc_dsl.search.tune import TuneResult
 
@@ -107,6 +108,11 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
     help="Write FILE again, with what was learnt of the draws as weights; by default to FILE_prior.tsched in this folder.",
 )
 @records_option
+@click.option(
+    "--emulate",
+    is_flag=True,
+    help="Draw schedules for a GPU, run them on the CPU, and rank them by what they move: counts, which are not recorded.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @click.option(
     "--json-lines", "as_lines", is_flag=True, help="Print each event as a line of JSON, and the result as the last one."
@@ -133,6 +139,7 @@ def tune(
     output: str | None,
     prior: str | None,
     records: str | None,
+    emulate: bool,
     as_json: bool,
     as_lines: bool,
 ) -> None:
@@ -143,10 +150,28 @@ def tune(
     gain the most. Each task has a file of its own, TASK.best.tsched. Ctrl-C, SIGTERM and SIGHUP end the search early
     and keep its results; a second Ctrl-C ends at once. Exit status 3: no schedule works; 4: a schedule that was as fast
     as the best is proved to be wrong, and the best of the others is written.
+
+    With --emulate no GPU is needed. Schedules are drawn, run on the CPU thread by thread, checked, and ranked by the sectors
+    of global memory and the passes over shared memory that the busiest multiprocessor has. These are counts, not times.
     """
     if as_json and as_lines:
         raise click.UsageError("--json prints one object, and --json-lines many: give one of them")
     say(f"reading {file}", err=True)  # before imports that take a while
+
+    def read() -> tuple[TaskFile, list[Task], list[Path]]:
+        there = load(file, threads, target, mcpu)
+        names = tuple(dict.fromkeys(tasks)) or tuple(there) or (only(there, file),)
+        found = [handled(chosen(there, name, mcpu), replayed, conditions, hidden) for name in names]
+        if output is not None and len(found) > 1:
+            raise click.UsageError("--output names the file of one task: give one task")
+        return there, found, [Path(output or f"{one.name}.best.tsched") for one in found]
+
+    if emulate:
+        require_no_times(ctx)
+        _, found, files = read()
+        if not rank_and_show(found, files, _trials(trials, None), seed):
+            ctx.exit(ExitCode.NO_CANDIDATE)
+        return
     from tensorc_dsl.records.queue import Queue
 
     # Checked first, so that nobody waits only to learn that nothing can be recorded.
@@ -163,13 +188,9 @@ def tune(
     from tensorc_dsl.report.together import Together
     from tensorc_dsl.search.strategy import states_regret, strategy_of
 
-    there = load(file, threads, target, mcpu)
-    names = tuple(dict.fromkeys(tasks)) or tuple(there) or (only(there, file),)
-    found = [handled(chosen(there, name, mcpu), replayed, conditions, hidden) for name in names]
-    if output is not None and len(found) > 1:
-        raise click.UsageError("--output names the file of one task: give one task")
+    there, found, files = read()
+    names = [one.name for one in found]
     beside = None if prior is None else Prior.at(prior, file, there, replayed)
-    files = [Path(output or f"{one.name}.best.tsched") for one in found]
     counts = _weights(weights, names)
     for path in files:
         check_writable(path)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from tensorc_dsl.affine.accesses import accesses, home
+from tensorc_dsl.affine.pipeline import versions
 from tensorc_dsl.affine.regions import inner_ranges, required_region
 from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import constant
-from tensorc_dsl.ir.pipelines import pipeline
-from tensorc_dsl.ir.program import ALIGN, OFFSET, Axis, Buffer, For, LoopKind, Program, Stmt, walk
+from tensorc_dsl.ir.program import ALIGN, OFFSET, Axis, Buffer, For, Program, Stmt, walk
 from tensorc_dsl.schedule.places import the_block
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refs import BlockRef
@@ -42,8 +42,8 @@ def threads(program: Program, block: BlockRef) -> int:
 def shared_bytes(program: Program, block: BlockRef) -> int:
     """The bytes that all "shared" buffers of its kernel take for a block of threads.
 
-    The space between rows counts, and a buffer in a pipeline counts once for each stage. Refused if this
-    is not a number.
+    The space between rows counts, and a buffer in a pipeline counts once for each stage from the first that accesses it to
+    the last. Refused if this is not a number.
     """
     found = _private(program, block, lambda scope: scope.split(".")[0] == "shared")
     return sum(elements * b.dtype.bytes for b, elements, _ in found)
@@ -100,7 +100,7 @@ def _private(
         sizes = [constant(n) for _, n in required_region(at, extent_ranges(around), b.shape)]
         if any(n is None for n in sizes):
             raise OPEN_BUFFER(program, block.name, b.name, buffer=b.name, block=block.name)
-        out.append((b, _pitched(b, [n or 0 for n in sizes]) * _versions(around), around))
+        out.append((b, _pitched(b, [n or 0 for n in sizes]) * (versions(around[-1], b.name) if around else 1), around))
     return out
 
 
@@ -111,9 +111,3 @@ def _pitched(b: Buffer, sizes: list[int]) -> int:
         factor, offset = (int(notes.get(f"{key}.{d}", least)) for key, least in ((ALIGN, 1), (OFFSET, 0)))
         inner = n * (-(-(inner - offset) // factor) * factor + offset)
     return inner
-
-
-def _versions(around: Sequence[For]) -> int:
-    """The number of iterations in flight of the pipelined loop to whose iterations a buffer is private."""
-    found = pipeline(around[-1]) if around and around[-1].kind is LoopKind.PIPELINED else None
-    return 1 if found is None else max(found[0]) + 1

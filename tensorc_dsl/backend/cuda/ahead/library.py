@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tensorc_dsl.backend.cuda.codegen.device import ALIGNMENT
 from tensorc_dsl.backend.cuda.compiled import CudaKernel
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel
+from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, DeviceKernel
 from tensorc_dsl.backend.cuda.sass import sass_of
 from tensorc_dsl.backend.llvm.ahead.interface import argument_name
 from tensorc_dsl.backend.protocol import Form

@@ -6,11 +6,13 @@ other, and the threads of a block from barrier to barrier in a given order.
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.cuda.codegen.device import storage, write_device
+from tensorc_dsl.backend.cuda.codegen.device import storage
 from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, warp_bytes
-from tensorc_dsl.backend.cuda.codegen.threads import Lanes, Threads
+from tensorc_dsl.backend.cuda.codegen.tally import TALLY_CODE
+from tensorc_dsl.backend.cuda.codegen.threads import Lanes, Site, Threads
 from tensorc_dsl.backend.cuda.codegen.turns import runner
-from tensorc_dsl.backend.cuda.codegen.watch import COLLECTIVE, ENDED, MARKS, WARPS, WATCH
+from tensorc_dsl.backend.cuda.codegen.under_way import UNDER_WAY_CODE
+from tensorc_dsl.backend.cuda.codegen.watch import ENDED, FAST_CODE, MARKS, WARPS, WATCH
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, DeviceKernel, DeviceProgram
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.ir.warp import LANES
@@ -31,43 +33,24 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
 
-def emulation_module(p: DeviceProgram) -> tuple[str, tuple[str, ...]]:
-    """The LLVM code of all kernels as coroutines, and the text of each watched statement, by its number."""
+def emulation_module(p: DeviceProgram) -> tuple[str, tuple[Site, ...]]:
+    """The LLVM code of all kernels as coroutines, and their accesses to memory that threads share, by their numbers."""
     module = Module(rolled=True)
     instructions = Instructions(module)
-    sites: list[str] = []
+    sites: list[Site] = []
     runs = [_write_kernel(instructions, p, k, sites) for k in p.kernels]
-    return "".join((_COROUTINES, WATCH, *instructions.tables, module.text(), *runs)), tuple(sites)
+    text = (_COROUTINES, WATCH, FAST_CODE, UNDER_WAY_CODE, TALLY_CODE, *instructions.tables, module.text(), *runs)
+    return "".join(text), tuple(sites)
 
 
-def _write_kernel(instructions: Instructions, p: DeviceProgram, k: DeviceKernel, sites: list[str]) -> str:
+def _write_kernel(instructions: Instructions, p: DeviceProgram, k: DeviceKernel, sites: list[Site]) -> str:
     """Write a thread of the kernel as a coroutine. Returns the function that runs them."""
     f = Function(instructions.module)
     table = storage(f, p, k, "%shared")
     table.vars[THREAD] = "%thread"
     table.vars.update({axis: f"%b{n}" for n, axis in enumerate(BLOCK_AXES)})
-    names = (*k.params, *(b.name for b in k.shared))
-    suspended = 0
-
-    def suspend(mark: int, final: bool) -> None:
-        f.line(f"store i64 {mark}, ptr %mark")
-        resumed, last = f.label("resumed"), "true" if final else "false"
-        found = f.op(f"call i8 @llvm.coro.suspend(token none, i1 {last})")
-        f.line(f"switch i8 {found}, label %suspend [ i8 0, label %{resumed} i8 1, label %cleanup ]")
-        f.start_block(resumed)
-
-    def barrier() -> None:
-        nonlocal suspended
-        suspended += 1
-        suspend(suspended, False)
-
-    def rendezvous() -> None:
-        nonlocal suspended
-        suspended += 1
-        suspend(COLLECTIVE + suspended, False)
-
-    lanes = Lanes(instructions, warp_bytes(k), rendezvous)
-    threads = Threads(f, table, k.name, {name: n for n, name in enumerate(names)}, sites, lanes)
+    lanes = Lanes(instructions, warp_bytes(k))
+    threads = Threads(f, table, k, sites, lanes)
     f.prologue(
         "%id = call token @llvm.coro.id(i32 64, ptr null, ptr null, ptr null)",
         "%size = call i64 @llvm.coro.size.i64()",
@@ -87,9 +70,9 @@ def _write_kernel(instructions: Instructions, p: DeviceProgram, k: DeviceKernel,
         "%turn = alloca i64",
         "store i64 0, ptr %turn",
     )
-    suspend(0, False)
-    write_device(threads, k.body, barrier)
-    suspend(ENDED, True)
+    threads.suspend(0)
+    threads.write_device(k.body)
+    threads.suspend(ENDED, last=True)
     f.line("unreachable")
     f.start_block("cleanup")
     f.line("%freed = call ptr @llvm.coro.free(token %id, ptr %handle)")

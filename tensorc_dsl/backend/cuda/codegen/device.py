@@ -2,51 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from math import gcd
 from typing import assert_never
 
-from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Device, DeviceKernel, DeviceProgram, Guard, Phase, Steps
-from tensorc_dsl.backend.llvm.codegen.body import SymbolTable
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    ALIGNMENT,
+    Barrier,
+    Commit,
+    Device,
+    DeviceKernel,
+    DeviceProgram,
+    Guard,
+    Phase,
+    Steps,
+    Wait,
+)
+from tensorc_dsl.backend.llvm.codegen.body import Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements
 from tensorc_dsl.backend.llvm.codegen.values import in_memory
-from tensorc_dsl.ir.expr import ZERO
+from tensorc_dsl.ir.expr import ZERO, Load
+from tensorc_dsl.ir.program import Store
 
-VECTOR_BITS = 128
-"""The widest load and store of a thread."""
-
-ALIGNMENT = VECTOR_BITS // 8
-"""The alignment in bytes of every array in global memory, which the launch checks, and of buffers in shared memory."""
-
-PLAN = Plan(VECTOR_BITS, 1, ZERO, ZERO, late=True)
+PLAN = Plan(8 * ALIGNMENT, 1, ZERO, ZERO, late=True)
 
 
-def write_device(statements: Statements, body: tuple[Device, ...], barrier: Callable[[], None]) -> None:
-    """Write the statements of a kernel."""
-    f, e = statements.f, statements.expressions
+class DeviceStatements(Statements, ABC):
+    """Writes what the threads of a kernel do. A subclass knows how they wait for each other, and for copies."""
 
-    def write(part: tuple[Device, ...]) -> None:
-        for s in part:
+    def __init__(self, f: Function, scope: SymbolTable, symbol: str) -> None:
+        super().__init__(f, scope, PLAN, symbol, workspace="null", worker=None)
+        self._starts_copies = False
+
+    @abstractmethod
+    def barrier(self) -> None: ...
+
+    @abstractmethod
+    def start_copy(self, target: str, source: str, size: int) -> None:
+        """Write the start of a copy of `size` bytes from an address in global memory to one in shared memory."""
+        ...
+
+    @abstractmethod
+    def commit(self) -> None: ...
+
+    @abstractmethod
+    def wait(self, groups: int) -> None: ...
+
+    def write_device(self, body: tuple[Device, ...]) -> None:
+        """Write the statements of a kernel."""
+        f, e = self.f, self.expressions
+        for s in body:
             match s:
-                case Phase(body=inner):
-                    statements.write(inner)
+                case Phase(body=inner, asynchronous=asynchronous):
+                    self._starts_copies = asynchronous
+                    self.write(inner)
+                    self._starts_copies = False
                 case Barrier():
-                    barrier()
+                    self.barrier()
+                case Commit():
+                    self.commit()
+                case Wait(groups=groups):
+                    self.wait(groups)
                 case Steps(var=var, end=end, body=inner):
-                    statements.counted(var, 0, e.index(end), 1, lambda inner=inner: write(inner))
+                    self.counted(var, 0, e.index(end), 1, lambda inner=inner: self.write_device(inner))
                 case Guard(cond=cond, body=inner):
                     then, after = f.label("then"), f.label("after")
                     f.branch_if(e.value(cond, None).ref, then, after)
                     f.start_block(then)
                     with f.region():
-                        write(inner)
+                        self.write_device(inner)
                     f.branch(after)
                     f.start_block(after)
                 case _:
                     assert_never(s)
 
-    write(body)
+    def _store(self, s: Store, at: Piece | None) -> None:
+        if not self._starts_copies:
+            super()._store(s, at)
+            return
+        assert isinstance(s.value, Load)  # only copies are started
+        source = self.expressions.pointer(s.value.buffer, s.value.indices[0], at)
+        target = self.expressions.target(s.buffer, s.indices[0], at)
+        self.start_copy(target, source, s.value.dtype.bytes * (1 if at is None else at.width))
 
 
 def storage(f: Function, p: DeviceProgram, k: DeviceKernel, shared: str) -> SymbolTable:

@@ -8,10 +8,9 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from tensorc_dsl.backend.cuda.codegen.assembly import write_assembly
-from tensorc_dsl.backend.cuda.codegen.device import ALIGNMENT, PLAN, storage, write_device
-from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, DeviceKernel, DeviceProgram
+from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, storage
+from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, BLOCK_AXES, THREAD, DeviceKernel, DeviceProgram
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
-from tensorc_dsl.backend.llvm.codegen.statements import Statements
 from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.lower.flat import Collective
 
@@ -24,13 +23,6 @@ _SHARED = "@shared = external addrspace(3) global [0 x i8], align 128\n"
 """The shared memory of a block, whose size is an argument of the launch."""
 
 _REGISTERS = "llvm.nvvm.read.ptx.sreg"
-
-
-class _Lanes(Statements):
-    """Statements of a thread, which is a lane of its warp."""
-
-    def collective(self, s: Collective) -> None:
-        write_assembly(self.f, self.expressions, s)
 
 
 def device_module(p: DeviceProgram) -> str:
@@ -46,6 +38,34 @@ def device_module(p: DeviceProgram) -> str:
     return _SHARED + module.text()
 
 
+class _Lanes(DeviceStatements):
+    """Statements of a thread, which is a lane of its warp, by the instructions of a GPU."""
+
+    def collective(self, s: Collective) -> None:
+        write_assembly(self.f, self.expressions, s)
+
+    def barrier(self) -> None:
+        self._call("llvm.nvvm.barrier.cta.sync.aligned.all", "i32 0", attributes="convergent nounwind")
+
+    def start_copy(self, target: str, source: str, size: int) -> None:
+        places = [
+            f"ptr addrspace({space}) {self.f.op(f'addrspacecast ptr {pointer} to ptr addrspace({space})')}"
+            for pointer, space in ((target, 3), (source, 1))
+        ]
+        # Copies of 16 bytes may pass by the first-level cache, which has no use for data that go to shared memory.
+        self._call(f"llvm.nvvm.cp.async.{'cg' if size == 16 else 'ca'}.shared.global.{size}", *places)
+
+    def commit(self) -> None:
+        self._call("llvm.nvvm.cp.async.commit.group")
+
+    def wait(self, groups: int) -> None:
+        self._call("llvm.nvvm.cp.async.wait.group", f"i32 {groups}")
+
+    def _call(self, name: str, *args: str, attributes: str = "") -> None:
+        self.f.module.declare("void", name, tuple(a.rsplit(" ", 1)[0] for a in args), attributes)
+        self.f.line(f"call void @{name}({', '.join(args)})")
+
+
 def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel) -> None:
     f = Function(module)
     shared = f.op("addrspacecast ptr addrspace(3) @shared to ptr") if k.shared else "null"
@@ -53,13 +73,7 @@ def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel) -> None:
     table.vars[THREAD] = _register(f, "tid.x", f"range(i32 0, {k.threads}) ")
     for axis, name in zip(BLOCK_AXES, ("ctaid.x", "ctaid.y", "ctaid.z"), strict=True):
         table.vars[axis] = _register(f, name, "range(i32 0, 2147483647) ")
-    statements = _Lanes(f, table, PLAN, k.name, workspace="null", worker=None)
-
-    def barrier() -> None:
-        f.module.declare("void", "llvm.nvvm.barrier.cta.sync.aligned.all", ("i32",), "convergent nounwind")
-        f.line("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)")
-
-    write_device(statements, k.body, barrier)
+    _Lanes(f, table, k.name).write_device(k.body)
     params = [_param(k, n, name) for n, name in enumerate(k.params)] + [f"i64 %d{n}" for n in range(len(p.dims))]
     f.define(
         f'define ptx_kernel void @{k.name}({", ".join(params)}) nounwind "nvvm.maxntid"="{k.threads}" "nvvm.minctasm"="1"'

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from tensorc_dsl.backend.cuda.codegen.device import PLAN
+from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
 from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, offsets
+from tensorc_dsl.backend.cuda.codegen.tally import key
+from tensorc_dsl.backend.cuda.codegen.watch import COLLECTIVE
 from tensorc_dsl.backend.cuda.lower.collectives import Access, address_of, element_of, operands_of, register_of
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel
 from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.function import Function
-from tensorc_dsl.backend.llvm.codegen.statements import Statements
 from tensorc_dsl.backend.llvm.codegen.values import in_memory
 from tensorc_dsl.ir.expr import ZERO, Expr, index, substitute
 from tensorc_dsl.ir.print import format_store
@@ -20,11 +21,10 @@ from tensorc_dsl.lower.flat import Collective
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """What instructions of a warp need: their functions, the bytes for one, and how a lane waits for the others."""
+    """What instructions of a warp need: their functions, and the bytes for one."""
 
     instructions: Instructions
     size: int
-    wait: Callable[[], None]
 
     def memory(self, f: Function) -> str:
         """Memory of the warp for the next instruction: one of two places, by turns."""
@@ -33,13 +33,30 @@ class Lanes:
         return f.op(f"getelementptr i8, ptr %pair, i64 {f.op(f'mul i64 {turn}, {self.size}')}")
 
 
-class _Watched(Expressions):
-    """Expressions whose accesses to memory that threads share are watched."""
+@dataclass(frozen=True, slots=True)
+class Site:
+    """An access to memory that threads share: the kernel, the statement, as text and by the buffer that it writes, and the
+    buffer that is accessed."""
 
-    def __init__(self, f: Function, scope: SymbolTable, rows: dict[str, int]) -> None:
+    kernel: str
+    statement: str
+    into: str
+    buffer: str
+    write: bool
+    shared: bool
+
+
+class _Watched(Expressions):
+    """Expressions whose accesses to memory that threads share are watched, and noted to be counted."""
+
+    def __init__(self, f: Function, scope: SymbolTable, k: DeviceKernel, sites: list[Site]) -> None:
         super().__init__(f, scope)
-        self.rows = rows
-        self.site = 0
+        self.rows = {name: n for n, name in enumerate((*k.params, *(b.name for b in k.shared)))}
+        self._kernel = k
+        self._sites = sites
+        self.statement = self.into = ""
+        self.starts_copies = False
+        """Whether accesses are those of copies, which are aligned to their sizes."""
 
     def pointer(self, buffer: str, e: Expr, piece: Piece | None) -> str:
         return self._watched(buffer, e, piece, False)
@@ -51,54 +68,94 @@ class _Watched(Expressions):
         place = super().pointer(buffer, e, piece)
         if buffer not in self.rows:
             return place
-        lanes = piece.width if piece is not None and self.stride(e, piece) == 1 else 1
-        return self._checked(buffer, place, lanes * self.scope.buffers[buffer][1].bytes, write)
+        size, align = self.scope.buffers[buffer][1].bytes, 1
+        if piece is not None and self.stride(e, piece) == 1:
+            align, size = self.alignment(buffer, e, piece, size), size * piece.width
+        return self._checked(buffer, place, size, size if self.starts_copies else align, write)
 
     def together(self, buffer: str, e: Expr, size: int, write: bool) -> str:
         """The address of an element, from which on so many bytes are accessed at once."""
         place = super().pointer(buffer, e, None)
-        if buffer not in self.rows:
-            return place
-        given = f"ptr %state, ptr %rows, i64 {self.rows[buffer]}, ptr {place}, i64 {size}, i64 {self.site}, i64 %thread"
-        self.f.line(f"call void @tensorc_aligned({given})")
-        return self._checked(buffer, place, size, write)
+        return place if buffer not in self.rows else self._checked(buffer, place, size, size, write)
 
-    def _checked(self, buffer: str, place: str, size: int, write: bool) -> str:
-        what = f"i64 {size}, i1 {'true' if write else 'false'}, i64 {self.site}, i64 %thread"
-        return self.f.op(
-            f"call ptr @tensorc_watch(ptr %state, ptr %rows, i64 {self.rows[buffer]}, ptr {place}, {what})"
-        )
+    def _checked(self, buffer: str, place: str, size: int, align: int, write: bool) -> str:
+        shared, number = self.rows[buffer] >= len(self._kernel.params), len(self._sites)
+        self._sites.append(Site(self._kernel.name, self.statement, self.into, buffer, write, shared))
+        how, width = self._watch(shared, buffer, write), self.scope.buffers[buffer][1].bytes.bit_length() - 1
+        shift = "" if how == "tensorc_watch" else f"i64 {width}, "
+        what = f"i64 {size}, {shift}i64 {align}, i1 {'true' if write else 'false'}, i64 {number}, i64 %thread"
+        place = self.f.op(f"call ptr @{how}(ptr %state, ptr %rows, i64 {self.rows[buffer]}, ptr {place}, {what})")
+        noted = f"i64 {key(number, shared, size)}, ptr {place}, i64 %thread"
+        self.f.line(f"call void @tensorc_note(ptr %state, {noted})")
+        return place
+
+    def _watch(self, shared: bool, buffer: str, write: bool) -> str:
+        """The function that watches such accesses."""
+        if shared:
+            return "tensorc_write" if write else "tensorc_read"
+        return "tensorc_watch" if buffer in self._kernel.written else "tensorc_within"
 
 
-class Threads(Statements):
-    """Statements of a thread, each of which has a number for reports."""
+class Threads(DeviceStatements):
+    """Statements of a thread as a coroutine: each has a text for reports, and it suspends where it waits for others."""
 
-    def __init__(
-        self, f: Function, scope: SymbolTable, symbol: str, rows: dict[str, int], sites: list[str], lanes: Lanes
-    ) -> None:
-        super().__init__(f, scope, PLAN, symbol, workspace="null", worker=None)
-        self.expressions = self._watched = _Watched(f, scope, rows)
+    def __init__(self, f: Function, scope: SymbolTable, k: DeviceKernel, sites: list[Site], lanes: Lanes) -> None:
+        super().__init__(f, scope, k.name)
+        self.expressions = self._watched = _Watched(f, scope, k, sites)
         self._sites = sites
         self._lanes = lanes
+        self._waits = 0
+
+    def barrier(self) -> None:
+        self._waits += 1
+        self.suspend(self._waits)
+
+    def _rendezvous(self) -> None:
+        """Write that a lane waits for its warp."""
+        self._waits += 1
+        self.suspend(COLLECTIVE + self._waits)
+
+    def suspend(self, mark: int, *, last: bool = False) -> None:
+        """Write that the thread waits at the barrier of that number."""
+        f = self.f
+        f.line(f"store i64 {mark}, ptr %mark")
+        resumed = f.label("resumed")
+        found = f.op(f"call i8 @llvm.coro.suspend(token none, i1 {'true' if last else 'false'})")
+        f.line(f"switch i8 {found}, label %suspend [ i8 0, label %{resumed} i8 1, label %cleanup ]")
+        f.start_block(resumed)
+
+    def start_copy(self, target: str, source: str, size: int) -> None:
+        number = len(self._sites) - 1
+        row = self._watched.rows[self._sites[number].buffer]
+        what = f"ptr %state, ptr %rows, i64 %thread, ptr {target}, ptr {source}, i64 {size}"
+        self.f.line(f"call void @tensorc_start({what}, i64 {row}, i64 {number})")
+
+    def commit(self) -> None:
+        self.f.line("call void @tensorc_commit(ptr %state, i64 %thread)")
+
+    def wait(self, groups: int) -> None:
+        self.f.line(f"call void @tensorc_wait(ptr %state, ptr %rows, i64 %thread, i64 {groups})")
 
     def _store(self, s: Store, at: Piece | None) -> None:
-        self._here(format_store(s))
+        self._here(format_store(s), s.buffer)
+        self._watched.starts_copies = self._starts_copies
         super()._store(s, at)
 
-    def _here(self, text: str) -> None:
-        self._watched.site = len(self._sites)
-        self._sites.append(text)
+    def _here(self, text: str, into: str) -> None:
+        self._watched.statement, self._watched.into = text, into
+        self._watched.starts_copies = False
 
     def collective(self, s: Collective) -> None:
         f, operands = self.f, operands_of(s)
-        self._here(f"{s.intrinsic.name}({', '.join(a.buffer for a in operands.values())})")
+        text = f"{s.intrinsic.name}({', '.join(a.buffer for a in operands.values())})"
+        self._here(text, operands[s.intrinsic.store.buffer].buffer)
         called, memory = self._lanes.instructions.of(s), self._lanes.memory(f)
         for name, place in offsets(s.intrinsic)[0].items():
             own = self._own(name, operands[name])
             self._move(name, operands[name], own, write=False)
             to = f.op(f"getelementptr i8, ptr {memory}, i64 {place}")
             f.line(f"call void @{called.give[name]}(ptr {own}, ptr {to}, i64 %lane)")
-        self._lanes.wait()
+        self._rendezvous()
         stored = s.intrinsic.store.buffer
         own = self._own(stored, operands[stored])
         f.line(f"call void @{called.take}(ptr {memory}, ptr {own}, i64 %lane)")

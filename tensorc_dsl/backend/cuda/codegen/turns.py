@@ -7,7 +7,7 @@ numbers at the start of a block.
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.cuda.codegen.watch import APART, BLOCK, COLLECTIVE, ENDED, EPOCH, MARKS
+from tensorc_dsl.backend.cuda.codegen.watch import APART, BLOCK, COLLECTIVE, ENDED, EPOCH, MARKS, now
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel
 from tensorc_dsl.ir.warp import LANES
 
@@ -39,10 +39,12 @@ grid:
   %b2 = udiv i64 %bx, %y
   store i64 %b, ptr %block.at
   store i64 0, ptr %epoch.at
+  {now("%b", "0", "begin")}
   call void @llvm.memset.p0.i64(ptr %shared, i8 {POISON}, i64 {max(k.shared_bytes, 1)}, i1 false)
   br label %make
 make:
   %t = phi i64 [ 0, %grid ], [ %t.next, %make ]
+  call void @tensorc_forget(ptr %state, i64 %t)
   %made = call ptr @{k.name}(ptr %state, ptr %rows, ptr %shared, i64 %b0, i64 %b1, i64 %b2, i64 %t{more})
   %slot = getelementptr ptr, ptr %handles, i64 %t
   store ptr %made, ptr %slot
@@ -53,7 +55,7 @@ round:
   %free = phi i1 [ true, %make ], [ true, %together ], [ false, %settled ]
   br label %step
 step:
-  %u = phi i64 [ 0, %round ], [ %u.next, %stepped ]
+  %u = phi i64 [ 0, %round ], [ %u.next, %counted ]
   %which = getelementptr i64, ptr %order, i64 %u
   %n = load i64, ptr %which
   %n.at = getelementptr i64, ptr %marks, i64 %n
@@ -69,10 +71,19 @@ resume:
 stepped:
   %u.next = add i64 %u, 1
   %u.more = icmp slt i64 %u.next, {threads}
+  %u.lane = and i64 %u.next, {LANES - 1}
+  %u.warp = icmp eq i64 %u.lane, 0
+  %u.last = xor i1 %u.more, true
+  %u.whole = or i1 %u.warp, %u.last
+  br i1 %u.whole, label %count, label %counted
+count:
+  call void @tensorc_tally(ptr %state)
+  br label %counted
+counted:
   br i1 %u.more, label %step, label %lanes
 lanes:
-  %q = phi i64 [ 0, %stepped ], [ %q.next, %alike ]
-  %some = phi i1 [ false, %stepped ], [ %some.next, %alike ]
+  %q = phi i64 [ 0, %counted ], [ %q.next, %alike ]
+  %some = phi i1 [ false, %counted ], [ %some.next, %alike ]
   %q.first = and i64 %q, {-LANES}
   %q.at = getelementptr i64, ptr %marks, i64 %q
   %q.mark = load i64, ptr %q.at
@@ -93,6 +104,7 @@ check:
   %epoch = load i64, ptr %epoch.at
   %epoch.next = add i64 %epoch, 1
   store i64 %epoch.next, ptr %epoch.at
+  {now("%b", "%epoch.next", "now")}
   br label %each
 each:
   %v = phi i64 [ 0, %check ], [ %v.next, %same ]
@@ -132,6 +144,15 @@ next:
   br i1 %b.more, label %grid, label %out
 out:
   %result = phi i64 [ 0, %entry ], [ 1, %ending ], [ 0, %next ]
+  br label %release
+release:
+  %a = phi i64 [ 0, %out ], [ %a.next, %release ]
+  call void @tensorc_release(ptr %state, i64 %a)
+  %a.next = add i64 %a, 1
+  %a.more = icmp slt i64 %a.next, {threads}
+  br i1 %a.more, label %release, label %return
+return:
+  call void @tensorc_unlog(ptr %state)
   ret i64 %result
 }}
 """

@@ -3,20 +3,41 @@
 For each element of watched memory there are two stamps, of the last write and of reads: block, barrier, thread. Two accesses
 race if one is a write, their threads differ, and no barrier is between them; threads of different blocks are never ordered. A
 stamp that stands for several readers says so. This finds a race in any order of threads, whether or not it shows in results.
+The stamp of a write by a copy that is under way says so, too: until it has landed, nobody may access the element.
 """
 
 from __future__ import annotations
 
-COUNT, KIND, SITE, ROW, ELEMENT, AT_THREAD, OTHER, BLOCK, EPOCH, AT_BLOCK, SPARE, MARKS, WARPS = range(13)
+(
+    COUNT,
+    KIND,
+    SITE,
+    ROW,
+    ELEMENT,
+    AT_THREAD,
+    OTHER,
+    BLOCK,
+    EPOCH,
+    AT_BLOCK,
+    SPARE,
+    MARKS,
+    QUEUES,
+    LOGS,
+    TALLY,
+    NOW,
+    WARPS,
+) = range(17)
 """The words of the state: how many faults there were; of the first its kind, statement, buffer, element, thread, the stamp
-that it met, and block; what runs: block and barrier; memory for accesses that are out of bounds; the last barrier of each
-thread; memory of the warps for their instructions."""
+that it met, or the alignment that it lacks, and block; what runs: block and barrier; memory for accesses that are not
+made; the last barrier of each thread; the copies that each thread has under way; the accesses of each lane of a warp, if they
+are counted, and the counts; the stamp of the block and barrier, without a thread; memory of the warps for
+their instructions."""
 
-STATE_WORDS = 16
+STATE_WORDS = 24
 
-OUTSIDE, RACE, APART, ASKEW = 1, 2, 3, 4
-"""Kinds of faults: an element out of bounds, two threads that race, threads at different barriers, an address
-that is no multiple of what is accessed."""
+OUTSIDE, RACE, APART, UNDER_WAY, MISALIGNED = 1, 2, 3, 4, 5
+"""Kinds of faults: an element out of bounds, two threads that race, threads at different barriers, an element to which a
+copy is under way, an address that is not aligned."""
 
 ROW_WORDS = 5
 """The words of a buffer: its address, its size in bytes, the size of an element, its stamps, whether a block has its own."""
@@ -30,6 +51,21 @@ ENDED = -1
 _BLOCK_BITS, _EPOCH_BITS = 40, 12
 """Where the block and the barrier begin in a stamp. Below are 11 bits of the thread and one that says "and others"."""
 
+FLAG, PLAIN = -(1 << 63), (1 << 63) - 1
+"""The bit of a write's stamp that says that it is under way, with which a stamp is above all others; and all other bits."""
+
+FAST = "ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i64 %shift, i64 %align, i1 %write, i64 %site, i64 %t"
+
+
+def now(block: str, epoch: str, name: str) -> str:
+    """Code that notes the stamp of a block that runs since its barrier of that number, with names that begin with `name`."""
+    return f"""%{name}.b = add i64 {block}, 1
+  %{name}.bs = shl i64 %{name}.b, {_BLOCK_BITS}
+  %{name}.es = shl i64 {epoch}, {_EPOCH_BITS}
+  %{name} = or i64 %{name}.bs, %{name}.es
+  %{name}.at = getelementptr i64, ptr %state, i64 {NOW}
+  store i64 %{name}, ptr %{name}.at"""
+
 
 def stamp(value: int) -> tuple[int, int]:
     """The block and the thread of a stamp."""
@@ -41,8 +77,91 @@ def _word(n: int) -> str:
 
 
 _FAULT = "ptr %s, i64 %kind, i64 %site, i64 %row, i64 %element, i64 %thread, i64 %other"
-_ALIGNED = "ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i64 %site, i64 %t"
-_ACCESS = "ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i1 %write, i64 %site, i64 %t"
+_ACCESS = "ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i64 %align, i1 %write, i64 %site, i64 %t"
+
+
+def _fast(name: str, each: str) -> str:
+    """A function that does what `tensorc_watch` does where nothing is wrong, and else calls it."""
+    return f"""
+define internal ptr @{name}({FAST}) noinline nounwind {{
+entry:
+  %at = mul i64 %row, {ROW_WORDS}
+  %q0 = getelementptr i64, ptr %rows, i64 %at
+  %base = load i64, ptr %q0
+  %q1 = getelementptr i64, ptr %q0, i64 1
+  %size = load i64, ptr %q1
+  %ai = ptrtoint ptr %a to i64
+  %off = sub i64 %ai, %base
+  %room = sub i64 %size, %n
+  %inside = icmp ule i64 %off, %room
+  %fits = icmp ule i64 %n, %size
+  %low = sub i64 %align, 1
+  %rest = and i64 %ai, %low
+  %straight = icmp eq i64 %rest, 0
+  %ok0 = and i1 %inside, %straight
+  %ok = and i1 %ok0, %fits
+  br i1 %ok, label %within, label %slow
+{each}slow:
+  %there = call ptr @tensorc_watch(ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i64 %align, i1 %write, i64 %site, i64 %t)
+  ret ptr %there
+}}
+"""
+
+
+def _stamps(ok: str, update: str) -> str:
+    """The stamps of each element, looked at and renewed: `%w` and `%r`, with `%now` of the block and barrier, `%cur` of the
+    thread in it; `%wold` and `%rold` say that they are from before the barrier, `%wown` and `%rown` from this thread."""
+    return f"""within:
+  %q3 = getelementptr i64, ptr %q0, i64 3
+  %shadow = load ptr, ptr %q3
+  %np = {_word(NOW)}
+  %now = load i64, ptr %np
+  %ts = shl i64 %t, 1
+  %cur = or i64 %now, %ts
+  %first = lshr i64 %off, %shift
+  %many = lshr i64 %n, %shift
+  %stop = add i64 %first, %many
+  br label %each
+each:
+  %e = phi i64 [ %first, %within ], [ %e1, %next ]
+  %e2 = shl i64 %e, 1
+  %wp = getelementptr i64, ptr %shadow, i64 %e2
+  %rp = getelementptr i64, ptr %wp, i64 1
+  %w = load i64, ptr %wp
+  %r = load i64, ptr %rp
+  %wold = icmp ult i64 %w, %now
+  %wown = icmp eq i64 %w, %cur
+  %wok = or i1 %wold, %wown
+  %rold = icmp ult i64 %r, %now
+  %rown = icmp eq i64 %r, %cur
+  %rok = or i1 %rold, %rown
+  {ok}
+  br i1 %go, label %next, label %slow
+next:
+  {update}
+  %e1 = add i64 %e, 1
+  %more = icmp slt i64 %e1, %stop
+  br i1 %more, label %each, label %done
+done:
+  ret ptr %a
+"""
+
+
+_READ = """%also = or i64 %r, 1
+  %same = select i1 %rown, i64 %r, i64 %also
+  %new = select i1 %rold, i64 %cur, i64 %same
+  store i64 %new, ptr %rp"""
+
+FAST_CODE = "".join(
+    (
+        _fast("tensorc_within", "within:\n  ret ptr %a\n"),
+        _fast("tensorc_read", _stamps("%go = and i1 %wok, true", _READ)),
+        _fast("tensorc_write", _stamps("%go = and i1 %wok, %rok", "store i64 %cur, ptr %wp")),
+    )
+)
+"""As `tensorc_watch`, with the logarithm of the size of an element, for nearly all accesses: `tensorc_within` of arrays that
+a kernel only reads, where no thread can meet another; `tensorc_read` and `tensorc_write` of shared memory, whose older stamps
+are all from before a barrier."""
 
 WATCH = f"""
 define internal void @tensorc_fault({_FAULT}) noinline nounwind {{
@@ -68,26 +187,6 @@ note:
   %b = load i64, ptr %now
   %ab = {_word(AT_BLOCK)}
   store i64 %b, ptr %ab
-  br label %out
-out:
-  ret void
-}}
-
-define internal void @tensorc_aligned({_ALIGNED}) noinline nounwind {{
-  %ai = ptrtoint ptr %a to i64
-  %below = sub i64 %n, 1
-  %rest = and i64 %ai, %below
-  %fits = icmp eq i64 %rest, 0
-  br i1 %fits, label %out, label %askew
-askew:
-  %at = mul i64 %row, {ROW_WORDS}
-  %q0 = getelementptr i64, ptr %rows, i64 %at
-  %base = load i64, ptr %q0
-  %q2 = getelementptr i64, ptr %q0, i64 2
-  %bytes = load i64, ptr %q2
-  %off = sub i64 %ai, %base
-  %first = sdiv i64 %off, %bytes
-  call void @tensorc_fault(ptr %s, i64 {ASKEW}, i64 %site, i64 %row, i64 %first, i64 %t, i64 %n)
   br label %out
 out:
   ret void
@@ -137,10 +236,20 @@ entry:
   br i1 %bad, label %outside, label %within
 outside:
   call void @tensorc_fault(ptr %s, i64 {OUTSIDE}, i64 %site, i64 %row, i64 %first, i64 %t, i64 0)
+  br label %away
+away:
   %sp = {_word(SPARE)}
   %spare = load ptr, ptr %sp
   ret ptr %spare
 within:
+  %low = sub i64 %align, 1
+  %rest = and i64 %ai, %low
+  %askew = icmp ne i64 %rest, 0
+  br i1 %askew, label %misaligned, label %aligned
+misaligned:
+  call void @tensorc_fault(ptr %s, i64 {MISALIGNED}, i64 %site, i64 %row, i64 %first, i64 %t, i64 %align)
+  br label %away
+aligned:
   %many = sdiv i64 %n, %bytes
   %stop = add i64 %first, %many
   %bp = {_word(BLOCK)}
@@ -155,20 +264,28 @@ within:
   %cur = or i64 %be, %ts
   br label %each
 each:
-  %e = phi i64 [ %first, %within ], [ %e1, %next ]
+  %e = phi i64 [ %first, %aligned ], [ %e1, %next ]
   %e2 = shl i64 %e, 1
   %wp = getelementptr i64, ptr %shadow, i64 %e2
   %rp = getelementptr i64, ptr %wp, i64 1
-  %w = load i64, ptr %wp
+  %stamp = load i64, ptr %wp
+  %w = and i64 %stamp, {PLAIN}
   %r = load i64, ptr %rp
   %mw = call i1 @tensorc_meets(i64 %w, i64 %cur, i64 %own)
   %mr = call i1 @tensorc_meets(i64 %r, i64 %cur, i64 %own)
   %mrw = and i1 %mr, %write
-  %race = or i1 %mw, %mrw
+  %flag = and i64 %stamp, {FLAG}
+  %flying = icmp ne i64 %flag, 0
+  %wb = lshr i64 %w, {_BLOCK_BITS}
+  %here = icmp eq i64 %wb, %b1
+  %under = and i1 %flying, %here
+  %race0 = or i1 %mw, %mrw
+  %race = or i1 %race0, %under
   br i1 %race, label %raced, label %noted
 raced:
   %other = select i1 %mw, i64 %w, i64 %r
-  call void @tensorc_fault(ptr %s, i64 {RACE}, i64 %site, i64 %row, i64 %e, i64 %t, i64 %other)
+  %kind = select i1 %under, i64 {UNDER_WAY}, i64 {RACE}
+  call void @tensorc_fault(ptr %s, i64 %kind, i64 %site, i64 %row, i64 %e, i64 %t, i64 %other)
   br label %noted
 noted:
   br i1 %write, label %wrote, label %read
@@ -196,5 +313,5 @@ done:
   ret ptr %a
 }}
 """
-"""`tensorc_watch(state, rows, row, address, bytes, write, statement, thread)`: the address, or one of spare memory if the
-access is out of bounds. Faults are noted in the state."""
+"""`tensorc_watch(state, rows, row, address, bytes, alignment, write, statement, thread)`: the address, or one of spare memory
+if the access is out of bounds or not aligned. Faults are noted in the state."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.affine.simplify import conjuncts
@@ -17,14 +18,17 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     THREAD,
     Barrier,
+    Commit,
     Device,
     DeviceKernel,
     Guard,
     Phase,
     Steps,
+    Wait,
     barriers_in,
 )
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, constant, free_vars, index, sub, substitute
+from tensorc_dsl.lower.flat import Flat
 
 _BEFORE = "'"
 """What the names of variables of the earlier of two phases end with."""
@@ -47,9 +51,17 @@ Pending = tuple[_Item, ...]
 
 def with_barriers(kernel: DeviceKernel) -> DeviceKernel:
     """The kernel with a barrier wherever a thread meets what another one has read or written, and nowhere else."""
-    found = _Placer(kernel.threads, dict(zip(BLOCK_AXES, kernel.grid, strict=True)), [b.name for b in kernel.local])
-    body, _ = found.run(kernel.body, (), (), ())
+    body = _placed(kernel.body, kernel.threads, kernel.grid, [b.name for b in kernel.local])
     return replace(kernel, body=body)
+
+
+def needs_barrier(body: tuple[Device, ...], threads: int, grid: Sequence[Expr]) -> bool:
+    """Whether threads meet each other's accesses in statements without private storage."""
+    return barriers_in(_placed(body, threads, grid, ())) > 0
+
+
+def _placed(body: tuple[Device, ...], threads: int, grid: Sequence[Expr], private: Sequence[str]) -> tuple[Device, ...]:
+    return _Placer(threads, dict(zip(BLOCK_AXES, grid, strict=True)), private).run(body, (), (), ())[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +79,17 @@ class _Placer:
         for s in body:
             match s:
                 case Phase():
-                    mine = self._of(s, guards)
+                    mine = self._of(s.body, guards)
                     if any(self._meet(p, mine, steps) for p in pending):
                         out.append(Barrier())
                         pending = ()
                     out.append(s)
-                    if mine:
-                        same = tuple(Compare("==", Var(v + _BEFORE), Var(v)) for v, _ in steps)
-                        pending = _joined(pending, (_Item(mine, steps, same),))
+                    pending = _joined(pending, self._under_way(mine, steps))
+                case Wait(landed=landed):
+                    out.append(s)  # what it makes visible to its own thread, others see behind a barrier
+                    pending = _joined(pending, self._under_way(self._of(landed, guards), steps))
+                case Commit():
+                    out.append(s)
                 case Barrier():
                     out.append(s)
                     pending = ()
@@ -90,10 +105,17 @@ class _Placer:
                         found, after = self._loop(s, (), steps, guards)
                     out.append(found)
                     pending = after
+                case _:
+                    assert_never(s)
         return tuple(out), pending
 
-    def _of(self, s: Phase, guards: tuple[Expr, ...]) -> tuple[Access, ...]:
-        return tuple(replace(a, conds=(*a.conds, *guards)) for a in accesses(s.body, self.private))
+    def _of(self, body: tuple[Flat, ...], guards: tuple[Expr, ...]) -> tuple[Access, ...]:
+        return tuple(replace(a, conds=(*a.conds, *guards)) for a in accesses(body, self.private))
+
+    def _under_way(self, mine: tuple[Access, ...], steps: tuple[tuple[str, Expr], ...]) -> Pending:
+        """Accesses at a place inside of these loops, for what follows in the same iteration."""
+        same = tuple(Compare("==", Var(v + _BEFORE), Var(v)) for v, _ in steps)
+        return (_Item(mine, steps, same),) if mine else ()
 
     def _loop(
         self, s: Steps, pending: Pending, steps: tuple[tuple[str, Expr], ...], guards: tuple[Expr, ...]

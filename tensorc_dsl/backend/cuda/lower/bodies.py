@@ -8,29 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from tensorc_dsl.affine.form import Interval
-from tensorc_dsl.affine.simplify import conjuncts, linear_form
 from tensorc_dsl.backend.cuda.lower.kernels import Device, Guard, Phase, Steps
+from tensorc_dsl.backend.cuda.lower.vectors import whole_vectors
 from tensorc_dsl.backend.llvm.lower.registers import limit_unrolling, unroll_small
-from tensorc_dsl.ir.dtypes import INDEX
-from tensorc_dsl.ir.expr import (
-    ZERO,
-    Compare,
-    Expr,
-    Logic,
-    Select,
-    Var,
-    add,
-    children,
-    conjunction,
-    constant,
-    dtype_of,
-    free_vars,
-    index,
-    mul,
-)
+from tensorc_dsl.ir.expr import ZERO, free_vars
 from tensorc_dsl.ir.program import LoopKind
-from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Store, buffers_of, inside, store_loads, stores
 
 CODE_LIMIT = 4096
@@ -46,8 +28,8 @@ def finished(body: tuple[Device, ...], private: Collection[str], max_step: int) 
     for s in _joined(body):
         if isinstance(s, Phase):
             names = {*private, *(x.name for x in inside(s.body) if isinstance(x, Alloc))}
-            flat = _unrolled(_vectors(s.body), _walkers(s.body, names))
-            out.append(Phase(_limited(flat, min(max_step, MOST_STEPS))))
+            flat = _unrolled(whole_vectors(s.body), _walkers(s.body, names))
+            out.append(replace(s, body=_limited(flat, min(max_step, MOST_STEPS))))
         else:
             out.append(replace(s, body=finished(s.body, private, max_step)) if isinstance(s, Steps | Guard) else s)
     return tuple(out)
@@ -72,12 +54,14 @@ def _joined(body: tuple[Device, ...]) -> tuple[Device, ...]:
         if isinstance(s, Steps | Guard):
             s = replace(s, body=_joined(s.body))
             if len(s.body) == 1 and isinstance(s.body[0], Phase):
-                inner = s.body[0].body
-                s = Phase(
-                    (Loop(s.var, ZERO, s.end, LoopKind.SERIAL, inner) if isinstance(s, Steps) else If(s.cond, inner),)
-                )
+                only, inner = s.body[0], s.body[0].body
+                whole = Loop(s.var, ZERO, s.end, LoopKind.SERIAL, inner) if isinstance(s, Steps) else If(s.cond, inner)
+                s = replace(only, body=(whole,))
         if isinstance(s, Phase) and out and isinstance(before := out[-1], Phase):
-            out[-1] = Phase((*before.body, *s.body))
+            if s.asynchronous == before.asynchronous:
+                out[-1] = replace(before, body=(*before.body, *s.body))
+            else:
+                out.append(s)
         else:
             out.append(s)
     return tuple(out)
@@ -103,86 +87,3 @@ def _unrolled(body: tuple[Flat, ...], walkers: Collection[str]) -> tuple[Flat, .
             s = replace(s, kind=LoopKind.UNROLLED)
         out.append(s)
     return tuple(out)
-
-
-def _vectors(body: tuple[Flat, ...]) -> tuple[Flat, ...]:
-    """Vectorized loops as they are if each lane moves one element on, under conditions that all lanes share; else unrolled.
-
-    Loops of other kinds than these and serial or unrolled ones are in order.
-    """
-    out: list[Flat] = []
-    for s in body:
-        if not isinstance(s, Store):
-            s = replace(s, body=_vectors(s.body))
-        if isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED:
-            n = constant(s.end)
-            s = replace(s, body=_shared_conditions(s.body, s.var, n)) if n else s
-            s = s if n and _is_whole(s.body, s.var) else replace(s, kind=LoopKind.UNROLLED)
-        elif isinstance(s, Loop) and s.kind not in (LoopKind.UNROLLED, LoopKind.TENSORIZED):
-            s = replace(s, kind=LoopKind.SERIAL)
-        out.append(s)
-    return tuple(out)
-
-
-def _shared_conditions(body: tuple[Flat, ...], var: str, lanes: int) -> tuple[Flat, ...]:
-    """The statements with conditions over a lane replaced by those over the whole vector, where these are equal."""
-    out: list[Flat] = []
-    for s in body:
-        if not isinstance(s, Store):
-            s = replace(s, body=_shared_conditions(s.body, var, lanes))
-        if isinstance(s, If):
-            cond = conjunction(tuple(_for_all_lanes(c, var, lanes) for c in conjuncts(s.cond)))
-            assert cond is not None
-            s = replace(s, cond=cond)
-        out.append(s)
-    return tuple(out)
-
-
-def _for_all_lanes(cond: Expr, var: str, lanes: int) -> Expr:
-    """A condition that holds for one lane exactly if it holds for all, without the lane; else the condition as it is.
-
-    With lane v of n: f + v < 0 is f < 0 if n divides f, and f - v < 0 is f - (n - 1) < 0 if n divides that.
-    """
-    if not isinstance(cond, Compare) or var not in free_vars(cond) or dtype_of(cond.lhs) != INDEX:
-        return cond
-    a, b = (cond.lhs, cond.rhs) if cond.op in ("<", "<=") else (cond.rhs, cond.lhs)
-    if cond.op not in ("<", "<=", ">", ">="):
-        return cond
-    known: dict[str, Interval] = {var: (0, lanes - 1)}
-    (left, x), (right, y) = linear_form(a, known), linear_form(b, known)
-    terms = {e: left.get(e, 0) - right.get(e, 0) for e in (*left, *right)}
-    rest = x - y - (0 if cond.op in ("<=", ">=") else -1) - 1
-    factor = terms.pop(Var(var), 0)
-    if any(var in free_vars(e) for e in terms) or abs(factor) != 1:
-        return cond
-    rest -= lanes - 1 if factor < 0 else 0
-    if rest % lanes or any(c % lanes for c in terms.values()):
-        return cond
-    total: Expr = index(rest)
-    for e, c in terms.items():
-        total = add(total, mul(e, index(c)))
-    return Compare("<", total, ZERO)
-
-
-def _is_whole(body: tuple[Flat, ...], var: str) -> bool:
-    """Whether all lanes run each store, to adjacent elements, from adjacent elements or the same one."""
-    for s in body:
-        match s:
-            case Store(indices=(at,)):
-                if stride(at, var) != 1 or any(stride(x.indices[0], var) not in (0, 1) for x in store_loads(s)):
-                    return False
-                if _chooses(s.value, var):
-                    return False
-            case If(cond=cond, body=inner):
-                if var in free_vars(cond) or not _is_whole(inner, var):
-                    return False
-            case _:
-                return False
-    return True
-
-
-def _chooses(e: Expr, var: str) -> bool:
-    """Whether an expression loads or not, by its lane."""
-    if isinstance(e, Select | Logic) and var in free_vars(e.cond if isinstance(e, Select) else e):
-        return True
-    return any(_chooses(x, var) for x in children(e))

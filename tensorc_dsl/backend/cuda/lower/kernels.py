@@ -15,6 +15,7 @@ from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.lower.flat import Collective, Flat, Param, Prepared, format_body, format_shape
 from tensorc_dsl.lower.flat import inside as inside_flat
+from tensorc_dsl.units import counted
 
 THREAD = "thread"
 """The variable that counts the threads of a block."""
@@ -22,12 +23,36 @@ THREAD = "thread"
 BLOCK_AXES = ("block.x", "block.y", "block.z")
 """The variables that count the blocks of a grid, the fastest first."""
 
+ALIGNMENT = 16
+"""The alignment in bytes of every array in global memory, which the launch checks, and of buffers in shared memory and each
+of their versions: that of the widest access of a thread."""
+
 
 @node
 class Phase:
-    """Statements that every thread runs for itself, without waiting for others."""
+    """Statements that every thread runs for itself, without waiting for others.
+
+    If `asynchronous`, each store is a copy from global to shared memory that only starts: see `Commit` and `Wait`.
+    """
 
     body: tuple[Flat, ...]
+    asynchronous: bool = False
+
+
+@node
+class Commit:
+    """The copies that a thread has started since its last commit are one group, even if there are none."""
+
+
+@node
+class Wait:
+    """A thread goes on once at most `groups` of its latest groups of copies are under way.
+
+    `landed` has the copies on which statements behind it rely: what they write is in memory from here on.
+    """
+
+    groups: int
+    landed: tuple[Flat, ...]
 
 
 @node
@@ -52,7 +77,7 @@ class Guard:
     body: tuple[Device, ...]
 
 
-Device = Phase | Barrier | Steps | Guard
+Device = Phase | Commit | Wait | Barrier | Steps | Guard
 
 
 @node
@@ -87,6 +112,8 @@ class DeviceKernel:
     shared: tuple[Shared, ...]
     shared_bytes: int
     body: tuple[Device, ...]
+    notes: tuple[str, ...] = ()
+    """What of a schedule is done in another way than it says, and why."""
 
 
 @node
@@ -148,6 +175,7 @@ def format_device(p: DeviceProgram) -> str:
         lines.append(f"    kernel {k.name}({', '.join(k.params)}) on {grid} blocks of {k.threads} threads {{")
         lines += [f"        shared {b.name}: {b.dtype}[{b.size}] at {b.offset}" for b in k.shared]
         lines += [f"        private {b.name}: {b.dtype}[{b.size}]" for b in k.local]
+        lines += [f"        // {note}" for note in k.notes]
         lines += _lines(k.body, "        ")
         lines.append("    }")
     return "\n".join((*lines, "}")) + "\n"
@@ -156,10 +184,14 @@ def format_device(p: DeviceProgram) -> str:
 def _lines(body: tuple[Device, ...], pad: str) -> Iterator[str]:
     for s in body:
         match s:
-            case Phase(body=inner):
-                yield f"{pad}threads {{"
+            case Phase(body=inner, asynchronous=asynchronous):
+                yield f"{pad}threads start copies {{" if asynchronous else f"{pad}threads {{"
                 yield from (f"{pad}    {line}" for line in format_body(inner).splitlines())
                 yield f"{pad}}}"
+            case Commit():
+                yield f"{pad}commit copies"
+            case Wait(groups=groups):
+                yield f"{pad}wait for copies" + (f", but for {counted(groups, 'group')}" if groups else "")
             case Barrier():
                 yield f"{pad}barrier"
             case Steps(var=var, end=end, body=inner):

@@ -12,9 +12,12 @@ from tensorc_dsl.backend.cuda.lower.bodies import finished
 from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjacent, with_lanes
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Local, collectives_in, format_device
 from tensorc_dsl.backend.cuda.lower.owners import own
+from tensorc_dsl.backend.cuda.lower.pipelines import versioned
+from tensorc_dsl.backend.cuda.lower.stages import Pipeline, marked
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
 from tensorc_dsl.backend.llvm.lower.passes import max_step
 from tensorc_dsl.ir.program import Block, Buffer, Program, walk
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, Prepared, store_loads, stores
 from tensorc_dsl.lower.lower import COMMON
 from tensorc_dsl.lower.passes import Unit, format_unit
@@ -32,6 +35,7 @@ class Nest:
     number: int
     axes: Axes
     features: tuple[str, ...]
+    pipelines: Mapping[str, Pipeline] = field(default_factory=dict[str, Pipeline])
     fragments: Mapping[str, int] = field(default_factory=dict[str, int])
     """The buffers in fragments, with the elements that a lane has of each tile."""
     local: tuple[Local, ...] = ()
@@ -58,6 +62,17 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,)) -> Dev
     params = tuple(Param(p.name, p.dtype, shape_of(p), p in outputs) for p in program.params)
     scratch = tuple(Prepared(b.name, b.dtype, element_count(b)) for b in _globals(program))
     return DeviceProgram(program.name, params, scratch, program.dims, tuple(kernels))
+
+
+def require_room(p: DeviceProgram, target: Target) -> None:
+    """Raises LowerError if a kernel has more shared memory than a block of the target can have; 0 says nothing of it."""
+    for k in p.kernels:
+        if k.shared_bytes > target.shared_memory > 0:
+            buffers = ", ".join(f"`{b.name}` {b.size * b.dtype.bytes}" for b in k.shared)
+            raise LowerError(
+                f"the shared memory of a block has {k.shared_bytes} bytes with the space for alignment, and up to"
+                f" {target.shared_memory} are there: {buffers}; make tiles smaller, or let copies run less far ahead"
+            )
 
 
 def lower_device_until(program: Program, last: str, features: tuple[str, ...]) -> str:
@@ -92,6 +107,12 @@ def _common(name: str) -> Callable[[Nest], Nest]:
     return lambda n: replace(n, unit=found.run(n.unit))
 
 
+def _stages(n: Nest) -> Nest:
+    """The statements of pipelines have marks, by which they are found when blocks are gone."""
+    program, pipelines = marked(n.unit.program)
+    return replace(n, unit=replace(n.unit, program=program), pipelines=pipelines)
+
+
 def _collectives(n: Nest) -> Nest:
     found = collected(n.unit.program, n.unit.loops, n.axes, n.features)
     return replace(n, unit=replace(n.unit, flat=found.body), axes=found.axes, fragments=found.fragments)
@@ -109,6 +130,10 @@ def _owners(n: Nest) -> Nest:
                 if b.name in n.fragments:
                     b = replace(b, shape=with_lanes(b.shape, n.fragments[b.name]))
                 body, storage = own(body, b, around, n.axes)
+                for var in around & n.pipelines.keys():
+                    count = n.pipelines[var].versions[b.name]
+                    body = versioned(body, b.name, var, count, storage.size)
+                    storage = replace(storage, size=count * storage.size)
                 local.append(storage)
     return replace(n, unit=replace(n.unit, flat=body), local=tuple(local))
 
@@ -135,11 +160,11 @@ def _place(n: Nest) -> Nest:
 
 def _phases(n: Nest) -> Nest:
     program = n.unit.program
-    scopes, order = {b.name: b.scope for b in program.buffers}, [b.name for b in (*program.params, *_globals(program))]
+    order = [b.name for b in (*program.params, *_globals(program))]
     kernels: list[DeviceKernel] = []
     for k, s in enumerate(n.unit.loops):
         storage = Storage()
-        body = phases(s, n.axes, scopes, storage)
+        body = phases(s, n.axes, program, n.pipelines, storage)
         all_stores = list(stores((s,)))
         touched = {name for x in all_stores for name in (x.buffer, *(y.buffer for y in store_loads(x)))}
         mine = tuple(b for b in n.local if b.name in touched)
@@ -155,6 +180,7 @@ def _phases(n: Nest) -> Nest:
                 tuple(storage.shared),
                 storage.bytes,
                 body,
+                tuple(storage.notes),
             )
         )
     _require_one_kernel(kernels)
@@ -191,6 +217,7 @@ def _bodies(n: Nest) -> Nest:
 PASSES = (
     _Pass("prove", _common("prove"), "instructions without a proof are loops"),
     _Pass("essential", _common("essential"), "guards that others imply go"),
+    _Pass("stages", _stages, "statements of pipelines are marked"),
     _Pass("erase", _common("erase"), "blocks become stores, `where` guards, `init` stores of its own"),
     _Pass("collectives", _collectives, "tensorized nests become what each lane of a warp accesses"),
     _Pass("owners", _owners, "private buffers above threads, and fragments, become storage of each thread"),

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.backend.cuda.lower.axes import Axes
+from tensorc_dsl.backend.cuda.lower.barriers import needs_barrier
 from tensorc_dsl.backend.cuda.lower.collectives import require_uniform
-from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Device, Guard, Local, Phase, Shared, Steps
+from tensorc_dsl.backend.cuda.lower.copies import Copying, NoCopy, as_copies
+from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, THREAD, Device, Guard, Local, Phase, Shared, Steps
+from tensorc_dsl.backend.cuda.lower.pipelines import Part, in_rounds, versioned
+from tensorc_dsl.backend.cuda.lower.stages import Pipeline
+from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, size_of
+from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, Expr, conjunction, constant, free_vars, substitute
-from tensorc_dsl.ir.print import format_expr, format_store
-from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, LowerError, Parallel, inside, stores
+from tensorc_dsl.ir.print import format_store
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop, LowerError, inside, store_loads, stores
 
-ALIGNMENT = 128
+TRANSACTION = 128
 """The alignment of each buffer in shared memory, in bytes: that of a transaction."""
 
 
@@ -25,23 +31,30 @@ class Storage:
     local: list[Local] = field(default_factory=list[Local])
     shared: list[Shared] = field(default_factory=list[Shared])
     bytes: int = 0
+    notes: list[str] = field(default_factory=list[str])
+    """What of a schedule is done in another way than it says, and why."""
 
-    def share(self, s: Alloc) -> None:
+    def share(self, name: str, dtype: DType, size: int) -> None:
         """Give a buffer a place in shared memory of its own."""
-        self.shared.append(Shared(s.name, s.dtype, _size(s), self.bytes))
-        self.bytes += -(-_size(s) * s.dtype.bytes // ALIGNMENT) * ALIGNMENT
+        self.shared.append(Shared(name, dtype, size, self.bytes))
+        self.bytes += -(-size * dtype.bytes // TRANSACTION) * TRANSACTION
 
 
-def phases(s: Flat, axes: Axes, scopes: dict[str, str], storage: Storage) -> tuple[Device, ...]:
+def phases(
+    s: Flat, axes: Axes, program: Program, pipelines: Mapping[str, Pipeline], storage: Storage
+) -> tuple[Device, ...]:
     """The statements of a kernel as phases, with the storage of its buffers. Raises LowerError if no kernel does the same."""
-    return tuple(_Cutter(axes, scopes, storage).cut((s,), {}, (), ()))
+    written = frozenset(x.buffer for x in stores((s,)))
+    return tuple(_Cutter(axes, program, pipelines, storage, written).cut((s,), {}, (), ()))
 
 
 @dataclass(frozen=True, slots=True)
 class _Cutter:
     axes: Axes
-    scopes: dict[str, str]
+    program: Program
+    pipelines: Mapping[str, Pipeline]
     storage: Storage
+    written: frozenset[str]
 
     def cut(
         self, body: tuple[Flat, ...], values: dict[str, Expr], bound: tuple[str, ...], conds: tuple[Expr, ...]
@@ -53,6 +66,8 @@ class _Cutter:
                 out += self.cut(s.body, {**values, s.var: self.axes.value(s.var)}, (*bound, s.var), conds)
             elif not self._divided(s):
                 out.append(self._phase(s, values, bound, conds))
+            elif isinstance(s, Loop) and s.var in self.pipelines:
+                out += self._pipeline(s, values, bound, conds)
             elif isinstance(s, Loop):
                 if constant(s.end) == 1:
                     out += self.cut(s.body, {**values, s.var: ZERO}, bound, conds)
@@ -65,7 +80,7 @@ class _Cutter:
                 inner = self.cut(s.body, values, bound, (*conds, *mine))
                 out += inner if uniform is None else [Guard(uniform, tuple(inner))]
             elif isinstance(s, Alloc):
-                self._place(s, bound)
+                self._place(s, size_of(s), bound)
                 out += self.cut(s.body, values, bound, conds)
             else:
                 raise LowerError(f"a {type(s).__name__.lower()} around threads has no code for GPUs")
@@ -75,19 +90,76 @@ class _Cutter:
         """Whether bound loops are inside a statement."""
         return any(isinstance(x, Loop) and x.var in self.axes.loops for x in inside((s,)))
 
-    def _is_shared(self, s: Alloc) -> bool:
-        return self.scopes[s.name].split(".")[0] == "shared"
+    def _pipeline(
+        self, s: Loop, values: dict[str, Expr], bound: tuple[str, ...], conds: tuple[Expr, ...]
+    ) -> tuple[Device, ...]:
+        """The rounds of a pipeline."""
+        pipeline = self.pipelines[s.var]
+        numbers = {name: n for n, name in enumerate(pipeline.marks)}
+        own: dict[str, DType] = {}
+        parts: dict[int, tuple[Flat, ...]] = {}
 
-    def _place(self, s: Alloc, bound: tuple[str, ...]) -> None:
+        def part(x: Flat, around: tuple[Expr, ...]) -> None:
+            match x:
+                case Loop(var=var) if var in numbers:
+                    guard = conjunction(around)
+                    parts[numbers[var]] = x.body if guard is None else (If(guard, x.body),)
+                case If(cond=cond):
+                    for y in x.body:
+                        part(y, (*around, cond))
+                case Alloc(name=name):
+                    size, count = size_of(x), pipeline.versions[name]
+                    if count > 1:  # each version begins where the widest access may
+                        size = -(-size * x.dtype.bytes // ALIGNMENT) * ALIGNMENT // x.dtype.bytes
+                    self._place(x, size * count, bound)
+                    if self._is_shared(x):
+                        own[name] = x.dtype
+                    for y in versioned(x.body, name, s.var, count, size):
+                        part(y, around)
+                case _:
+                    raise AssertionError("every statement of a pipeline has its mark")
+
+        for x in s.body:
+            part(x, ())
+        devices = {n: tuple(self.cut(body, values, bound, conds)) for n, body in sorted(parts.items())}
+        made = {n: Part(body, self._copies(s.var, n, devices, own)) for n, body in devices.items()}
+        return in_rounds(s.var, substitute(s.end, values), pipeline, made)
+
+    def _copies(
+        self, var: str, number: int, parts: Mapping[int, tuple[Device, ...]], own: Mapping[str, DType]
+    ) -> tuple[Flat, ...] | None:
+        """The copies of a statement that its pipeline only starts; None if it runs where it stands, for which there is a
+        note if that was not asked for."""
+        pipeline, body = self.pipelines[var], of_thread(parts[number])
+        if pipeline.stages[number] not in pipeline.asynchronous:
+            return None
+        others = [x for n, part in parts.items() if n != number for x in stores(of_thread(part))]
+        read = {x.buffer for s in others for x in store_loads(s)}
+        targets = {b for b in own if b in read and all(s.buffer != b for s in others)}
+        arrays = {b.name: b.dtype for b in (*self.program.params, *self.program.buffers) if b.scope == "global"}
+        sources = arrays.keys() - self.written
+        try:
+            copies = as_copies(body, Copying(targets, sources, {**arrays, **own}))
+            if needs_barrier(parts[number], self.axes.threads, self.axes.grid):
+                raise NoCopy(next(stores(body)), "writes what another thread has written in the same iteration")
+        except NoCopy as e:
+            self.storage.notes.append(f"stage {pipeline.stages[number]} of `{var}` is not asynchronous: {e}")
+            return None
+        return copies
+
+    def _is_shared(self, s: Alloc) -> bool:
+        return self.program.buffer(s.name).scope.split(".")[0] == "shared"
+
+    def _place(self, s: Alloc, size: int, bound: tuple[str, ...]) -> None:
         if any(self.axes.is_thread(v) for v in bound):
             raise LowerError(
                 f"`{s.name}` is inside `{bound[-1]}`, which counts threads, and around other loops that do: each of its"
                 " threads would need a buffer of its own that others share; move it outside of all loops that count threads"
             )
         if self._is_shared(s):
-            self.storage.share(s)
+            self.storage.share(s.name, s.dtype, size)
         else:
-            self.storage.local.append(Local(s.name, s.dtype, _size(s)))
+            self.storage.local.append(Local(s.name, s.dtype, size))
 
     def _phase(self, s: Flat, values: dict[str, Expr], bound: tuple[str, ...], conds: tuple[Expr, ...]) -> Phase:
         outside = [v for v in self.axes.loops if self.axes.is_block(v) and v not in bound]
@@ -97,49 +169,9 @@ class _Cutter:
                 f"`{text}` is outside of `{outside[0]}`, which is bound to blocks, and in one kernel with it: one of its"
                 " blocks would run it while others go on; make it a statement at the top of the program"
             )
-        body = _plain((s,), values)
+        body = plain((s,), values)
         mine = (*conds, *self.axes.conditions(bound))
         if isinstance(s, Collective):
             require_uniform(s, mine)
         guard = conjunction(mine)
         return Phase(body if guard is None else (If(guard, body),))
-
-
-def _size(s: Alloc) -> int:
-    size = constant(s.size)
-    if size is None:
-        raise LowerError(
-            f"`{s.name}` has an open size, `{format_expr(s.size)}`, and memory of a block or a thread has a known one;"
-            ' give it a size, or store it in "global"'
-        )
-    return max(1, size)
-
-
-def _plain(body: Sequence[Flat], values: dict[str, Expr]) -> tuple[Flat, ...]:
-    """Statements of one thread: with values for bound variables, loops of one iteration gone, buffers of its own."""
-    out: list[Flat] = []
-    for s in body:
-        match s:
-            case Store():
-                indices = tuple(substitute(i, values) for i in s.indices)
-                out.append(Store(s.buffer, indices, substitute(s.value, values)))
-            case Loop() if constant(s.begin) == 0 and constant(s.end) == 1:
-                out += _plain(s.body, {**values, s.var: ZERO})
-            case Loop():
-                kind = LoopKind.SERIAL if s.kind is LoopKind.PARALLEL else s.kind
-                ends = substitute(s.begin, values), substitute(s.end, values)
-                out.append(Loop(s.var, *ends, kind, _plain(s.body, values)))
-            case If():
-                out.append(If(substitute(s.cond, values), _plain(s.body, values)))
-            case Alloc():
-                out.append(replace(s, size=_count(s), space="stack", body=_plain(s.body, values)))
-            case Collective():
-                out.append(replace(s, body=_plain(s.body, values)))
-            case Parallel() | Instruction():
-                raise AssertionError("no pass of GPUs makes them")
-    return tuple(out)
-
-
-def _count(s: Alloc) -> Expr:
-    _size(s)
-    return s.size

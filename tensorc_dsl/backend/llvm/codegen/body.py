@@ -330,10 +330,10 @@ class Expressions:
         f, pointer, size = self.f, self.target(buffer, e, at), value.dtype.bytes
         stored, unit = self.to_memory(value), self.scope.streamed.get(buffer, 0)
         past = unit and value.lanes * size % unit == 0 and self._is_multiple(e, at, unit // size)
-        how = f"{unit}, !nontemporal !2" if past else f"{self._alignment(buffer, e, at, size)}"
+        how = f"{unit}, !nontemporal !2" if past else f"{self.alignment(buffer, e, at, size)}"
         f.line(f"store {stored.type} {stored.ref}, ptr {pointer}, align {how}")
 
-    def _alignment(self, buffer: str, e: Expr, at: Piece, size: int) -> int:
+    def alignment(self, buffer: str, e: Expr, at: Piece, size: int) -> int:
         """The alignment in bytes of the first lane of a piece, of elements of `size` bytes."""
         known = self.scope.aligned.get(buffer, size)
         while known > size and not self._is_multiple(e, at, known // size):
@@ -373,7 +373,7 @@ class Expressions:
         pointer, t = self.pointer(e.buffer, e.indices[0], at), e.dtype
         kind = vector_type(in_memory(t), at.width)
         if at.mask is None:
-            align = self._alignment(e.buffer, e.indices[0], at, t.bytes)
+            align = self.alignment(e.buffer, e.indices[0], at, t.bytes)
             return self.from_memory(self.f.op(f"load {kind}, ptr {pointer}, align {align}"), t, at.width)
         name = f"llvm.masked.load.{mangled(t, at.width)}.p0"
         self.f.module.declare(kind, name, ("ptr", "i32", at.mask.type, kind))

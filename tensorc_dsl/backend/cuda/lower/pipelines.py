@@ -1,0 +1,152 @@
+"""Runs a pipeline in rounds: in each one every statement runs for the iteration that has reached its stage.
+
+Statements of the last stage run in a loop over its iterations, as before. Those of a stage further ahead run in it for a
+later iteration, if there is one, and before the loop for the first iterations. A buffer that is private to an iteration
+has a version for each iteration that needs one at the same time, and the iteration counts which.
+
+Copies that a round starts are groups, the same number in each round. A round waits for the groups from which its statements
+read: as it begins if these are from earlier rounds, so that one barrier behind the wait serves what is read and what is
+overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tensorc_dsl.affine.simplify import prove, simplify
+from tensorc_dsl.backend.cuda.lower.kernels import Commit, Device, Guard, Phase, Steps, Wait
+from tensorc_dsl.backend.cuda.lower.stages import Pipeline
+from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, with_values
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Var, add, conjunction, floormod, index, mul, sub, transform
+from tensorc_dsl.ir.program import Store
+from tensorc_dsl.lower.flat import Flat, If, buffers_of, stores
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A statement of a pipeline: what all threads do for one iteration, and, if it only starts copies, these."""
+
+    body: tuple[Device, ...]
+    copies: tuple[Flat, ...] | None
+
+
+def versioned(body: tuple[Flat, ...], buffer: str, var: str, count: int, size: int) -> tuple[Flat, ...]:
+    """The statements with `count` versions of a buffer, each of `size` elements: iteration i of loop `var` has i % count."""
+    first = mul(floormod(Var(var), index(count)), index(size))
+
+    def place(e: Expr) -> Expr:
+        return add(first, simplify(e, {}))
+
+    def expr(e: Expr) -> Expr:
+        return Load(buffer, (place(e.indices[0]),), e.dtype) if isinstance(e, Load) and e.buffer == buffer else e
+
+    def stmt(s: Flat) -> Flat:
+        if not isinstance(s, Store):
+            return replace(s, body=tuple(map(stmt, s.body)))
+        if buffer not in buffers_of(s):
+            return s
+        indices = tuple(transform(i, expr) for i in s.indices)
+        indices = (place(indices[0]),) if s.buffer == buffer else indices
+        return Store(s.buffer, indices, transform(s.value, expr))
+
+    return tuple(map(stmt, body)) if count > 1 else body
+
+
+def in_rounds(var: str, end: Expr, pipeline: Pipeline, parts: Mapping[int, Part]) -> tuple[Device, ...]:
+    """The rounds of the pipeline of the loop `var`. Each part is over `var`, the iteration that it runs for."""
+    r, last = _Rounds(end, pipeline, parts), pipeline.last
+    first = Steps(f"{var}.first", index(last), tuple(r.round(var, Var(f"{var}.first"), False)))
+    main = Steps(var, end, tuple(r.round(var, add(Var(var), index(last)), True)))
+    match last:
+        case 0:
+            return (main,)
+        case 1:
+            return (*with_values(first.body, {first.var: ZERO}), main)
+        case _:
+            return (first, main)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rounds:
+    end: Expr
+    pipeline: Pipeline
+    parts: Mapping[int, Part]
+
+    def round(self, var: str, number: Expr, main: bool) -> Iterator[Device]:
+        """What threads do in the round of a number; before the loop, the last stage has no iteration yet."""
+        groups, stages, every = self._groups(), self.pipeline.stages, sum(starts for starts, _ in self._runs())
+        early = [(n, p) for n, p in self._reads(main) if stages[n] > stages[p]]
+        if early:
+            count = min((every - 1 - groups[p]) + (stages[n] - stages[p] - 1) * every for n, p in early)
+            yield Wait(count, tuple(x for n, p in early for x in self._landed(p, var, self._iteration(n, number))))
+        done = 0
+        for starts, run in self._runs():
+            for n in run:
+                late = [p for m, p in self._reads(main) if m == n and stages[m] == stages[p]]
+                if late:
+                    at = self._iteration(n, number)
+                    landed = tuple(x for p in late for x in self._landed(p, var, at))
+                    yield Wait(min(done - 1 - groups[p] for p in late), landed)
+                if main or stages[n] < self.pipeline.last:
+                    yield from self._run(n, var, number, main)
+            if starts:
+                done += 1
+                yield Commit()
+
+    def _runs(self) -> list[tuple[bool, list[int]]]:
+        """The parts in the order of a round; adjacent ones that start copies are together, and all others are alone."""
+        out: list[tuple[bool, list[int]]] = []
+        for n in sorted(self.parts, key=self.pipeline.order.__getitem__):
+            starts = self.parts[n].copies is not None
+            if starts and out and out[-1][0]:
+                out[-1][1].append(n)
+            else:
+                out.append((starts, [n]))
+        return out
+
+    def _groups(self) -> dict[int, int]:
+        """Of each part that starts copies the number of its group in a round."""
+        runs = [run for starts, run in self._runs() if starts]
+        return {n: g for g, run in enumerate(runs) for n in run}
+
+    def _reads(self, main: bool) -> list[tuple[int, int]]:
+        """The parts of a round that use what others copy, with these."""
+        out: list[tuple[int, int]] = []
+        for n, part in self.parts.items():
+            if part.copies is None and (main or self.pipeline.stages[n] < self.pipeline.last):
+                used = {x for s in stores(of_thread(part.body)) for x in buffers_of(s)}
+                for p, other in self.parts.items():
+                    if other.copies is not None and used & {s.buffer for s in stores(other.copies)}:
+                        out.append((n, p))
+        return out
+
+    def _iteration(self, n: int, number: Expr) -> Expr:
+        """The iteration for which a part runs in a round."""
+        return simplify(sub(number, index(self.pipeline.stages[n])), {})
+
+    def _landed(self, n: int, var: str, iteration: Expr) -> tuple[Flat, ...]:
+        copies = self.parts[n].copies
+        assert copies is not None  # only for parts that start copies
+        return plain(copies, {var: iteration})
+
+    def _run(self, n: int, var: str, number: Expr, main: bool) -> Iterator[Device]:
+        """A part, if its iteration is one of the loop's."""
+        part, at = self.parts[n], self._iteration(n, number)
+        body: tuple[Device, ...] = part.body if part.copies is None else (Phase(part.copies, asynchronous=True),)
+        conds: list[Expr] = []
+        if main:
+            conds += [Compare("<", at, self.end)] if self.pipeline.stages[n] < self.pipeline.last else []
+        else:
+            known = {f"{var}.first": (0, self.pipeline.last - 1)}
+            conds += [c for c in (Compare(">=", at, ZERO), Compare("<", at, self.end)) if prove(c, known) is not True]
+        yield from _guarded(conjunction(tuple(conds)), with_values(body, {var: at}))
+
+
+def _guarded(cond: Expr | None, body: tuple[Device, ...]) -> tuple[Device, ...]:
+    """The statements under a condition that is the same for all threads: inside of phases, if there is nothing else."""
+    if cond is None:
+        return body
+    if all(isinstance(s, Phase) for s in body):
+        return tuple(replace(s, body=(If(cond, s.body),)) for s in body if isinstance(s, Phase))
+    return (Guard(cond, body),)

@@ -1,0 +1,91 @@
+"""Statements of one thread: values for variables, buffers of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Commit, Device, Guard, Phase, Steps, Wait
+from tensorc_dsl.ir.expr import ZERO, Expr, constant, substitute
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, LowerError, Parallel
+
+
+def size_of(s: Alloc) -> int:
+    size = constant(s.size)
+    if size is None:
+        raise LowerError(
+            f"`{s.name}` has an open size, `{format_expr(s.size)}`, and memory of a block or a thread has a known one;"
+            ' give it a size, or store it in "global"'
+        )
+    return max(1, size)
+
+
+def plain(body: Sequence[Flat], values: Mapping[str, Expr]) -> tuple[Flat, ...]:
+    """Statements of one thread: with values for bound variables, loops of one iteration gone, buffers of its own."""
+    out: list[Flat] = []
+    for s in body:
+        match s:
+            case Store():
+                indices = tuple(substitute(i, values) for i in s.indices)
+                out.append(Store(s.buffer, indices, substitute(s.value, values)))
+            case Loop() if constant(s.begin) == 0 and constant(s.end) == 1:
+                out += plain(s.body, {**values, s.var: ZERO})
+            case Loop():
+                kind = LoopKind.SERIAL if s.kind is LoopKind.PARALLEL else s.kind
+                ends = substitute(s.begin, values), substitute(s.end, values)
+                out.append(Loop(s.var, *ends, kind, plain(s.body, values)))
+            case If():
+                out.append(If(substitute(s.cond, values), plain(s.body, values)))
+            case Alloc():
+                out.append(replace(s, size=_count(s), space="stack", body=plain(s.body, values)))
+            case Collective():
+                out.append(replace(s, body=plain(s.body, values)))
+            case Parallel() | Instruction():
+                raise AssertionError("no pass of GPUs makes them")
+    return tuple(out)
+
+
+def _count(s: Alloc) -> Expr:
+    size_of(s)
+    return s.size
+
+
+def with_values(body: tuple[Device, ...], values: Mapping[str, Expr]) -> tuple[Device, ...]:
+    """Statements of a kernel with values for variables."""
+    out: list[Device] = []
+    for s in body:
+        match s:
+            case Phase():
+                out.append(replace(s, body=plain(s.body, values)))
+            case Steps():
+                out.append(Steps(s.var, substitute(s.end, values), with_values(s.body, values)))
+            case Guard():
+                out.append(Guard(substitute(s.cond, values), with_values(s.body, values)))
+            case Wait():
+                out.append(replace(s, landed=plain(s.landed, values)))
+            case Barrier() | Commit():
+                out.append(s)
+            case _:
+                assert_never(s)
+    return tuple(out)
+
+
+def of_thread(body: tuple[Device, ...]) -> tuple[Flat, ...]:
+    """What one thread runs of statements that have no barriers and no copies under way."""
+    out: list[Flat] = []
+    for s in body:
+        match s:
+            case Phase(body=inner):
+                out += inner
+            case Steps(var=var, end=end, body=inner):
+                out.append(Loop(var, ZERO, end, LoopKind.SERIAL, of_thread(inner)))
+            case Guard(cond=cond, body=inner):
+                out.append(If(cond, of_thread(inner)))
+            case Barrier() | Commit() | Wait():
+                raise AssertionError("statements are made plain before barriers and waits are in them")
+            case _:
+                assert_never(s)
+    return tuple(out)
