@@ -145,7 +145,7 @@ suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published si
 
 .PHONY: gpu
 gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (DRAWS=20)
-	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) tests/gpu/test_operators.py
+	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) tests/gpu/test_operators.py tests/gpu/test_tensor_cores.py
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000 JOBS=2)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
+from tensorc_dsl.backend.cuda.lower.lower import OLDEST
 from tensorc_dsl.backend.cuda.sass import sass_of
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.ir.target import Target
@@ -15,9 +16,6 @@ STAGES = {
     "ptx": "their PTX",
     "sass": "their machine code; needs ptxas and nvdisasm",
 }
-
-OLDEST = "sm_80"
-"""The GPU of a target that names none. Later ones run its PTX, too."""
 
 
 @dataclass(frozen=True, slots=True)
