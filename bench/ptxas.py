@@ -70,7 +70,11 @@ class Found:
 def assembled(text: str, space: str, draws: int, seed: int, folder: Path) -> Found:
     """So many schedules of a task, through ptxas."""
     file, out = folder / "t.tsched", Found()
-    uses = ("std.ops.{" + text.partition("(")[0] + "}", f"std.gpu.{space}.{{{space}}}", "std.gpu.targets.{sm_80, sm_90}")
+    uses = (
+        "std.ops.{" + text.partition("(")[0] + "}",
+        f"std.gpu.{space}.{{{space}}}",
+        "std.gpu.targets.{sm_80, sm_90}",
+    )
     head = "".join(f"use {what}\n" for what in uses)
     for target in ("sm_80", "sm_90"):
         file.write_text(f"{head}task t = {text} with {space}\n", encoding="utf-8")
@@ -121,7 +125,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 found = assembled(text, space, given.draws, given.seed, Path(folder))
                 every.append(found)
                 seconds = f"{median(found.own or [0.0]):6.3f}  {median(found.theirs or [0.0]):6.3f}"
-                counts = f"{found.draws:5} {found.tensors:6} {len(found.refused):7} {found.spilled:7} {found.registers:9} {found.stack:5}"
+                counts = f"{found.draws:5} {found.tensors:6} {len(found.refused):7} {found.spilled:7}"
+                counts += f" {found.registers:9} {found.stack:5}"
                 print(f"{name:16} {counts} {seconds}", flush=True)
                 for why in found.refused:
                     print(f"    {why}")

@@ -72,7 +72,7 @@ def _text(lines: Sequence[Line], numbers: Mapping[Ref, int], registers: Mapping[
     """The text with LLVM's numbers of operands."""
     out: list[str] = []
     for line in lines:
-        parts = [line.opcode + " " if line.rest else line.opcode]
+        parts = [line.braces, line.opcode, " "]
         for x in line.rest:
             if isinstance(x, str):
                 parts.append(x)
@@ -81,7 +81,7 @@ def _text(lines: Sequence[Line], numbers: Mapping[Ref, int], registers: Mapping[
                 parts.append(f"{{{every}}}")
             else:
                 parts.append(f"${numbers[Ref(x.name, x.number or 0)]}")
-        out.append("".join(parts) + ";")
+        out.append("".join(parts).rstrip() + (";" if line.opcode else ""))
     return " ".join(out)
 
 
