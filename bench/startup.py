@@ -24,7 +24,8 @@ from tensorc_dsl.syntax.layout import REDUCERS
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = ROOT / "examples" / "matmul.tsched"
-TEXTS = ("stdlib/intrinsics/*.tsched", "stdlib/cpu/*.tsched", "stdlib/ops/*.tsched", "examples/*.tsched")
+FOLDERS = ("stdlib/intrinsics", "stdlib/cpu", "stdlib/gpu", "stdlib/ops", "examples")
+TEXTS = tuple(f"{folder}/*.tsched" for folder in FOLDERS)
 COMMAND = "from tensorc_dsl.cli.main import main; main()"
 _KINDS = "const|compute|reducer|intrinsic|target|module|space|schedule|task|program"
 _ITEM = re.compile(rf"^(?:{_KINDS}) (\w+)", re.MULTILINE)
@@ -55,9 +56,11 @@ def long_text(lines: int) -> str:
                 if named and named not in items:
                     items[named] = part.strip("\n")
     whole = "\n\n".join(items.values()) + "\n"
-    own = "|".join(name for named in items for name in named)
+    # Nothing names a task, and what it is called may be a word of the language.
+    tasks = set(re.findall(r"^task (\w+)", whole, re.MULTILINE))
+    own = "|".join(name for named in items for name in named if name not in tasks)
     reduction = "|".join(REDUCERS)  # `argmax[i]` is the language's own, `argmax(X)` a compute
-    names = re.compile(rf"(?<=reduce )({own})\b|\b(?!(?:{reduction})\[)({own})\b")
+    names = re.compile(rf"(?m)(?<=reduce )({own})\b|\b(?!(?:{reduction})\[)({own})\b|(?<=^task )\w+")
     copies = -(-lines // (whole.count("\n") + 1))
     return "\n".join(names.sub(rf"\g<0>_{n}", whole) for n in range(copies))
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from tensorc_dsl.machine import yardsticks
+from tensorc_dsl.machine import roof
 from tensorc_dsl.search import drift
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
@@ -39,7 +39,7 @@ def a_busy_machine_is_not_waited_for() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as m:
         m.setattr(drift, "PATIENCE", 0.0)
-        m.setattr(yardsticks, "PATIENCE", 0.0)
+        m.setattr(roof, "CREDIBLE", 0.0)
         yield
 
 

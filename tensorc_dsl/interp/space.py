@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tensorc_dsl.check.priors import weights_of
@@ -38,9 +38,12 @@ class Space(Model):
         self._expanded(expansion)
         return tuple(expansion.attempts)
 
-    def watch(self, decide: Decider) -> Watched:
-        """The expansion with these decisions, step by step. One that fails is kept up to there."""
-        watched = Watched(self.program, self.target, self.modules, decide)
+    def watch(self, decide: Decider, is_late: Callable[[], bool] = lambda: False) -> Watched:
+        """The expansion with these decisions, step by step. One that fails is kept up to there.
+
+        Raises Late if `is_late` was true before a statement.
+        """
+        watched = Watched(self.program, self.target, self.modules, decide, is_late)
         try:
             self._expanded(watched)
         except (ScheduleRefusal, TschedError) as e:

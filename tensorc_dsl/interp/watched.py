@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tensorc_dsl.diagnostic import TschedError, render
@@ -29,13 +29,26 @@ class Stand:
     program: Program
 
 
+class Late(Exception):
+    """An expansion takes longer than it may."""
+
+
 class Watched(Expansion):
-    """`start` is the program before all steps, and `stands` are in the order of time; `failure` ended the expansion early."""
+    """`start` is the program before all steps, and `stands` are in the order of time; `failure` ended the expansion early.
+
+    `is_late` is asked before each statement; if it is true, Late is raised.
+    """
 
     def __init__(
-        self, program: Program, target: Target, modules: Mapping[str, tree.ModuleDef], decide: Decider
+        self,
+        program: Program,
+        target: Target,
+        modules: Mapping[str, tree.ModuleDef],
+        decide: Decider,
+        is_late: Callable[[], bool],
     ) -> None:
         super().__init__(program, target, modules, decide)
+        self._is_late = is_late
         self.start = program
         self.stands: list[Stand] = []
         self.places: list[tuple[Span, Draw]] = []
@@ -54,6 +67,8 @@ class Watched(Expansion):
 
     def run(self, body: tuple[tree.Stmt, ...], env: Env) -> None:
         for s in body:
+            if self._is_late():
+                raise Late
             super().run((s,), env)
             self.stands.append(Stand(s.span, self.program))
 

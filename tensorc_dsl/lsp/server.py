@@ -200,7 +200,7 @@ def _answers(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=[".", "~", "(", "{", ","]))
     def on_completion(params: lsp.CompletionParams) -> lsp.CompletionList | None:
         known = server.analysis(params.text_document.uri)
-        return None if known is None else completion(known, params.position, _snippets(server))
+        return None if known is None else completion(known, params.position, _snippets(server), server.records)
 
     options = lsp.SignatureHelpOptions(trigger_characters=["(", ","], retrigger_characters=["=", ")"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from lsprotocol import types as lsp
@@ -19,7 +20,10 @@ from tensorc_dsl.ir.target import kinds
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.callable import callee
 from tensorc_dsl.lsp.cursor import Cursor, cursor
+from tensorc_dsl.lsp.features.applicable import applicable
+from tensorc_dsl.lsp.features.program_after import program_before
 from tensorc_dsl.lsp.parts import Piece
+from tensorc_dsl.lsp.records import Records
 from tensorc_dsl.lsp.scope import around
 from tensorc_dsl.packages.places import SearchFolder
 from tensorc_dsl.packages.resolve import Resolver
@@ -53,13 +57,18 @@ EXPRESSIONS = ("true", "false", "not", "if", "else", "and", "or", "for")
 Items = Iterator[lsp.CompletionItem]
 
 
-def completion(analysis: Analysis, position: lsp.Position, snippets: bool) -> lsp.CompletionList:
-    """What can stand at the position, each once. `snippets`: whether the editor fills in places of a text."""
+def completion(analysis: Analysis, position: lsp.Position, snippets: bool, records: Records) -> lsp.CompletionList:
+    """What can stand at the position, each once. `snippets`: whether the editor fills in places of a text.
+
+    Primitives that apply to the program there come first; `records` have the decisions of its draws.
+    """
     offset = analysis.text.offset(position)
     piece = analysis.piece_at(offset)
     text, base = (piece.part.text, piece.start) if piece is not None else ("", 0)
     at = cursor(text, offset - base)
-    found: Iterable[lsp.CompletionItem] = () if at.silent else _all(analysis, piece, at, offset - base, snippets)
+    found: Iterable[lsp.CompletionItem] = (
+        () if at.silent else _all(analysis, piece, at, offset - base, snippets, records)
+    )
     once: dict[str, lsp.CompletionItem] = {}
     for item in found:
         once.setdefault(item.label, item)
@@ -67,7 +76,7 @@ def completion(analysis: Analysis, position: lsp.Position, snippets: bool) -> ls
 
 
 def _all(
-    analysis: Analysis, piece: Piece | None, at: Cursor, offset: int, snippets: bool
+    analysis: Analysis, piece: Piece | None, at: Cursor, offset: int, snippets: bool, records: Records
 ) -> Iterable[lsp.CompletionItem]:
     line = at.line
     if at.head == "use" and (line[:1] == ("use",) or at.open):
@@ -75,7 +84,7 @@ def _all(
     if at.last == "." and piece is not None:
         return _parts(around(analysis, piece, at, offset).of)
     if at.in_body and at.head not in ("space", "compute", "target", "program", "intrinsic", "prior"):
-        return _in_body(analysis, piece, at, offset)
+        return _in_body(analysis, piece, at, offset, records)
     match at.head:
         case "compute" | "reducer" | "program" | "intrinsic":
             return _in_compute(analysis, piece, at)
@@ -93,7 +102,7 @@ def _all(
         case "module" if at.last == ":":
             return _words(PARAM_TYPES, _K.Class)
         case "module":
-            return (*_words(("when",), _K.Keyword), *_in_body(analysis, piece, at, offset))
+            return (*_words(("when",), _K.Keyword), *_in_body(analysis, piece, at, offset, records))
         case "target" if at.call is not None:
             return _words(FACTS, _K.Property, "{}=")
         case "target":
@@ -165,7 +174,7 @@ def _parts(kind: Kind | None) -> Items:
         yield lsp.CompletionItem(name, kind=_K.Method, detail=detail, documentation=_markdown(signatures[0].doc))
 
 
-def _in_body(analysis: Analysis, piece: Piece | None, at: Cursor, offset: int) -> Items:
+def _in_body(analysis: Analysis, piece: Piece | None, at: Cursor, offset: int, records: Records) -> Items:
     line = at.line
     if at.last == "~":
         yield from _callables(v.DISTRIBUTIONS, _K.Function)
@@ -182,10 +191,26 @@ def _in_body(analysis: Analysis, piece: Piece | None, at: Cursor, offset: int) -
     else:
         yield from _words(EXPRESSIONS, _K.Keyword)
     if at.call is None or line[:1] == ("let",):
-        yield from _callables({**v.STEPS, **v.COMPOUNDS}, _K.Function)
+        yield from _steps(analysis, piece, offset, records)
         yield from _rules(analysis, modules_only=True)
     yield from _callables(v.FUNCTIONS, _K.Function)
     yield from _words(v.GIVEN, _K.Variable)
+
+
+def _steps(analysis: Analysis, piece: Piece | None, offset: int, records: Records) -> Items:
+    """The primitives: those that apply to the program here first, and those that do not last."""
+    applies: dict[str, bool] = {}
+    if piece is not None:
+        word = re.search(r"\w*$", piece.part.text[:offset])
+        assert word is not None
+        program = program_before(analysis, piece.start + word.start(), records)
+        applies = {} if program is None else applicable(program)
+    for item in _callables({**v.STEPS, **v.COMPOUNDS}, _K.Function):
+        known = applies.get(item.label)
+        item.sort_text = f"{'3' if known is None else '2' if known else '4'}{item.label}"
+        if known is False:
+            item.detail = f"{item.detail}, which applies to nothing here"
+        yield item
 
 
 def _arguments(analysis: Analysis, at: Cursor) -> Items:

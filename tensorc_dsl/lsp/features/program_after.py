@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from lsprotocol import types as lsp
 
-from tensorc_dsl.interp.watched import Stand, Watched
+from tensorc_dsl.interp.watched import Late, Stand, Watched
 from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.records import Records, space_of
 from tensorc_dsl.syntax import tree as t
@@ -20,6 +22,10 @@ COMMAND = "tensorc-dsl.programAfterStep"
 
 MOST_TASKS = 16
 """The number of tasks of a file that are expanded to find one that takes the step."""
+
+
+SECONDS = 0.05
+"""An expansion that is made to complete a word takes no longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,28 @@ def program_after(
     return None
 
 
+def program_before(
+    analysis: Analysis, offset: int, records: Records, clock: Callable[[], float] = time.monotonic
+) -> Program | None:
+    """The program before the step of a schedule that is written at an offset.
+
+    None without a task that takes the schedule, and if its expansion takes long.
+    """
+    item = analysis.item_at(offset)
+    until = clock() + SECONDS
+    if not isinstance(item, t.ScheduleDef):
+        return None
+    for name in _tasks(analysis, item, None):
+        try:
+            watched = _watched(analysis, name, records, {}, lambda: clock() > until)
+        except Late:
+            return None
+        if watched is not None:
+            before = [s for s in watched.stands if _inside(s, item) and analysis.end(s.span) < offset]
+            return before[-1].program if before else watched.start
+    return None
+
+
 def _tasks(analysis: Analysis, item: t.Item | None, wanted: str | None) -> Iterator[t.TaskDef]:
     """The tasks that may take a step of the item, the likeliest first."""
     tasks = [x for x in analysis.checked.tasks.values() if analysis.is_own(x.span) and wanted in (None, str(x.name))]
@@ -90,14 +118,18 @@ def _tasks(analysis: Analysis, item: t.Item | None, wanted: str | None) -> Itera
 
 
 def _watched(
-    analysis: Analysis, task: t.TaskDef, records: Records, decisions: Mapping[str, Decision]
+    analysis: Analysis,
+    task: t.TaskDef,
+    records: Records,
+    decisions: Mapping[str, Decision],
+    is_late: Callable[[], bool] = lambda: False,
 ) -> Watched | None:
     tuned = records.tuned(analysis, task)
     space = space_of(analysis, task, None if tuned is None else tuned.threads)
     if space is None:
         return None
     known = {**({} if tuned is None else tuned.best.decisions), **decisions}
-    return space.watch(preferring(known, prior(np.random.default_rng(0))))
+    return space.watch(preferring(known, prior(np.random.default_rng(0))), is_late)
 
 
 def _inside(s: Stand, item: t.Item) -> bool:

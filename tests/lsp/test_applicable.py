@@ -1,0 +1,95 @@
+"""Completion puts primitives that apply to the program at the cursor first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tensorc_dsl.lsp.documents import Documents, uri_of
+from tensorc_dsl.lsp.features import applicable as trying
+from tensorc_dsl.lsp.features import program_after
+from tensorc_dsl.lsp.features.applicable import applicable
+from tensorc_dsl.lsp.features.completion import completion
+from tensorc_dsl.lsp.records import Records
+from tests import programs
+
+FILE = """\
+compute two(A: f32[M, N]) -> C: f32[M] {
+    let T[i, j] = A[i, j] * 2.0
+    C[i] = sum[j] T[i, j]
+}
+schedule steps for two {
+    FIRST
+    compute_inline(T)
+    let [i, j] = C.loops
+    SECOND
+    parallel(i); THIRD
+    FOURTH
+}
+task small = two(M=16, N=8) with steps
+"""
+
+PLACES = ("FIRST", "SECOND", "THIRD", "FOURTH")
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is, all is tried."""
+    for module in (trying, program_after):
+        monkeypatch.setattr(module, "SECONDS", 1e9)
+
+
+def offered(folder: Path, text: str) -> dict[str, str]:
+    """By name what is offered at the `|` of the text: the first letter of what it is sorted by."""
+    documents = Documents()
+    at = text.index("|")
+    known = documents.analysis(documents.put(uri_of(folder / "f.tsched"), text.replace("|", ""), 1))
+    found = completion(known, known.text.position(at), False, Records(folder / "none.sqlite"))
+    return {i.label: (i.sort_text or "-")[0] for i in found.items}
+
+
+def place(name: str, typed: str) -> str:
+    """The file, with what is typed at a place."""
+    text = FILE.replace(name, f"{typed}|")
+    for other in PLACES:
+        text = text.replace(other, "")
+    return text
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "first", "last"),
+    [
+        ("FIRST", "", {"compute_inline", "parallel", "cache_read", "fuse"}, {"reverse_compute_inline", "persist"}),
+        ("FIRST", "comp", {"compute_inline", "parallel", "reorder"}, {"reverse_compute_inline"}),
+        ("SECOND", "", {"parallel", "rfactor", "decompose_reduction"}, {"compute_inline", "merge"}),
+        ("SECOND", "let x = ", {"parallel", "rfactor"}, {"compute_inline"}),
+        ("THIRD", "", {"unroll", "rfactor"}, {"compute_inline"}),
+        ("FOURTH", "un", {"unroll", "rfactor"}, {"compute_inline"}),
+    ],
+)  # fmt: skip
+def test_what_applies_comes_first(tmp_path: Path, name: str, typed: str, first: set[str], last: set[str]) -> None:
+    found = offered(tmp_path, place(name, typed))
+    assert {n for n in first if found[n] != "2"} == set()
+    assert {n for n in last if found[n] != "4"} == set()
+    # What needs other values than names is not judged.
+    assert found["split"] == found["transform_layout"] == found["tile"] == "3"
+
+
+def test_without_a_task_nothing_is_judged(tmp_path: Path) -> None:
+    found = offered(tmp_path, place("SECOND", "").partition("task")[0])
+    assert {found[n] for n in ("parallel", "compute_inline", "split")} == {"3"}
+
+
+def test_what_takes_long_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_after, "SECONDS", -1.0)
+    assert set(offered(tmp_path, place("SECOND", "")).values()) <= {"1", "3", "-"}
+
+
+def test_trying_ends_in_time() -> None:
+    now = iter(range(1000))
+    few = applicable(programs.matmul(4, 4, 4), lambda: 4e8 * next(now))
+    assert len(few) in (1, 2)
+    every = applicable(programs.matmul(4, 4, 4), lambda: 0.0)
+    assert every["parallel"] and not every["compute_inline"] and "split" not in every
+    assert few == {n: every[n] for n in few}
