@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.api.drawing import sample
+from tensorc_dsl.backend.cuda.lower.accesses import accesses
 from tensorc_dsl.backend.cuda.lower.kernels import (
     Barrier,
     DeviceKernel,
@@ -20,9 +21,12 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.dtypes import F32
+from tensorc_dsl.ir.expr import Compare, Const, Load, Var
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.lower.flat import If
 from tensorc_dsl.source import Source
 from tests.gpu.kernels import emulated, gpu_space
 from tests.programs import random_inputs
@@ -109,6 +113,14 @@ def test_a_barrier_stands_only_where_threads_meet(text: str, index: str, count: 
     for outputs in found:
         np.testing.assert_array_equal(outputs["C"], expected["C"].astype(np.float32))
     assert check_each_is_needed(kernels, p) == count
+
+
+def test_a_condition_reads_too() -> None:
+    i = Var("i")
+    read = Compare(">", Load("T", (i,), F32), Const(0.0, F32))
+    body = (If(read, (Store("C", (i,), Const(1.0, F32)),)),)
+    assert [(a.buffer, a.write) for a in accesses(body, ())] == [("T", False), ("C", True)]
+    assert [a.buffer for a in accesses(body, ("T",))] == ["C"]
 
 
 def check_each_is_needed(kernels: DeviceProgram, p: Program, inputs: dict[str, Array] | None = None) -> int:

@@ -33,14 +33,14 @@ def _stmts(body: tuple[Flat, ...], private: frozenset[str], loops: Loops, conds:
     for s in body:
         match s:
             case Store(buffer=buffer, indices=(index,), value=value):
-                for x, inner in (*_loads(index, conds), *_loads(value, conds)):
-                    if x.buffer not in private:
-                        yield Access(x.buffer, False, x.indices[0], loops, inner)
+                for e in (index, value):
+                    yield from _read(e, private, loops, conds)
                 if buffer not in private:
                     yield Access(buffer, True, index, loops, conds)
             case Loop(var=var, end=end, body=inside):
                 yield from _stmts(inside, private, (*loops, (var, end)), conds)
             case If(cond=cond, body=inside):
+                yield from _read(cond, private, loops, conds)
                 yield from _stmts(inside, private, loops, (*conds, *conjuncts(cond)))
             case Collective(body=inside):
                 yield from _stmts(inside, private, loops, conds)
@@ -48,6 +48,12 @@ def _stmts(body: tuple[Flat, ...], private: frozenset[str], loops: Loops, conds:
                 yield from _stmts(inside, private | {name}, loops, conds)
             case _:
                 raise AssertionError("a phase has no such statement")
+
+
+def _read(e: Expr, private: frozenset[str], loops: Loops, conds: tuple[Expr, ...]) -> Iterator[Access]:
+    for x, inner in _loads(e, conds):
+        if x.buffer not in private:
+            yield Access(x.buffer, False, x.indices[0], loops, inner)
 
 
 def _loads(e: Expr, conds: tuple[Expr, ...]) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
