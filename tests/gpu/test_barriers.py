@@ -25,8 +25,8 @@ from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Compare, Const, Load, Var
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program, Store
-from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.lower.flat import If
+from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
 from tests.gpu.kernels import emulated, gpu_space
 from tests.programs import random_inputs
