@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
+from tensorc_dsl.backend.cuda.runtime.image import pack
 from tensorc_dsl.backend.cuda.sass import sass_of
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.ir.target import Target
@@ -31,7 +32,7 @@ class CudaKernel:
 
     @property
     def code(self) -> Code:
-        return Code(self.ptx.encode(), self.program.name, frozenset())
+        return Code(pack(self.program, self.ptx), self.program.name, frozenset())
 
     def view(self, stage: str) -> str:
         """The text of one of `STAGES`. Raises TschedError (E0919) if a tool for it is missing."""
