@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
+from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.runtime.image import pack
 from tensorc_dsl.backend.cuda.sass import sass_of
@@ -14,6 +15,7 @@ from tensorc_dsl.ir.target import Target
 STAGES = {
     "llvm": "their LLVM code",
     "ptx": "their PTX",
+    "cuda": "the same statements as CUDA C++, to read",
     "sass": "their machine code; needs ptxas and nvdisasm",
 }
 
@@ -41,6 +43,8 @@ class CudaKernel:
                 return self.llvm_ir
             case "ptx":
                 return self.ptx
+            case "cuda":
+                return cuda_text(self.program)
             case _:
                 return sass_of(self.ptx, self.cpu)
 
