@@ -21,6 +21,9 @@ PEERS ?=
 JOBS ?= 2
 TSGEN ?=
 
+# Tests and campaigns start some hundred processes of the package; without bytecode, each would compile it again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The first interpreter that starts and is new enough; `make PYTHON=/path/to/python3` overrides the choice.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
@@ -73,13 +76,16 @@ demo: $(VENV)/.core ## Install, tune the matmul example and show the result besi
 	$(BIN)/tensorc-dsl tune examples/matmul.tsched mm_512 --trials $(TRIALS) --seed $(SEED) --threads $(THREADS) \
 		--output $(OUT)/demo/mm_512.best.tsched --records $(OUT)/demo/records.sqlite
 
+# Each process has one half of the tests, in their order, and helps the other at the end: what tests of a folder share is made once.
+BOTH := -n 2 --dist worksteal
+
 .PHONY: test
 test: lint ## Everything that must hold: lint, format, types, layers, tests
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest $(BOTH) -q
 
 .PHONY: coverage
 coverage: $(VENV)/.dev ## Which branches the tests take; fewer than the share in pyproject.toml are an error
-	$(BIN)/python -m pytest -n 2 -q --cov --cov-report=term
+	$(BIN)/python -m pytest $(BOTH) -q --cov --cov-report=term
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Lint, format check, types and layers, without the tests
@@ -139,7 +145,7 @@ suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published si
 
 .PHONY: gpu
 gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (DRAWS=20)
-	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) tests/gpu/test_operators.py
+	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) tests/gpu/test_operators.py tests/gpu/test_tensor_cores.py
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000 JOBS=2)

@@ -1,4 +1,4 @@
-"""Counts the lines of the library's modules: `python -m bench.module_sizes [FOLDER…]`.
+"""Counts the lines of modules: `python -m bench.module_sizes [PATH…]`, of folders of the library or files anywhere.
 
 Lines of `.tsched` that are neither blank nor a comment count, by file and in sum.
 """
@@ -18,11 +18,12 @@ def code_lines(text: str) -> int:
 
 def main() -> None:
     total = 0
-    for folder in sys.argv[1:] or ["cpu"]:
-        for file in sorted((STDLIB / folder).rglob("*.tsched")):
+    for given in sys.argv[1:] or ["cpu"]:
+        folder = STDLIB / given
+        for file in sorted(folder.rglob("*.tsched")) if folder.is_dir() else [Path(given)]:
             lines = code_lines(file.read_text(encoding="utf-8"))
             total += lines
-            print(f"{lines:5}  {file.relative_to(STDLIB).as_posix()}")
+            print(f"{lines:5}  {(file.relative_to(STDLIB) if folder.is_dir() else file).as_posix()}")
     print(f"{total:5}  in sum")
 
 

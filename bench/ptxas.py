@@ -1,8 +1,9 @@
 """Assembles kernels for GPUs with ptxas: `python -m bench.ptxas --draws 6`. Needs `pip install nvidia-cuda-nvcc`, no GPU.
 
-For operators of the library at sizes as in networks, schedules are drawn for sm_80 and sm_90 by turns. For each it prints
-how many there were, how many have no code or are refused by ptxas, how many spill registers, the most registers and bytes of
-stack, and the median seconds of processor time of lowering with PTX, and of ptxas. The status is 1 if one is refused.
+For operators of the library at sizes as in networks, schedules are drawn for sm_80 and sm_90 by turns; those of "tensor …"
+are of `std.gpu.tensor_core`. For each it prints how many there were, how many use tensor cores, how many have no code or are
+refused by ptxas, how many spill registers, the most registers and bytes of stack, and the median seconds of processor time of
+lowering with PTX, and of ptxas. The status is 1 if one is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +28,15 @@ from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.streams import stream
 
+TENSOR = "tensor "
+"""What the names of tasks with tensor cores begin with."""
+
 TASKS = {
+    "tensor matmul": "matmul(M=1024, N=1024, K=1024, T=f16, Acc=f32)",
+    "tensor bf16": "matmul(M=1024, N=1024, K=1024, T=bf16, Acc=f32)",
+    "tensor odd": "matmul(M=1000, N=777, K=513, T=f16, Acc=f32)",
+    "tensor batched": "batch_matmul(G=8, M=128, N=128, K=64, T=f16, Acc=f32)",
+    "tensor conv2d": "conv2d_nhwc(N=1, H=64, W=64, CI=64, KH=3, KW=3, CO=64, pad=1, T=f16, Acc=f32)",
     "matmul 1024": "matmul(M=1024, N=1024, K=1024)",
     "matmul 1000": "matmul(M=1000, N=777, K=513)",
     "matmul f16": "matmul(M=1024, N=1024, K=1024, T=f16, Acc=f32)",
@@ -49,6 +58,7 @@ class Found:
     """What became of the schedules of one task."""
 
     draws: int = 0
+    tensors: int = 0
     refused: list[str] = field(default_factory=list[str])
     spilled: int = 0
     registers: int = 0
@@ -57,13 +67,13 @@ class Found:
     theirs: list[float] = field(default_factory=list[float])
 
 
-def assembled(text: str, draws: int, seed: int, folder: Path) -> Found:
+def assembled(text: str, space: str, draws: int, seed: int, folder: Path) -> Found:
     """So many schedules of a task, through ptxas."""
     file, out = folder / "t.tsched", Found()
-    uses = ("std.ops.{" + text.partition("(")[0] + "}", "std.gpu.default.{default}", "std.gpu.targets.{sm_80, sm_90}")
+    uses = ("std.ops.{" + text.partition("(")[0] + "}", f"std.gpu.{space}.{{{space}}}", "std.gpu.targets.{sm_80, sm_90}")
     head = "".join(f"use {what}\n" for what in uses)
     for target in ("sm_80", "sm_90"):
-        file.write_text(f"{head}task t = {text} with default\n", encoding="utf-8")
+        file.write_text(f"{head}task t = {text} with {space}\n", encoding="utf-8")
         t = load(file, target=target)["t"]
         rng = stream(seed, text, target)
         for _ in range(draws // 2 + (draws % 2 if target == "sm_80" else 0)):
@@ -75,6 +85,7 @@ def assembled(text: str, draws: int, seed: int, folder: Path) -> Found:
             try:
                 begin = time.process_time()
                 ptx = compile_device(lower_device(program), t.target).ptx
+                out.tensors += "mma.sync" in ptx
                 out.own.append(time.process_time() - begin)
                 begin = _children()
                 said = assemble(ptx, target, folder / "t.cubin")
@@ -102,14 +113,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="only tasks whose name begins so")
     given = parser.parse_args(argv)
     every: list[Found] = []
-    print(f"{'task':16} draws refused spilled registers stack  PTX s  ptxas s")
+    print(f"{'task':16} draws tensor refused spilled registers stack  PTX s  ptxas s")
     with tempfile.TemporaryDirectory() as folder:
         for name, text in TASKS.items():
             if name.startswith(given.only):
-                found = assembled(text, given.draws, given.seed, Path(folder))
+                space = "tensor_core" if name.startswith(TENSOR) else "default"
+                found = assembled(text, space, given.draws, given.seed, Path(folder))
                 every.append(found)
                 seconds = f"{median(found.own or [0.0]):6.3f}  {median(found.theirs or [0.0]):6.3f}"
-                counts = f"{found.draws:5} {len(found.refused):7} {found.spilled:7} {found.registers:9} {found.stack:5}"
+                counts = f"{found.draws:5} {found.tensors:6} {len(found.refused):7} {found.spilled:7} {found.registers:9} {found.stack:5}"
                 print(f"{name:16} {counts} {seconds}", flush=True)
                 for why in found.refused:
                     print(f"    {why}")

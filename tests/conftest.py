@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from tensorc_dsl.machine import yardsticks
+from tensorc_dsl.search import drift
+
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# What is collected are 12,000 tests and the trees of the library, all alive. The command does the same when it is called.
+gc.set_threshold(100_000, 20, 20)
+
 
 @pytest.fixture(scope="session", autouse=True)
-def no_records_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Searches of the tests, and of the commands that they run, neither read nor write the database of whoever runs them."""
+def nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Searches of the tests, and of the commands that they run, neither read nor write the database of whoever runs them.
+
+    Nor do they wait for a turn to time kernels, which searches of a user take by a lock: no test asserts a time, and the
+    processes of one run of all tests would wait for each other.
+    """
     with pytest.MonkeyPatch.context() as m:
         m.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        m.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def a_busy_machine_is_not_waited_for() -> Iterator[None]:
+    """A search waits for the machine to be as fast as it was, and for a moment in which all its threads have a core. While
+    tests run on all cores there is none, and no test asserts how fast the machine is.
+    """
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(drift, "PATIENCE", 0.0)
+        m.setattr(yardsticks, "PATIENCE", 0.0)
         yield
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -62,3 +64,46 @@ def test_an_issue_form_has_what_forms_need(path: Path) -> None:
     names = [f["id"] for f in fields]
     assert names and len(set(names)) == len(names)
     assert all(f["type"] in ("input", "textarea") and f["attributes"]["label"] for f in fields)
+
+
+# --- the command that installs what tests want -----------------------------------------------------------------------
+
+STUBS = {
+    "timeout": 'echo "limit $2" >> "$LOG"; shift 2; LIMITED=1 exec "$@"',
+    "apt-get": '[ -n "${LIMITED-}" ] && echo "apt-get ${*: -1}" >> "$LOG"; [ "${*: -1}" != emacs-nox ]',
+    "npm": '[ -n "${LIMITED-}" ] && echo "npm $1" >> "$LOG"; exit 1',
+    "make": 'echo "make $*" >> "$LOG"',
+    "id": "echo 0",
+    "gcc": "",
+}
+
+
+@pytest.mark.skipif(not (ROOT / ".ci" / "run").exists(), reason="a distribution has no .ci")
+def test_what_cannot_be_installed_is_named_and_keeps_no_test_away(tmp_path: Path) -> None:
+    for name, text in STUBS.items():
+        (tmp_path / name).write_text(f"#!{shutil.which('bash')}\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    for name in ("bash", "env", "dirname"):
+        (tmp_path / name).symlink_to(shutil.which(name) or name)
+    log = tmp_path / "log"
+    done = subprocess.run(
+        [ROOT / ".ci" / "run"],
+        check=False,
+        env={"PATH": str(tmp_path), "LOG": str(log)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    said = ["emacs-nox could not be installed", "the programs of editors/vscode could not be installed"]
+    assert done.stderr.splitlines() == said
+    lines = log.read_text().splitlines()
+    limits = [int(line.removeprefix("limit ")) for line in lines if line.startswith("limit")]
+    assert len(limits) == 6 and all(0 < seconds <= 300 for seconds in limits)
+    rest = [line for line in lines if not line.startswith("limit")]
+    assert rest == [
+        "apt-get update",
+        *(f"apt-get {p}" for p in ("chromium", "vim", "neovim", "emacs-nox")),
+        "npm ci",
+        "make test",
+    ]

@@ -63,6 +63,11 @@ class Freed:
     data: Mapping[str, Cast]
 
     @property
+    def intervals(self) -> dict[str, tuple[int, int]]:
+        """The range of each variable's type."""
+        return {name: datum_range(datum) for name, datum in self.data.items()}
+
+    @property
     def ranges(self) -> tuple[Expr, ...]:
         """The conditions that keep each variable within the range of its type."""
         return tuple(c for name, datum in self.data.items() for c in type_conditions(name, datum))

@@ -50,7 +50,8 @@ def misplaced(program: Program, intrinsic: Intrinsic, match: Match) -> Mismatch 
     """A mismatch unless each operand is where the instruction requires it: in a fragment of that scope, or in memory."""
     for tile in match.tiles:
         scope, wanted = program.buffer(tile.buffer).scope, tile.operand.scope
-        if scope != wanted and not (wanted == "global" and scope in _MEMORY):
+        shared = wanted == "shared" and scope == "shared.dyn"
+        if scope != wanted and not shared and not (wanted == "global" and scope in _MEMORY):
             where = "in memory" if wanted == "global" else f'in "{wanted}"'
             why = f'`{tile.operand.name}` of {intrinsic.name} is {where}; `{tile.buffer}` is in "{scope}"'
             return Mismatch(why, f"put it {where} (`set_scope`), or a copy (`read_at`, `cache_read`, `cache_write`)")
@@ -63,7 +64,7 @@ def disagreement(program: Program, units: Iterable[Unit]) -> Disagreement | None
     for u in units:
         for tile in u.match.tiles:
             layout = next((x for x in u.intrinsic.layouts if x.name == tile.operand.scope), None)
-            if layout is not None:
+            if layout is not None and layout.name not in _MEMORY:
                 use = _Use(tuple((x.var, x.extent) for x in u.around), tile, layout)
                 seen.setdefault(tile.buffer, []).append((u, use))
     for name, uses in seen.items():

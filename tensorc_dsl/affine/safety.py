@@ -3,7 +3,7 @@
 The integer set library decides affine accesses exactly. The set contains the indices in their ranges, under the conditions
 around the access, for which one subscript is below 0 or beyond the end. The access is safe if this set is empty, and the
 smallest point is a counterexample. Open dimensions range over their sizes, data over the values of their types.
-Accesses that are not affine are decided by intervals.
+Accesses that are not affine are decided by intervals, or with what is not affine in them as anything within its interval.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.affine.data import Freed, datum_range, freed
+from tensorc_dsl.affine.data import Freed, freed
 from tensorc_dsl.affine.form import Interval, Ranges
 from tensorc_dsl.affine.quotients import Divided, divided, smallest
 from tensorc_dsl.affine.sets import affine_only, condition_text, dim_conditions, set_name
 from tensorc_dsl.affine.simplify import bounds, conjuncts, simplify
+from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
@@ -35,7 +36,10 @@ from tensorc_dsl.ir.expr import (
     transform,
 )
 from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.print import format_expr
+
+NONE: Mapping[str, Interval] = {}
 
 MAX_OPERATIONS = 2_000_000
 """About a second of isl's time. A question that takes longer counts as unproven."""
@@ -96,8 +100,44 @@ def check_access(
             break
         found = _check({**extents, **parts.extents}, parts, data, len(subscripts), shape, open_dims)
         if not isinstance(found, Unproven):
-            break
-    return found
+            return found
+    parts = divided(data.exprs, extents, numbers=False)
+    extents = {**extents, **parts.extents}
+    linear, unknown = _without_products(parts.exprs, {**ranges_of(extents), **data.intervals})
+    if not unknown:
+        return found
+    return _check(extents, Divided(linear, parts.extents), data, len(subscripts), shape, open_dims, unknown)
+
+
+def _without_products(exprs: Iterable[Expr], ranges: Ranges) -> tuple[tuple[Expr, ...], dict[str, Interval]]:
+    """The expressions with a variable in place of each product, quotient and remainder that is not affine, and the intervals
+    of these variables. So `clamp(i / max(R, 1), 0, G - 1)` is proved by its clamp alone.
+    """
+    names: dict[Expr, Var] = {}
+    unknown: dict[str, Interval] = {}
+
+    def replaced(e: Expr) -> Expr:
+        if not isinstance(e, Binary) or _affine_operator(e):
+            return e
+        if e not in names:
+            names[e] = Var(f"unknown{len(names)}'")  # no loop's name ends in a quote
+            unknown[names[e].name] = bounds(e, {**ranges, **unknown})
+        return names[e]
+
+    return tuple(transform(e, replaced) for e in exprs), unknown
+
+
+def _affine_operator(e: Binary) -> bool:
+    """Whether the operator keeps an affine form affine."""
+    match e.op:
+        case "*":
+            return constant(e.lhs) is not None or constant(e.rhs) is not None
+        case "/" | "%":
+            return (by := constant(e.rhs)) is not None and by > 0
+        case "xor":
+            return False
+        case _:
+            return True
 
 
 def _check(
@@ -107,12 +147,14 @@ def _check(
     count: int,
     shape: tuple[Expr, ...],
     open_dims: tuple[Dim, ...],
+    unknown: Mapping[str, Interval] = NONE,
 ) -> Outside | Unproven | None:
-    """As `check_access`, of expressions without data and divisions by open sizes: `count` subscripts, then conditions."""
+    """As `check_access`, of expressions without data and divisions by open sizes: `count` subscripts, then conditions.
+    `unknown` variables are anything within their intervals.
+    """
     subscripts, conditions = parts.exprs[:count], parts.exprs[count:]
-    ranges = ranges_of(extents)
-    if data.data:
-        ranges = {**ranges, **{n: datum_range(d) for n, d in data.data.items()}}
+    ranges = {**ranges_of(extents), **data.intervals, **unknown}
+    free = (*data.ranges, *(c for n, interval in unknown.items() for c in _within(n, interval)))
     guards = tuple(c for cond in conditions for c in conjuncts(simplify(cond, ranges)))
     facts: frozenset[Expr] | None = None
     for position, (subscript, extent) in enumerate(zip(subscripts, shape, strict=True)):
@@ -128,8 +170,9 @@ def _check(
         if above and _not_negative(sub(sub(extent, subscript), ONE), extents, facts, ranges):
             continue
         outside = Logic("or", Compare("<", subscript, ZERO), Compare(">=", subscript, extent))
-        found, point = _smallest_point(extents, (*data.ranges, *guards, outside), open_dims, tuple(data.data))
-        if found is None or (found and parts.extents):  # a part of some index may not have the value of the point
+        found, point = _smallest_point(extents, (*free, *guards, outside), open_dims, (*data.data, *unknown))
+        # A part of some index may not have the value of the point.
+        if found is None or (found and (parts.extents or unknown)):
             return Unproven(position, (low, high))
         if found:
             used = free_vars(subscript) | free_vars(extent)
@@ -137,6 +180,15 @@ def _check(
             at = tuple((told.get(n, n), v) for n, v in point.items() if n in used)
             return Outside(position, _value(subscript, point), _value(extent, point), at)
     return None
+
+
+def _within(name: str, interval: Interval) -> tuple[Expr, Expr]:
+    """The conditions that keep a variable within its interval, or what an index can be where that has no end."""
+    (low, high), (least, most) = interval, limits(INDEX)
+    return (
+        Compare("<=", index(least if low is None else low), Var(name)),
+        Compare("<=", Var(name), index(most if high is None else high)),
+    )
 
 
 def without_open_quotients(e: Expr, extents: Mapping[str, Expr]) -> Expr:

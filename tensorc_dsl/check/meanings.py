@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
+from tensorc_dsl.ir.target import is_kind
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 
@@ -57,6 +58,11 @@ def written(name: t.Word | t.Name) -> Written:
 def entry(kind: str, name: str, known: Container[str]) -> Entry | None:
     """The entry for a word of that kind; None if there is no such word."""
     return Entry(kind, str(name), "") if name in known else None
+
+
+def target_kind(name: str) -> Entry | None:
+    """The entry for a kind of targets. Only for a name that is none of ours are the installed packages looked through."""
+    return Entry("target", str(name), "") if is_kind(str(name)) else None
 
 
 def by_place(found: Iterable[Reference]) -> tuple[Reference, ...]:

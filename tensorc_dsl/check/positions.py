@@ -9,7 +9,17 @@ from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.included import rule_name
 from tensorc_dsl.check.kinds import PARAM_TYPES, Kind
 from tensorc_dsl.check.listener import Listener
-from tensorc_dsl.check.meanings import Definition, Entry, Files, Reference, Written, by_place, entry, written
+from tensorc_dsl.check.meanings import (
+    Definition,
+    Entry,
+    Files,
+    Reference,
+    Written,
+    by_place,
+    entry,
+    target_kind,
+    written,
+)
 from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.check.signatures import Signature
 from tensorc_dsl.check.spaces import check_module, check_schedule, check_space, outer_names
@@ -17,7 +27,6 @@ from tensorc_dsl.check.targets import FACTS
 from tensorc_dsl.check.values import Known, Values, computes_names
 from tensorc_dsl.elaborate.calls import block_names, recursion
 from tensorc_dsl.elaborate.library import Definitions
-from tensorc_dsl.ir.target import kinds
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
@@ -140,7 +149,7 @@ class _Finder:
             case t.TaskDef():
                 self._task(item)
             case t.TargetDef():
-                self.refer(item.kind, entry("target", item.kind, kinds()))
+                self.refer(item.kind, target_kind(item.kind))
                 for name, _ in item.facts:
                     self.refer(name, entry("fact", name, FACTS))
             case t.ConstDef():
@@ -180,7 +189,7 @@ class _Finder:
 
     def _space(self, s: t.SpaceDef) -> None:
         c = self.checked
-        self.refer(s.target, self._item(c.targets.get(s.target)) or entry("target", s.target, kinds()))
+        self.refer(s.target, self._item(c.targets.get(s.target)) or target_kind(s.target))
         for rule in s.rules:
             name = rule_name(rule)
             if isinstance(rule, t.Name) and name not in c.modules:

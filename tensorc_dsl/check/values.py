@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tensorc_dsl.affine.laws import LAWS
-from tensorc_dsl.check.meanings import Definition, Reference, entry, written
+from tensorc_dsl.check.meanings import Definition, Reference, entry, target_kind, written
 from tensorc_dsl.elaborate.bindings import dimensions
 from tensorc_dsl.elaborate.library import Definitions
 from tensorc_dsl.elaborate.names import FUNCTIONS
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.parse_expr import CASTS
-from tensorc_dsl.ir.target import kinds
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.layout import REDUCERS
 from tensorc_dsl.syntax.walk import children, walk
@@ -91,7 +90,7 @@ class Values:
             for _, value in layout.places:
                 self.expr(value, params)
         for lowering in i.lowerings:
-            self.refer(lowering.target, entry("target", lowering.target, kinds()))
+            self.refer(lowering.target, target_kind(lowering.target))
 
     def program(self, p: t.ProgramDef) -> None:
         known: Known = {}

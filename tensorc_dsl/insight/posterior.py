@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_ndtr
+import scipy
 
 from tensorc_dsl.insight.structures import Point, Structures, value_key
 from tensorc_dsl.insight.study import Study
@@ -83,7 +83,7 @@ def _log_weights(study: Study, points: Sequence[Point]) -> Array:
     """Log probabilities that the points are fast and work."""
     mean, deviation = study.surrogate.log_seconds(points)
     limit = study.reference + math.log1p(NEAR)
-    return log_ndtr((limit - mean) / np.maximum(deviation, 1e-6)) + study.surrogate.log_feasible(points)
+    return scipy.special.log_ndtr((limit - mean) / np.maximum(deviation, 1e-6)) + study.surrogate.log_feasible(points)
 
 
 def _proposed(structures: Structures, point: Point, rng: np.random.Generator) -> tuple[Point, float]:

@@ -8,15 +8,16 @@ shapes of the operands that they subscript.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, product
+from itertools import pairwise
 from math import prod
 
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir import problems
+from tensorc_dsl.ir.assembly import assembly_faults
 from tensorc_dsl.ir.dtypes import DTYPES
-from tensorc_dsl.ir.expr import Binary, Expr, Load, Var, children, constant, fold, index, loads, transform
+from tensorc_dsl.ir.expr import Binary, Expr, Load, Var, children, constant, index, loads, transform
 from tensorc_dsl.ir.parse_expr import VisibleNames
 from tensorc_dsl.ir.program import (
     Block,
@@ -34,6 +35,7 @@ from tensorc_dsl.ir.program import (
     fresh,
 )
 from tensorc_dsl.ir.target import is_kind, kinds
+from tensorc_dsl.ir.warp import LANES, MEMORY, addressed, column, points
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
@@ -44,7 +46,7 @@ LARGEST = 1 << 14
 FORMS = ("asm", "call")
 """The forms that the code of a lowering can have, for any kind of target."""
 
-FORMS_OF = {"llvm": ("call",)}
+FORMS_OF = {"llvm": ("call",), "cuda": ("asm",)}
 """The allowed forms of kinds of targets that do not take all of them."""
 
 
@@ -134,9 +136,10 @@ class _Reader:
             if a.name in [x.name for x in self.item.layouts[self.item.layouts.index(b) :]]:
                 self.found.append(problems.TWO_LAYOUTS(b.span, name=a.name))
         self._layouts_fit(layouts, operands)
-        lowerings = tuple(x for x in (self._lowering(x, operands, store) for x in self.item.lowerings) if x is not None)
+        plain = Intrinsic(str(self.item.name), tuple(operands.values()), axes, store, layouts)
+        lowerings = tuple(x for x in (self._lowering(x, plain) for x in self.item.lowerings) if x is not None)
         self._stop()
-        return Intrinsic(str(self.item.name), tuple(operands.values()), axes, store, layouts, lowerings)
+        return replace(plain, lowerings=lowerings)
 
     def _attempt(self, work: Callable[[], None]) -> None:
         try:
@@ -224,21 +227,25 @@ class _Reader:
         known = {x.name: x for x in layouts}
         for o in self.item.operands:
             b = operands[o.name]
-            if o.layout is None:
-                continue
-            if o.layout not in known:
-                if not any(x.name == o.layout for x in self.item.layouts):
-                    self.found.append(problems.UNKNOWN_LAYOUT(o.span, near(o.layout, known), name=o.layout))
-            elif len(known[o.layout].params) != len(b.shape):
-                count, rank = len(known[o.layout].params), len(b.shape)
-                self.found.append(problems.LAYOUT_RANK(o.span, layout=o.layout, count=count, name=o.name, rank=rank))
-            elif (twice := _collision(known[o.layout], b)) is not None:
+            if b.scope in MEMORY:
+                if b.scope in known and addressed(known[b.scope], b) is None:
+                    places = ", ".join(f"{d}: …" for d in "ijklmnop"[: len(b.shape)])
+                    self.found.append(
+                        problems.NOT_REACHED(o.span, layout=b.scope, name=b.name, last=LANES - 1, places=places)
+                    )
+            elif b.scope not in known:
+                if not any(x.name == b.scope for x in self.item.layouts):
+                    self.found.append(problems.UNKNOWN_LAYOUT(o.span, near(b.scope, known), name=b.scope))
+            elif len(known[b.scope].params) != len(b.shape):
+                count, rank = len(known[b.scope].params), len(b.shape)
+                self.found.append(problems.LAYOUT_RANK(o.span, layout=b.scope, count=count, name=o.name, rank=rank))
+            elif (twice := _collision(known[b.scope], b)) is not None:
                 (one, other), place = twice
                 self.found.append(
-                    problems.COLLISION(o.span, layout=o.layout, one=one, other=other, name=o.name, place=place)
+                    problems.COLLISION(o.span, layout=b.scope, one=one, other=other, name=o.name, place=place)
                 )
 
-    def _lowering(self, x: t.Lowering, operands: dict[str, Buffer], store: Store) -> Lowering | None:
+    def _lowering(self, x: t.Lowering, i: Intrinsic) -> Lowering | None:
         before = len(self.found)
         forms = FORMS_OF.get(x.target, FORMS)
         if not is_kind(x.target):
@@ -247,7 +254,9 @@ class _Reader:
             allowed = " or ".join(f"`{k}`" for k in forms)
             self.found.append(problems.OTHER_FORM(x.span, form=x.kind, target=x.target, forms=allowed))
         elif x.target == "llvm":
-            self._call(x, operands, store)
+            self._call(x, {b.name: b for b in i.operands}, i.store)
+        elif x.target == "cuda" and not self.found:
+            self.found.extend(assembly_faults(i, x.code, x.span))
         return Lowering(x.target, x.requires, x.kind, x.code) if len(self.found) == before else None
 
     def _call(self, x: t.Lowering, operands: dict[str, Buffer], store: Store) -> None:
@@ -280,20 +289,16 @@ def _index_value(e: Expr) -> bool:
     return isinstance(e, Var) or any(map(_index_value, children(e)))
 
 
-def _points(shape: tuple[Expr, ...]) -> list[tuple[int, ...]]:
-    return list(product(*(range(constant(n) or 0) for n in shape)))
-
-
 def _collision(layout: Layout, b: Buffer) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], str] | None:
     """Two elements of an operand that share a place, and that place; None if every element has its own."""
-    points = _points(b.shape)
-    values = dict(zip(layout.params, zip(*points, strict=True), strict=True))
-    columns = [_column(e, values, len(points)) for _, e in layout.places]
+    every = points(b.shape)
+    values = dict(zip(layout.params, zip(*every, strict=True), strict=True))
+    columns = [column(e, values, len(every)) for _, e in layout.places]
     places = list(zip(*columns, strict=True))
-    if len(set(places)) == len(points) and not any(None in column for column in columns):
+    if len(set(places)) == len(every) and not any(None in column for column in columns):
         return None
     seen: dict[tuple[int | None, ...], tuple[int, ...]] = {}
-    for point, place in zip(points, places, strict=True):
+    for point, place in zip(every, places, strict=True):
         if None in place:
             return (point, point), "a division by 0"
         if place in seen:
@@ -301,15 +306,3 @@ def _collision(layout: Layout, b: Buffer) -> tuple[tuple[tuple[int, ...], tuple[
             return (seen[place], point), text
         seen[place] = point
     return None
-
-
-def _column(e: Expr, values: dict[str, tuple[int, ...]], count: int) -> Sequence[int | None]:
-    """The values of an index expression at each point; None where it divides by 0 or is not arithmetic."""
-    match e:
-        case Var(name=name):
-            return values[name]
-        case Binary(op=op, lhs=a, rhs=b):
-            pairs = zip(_column(a, values, count), _column(b, values, count), strict=True)
-            return [None if x is None or y is None else fold(op, x, y) for x, y in pairs]
-        case _:
-            return [constant(e)] * count

@@ -154,6 +154,13 @@ def LAYOUT_RANK(*, layout: str, count: int, name: str, rank: int) -> None: ...
     "every element needs a place of its own",
 )
 def COLLISION(*, layout: str, one: tuple[int, ...], other: tuple[int, ...], name: str, place: str) -> None: ...
+@problem(
+    "E0672",
+    'layout "{layout}" does not say where lanes reach each element of `{name}`',
+    help="for lanes 0 to {last} it goes from the lane and the number of an element behind an address to subscripts: "
+    '`layout "{layout}" (lane, element) -> ({places})`; with several addresses a lane, `(lane, address, element)`',
+)
+def NOT_REACHED(*, layout: str, name: str, last: int, places: str) -> None: ...
 @problem("E0673", "there are no targets of kind `{kind}`")
 def UNKNOWN_KIND(*, kind: str) -> None: ...
 @problem("E0673", "`{form}` is no code for {target}", help="write {forms}")

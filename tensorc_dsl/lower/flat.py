@@ -75,7 +75,18 @@ class Instruction:
     body: tuple[Flat, ...]
 
 
-Flat = Loop | Parallel | If | Alloc | Instruction | Store
+@node
+class Collective:
+    """An instruction that the lanes of a warp do together, by the assembly `code`. `body` is what one lane accesses: loops
+    over the elements that it has of each operand, of a kind that no pass changes, around a store of the instruction's form.
+    """
+
+    intrinsic: Intrinsic
+    code: str
+    body: tuple[Flat, ...]
+
+
+Flat = Loop | Parallel | If | Alloc | Instruction | Collective | Store
 
 
 @node
@@ -177,6 +188,8 @@ def _lines(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
                 yield f'{pad}with {name}: {dtype}[{format_expr(size)}] in "{space}" {{'
             case Instruction(intrinsic=intrinsic, tiles=tiles):
                 yield f"{pad}{intrinsic.name}({', '.join(map(_tile, tiles))}) or {{"
+            case Collective(intrinsic=intrinsic, code=code):
+                yield f'{pad}{intrinsic.name} by "{code}" {{'
             case _:
                 assert_never(s)
         yield from _lines(s.body, pad + "    ")

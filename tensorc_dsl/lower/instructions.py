@@ -65,14 +65,15 @@ def bind_instructions(
         if isinstance(s, Loop) and s.kind is LoopKind.TENSORIZED:
             serial = replace(s, kind=LoopKind.SERIAL, body=below)
             intrinsic = named.get(s.var)
-            match = None if intrinsic is None else _match(s, intrinsic, known)
+            match = None if intrinsic is None else match_flat(s, intrinsic, known)
             out.append(Instruction(intrinsic, match.tiles, (serial,)) if intrinsic and match else serial)
         else:
             out.append(replace(s, body=below))
     return tuple(out)
 
 
-def _match(s: Loop, intrinsic: Intrinsic, outer: Ranges) -> Match | None:
+def match_flat(s: Loop, intrinsic: Intrinsic, outer: Ranges) -> Match | None:
+    """The match of a nest of flat loops with an instruction; None if it does something else. `outer`: the loops around."""
     loops: list[tuple[str, int | None]] = []
     ranges = dict(outer)
     stmt: Flat = s

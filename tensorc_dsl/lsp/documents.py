@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -51,7 +52,9 @@ def uri_of(path: Path) -> str:
 
 @dataclass(slots=True)
 class Document:
-    """An open text. `analysis` is that of its last version that anybody asked about."""
+    """An open text. `analysis` is that of its last version that anybody asked about; `tokens` are the semantic tokens that
+    were told last, with the name of that answer.
+    """
 
     uri: str
     path: Path
@@ -60,6 +63,7 @@ class Document:
     pieces: Pieces = field(default_factory=Pieces)
     analysis: Analysis | None = None
     session: Session | None = None
+    tokens: tuple[str, list[int]] | None = None
 
 
 @dataclass(slots=True)
@@ -94,12 +98,15 @@ class Reads:
 
 
 class Documents:
-    """The open documents by their addresses. `epoch` grows when files may have come or gone."""
+    """The open documents by their addresses. `epoch` grows when files may have come or gone; `answers` names answers that an
+    editor may refer to.
+    """
 
     def __init__(self) -> None:
         self.open: dict[str, Document] = {}
         self.encoding = "utf-16"
         self.epoch = 0
+        self.answers = count()
         self.folders: dict[str, Path] = {}
         self._read: dict[Path, tuple[Stamp, Source]] = {}
         self._closed: dict[Path, Document] = {}

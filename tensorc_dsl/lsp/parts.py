@@ -54,8 +54,33 @@ class Part(Source):
         return id(self)
 
 
-Row = tuple[int, int, int, int, int]
-"""A semantic token: its line in the part, its column and its length in units, its type, and the bits of its modifiers."""
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The semantic tokens of a part as the protocol has them, each relative to the one before, and the first one to the part.
+
+    `line` and `column` are those of the last one in the part. `means` is what they were made from.
+    """
+
+    means: tuple[object, ...]
+    data: list[int]
+    line: int
+    column: int
+
+
+Where = tuple[int, int, int, int]
+"""Characters of a part: the line and the column, in units, of the first and of the one behind the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A named thing in a part. `kind` is a number of the protocol, `detail` stands behind the name, and `own` is the name."""
+
+    name: str
+    kind: int
+    detail: str
+    whole: Where
+    own: Where
+    parts: tuple[Symbol, ...] = ()
 
 
 @dataclass
@@ -66,8 +91,9 @@ class Piece:
     items: tuple[t.Item, ...]
     findings: tuple[Diagnostic, ...] = ()
     rest: Part | None = None
-    packed: tuple[tuple[object, ...], list[Row]] | None = None
-    """Its semantic tokens, and what they were made from."""
+    packed: Packed | None = None
+    symbols: tuple[str, list[Symbol]] | None = None
+    """Its symbols, and the encoding in whose units their places are."""
 
     @cached_property
     def words(self) -> Words:

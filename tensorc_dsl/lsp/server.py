@@ -13,6 +13,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from tensorc_dsl.lsp.analysis import Analysis
+from tensorc_dsl.lsp.answers import Ready, converter
 from tensorc_dsl.lsp.commands import add_commands
 from tensorc_dsl.lsp.documents import Document, Documents
 from tensorc_dsl.lsp.features import call_hierarchy
@@ -28,7 +29,7 @@ from tensorc_dsl.lsp.features.inlay_hints import inlay_hints
 from tensorc_dsl.lsp.features.quick_fixes import quick_fixes
 from tensorc_dsl.lsp.features.references import highlights, references
 from tensorc_dsl.lsp.features.selection import selection
-from tensorc_dsl.lsp.features.semantic_tokens import LEGEND, semantic_tokens
+from tensorc_dsl.lsp.features.semantic_tokens import LEGEND, all_tokens, changed_tokens, semantic_tokens
 from tensorc_dsl.lsp.features.signature_help import signature_help
 from tensorc_dsl.lsp.features.symbols import symbols, workspace_symbols
 from tensorc_dsl.lsp.records import Records
@@ -44,7 +45,11 @@ class Server(LanguageServer):
 
     def __init__(self, records: Path | None = None) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
-            "tensorc-dsl", version("tensorc-dsl"), text_document_sync_kind=lsp.TextDocumentSyncKind.Full, max_workers=2
+            "tensorc-dsl",
+            version("tensorc-dsl"),
+            text_document_sync_kind=lsp.TextDocumentSyncKind.Full,
+            converter_factory=converter,
+            max_workers=2,
         )
         self.documents = Documents()
         self.records = Records(records)
@@ -219,9 +224,9 @@ def _overviews(server: Server) -> None:
     """The answers about a whole document."""
 
     @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
-    def on_symbols(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
+    def on_symbols(params: lsp.DocumentSymbolParams) -> Ready:
         known = server.analysis(params.text_document.uri)
-        return [] if known is None else symbols(known)
+        return Ready() if known is None else symbols(known)
 
     @server.feature(lsp.TEXT_DOCUMENT_FOLDING_RANGE)
     def on_folding(params: lsp.FoldingRangeParams) -> list[lsp.FoldingRange]:
@@ -235,13 +240,20 @@ def _overviews(server: Server) -> None:
 
     @server.feature(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, LEGEND)
     def on_tokens(params: lsp.SemanticTokensParams) -> lsp.SemanticTokens | None:
-        known = server.analysis(params.text_document.uri)
-        return None if known is None else semantic_tokens(known)
+        document = server.documents.open.get(params.text_document.uri)
+        return None if document is None else all_tokens(server.documents, document)
+
+    @server.feature(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL_DELTA, LEGEND)
+    def on_changed_tokens(
+        params: lsp.SemanticTokensDeltaParams,
+    ) -> lsp.SemanticTokens | lsp.SemanticTokensDelta | None:
+        document = server.documents.open.get(params.text_document.uri)
+        return None if document is None else changed_tokens(server.documents, document, params.previous_result_id)
 
     @server.feature(lsp.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE, LEGEND)
     def on_some_tokens(params: lsp.SemanticTokensRangeParams) -> lsp.SemanticTokens | None:
         known = server.analysis(params.text_document.uri)
-        return None if known is None else semantic_tokens(known, params.range)
+        return None if known is None else lsp.SemanticTokens(semantic_tokens(known, params.range))
 
     @server.feature(
         lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix])

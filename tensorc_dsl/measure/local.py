@@ -135,7 +135,7 @@ class LocalRunner:
 
         After so many `seconds` no other build begins: those of the first few programs are returned, of one at least.
         """
-        for w in (*self._builders, self._runner):
+        for w in (*self._builders[: len(programs)], self._runner):
             w.start()
         new = {format_program(p): p for p in programs}
         texts = [*new]

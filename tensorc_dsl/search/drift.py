@@ -22,7 +22,8 @@ SPREADS = 3.0
 """How many times its own spread the best program's time may move: its spread is the interquartile range over the quartile."""
 
 PATIENCE = 30.0
-"""Seconds that a search waits in all for the machine to be as fast as before."""
+"""Seconds that a search waits at most, in all, for the machine to be as fast as before. It waits no longer than it has
+searched: in that time, what it has measured so far could be measured again."""
 
 PAUSES = (1.0, 2.0, 4.0, 8.0)
 """Seconds between looks; the last one again and again."""
@@ -53,15 +54,26 @@ Look = Steady | Recovered | Slower
 
 
 class Watch:
-    """Compares the machine with its earlier speed. `again` runs a program that was measured lately once more."""
+    """Compares the machine with its earlier speed. `again` runs a program that was measured lately once more.
 
-    def __init__(self, again: Callable[[Program], Outcome], *, sleep: Callable[[float], object] = time.sleep) -> None:
+    The search begins when this is made.
+    """
+
+    def __init__(
+        self,
+        again: Callable[[Program], Outcome],
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.again = again
         self._sleep = sleep
+        self._clock = clock
+        self._began = clock()
         self._program: Program | None = None
         self._seconds = 0.0
         self._limit = LEAST
-        self._patience = PATIENCE
+        self._waited = 0.0
         self.scale = 1.0
         """How many times slower the machine is than it was, where it stays so."""
 
@@ -84,15 +96,22 @@ class Watch:
         told(factor)
         waited, pauses = 0.0, iter(PAUSES)
         pause = next(pauses)
-        while self._patience > 0 and not self._same(factor, 1.0) and factor > 1.0:
-            self._sleep(pause)
-            waited, self._patience = waited + pause, self._patience - pause
-            factor, pause = self._factor(), next(pauses, pause)
+        left = self._left()
+        while left > 0.0 and not self._same(factor, 1.0) and factor > 1.0:
+            self._sleep(pause := min(pause, left))
+            waited, left = waited + pause, left - pause
+            factor, pause = self._factor(), next(pauses, PAUSES[-1])
+        self._waited += waited
         if self._same(factor, 1.0) or factor < 1.0:
             self.scale = 1.0
             return Recovered(factor, waited)
         self.scale = factor
         return Slower(factor, waited)
+
+    def _left(self) -> float:
+        """The seconds for which the search may still wait."""
+        searched = self._clock() - self._began - self._waited
+        return min(PATIENCE, searched) - self._waited
 
     def _faster(self, factor: float) -> Look:
         """The machine has recovered, or the yardstick was measured in a slow moment and is faster than recorded."""

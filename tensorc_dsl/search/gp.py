@@ -10,9 +10,8 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used: most commands never do
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky, solve_triangular
-from scipy.optimize import minimize
 
 Array = NDArray[np.float64]
 
@@ -84,12 +83,12 @@ def objective(v: Array, x: Array, y: Array, prior: Prior) -> tuple[float, Array]
     r = math.sqrt(5.0) * _distances(z, z)
     decay = np.exp(-r)
     k = signal * (1.0 + r + r * r / 3.0) * decay
-    lower = cholesky(k + (noise + _JITTER) * np.eye(n), lower=True, check_finite=False)
-    alpha = cho_solve((lower, True), y, check_finite=False)
+    lower = scipy.linalg.cholesky(k + (noise + _JITTER) * np.eye(n), lower=True, check_finite=False)
+    alpha = scipy.linalg.cho_solve((lower, True), y, check_finite=False)
     # RW eq. 2.30, as in algorithm 2.1, line 7.
     value = 0.5 * float(y @ alpha) + float(np.log(np.diag(lower)).sum()) + 0.5 * n * math.log(2.0 * math.pi)
     # RW eq. 5.9: the derivative of the log likelihood is tr((alpha alpha^T - K^-1) dK) / 2.
-    inverse = cho_solve((lower, True), np.eye(n), check_finite=False)
+    inverse = scipy.linalg.cho_solve((lower, True), np.eye(n), check_finite=False)
     w = np.outer(alpha, alpha) - inverse
     # dk / d(log l_j) = signal * 5/3 * (1 + r) * exp(-r) * (z_aj - z_bj)^2, with r the scaled distance times sqrt(5).
     m = w * (signal * (5.0 / 3.0) * (1.0 + r) * decay)
@@ -110,7 +109,7 @@ def fit(x: Array, y: Array, start: Hyper | None = None, iterations: int = 60) ->
     prior = Prior.of_dimension(d)
     bounds = [_BOUNDS_LENGTH] * d + [_BOUNDS_SIGNAL, _BOUNDS_NOISE]
     low, high = np.array(bounds).T
-    found = minimize(
+    found = scipy.optimize.minimize(
         objective,
         np.clip((start or Hyper.initial(d)).vector(), low, high),
         args=(x, y, prior),
@@ -134,13 +133,13 @@ class Posterior:
     @staticmethod
     def of(x: Array, y: Array, hyper: Hyper) -> Posterior:
         noisy = kernel(x, x, hyper) + (math.exp(hyper.log_noise) + _JITTER) * np.eye(len(y))
-        lower = cholesky(noisy, lower=True, check_finite=False)  # RW algorithm 2.1, line 2
-        return Posterior(hyper, x, lower, cho_solve((lower, True), y, check_finite=False))  # line 3
+        lower = scipy.linalg.cholesky(noisy, lower=True, check_finite=False)  # RW algorithm 2.1, line 2
+        return Posterior(hyper, x, lower, scipy.linalg.cho_solve((lower, True), y, check_finite=False))  # line 3
 
     def at(self, points: Array) -> Beliefs:
         """Means and variances of the latent function at the rows of `points`."""
         cross = kernel(self.x, points, self.hyper)
-        v = solve_triangular(self.lower, cross, lower=True, check_finite=False)  # RW algorithm 2.1, line 5
+        v = scipy.linalg.solve_triangular(self.lower, cross, lower=True, check_finite=False)  # RW algorithm 2.1, line 5
         variance = math.exp(self.hyper.log_signal) - (v * v).sum(0)  # line 6
         return Beliefs(self.hyper, points, cross.T @ self.alpha, np.maximum(variance, 0.0), v)  # line 4
 

@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from tensorc_dsl.search.features import Scaler
 from tensorc_dsl.search.gp import Array, Beliefs, Hyper, Posterior, fit, kernel
@@ -172,7 +172,7 @@ class _Works:
     def log_probability(self, rows: Array) -> Array:
         beliefs = self.posterior.at(self.scaler(rows))
         spread = np.sqrt(beliefs.variance + math.exp(self.posterior.hyper.log_noise))
-        return log_ndtr((beliefs.mean - self.even) / spread)
+        return scipy.special.log_ndtr((beliefs.mean - self.even) / spread)
 
 
 def _slope(x: Array, speed: Array, prior: Array, hyper: Hyper) -> float:

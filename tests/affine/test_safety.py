@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tensorc_dsl.affine.safety import Outside, check_access
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.expr import (
+    Binary,
     Compare,
     Dim,
     Expr,
@@ -83,6 +84,27 @@ def test_against_all_instances(a: Expr, b: Expr, guards: list[Compare], subscrip
         if (free_vars(subscript) | free_vars(extent)) <= named.keys():
             assert value(subscript, named) == found.value
             assert value(extent, named) == found.extent
+
+
+PRODUCTS = (mul(I, J), mul(I, N), floordiv(add(I, J), add(N, index(1))), floormod(J, add(I, index(1))), floordiv(N, M))
+
+
+@settings(max_examples=150)
+@given(SIZES, SIZES, st.lists(GUARDS, max_size=1), linear(*ATOMS, *PRODUCTS), SIZES, st.booleans())
+def test_what_is_not_affine_is_anything(
+    a: Expr, b: Expr, guards: list[Compare], e: Expr, extent: Expr, clamped: bool
+) -> None:
+    extents = {"i": a, "j": b}
+    subscript = Binary("min", Binary("max", e, index(0)), sub(extent, index(1))) if clamped else e
+    some = [*guards, Compare(">", extent, index(0))]
+    found = check_access(extents, some, [subscript], [extent], (M, N))
+    if clamped:
+        assert found is None
+    if found is None:
+        for at in instances(extents, some):
+            assert 0 <= value(subscript, at) < value(extent, at), at
+    elif isinstance(found, Outside):
+        assert not 0 <= found.value < found.extent
 
 
 def test_what_is_plain_needs_no_sets() -> None:

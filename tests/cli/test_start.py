@@ -62,5 +62,12 @@ def test_what_is_wrong_and_what_is_tried_load_little(text: str, status: int, tmp
     assert not (HEAVY - allowed) & modules
 
 
+def test_what_fits_no_model_loads_no_part_of_scipy(tmp_path: Path) -> None:
+    status, modules = loaded(tmp_path, "sample", str(ROOT / "examples" / "softmax.tsched"))
+    assert status == 0
+    assert "tensorc_dsl.search.gp" in modules
+    assert not {"scipy.linalg", "scipy.optimize", "scipy.special"} & modules
+
+
 def test_the_long_file_of_the_benchmark_is_right(tmp_path: Path) -> None:
     assert load_source(Source("long", long_text(1000))).diagnostics == ()

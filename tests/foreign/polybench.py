@@ -8,15 +8,10 @@ import numpy as np
 from scipy import linalg, ndimage, signal
 from scipy.sparse import csgraph
 
-from tests.foreign.references import Array, Foreign, Given, sized
+from tests.foreign.references import Array, Foreign, Given, single, sized
 
 N = sized("N", (7,), (40,))
 NM = sized("N M", (5, 3), (20, 33))
-
-
-def single(x: float) -> float:
-    """A literal of f32: the nearest number that the type has."""
-    return float(np.float32(x))
 
 
 def definite(given: Given) -> Given:

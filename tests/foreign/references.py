@@ -17,6 +17,11 @@ Array = NDArray[Any]
 Given = dict[str, Array]
 
 
+def single(x: float) -> float:
+    """A literal of f32: the nearest number that the type has."""
+    return float(np.float32(x))
+
+
 def unchanged(given: Given) -> Given:
     return given
 

@@ -31,13 +31,14 @@ from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.fmt import format_text
 from tests.codegen.native import run
 from tests.foreign.contractions import CONTRACTIONS
+from tests.foreign.models import MODELS
 from tests.foreign.onnx import ONNX
 from tests.foreign.polybench import POLYBENCH
 from tests.foreign.random_stages import random_stages
 from tests.foreign.references import Foreign
 
 HERE = Path(__file__).parent
-FILES = {"onnx": ONNX, "polybench": POLYBENCH, "contractions": CONTRACTIONS}
+FILES = {"onnx": ONNX, "polybench": POLYBENCH, "contractions": CONTRACTIONS, "models": MODELS}
 CASES = [(file, name) for file, known in FILES.items() for name in known]
 COUNT = int(os.environ.get("FOREIGN_FUZZ", "25"))
 GROUP = 5

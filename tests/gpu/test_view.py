@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tensorc_dsl as td
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, barriers_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
@@ -125,3 +126,17 @@ def test_the_view_names_what_people_look_for(tmp_path: Path) -> None:
     assert shown.count("__syncthreads();") == barriers_in(k.body)
     assert "const float *__restrict__ A /* [64, 32] */" in shown
     assert t.library(trace).make("cuda") == shown.encode()
+
+
+def test_an_instruction_of_a_warp_is_assembly_over_the_elements_that_a_lane_has(tmp_path: Path) -> None:
+    head = "use std.ops\nuse std.gpu.tensor_core.{tensor_core}\nuse std.gpu.targets.{sm_80}\n"
+    t = td.loads(f"{head}task t = matmul(M=64, N=64, K=32, T=f16, Acc=f32) with tensor_core")["t"]
+    shown = t.compile(t.sample(0)).view("cuda")
+    (product, *_) = (x.strip() for x in shown.splitlines() if "mma.sync" in x)
+    text, outputs, inputs, clobbered = product.removeprefix("asm volatile(").split(" : ")
+    assert text == (
+        '"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"'
+    )
+    assert (outputs.count('"+f"'), inputs.count('"r"')) == (4, 6)
+    assert clobbered.startswith('"memory"')
+    assert '"r"((unsigned)__cvta_generic_to_shared(&' in shown

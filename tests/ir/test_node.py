@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from copy import copy
 from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
@@ -33,6 +34,11 @@ class Point:
     y: int = 7
 
 
+@node
+class Empty:
+    pass
+
+
 def test_a_node_is_a_frozen_dataclass() -> None:
     p = Point(1)
     assert (p, p.y, repr(p)) == (Point(x=1, y=7), 7, "Point(x=1, y=7)")
@@ -40,6 +46,10 @@ def test_a_node_is_a_frozen_dataclass() -> None:
     assert replace(p, y=2) == Point(1, 2)
     assert [f.name for f in fields(Point)] == ["x", "y"]
     assert pickle.loads(pickle.dumps(For("i", index(4), ()))) == For("i", index(4), ())
+    for made in (p, Empty()):
+        for protocol in (2, 5):
+            assert pickle.loads(pickle.dumps(made, protocol)) == made
+    assert copy(p) == p
     with pytest.raises(FrozenInstanceError):
         p.x = 2  # type: ignore[misc]
     with pytest.raises(TypeError, match="missing"):

@@ -102,3 +102,47 @@ def test_tokens_follow_edits(editor: Editor) -> None:
     now = [(w, k) for w, k, _ in tokens(file)]
     assert ("bath", "function") in now
     assert ("both", "function") not in now
+
+
+def applied(data: list[int], change: lsp.SemanticTokensDelta) -> list[int]:
+    """The numbers after the edits, which count from those before."""
+    for e in sorted(change.edits, key=lambda e: e.start, reverse=True):
+        data = [*data[: e.start], *(e.data or ()), *data[e.start + e.delete_count :]]
+    return data
+
+
+EDITS = {
+    "nothing": ("", ""),
+    "a word": ("module both", "module bath"),
+    "a line": ("    reorder(", "\n    reorder("),
+    "more": ("    reorder(", "    unroll(i1)\n    reorder("),
+    "less": ("    reorder(i0, j, k, i1)\n", ""),
+    "the first": (FILE[: FILE.index("module")], ""),
+    "half a line": ("reorder(i0, j, k, i1)", "reorder(i0, "),
+    "all": (FILE, "const a = 1\n"),
+    "everything": (FILE, ""),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), EDITS.values(), ids=EDITS)
+def test_what_changes_of_tokens_gives_all_of_them(editor: Editor, old: str, new: str) -> None:
+    file = editor.open("delta.tsched", FILE)
+    assert old in FILE
+    before = file.ask("text_document_semantic_tokens_full", lsp.SemanticTokensParams(file.id))
+    file.edit(FILE.replace(old, new))
+    asked = lsp.SemanticTokensDeltaParams(file.id, before.result_id)
+    change = file.ask("text_document_semantic_tokens_full_delta", asked)
+    assert isinstance(change, lsp.SemanticTokensDelta)
+    now = file.ask("text_document_semantic_tokens_full", lsp.SemanticTokensParams(file.id))
+    assert applied(list(before.data), change) == list(now.data)
+    assert all(e.start % 5 == e.delete_count % 5 == 0 for e in change.edits)
+    assert len({before.result_id, change.result_id, now.result_id}) == 3
+    if new.startswith("module"):
+        assert sum(len(e.data or ()) for e in change.edits) < len(now.data) / 2
+
+
+def test_tokens_of_an_answer_that_is_forgotten_are_all_told(editor: Editor) -> None:
+    file = editor.open("forgotten.tsched", FILE)
+    asked = lsp.SemanticTokensDeltaParams(file.id, "no such answer")
+    found = file.ask("text_document_semantic_tokens_full_delta", asked)
+    assert isinstance(found, lsp.SemanticTokens) and found.result_id is not None and len(found.data) > 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import tensorc_dsl
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.machine import baseline
-from tensorc_dsl.machine.baseline import has_numpy, numpy_seconds, right_calls
+from tensorc_dsl.machine.baseline import fastest, has_numpy, numpy_seconds, right_calls
 from tensorc_dsl.machine.numpy_text import numpy_texts
 from tests import programs
 from tests.compute.texts import build
@@ -169,6 +170,44 @@ def test_what_computes_something_else_is_not_timed(monkeypatch: pytest.MonkeyPat
         calls, faults = right_calls(programs.matmul(5, 7, 3))
         assert calls == []
         assert said in faults[0]
+
+
+@dataclass
+class Rounds:
+    """A clock, and a call that takes another time in each round."""
+
+    seconds: tuple[float, ...]
+    now: float = 0.0
+    round: int = 0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def sleep(self, _: float) -> None:
+        self.round += 1
+
+    def call(self) -> None:
+        self.now += self.seconds[self.round]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rounds"),
+    [
+        ((0.05,) * 12, 4),
+        ((0.05, 0.0503, 0.0501, 0.07, 0.05), 4),
+        ((0.05, 0.06, 0.07, 0.05, 0.0501), 5),
+        ((0.05, 0.05, 0.04, 0.05, 0.05, 0.0401, 0.04), 7),  # what is met again is the fastest of all
+        (tuple(0.05 + 0.01 * n for n in range(12)), 12),
+        ((0.5, 0.4, 0.3, 0.4, 0.3, 0.3), 6),  # a call that is longer than a round
+    ],
+)
+def test_rounds_go_on_until_several_have_the_fastest_call(
+    seconds: tuple[float, ...], rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Rounds(seconds)
+    monkeypatch.setattr(baseline, "time", clock)
+    assert fastest([clock.call]) == pytest.approx(min(seconds[:rounds]))
+    assert clock.round == rounds - 1
 
 
 def test_a_child_that_fails_gives_no_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key
+from tensorc_dsl.search import drift
 from tensorc_dsl.search.drift import PATIENCE, Watch
 from tensorc_dsl.search.events import Corrected, Drifted, Event, Settled, Slowed
 from tensorc_dsl.search.plausible import Plausible
@@ -28,6 +29,13 @@ class Machine(FakeRunner):
     runs: int = 0
     slept: float = 0.0
     ends_after: float = 1e9
+    searched: float = 1000.0
+    """Seconds of measuring between two looks at the clock."""
+    looks: int = 0
+
+    def clock(self) -> float:
+        self.looks += 1
+        return self.looks * self.searched + self.slept
 
     def _run(self, p: Program) -> Outcome:
         n, self.runs = self.runs, self.runs + 1
@@ -49,8 +57,16 @@ class Machine(FakeRunner):
 
 def watched(machine: Machine, database: Database | None = None) -> tuple[list[float | None], list[Event]]:
     """The times at the end of a search, and what it told."""
-    result, events = run(machine, database, watch=Watch(machine.again, sleep=machine.sleep), trials=32)
+    result, events = run(
+        machine, database, watch=Watch(machine.again, sleep=machine.sleep, clock=machine.clock), trials=32
+    )
     return [o.seconds for o in result.outcomes], events
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a search, since these machines have a clock of their own."""
+    monkeypatch.setattr(drift, "PATIENCE", PATIENCE)
 
 
 TRUE, _ = watched(Machine())
@@ -106,10 +122,29 @@ def test_a_machine_that_stays_slow_is_told_once_and_times_are_scaled(tmp_path: P
         assert r.scale == pytest.approx(2.0) and min(r.times) == pytest.approx(r.scale * (r.seconds or 0.0))
 
 
+def test_a_short_search_waits_no_longer_than_it_has_searched() -> None:
+    machine = Machine(slow={18: 2.0}, searched=2.5)
+    _, events = watched(machine)
+    assert kinds(events) == [Drifted, Slowed]
+    assert machine.slept == 2.5
+
+
+def test_waiting_is_no_searching() -> None:
+    machine = Machine(searched=4.0)
+    watch = Watch(machine.again, sleep=machine.sleep, clock=machine.clock)
+    watch.follow(TASK, machine._run(TASK))
+    waited: list[float] = []
+    for factor in (2.0, 3.0, 4.0):
+        machine.slow = {0: factor}
+        watch.look(lambda _: None)
+        waited.append(machine.slept)
+    assert waited == [4.0, 8.0, 12.0]
+
+
 def test_a_machine_that_was_slow_first_is_noticed_when_it_is_fast() -> None:
     machine = Machine(slow={0: 3.0})
     seen: list[float] = []
-    watch = Watch(machine.again, sleep=machine.sleep)
+    watch = Watch(machine.again, sleep=machine.sleep, clock=machine.clock)
     slow = machine._run(_programs()[0])
     watch.follow(_programs()[0], slow)
     machine.slow = {}
@@ -126,7 +161,7 @@ def test_how_much_is_much_depends_on_the_best_programs_own_spread(spread: float,
 
 def test_a_best_program_that_fails_now_says_nothing_of_the_machine() -> None:
     machine = Machine()
-    watch = Watch(lambda _: Outcome(Status.CRASH), sleep=machine.sleep)
+    watch = Watch(lambda _: Outcome(Status.CRASH), sleep=machine.sleep, clock=machine.clock)
     watch.follow(TASK, Outcome(Status.OK, 1.0, (1.0,)))
     assert type(watch.look(lambda _: None)).__name__ == "Steady"
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from tensorc_dsl.backend.cuda.ahead.library import FORMS, CudaLibrary
 from tensorc_dsl.backend.cuda.codegen.ptx import TRIPLE
-from tensorc_dsl.backend.cuda.compiled import OLDEST, STAGES, CudaKernel, compile_device, cpu_of
+from tensorc_dsl.backend.cuda.compiled import STAGES, CudaKernel, compile_device, cpu_of
 from tensorc_dsl.backend.cuda.emulate import Emulation, emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, format_device
-from tensorc_dsl.backend.cuda.lower.lower import PASSES, lower_device, lower_device_until
+from tensorc_dsl.backend.cuda.lower.lower import OLDEST, PASSES, lower_device, lower_device_until
 from tensorc_dsl.backend.cuda.runtime.driver import Device, Missing, find
 from tensorc_dsl.backend.cuda.runtime.facts import number_of, processor_of
 from tensorc_dsl.backend.cuda.runtime.kernel import GpuKernel
@@ -116,7 +116,7 @@ class CudaBackend:
         return "\n".join((f"GPUs of {TRIPLE}:", *(f"  {cpu}" for cpu in _known())))
 
     def lower(self, program: Program, target: Target) -> DeviceProgram:
-        return lower_device(program)
+        return lower_device(program, target.feature_names)
 
     def text(self, lowered: LoweredKernel) -> str:
         assert isinstance(lowered, DeviceProgram)
@@ -126,7 +126,7 @@ class CudaBackend:
         return self.text(lowered)
 
     def text_after(self, program: Program, target: Target, last: str) -> str:
-        return lower_device_until(program, last)
+        return lower_device_until(program, last, target.feature_names)
 
     def compile(self, lowered: LoweredKernel, target: Target, threads: int) -> CudaKernel:
         assert isinstance(lowered, DeviceProgram)

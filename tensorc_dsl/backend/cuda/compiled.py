@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
+from tensorc_dsl.backend.cuda.lower.lower import OLDEST
 from tensorc_dsl.backend.cuda.runtime.image import pack
 from tensorc_dsl.backend.cuda.sass import sass_of
 from tensorc_dsl.backend.protocol import Code
@@ -18,9 +19,6 @@ STAGES = {
     "cuda": "the same statements as CUDA C++, to read",
     "sass": "their machine code; needs ptxas and nvdisasm",
 }
-
-OLDEST = "sm_80"
-"""The GPU of a target that names none. Later ones run its PTX, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from tensorc_dsl.backend.cuda.codegen.coroutine import emulation_module
+from tensorc_dsl.backend.cuda.codegen.rendezvous import warp_bytes
 from tensorc_dsl.backend.cuda.codegen.watch import (
     APART,
+    ASKEW,
     AT_BLOCK,
     AT_THREAD,
     COUNT,
@@ -25,15 +27,18 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     SITE,
     SPARE,
     STATE_WORDS,
+    WARPS,
     stamp,
 )
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
+from tensorc_dsl.backend.llvm.host import host_processor
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.bind import Sizes, evaluate_size
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.warp import LANES
 
 SPARE_BYTES = 1024
 """The size of the memory for accesses that are out of bounds, which is more than a vector has."""
@@ -70,7 +75,8 @@ class Emulation:
             aligned_empty((k.shared_bytes + 1024,), np.dtype(np.uint8)),
         )
         start = -shared.ctypes.data % 128
-        state[MARKS], state[SPARE] = marks.ctypes.data, spare.ctypes.data
+        warps = aligned_empty((2 * -(-k.threads // LANES) * warp_bytes(k) + 1,), np.dtype(np.uint8))
+        state[MARKS], state[SPARE], state[WARPS] = marks.ctypes.data, spare.ctypes.data, warps.ctypes.data
         rows: list[int] = []
         stamps: list[Array] = []
         for name in k.params:
@@ -115,14 +121,20 @@ class Emulation:
         more = f" ({count} faults)" if count > 1 else ""
         where = f"in `{k.name}`, thread {thread} of block {block}"
         if kind == APART:
-            return f"{where} and its thread 0 come to different barriers{more}"
+            return f"{where} and thread {other} come to different barriers or instructions{more}"
         name = (*k.params, *(b.name for b in k.shared))[row]
         at = f"element {element} of `{name}` in `{self.sites[site]}`"
         if kind == OUTSIDE:
             return f"{where} accesses {at}, which is out of bounds{more}"
+        if kind == ASKEW:
+            return f"{where} accesses {other} bytes at {at}, which does not begin at a multiple of them{more}"
         theirs, mate = stamp(other)
         who = "others" if other == -1 else f"thread {mate}" + (f" of block {theirs}" if theirs != block else "")
         return f"{where} and {who} meet without a barrier between them at {at}{more}"
+
+
+_CONVERSIONS = "+f16c"
+"""The instructions of x86 for f16. Nothing else of this CPU is used, so that results are the same on all."""
 
 
 def _turns(order: str, threads: int) -> Array:
@@ -139,7 +151,7 @@ def _turns(order: str, threads: int) -> Array:
 def emulation(p: DeviceProgram) -> Emulation:
     """The kernels, compiled for this CPU. Raises CompileError."""
     text, sites = emulation_module(p)
-    machine = Machine(Target())
+    machine = Machine(Target(features=",".join({*host_processor().features.split(",")} & {_CONVERSIONS})))
     try:
         jit = llvm.create_lljit_compiler(machine.machine)
         library = llvm.JITLibraryBuilder().add_object_img(machine.object_code(text)).add_current_process()

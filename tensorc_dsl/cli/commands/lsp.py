@@ -10,7 +10,11 @@ from tensorc_dsl.cli.options import common_options, records_option
 from tensorc_dsl.diagnostic import TschedError, problem
 
 
-@problem("E0926", "the language server needs {missing}, which is not installed", help="install `tensorc-dsl[lsp]`")
+@problem(
+    "E0926",
+    "the language server needs the extra `lsp` of the package, which is not installed: there is no `{missing}`",
+    help="install `tensorc-dsl[lsp]`",
+)
 def NO_SERVER(*, missing: str) -> None: ...
 
 

@@ -9,8 +9,9 @@ from lsprotocol import types as lsp
 
 from tensorc_dsl.check.meanings import Definition, Entry, Files, Written
 from tensorc_dsl.lsp.analysis import Analysis
+from tensorc_dsl.lsp.documents import Document, Documents
 from tensorc_dsl.lsp.meaning import items_of
-from tensorc_dsl.lsp.parts import Piece, Row
+from tensorc_dsl.lsp.parts import Packed, Piece
 from tensorc_dsl.lsp.text import Text
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
@@ -23,6 +24,9 @@ TYPES = (
     _T.Keyword, _T.Comment, _T.String, _T.Number, _T.Operator, _T.Event,
 )  # fmt: skip
 MODIFIERS = (_M.Declaration, _M.Readonly, _M.DefaultLibrary, _M.Documentation)
+
+WIDTH = 5
+"""The numbers of a word."""
 
 LEGEND = lsp.SemanticTokensLegend([str(x.value) for x in TYPES], [str(x.value) for x in MODIFIERS])
 
@@ -49,7 +53,40 @@ Token = tuple[int, int, lsp.SemanticTokenTypes, int]
 """A word: its start, its end, its class, and the bits of its modifiers."""
 
 
-def semantic_tokens(analysis: Analysis, within: lsp.Range | None = None) -> lsp.SemanticTokens:
+def all_tokens(documents: Documents, document: Document) -> lsp.SemanticTokens:
+    """The words of a document. What is told is kept, so that only what differs need be told the next time."""
+    document.tokens = told = str(next(documents.answers)), semantic_tokens(documents.analysis(document))
+    return lsp.SemanticTokens(told[1], told[0])
+
+
+def changed_tokens(
+    documents: Documents, document: Document, before: str
+) -> lsp.SemanticTokens | lsp.SemanticTokensDelta:
+    """What differs from the answer of that name; all words if it was not the last one."""
+    known = document.tokens
+    now = all_tokens(documents, document)
+    if known is None or known[0] != before:
+        return now
+    old, new = known[1], [*now.data]
+    start = _alike(old, new)
+    end = _alike(old[start:][::-1], new[start:][::-1])
+    edit = lsp.SemanticTokensEdit(start, len(old) - start - end, new[start : len(new) - end])
+    return lsp.SemanticTokensDelta([edit] if edit.delete_count or edit.data else [], now.result_id)
+
+
+def _alike(one: list[int], other: list[int]) -> int:
+    """How many numbers at the start are the same, of whole words: compared by halves, since lists compare fast."""
+    low, high = 0, min(len(one), len(other)) // WIDTH
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low * WIDTH : middle * WIDTH] == other[low * WIDTH : middle * WIDTH]:
+            low = middle
+        else:
+            high = middle - 1
+    return low * WIDTH
+
+
+def semantic_tokens(analysis: Analysis, within: lsp.Range | None = None) -> list[int]:
     """The words of the document, or of a range of it, as the protocol packs them: each relative to the one before."""
     low, high = (0, len(analysis.source.text)) if within is None else analysis.text.offsets(within)
     data: list[int] = []
@@ -58,27 +95,35 @@ def semantic_tokens(analysis: Analysis, within: lsp.Range | None = None) -> lsp.
     for piece in analysis.pieces:
         if piece.end <= low or piece.start > high:
             continue
-        for row, start, length, kind, bits in _rows(analysis, piece, classes):
-            at = row + piece.part.above
-            data += (at - line, start - column if at == line else start, length, kind, bits)
-            line, column = at, start
-    return lsp.SemanticTokens(data)
+        packed = _packed(analysis, piece, classes)
+        if packed.data:
+            first = len(data)
+            data += packed.data
+            at = packed.data[0] + piece.part.above
+            data[first] = at - line
+            data[first + 1] -= column if at == line else 0
+            line, column = packed.line + piece.part.above, packed.column
+    return data
 
 
-def _rows(analysis: Analysis, piece: Piece, classes: _Classes) -> list[Row]:
+def _packed(analysis: Analysis, piece: Piece, classes: _Classes) -> Packed:
     """The tokens of a piece, made again only if it means something else."""
     means = (analysis.text.encoding, *(analysis.memory.entry(i) for i in piece.items))
-    if piece.packed is not None and all(a is b for a, b in zip(piece.packed[0], means, strict=True)):
-        return piece.packed[1]
-    rows: list[Row] = []
+    if piece.packed is not None and all(a is b for a, b in zip(piece.packed.means, means, strict=True)):
+        return piece.packed
+    data: list[int] = []
+    line = column = 0
     # Positions in the part alone.
     text = Text(Source(piece.part.name, piece.part.text), analysis.text.encoding)
     for start, end, kind, bits in classes.tokens(piece):
         at = text.position(start)
         # No word has a line end.
-        rows.append((at.line, at.character, text.position(end).character - at.character, TYPES.index(kind), bits))
-    piece.packed = means, rows
-    return rows
+        length = text.position(end).character - at.character
+        right = at.character - (column if at.line == line else 0)
+        data += (at.line - line, right, length, TYPES.index(kind), bits)
+        line, column = at.line, at.character
+    piece.packed = Packed(means, data, line, column)
+    return piece.packed
 
 
 class _Classes:

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from lsprotocol import types as lsp
 
 from tensorc_dsl.lsp.analysis import Analysis
+from tensorc_dsl.lsp.answers import Json, Ready
 from tensorc_dsl.lsp.documents import Documents
-from tensorc_dsl.source import Span
+from tensorc_dsl.lsp.parts import Piece, Symbol, Where
+from tensorc_dsl.lsp.text import Text
+from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.walk import walk
 
@@ -24,29 +27,57 @@ KINDS: dict[type, lsp.SymbolKind] = {
 }  # fmt: skip
 
 
-def symbols(analysis: Analysis) -> list[lsp.DocumentSymbol]:
+def symbols(analysis: Analysis) -> Ready:
     """The items, each with its tensors, stages, parameters and draws."""
-    return [_symbol(analysis, i) for i in analysis.items if not isinstance(i, t.UseDecl)]
+    return Ready(_json(s, p.part.above) for p in analysis.pieces for s in _symbols(p, analysis.text.encoding))
 
 
-def _symbol(analysis: Analysis, item: t.NamedItem) -> lsp.DocumentSymbol:
-    parts = [
-        lsp.DocumentSymbol(name, kind, _range(analysis, whole), _range(analysis, own), _detail(whole, own))
+def _json(symbol: Symbol, above: int) -> Json:
+    """A `DocumentSymbol` of a part with so many lines above it."""
+    detail = {"detail": symbol.detail} if symbol.detail else {}
+    return {
+        "name": symbol.name,
+        "kind": symbol.kind,
+        **detail,
+        "range": _range(symbol.whole, above),
+        "selectionRange": _range(symbol.own, above),
+        "children": [_json(p, above) for p in symbol.parts],
+    }
+
+
+def _range(where: Where, above: int) -> Json:
+    line, column, last, end = where
+    return {"start": {"line": line + above, "character": column}, "end": {"line": last + above, "character": end}}
+
+
+def _symbols(piece: Piece, encoding: str) -> list[Symbol]:
+    """The symbols of a piece, made once: moving it does not change them."""
+    if piece.symbols is None or piece.symbols[0] != encoding:
+        text = Text(Source(piece.part.name, piece.part.text), encoding)
+        found = [_symbol(text, i) for i in piece.items if not isinstance(i, t.UseDecl)]
+        piece.symbols = encoding, found
+    return piece.symbols[1]
+
+
+def _symbol(text: Text, item: t.NamedItem) -> Symbol:
+    parts = tuple(
+        Symbol(name, kind.value, _detail(whole, own), _where(text, whole), _where(text, own))
         for name, kind, whole, own in _parts(item)
-    ]
+    )
     detail = type(item).__name__.removesuffix("Def").lower()
-    whole, own = _range(analysis, item.span), _range(analysis, item.name.span)
-    return lsp.DocumentSymbol(str(item.name), KINDS[type(item)], whole, own, detail, children=parts)
+    whole, own = _where(text, item.span), _where(text, item.name.span)
+    return Symbol(str(item.name), KINDS[type(item)].value, detail, whole, own, parts)
 
 
-def _detail(whole: Span, own: Span) -> str | None:
+def _detail(whole: Span, own: Span) -> str:
     """What stands behind the name on its line."""
     text = whole.text[own.end - whole.start :].partition("\n")[0].strip(" :~=")
-    return text[:60] or None
+    return text[:60]
 
 
-def _range(analysis: Analysis, span: Span) -> lsp.Range:
-    return analysis.text.range(analysis.start(span), analysis.end(span))
+def _where(text: Text, span: Span) -> Where:
+    start, end = text.position(span.start), text.position(span.end)
+    return start.line, start.character, end.line, end.character
 
 
 def _parts(item: t.NamedItem) -> Iterator[tuple[str, lsp.SymbolKind, Span, Span]]:

@@ -1,10 +1,10 @@
 """`bayes`: a Gaussian process over the loops of expanded candidates; predictions from other tasks are its mean.
 
-The first trials are draws from the prior; half of them are those that other tasks predict to be fast. A batch is divided
-between two ways to choose, and whichever found faster candidates lately has more of it: upper confidence bounds of the model
-over a reserve of candidates, and offspring of the fastest that are judged by boosted trees over their draws, as in
-`evolutionary`. So a wrong model costs some trials, and not the search. The rest of a batch is drawn from the prior. In the
-last batches, neighbours of the best two join the reserve.
+The first trials are draws from the prior. Where other tasks predict what is fast, there are half as many, and three quarters
+of them follow the prediction. A batch is divided between two ways to choose, and whichever found faster candidates lately has
+more of it: upper confidence bounds of the model over a reserve of candidates, and offspring of the fastest that are judged by
+boosted trees over their draws, as in `evolutionary`. So a wrong model costs some trials, and not the search. The rest of a
+batch is drawn from the prior. In the last batches, neighbours of the best two join the reserve.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ LAST = 0.15
 DRAWN, BRED = 0.5, 1.0
 """How many candidates join the reserve for each trial of a batch: draws from the prior, and offspring."""
 
-RICH = 96
-"""Half as many join a reserve of this size."""
+RICH = 48
+"""A quarter as many join a reserve of this size."""
 
 KNOWN = 512
 """Offspring are judged by at most about so many trials: the fastest half, and some of the others."""
 
 INITIAL = 16
-"""Trials before the model is asked; fewer in short searches."""
+"""Trials before the model is asked; fewer in short searches, and half as many where other tasks say what is fast."""
 
 BLIND = 3
 """Every third of these offspring is expanded without a judgement."""
@@ -157,7 +157,7 @@ class Bayes:
         return self._reserve.drawn(1) or self._reserve.beside(seen)
 
     def _plan(self) -> list[Candidate]:
-        """The defaults, then draws from the prior; half of the plan is what other tasks predict to be fast."""
+        """The defaults, then draws from the prior; most of the plan is what other tasks predict to be fast, if they do."""
         planned = self._reserve.replayed(self._defaults, len(self._defaults), len(self._defaults))
         drawn = self._reserve.drawn(max(self._initial, FIRST))
         if not drawn:
@@ -166,19 +166,20 @@ class Bayes:
         self._reserve.keep(drawn)
         wanted = max(0, self._initial - len(planned))
         if self._source is not None:
-            foreseen = self._foreseen(drawn, wanted // 2)
+            wanted = max(0, self._initial // 2 - len(planned))
+            foreseen = self._foreseen(drawn, wanted - wanted // 4)
             planned += foreseen
             wanted -= len(foreseen)
         return planned + self._reserve.take(range(min(wanted, len(self._reserve.waiting))))
 
     def _foreseen(self, drawn: Sequence[Candidate], count: int) -> list[Candidate]:
-        """Candidates that other tasks predict to be fast; schedules of these tasks, where there are any, are a quarter."""
+        """Candidates that other tasks predict to be fast; schedules of these tasks, where there are any, are a third."""
         moved = self._reserve.moved(alike(self._setting.bests(), [c.trace for c in drawn])[:MOVED])
         known = self._said([*drawn, *moved])
         parents = parents_of([c.trace for c, _ in known])
         self._reserve.keep(moved)
         self._reserve.keep(self._reserve.bred(parents, known, FORESEEN, BLIND))
-        kept = min(count // 4, len(moved))
+        kept = min(count // 3, len(moved))
         said = self._reserve.taken([c for c, _ in self._said(self._reserve.waiting)[: count - kept]])
         still = [c for c, _ in self._said(moved) if any(c is w for w in self._reserve.waiting)]
         return said + self._reserve.taken(still[:kept])
@@ -202,7 +203,7 @@ class Bayes:
         model = self._model = self._fit()
         plain = round(count * PRIOR)
         share = round((count - plain) * self._evolution_share())
-        joining = count * (0.5 if len(self._reserve.waiting) >= RICH else 1.0)
+        joining = count * (0.25 if len(self._reserve.waiting) >= RICH else 1.0)
         bred = self._reserve.bred(parents, speeds, share + round(joining * BRED))
         evolved = bred[:share]
         last = self._proposed >= self._trials * (1 - LAST)

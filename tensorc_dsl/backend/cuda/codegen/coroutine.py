@@ -1,19 +1,19 @@
 """Writes kernels as LLVM coroutines: the same body as for the GPU, one coroutine for each thread, suspended at barriers.
 
-`NAME.run` runs the blocks one after the other, and the threads of a block from barrier to barrier in a given order.
+An instruction of a warp suspends its lanes too, until all have come. `NAME.run` (see `turns`) runs the blocks one after the
+other, and the threads of a block from barrier to barrier in a given order.
 """
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.cuda.codegen.device import PLAN, storage, write_device
-from tensorc_dsl.backend.cuda.codegen.watch import APART, BLOCK, ENDED, EPOCH, MARKS, WATCH
+from tensorc_dsl.backend.cuda.codegen.device import storage, write_device
+from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, warp_bytes
+from tensorc_dsl.backend.cuda.codegen.threads import Lanes, Threads
+from tensorc_dsl.backend.cuda.codegen.turns import runner
+from tensorc_dsl.backend.cuda.codegen.watch import COLLECTIVE, ENDED, MARKS, WARPS, WATCH
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, DeviceKernel, DeviceProgram
-from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
-from tensorc_dsl.backend.llvm.codegen.statements import Statements
-from tensorc_dsl.ir.expr import Expr
-from tensorc_dsl.ir.print import format_store
-from tensorc_dsl.ir.program import Store
+from tensorc_dsl.ir.warp import LANES
 
 _COROUTINES = """
 declare token @llvm.coro.id(i32, ptr, ptr, ptr)
@@ -27,68 +27,26 @@ declare void @llvm.coro.destroy(ptr)
 declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
-
-POISON = -1
-"""The byte that shared memory has at the start of a block: all ones are not a number as floats, and -1 as integers."""
 
 
 def emulation_module(p: DeviceProgram) -> tuple[str, tuple[str, ...]]:
     """The LLVM code of all kernels as coroutines, and the text of each watched statement, by its number."""
     module = Module(rolled=True)
+    instructions = Instructions(module)
     sites: list[str] = []
-    runs = [_write_kernel(module, p, k, sites) for k in p.kernels]
-    return "".join((_COROUTINES, WATCH, module.text(), *runs)), tuple(sites)
+    runs = [_write_kernel(instructions, p, k, sites) for k in p.kernels]
+    return "".join((_COROUTINES, WATCH, *instructions.tables, module.text(), *runs)), tuple(sites)
 
 
-class _Watched(Expressions):
-    """Expressions whose accesses to memory that threads share are watched."""
-
-    def __init__(self, f: Function, scope: SymbolTable, rows: dict[str, int]) -> None:
-        super().__init__(f, scope)
-        self.rows = rows
-        self.site = 0
-
-    def pointer(self, buffer: str, e: Expr, piece: Piece | None) -> str:
-        return self._watched(buffer, e, piece, False)
-
-    def target(self, buffer: str, e: Expr, piece: Piece | None) -> str:
-        return self._watched(buffer, e, piece, True)
-
-    def _watched(self, buffer: str, e: Expr, piece: Piece | None, write: bool) -> str:
-        place = super().pointer(buffer, e, piece)
-        if buffer not in self.rows:
-            return place
-        lanes = piece.width if piece is not None and self.stride(e, piece) == 1 else 1
-        size = lanes * self.scope.buffers[buffer][1].bytes
-        what = f"i64 {size}, i1 {'true' if write else 'false'}, i64 {self.site}, i64 %thread"
-        return self.f.op(
-            f"call ptr @tensorc_watch(ptr %state, ptr %rows, i64 {self.rows[buffer]}, ptr {place}, {what})"
-        )
-
-
-class _Threads(Statements):
-    """Statements of a thread, each of which has a number for reports."""
-
-    def __init__(self, f: Function, scope: SymbolTable, symbol: str, rows: dict[str, int], sites: list[str]) -> None:
-        super().__init__(f, scope, PLAN, symbol, workspace="null", worker=None)
-        self.expressions = self._watched = _Watched(f, scope, rows)
-        self._sites = sites
-
-    def _store(self, s: Store, at: Piece | None) -> None:
-        self._watched.site = len(self._sites)
-        self._sites.append(format_store(s))
-        super()._store(s, at)
-
-
-def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel, sites: list[str]) -> str:
+def _write_kernel(instructions: Instructions, p: DeviceProgram, k: DeviceKernel, sites: list[str]) -> str:
     """Write a thread of the kernel as a coroutine. Returns the function that runs them."""
-    f = Function(module)
+    f = Function(instructions.module)
     table = storage(f, p, k, "%shared")
     table.vars[THREAD] = "%thread"
     table.vars.update({axis: f"%b{n}" for n, axis in enumerate(BLOCK_AXES)})
     names = (*k.params, *(b.name for b in k.shared))
-    threads = _Threads(f, table, k.name, {name: n for n, name in enumerate(names)}, sites)
     suspended = 0
 
     def suspend(mark: int, final: bool) -> None:
@@ -103,6 +61,13 @@ def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel, sites: list
         suspended += 1
         suspend(suspended, False)
 
+    def rendezvous() -> None:
+        nonlocal suspended
+        suspended += 1
+        suspend(COLLECTIVE + suspended, False)
+
+    lanes = Lanes(instructions, warp_bytes(k), rendezvous)
+    threads = Threads(f, table, k.name, {name: n for n, name in enumerate(names)}, sites, lanes)
     f.prologue(
         "%id = call token @llvm.coro.id(i32 64, ptr null, ptr null, ptr null)",
         "%size = call i64 @llvm.coro.size.i64()",
@@ -113,6 +78,14 @@ def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel, sites: list
         f"%marks.at = getelementptr i64, ptr %state, i64 {MARKS}",
         "%marks = load ptr, ptr %marks.at",
         "%mark = getelementptr i64, ptr %marks, i64 %thread",
+        f"%lane = urem i64 %thread, {LANES}",
+        f"%warp = udiv i64 %thread, {LANES}",
+        f"%warps.at = getelementptr i64, ptr %state, i64 {WARPS}",
+        "%warps = load ptr, ptr %warps.at",
+        f"%own = mul i64 %warp, {2 * lanes.size}",
+        "%pair = getelementptr i8, ptr %warps, i64 %own",
+        "%turn = alloca i64",
+        "store i64 0, ptr %turn",
     )
     suspend(0, False)
     write_device(threads, k.body, barrier)
@@ -129,97 +102,4 @@ def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel, sites: list
     own = [f"{kind} {name}" for kind, name in zip(kinds, names_, strict=True)]
     first = ["ptr %state", "ptr %rows", "ptr %shared", "i64 %b0", "i64 %b1", "i64 %b2", "i64 %thread"]
     f.define(f"define ptr @{k.name}({', '.join((*first, *own))}) presplitcoroutine nounwind", result="ptr %handle")
-    return _runner(k, ", ".join(own))
-
-
-def _runner(k: DeviceKernel, own: str) -> str:
-    """`i64 NAME.run(…)` of the grid's sizes and the kernel's arguments: 1 if threads came to different barriers, else 0."""
-    more = f", {own}" if own else ""
-    memory = "ptr %state, ptr %rows, ptr %shared, ptr %handles, ptr %order"
-    threads = k.threads
-    return f"""
-define i64 @{k.name}.run({memory}, i64 %x, i64 %y, i64 %z{more}) nounwind {{
-entry:
-  %xy = mul i64 %x, %y
-  %blocks = mul i64 %xy, %z
-  %block.at = getelementptr i64, ptr %state, i64 {BLOCK}
-  %epoch.at = getelementptr i64, ptr %state, i64 {EPOCH}
-  %marks.at = getelementptr i64, ptr %state, i64 {MARKS}
-  %marks = load ptr, ptr %marks.at
-  %any = icmp sgt i64 %blocks, 0
-  br i1 %any, label %grid, label %out
-grid:
-  %b = phi i64 [ 0, %entry ], [ %b.next, %next ]
-  %b0 = urem i64 %b, %x
-  %bx = udiv i64 %b, %x
-  %b1 = urem i64 %bx, %y
-  %b2 = udiv i64 %bx, %y
-  store i64 %b, ptr %block.at
-  store i64 0, ptr %epoch.at
-  call void @llvm.memset.p0.i64(ptr %shared, i8 {POISON}, i64 {max(k.shared_bytes, 1)}, i1 false)
-  br label %make
-make:
-  %t = phi i64 [ 0, %grid ], [ %t.next, %make ]
-  %made = call ptr @{k.name}(ptr %state, ptr %rows, ptr %shared, i64 %b0, i64 %b1, i64 %b2, i64 %t{more})
-  %slot = getelementptr ptr, ptr %handles, i64 %t
-  store ptr %made, ptr %slot
-  %t.next = add i64 %t, 1
-  %t.more = icmp slt i64 %t.next, {threads}
-  br i1 %t.more, label %make, label %round
-round:
-  br label %step
-step:
-  %u = phi i64 [ 0, %round ], [ %u.next, %step ]
-  %which = getelementptr i64, ptr %order, i64 %u
-  %n = load i64, ptr %which
-  %at = getelementptr ptr, ptr %handles, i64 %n
-  %h = load ptr, ptr %at
-  call void @llvm.coro.resume(ptr %h)
-  %u.next = add i64 %u, 1
-  %u.more = icmp slt i64 %u.next, {threads}
-  br i1 %u.more, label %step, label %check
-check:
-  %mark0 = load i64, ptr %marks
-  %epoch = load i64, ptr %epoch.at
-  %epoch.next = add i64 %epoch, 1
-  store i64 %epoch.next, ptr %epoch.at
-  br label %each
-each:
-  %v = phi i64 [ 0, %check ], [ %v.next, %same ]
-  %mark.at = getelementptr i64, ptr %marks, i64 %v
-  %mark = load i64, ptr %mark.at
-  %equal = icmp eq i64 %mark, %mark0
-  br i1 %equal, label %same, label %differ
-same:
-  %v.next = add i64 %v, 1
-  %v.more = icmp slt i64 %v.next, {threads}
-  br i1 %v.more, label %each, label %together
-together:
-  %ended = icmp eq i64 %mark0, {ENDED}
-  br i1 %ended, label %destroy, label %round
-differ:
-  call void @tensorc_fault(ptr %state, i64 {APART}, i64 %mark, i64 %mark0, i64 0, i64 %v, i64 0)
-  br label %destroy
-destroy:
-  %status = phi i64 [ 0, %together ], [ 1, %differ ]
-  br label %end
-end:
-  %w = phi i64 [ 0, %destroy ], [ %w.next, %end ]
-  %old.at = getelementptr ptr, ptr %handles, i64 %w
-  %old = load ptr, ptr %old.at
-  call void @llvm.coro.destroy(ptr %old)
-  %w.next = add i64 %w, 1
-  %w.more = icmp slt i64 %w.next, {threads}
-  br i1 %w.more, label %end, label %ending
-ending:
-  %failed = icmp ne i64 %status, 0
-  br i1 %failed, label %out, label %next
-next:
-  %b.next = add i64 %b, 1
-  %b.more = icmp slt i64 %b.next, %blocks
-  br i1 %b.more, label %grid, label %out
-out:
-  %result = phi i64 [ 0, %entry ], [ 1, %ending ], [ 0, %next ]
-  ret i64 %result
-}}
-"""
+    return runner(k, ", ".join(own))

@@ -7,11 +7,13 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from tensorc_dsl.backend.cuda.codegen.assembly import write_assembly
 from tensorc_dsl.backend.cuda.codegen.device import ALIGNMENT, PLAN, storage, write_device
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, DeviceKernel, DeviceProgram
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.statements import Statements
 from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.lower.flat import Collective
 
 TRIPLE = "nvptx64-nvidia-cuda"
 
@@ -22,6 +24,13 @@ _SHARED = "@shared = external addrspace(3) global [0 x i8], align 128\n"
 """The shared memory of a block, whose size is an argument of the launch."""
 
 _REGISTERS = "llvm.nvvm.read.ptx.sreg"
+
+
+class _Lanes(Statements):
+    """Statements of a thread, which is a lane of its warp."""
+
+    def collective(self, s: Collective) -> None:
+        write_assembly(self.f, self.expressions, s)
 
 
 def device_module(p: DeviceProgram) -> str:
@@ -44,7 +53,7 @@ def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel) -> None:
     table.vars[THREAD] = _register(f, "tid.x", f"range(i32 0, {k.threads}) ")
     for axis, name in zip(BLOCK_AXES, ("ctaid.x", "ctaid.y", "ctaid.z"), strict=True):
         table.vars[axis] = _register(f, name, "range(i32 0, 2147483647) ")
-    statements = Statements(f, table, PLAN, k.name, workspace="null", worker=None)
+    statements = _Lanes(f, table, PLAN, k.name, workspace="null", worker=None)
 
     def barrier() -> None:
         f.module.declare("void", "llvm.nvvm.barrier.cta.sync.aligned.all", ("i32",), "convergent nounwind")

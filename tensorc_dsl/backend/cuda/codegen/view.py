@@ -9,7 +9,9 @@ import math
 from collections.abc import Iterator
 from typing import assert_never
 
+from tensorc_dsl.backend.cuda.codegen.assembly import CONSTRAINTS, assembly_text, kind_of
 from tensorc_dsl.backend.cuda.codegen.device import ALIGNMENT
+from tensorc_dsl.backend.cuda.lower.collectives import Access, address_of, element_of, operands_of, register_of
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     THREAD,
@@ -23,8 +25,10 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 )
 from tensorc_dsl.backend.llvm.ahead.interface import argument_name
 from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.ir.assembly import Ref, lines_of
 from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.expr import (
+    ZERO,
     Binary,
     Call,
     Cast,
@@ -39,9 +43,12 @@ from tensorc_dsl.ir.expr import (
     Var,
     constant,
     dtype_of,
+    index,
+    loads,
+    substitute,
 )
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.flat import Alloc, Flat, If, Instruction, Loop, Parallel, format_shape
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, format_shape
 
 _TYPES = {
     "f16": "__half", "bf16": "__nv_bfloat16", "f32": "float", "f64": "double", "bool": "bool", "index": "long long",
@@ -73,7 +80,7 @@ template <class T> __device__ inline T most(T a, T b) { return a != a || a > b ?
 
 
 def cuda_text(p: DeviceProgram) -> str:
-    """The kernels as CUDA C++. Raises CompileError for instructions, which it has no words for."""
+    """The kernels as CUDA C++. Raises CompileError for what it has no words for."""
     lines = [f"/* {p.name}: kernels that run one after the other. */", _HEAD]
     for k in p.kernels:
         lines += [*_kernel(p, k), ""]
@@ -150,12 +157,50 @@ def _flat(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}    __align__({ALIGNMENT}) {_TYPES[t.name]} {_name(name)}[{_value(size)}];"
                 yield from _flat(inner, pad + "    ")
                 yield f"{pad}}}"
+            case Collective():
+                yield from _assembly(s, pad)
             case Instruction(intrinsic=i):
                 raise CompileError(f"the view in CUDA C++ has no words for the instruction `{i.name}`; see its PTX")
             case Parallel():
                 raise TypeError("kernels of GPUs have threads in place of parallel loops")
             case _:
                 assert_never(s)
+
+
+_REGISTERS = {"float": "float", "double": "double", "i32": "unsigned", "i64": "long long"}
+"""C's types of registers, by LLVM's."""
+
+
+def _assembly(s: Collective, pad: str) -> Iterator[str]:
+    """An instruction of a warp: a lane's registers are the private elements that they hold."""
+    stored, lines = s.intrinsic.store.buffer, lines_of(s.intrinsic, s.code)
+    read = {x.buffer for x in loads(s.intrinsic.store.value)}
+    registers: dict[str, list[str]] = {}
+    inputs: list[tuple[Ref, str]] = []
+    outputs: list[tuple[Ref, str]] = []
+    for name, a in operands_of(s).items():
+        if a.held.addresses:
+            for n in range(a.held.addresses):
+                place = _place(a, {address_of(name): index(n), element_of(name): ZERO})
+                shared = a.held.operand.scope == "shared"
+                given = f'"r"((unsigned)__cvta_generic_to_shared({place}))' if shared else f'"l"({place})'
+                inputs.append((Ref(name, n), given))
+            continue
+        kind = kind_of(a.held.operand.dtype)
+        first = _place(a, {register_of(a.held.operand.name): ZERO})
+        registers[name] = [f"(({_REGISTERS[kind]} *){first})[{n}]" for n in range(a.held.registers)]
+        mark = ("+" if name in read else "=") + "&" * (len(lines) > 1) if name == stored else ""
+        (outputs if name == stored else inputs).extend(
+            (Ref(name, n), f'"{mark}{CONSTRAINTS[kind]}"({r})') for n, r in enumerate(registers[name])
+        )
+    numbers = {ref: n for n, (ref, _) in enumerate((*outputs, *inputs))}
+    text = assembly_text(lines, numbers, registers).replace("%", "%%").replace("$", "%")
+    given = (", ".join(x for _, x in some) for some in (outputs, inputs))
+    yield f'{pad}asm volatile("{text}" : {" : ".join(given)} : "memory"); /* {s.intrinsic.name} */'
+
+
+def _place(a: Access, at: dict[str, Expr]) -> str:
+    return f"&{_name(a.buffer)}[{_value(substitute(a.index, at))}]"
 
 
 def _for(var: str, begin: str, end: str) -> str:

@@ -7,18 +7,22 @@ stamp that stands for several readers says so. This finds a race in any order of
 
 from __future__ import annotations
 
-COUNT, KIND, SITE, ROW, ELEMENT, AT_THREAD, OTHER, BLOCK, EPOCH, AT_BLOCK, SPARE, MARKS = range(12)
+COUNT, KIND, SITE, ROW, ELEMENT, AT_THREAD, OTHER, BLOCK, EPOCH, AT_BLOCK, SPARE, MARKS, WARPS = range(13)
 """The words of the state: how many faults there were; of the first its kind, statement, buffer, element, thread, the stamp
 that it met, and block; what runs: block and barrier; memory for accesses that are out of bounds; the last barrier of each
-thread."""
+thread; memory of the warps for their instructions."""
 
 STATE_WORDS = 16
 
-OUTSIDE, RACE, APART = 1, 2, 3
-"""Kinds of faults: an element out of bounds, two threads that race, threads at different barriers."""
+OUTSIDE, RACE, APART, ASKEW = 1, 2, 3, 4
+"""Kinds of faults: an element out of bounds, two threads that race, threads at different barriers, an address
+that is no multiple of what is accessed."""
 
 ROW_WORDS = 5
 """The words of a buffer: its address, its size in bytes, the size of an element, its stamps, whether a block has its own."""
+
+COLLECTIVE = 1 << 32
+"""The first of the marks at which a warp alone waits for its lanes, for an instruction. Those of barriers are below."""
 
 ENDED = -1
 """The barrier at which a thread is that has ended."""
@@ -37,6 +41,7 @@ def _word(n: int) -> str:
 
 
 _FAULT = "ptr %s, i64 %kind, i64 %site, i64 %row, i64 %element, i64 %thread, i64 %other"
+_ALIGNED = "ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i64 %site, i64 %t"
 _ACCESS = "ptr %s, ptr %rows, i64 %row, ptr %a, i64 %n, i1 %write, i64 %site, i64 %t"
 
 WATCH = f"""
@@ -63,6 +68,26 @@ note:
   %b = load i64, ptr %now
   %ab = {_word(AT_BLOCK)}
   store i64 %b, ptr %ab
+  br label %out
+out:
+  ret void
+}}
+
+define internal void @tensorc_aligned({_ALIGNED}) noinline nounwind {{
+  %ai = ptrtoint ptr %a to i64
+  %below = sub i64 %n, 1
+  %rest = and i64 %ai, %below
+  %fits = icmp eq i64 %rest, 0
+  br i1 %fits, label %out, label %askew
+askew:
+  %at = mul i64 %row, {ROW_WORDS}
+  %q0 = getelementptr i64, ptr %rows, i64 %at
+  %base = load i64, ptr %q0
+  %q2 = getelementptr i64, ptr %q0, i64 2
+  %bytes = load i64, ptr %q2
+  %off = sub i64 %ai, %base
+  %first = sdiv i64 %off, %bytes
+  call void @tensorc_fault(ptr %s, i64 {ASKEW}, i64 %site, i64 %row, i64 %first, i64 %t, i64 %n)
   br label %out
 out:
   ret void

@@ -50,6 +50,13 @@ class Axes:
         """Whether a loop counts blocks."""
         return var in self.loops and not self.loops[var].counts_threads
 
+    def with_lanes(self, lanes: Mapping[str, Axis]) -> Axes:
+        """The axes with loops over the lanes of a warp, if there are any."""
+        if not lanes:
+            return self
+        sizes = {**self.sizes, Axis.LANE: index(_LANES)}
+        return Axes({**self.loops, **lanes}, sizes, _threads(sizes))
+
     def conditions(self, bound: Sequence[str]) -> tuple[Compare, ...]:
         """The conditions under which a thread runs a statement inside these loops: for an axis of the kernel that none is
         bound to, its first thread runs it; beyond the iterations of a loop none does."""
@@ -105,6 +112,10 @@ def axes_of(kernel: Stmt) -> Axes:
                 raise LowerError(f'`{s.var}` is bound to "{s.axis}": clusters have no code yet; bind it to "block.y"')
             loops[s.var] = s.axis
             sizes[s.axis] = s.extent
-    families = (_DIMENSIONS, _GROUPS)
-    used = (f for f in families if any(axis in sizes for axis in f))
-    return Axes(loops, sizes, max((prod(n for _, n in _digits(sizes, f)) for f in used), default=1))
+    return Axes(loops, sizes, _threads(sizes))
+
+
+def _threads(sizes: Mapping[Axis, Expr]) -> int:
+    """The threads of a block: as many as the larger of two ways to count them has."""
+    used = (f for f in (_DIMENSIONS, _GROUPS) if any(axis in sizes for axis in f))
+    return max((prod(n for _, n in _digits(sizes, f)) for f in used), default=1)

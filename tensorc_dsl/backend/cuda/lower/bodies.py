@@ -118,7 +118,7 @@ def _vectors(body: tuple[Flat, ...]) -> tuple[Flat, ...]:
             n = constant(s.end)
             s = replace(s, body=_shared_conditions(s.body, s.var, n)) if n else s
             s = s if n and _is_whole(s.body, s.var) else replace(s, kind=LoopKind.UNROLLED)
-        elif isinstance(s, Loop) and s.kind is not LoopKind.UNROLLED:
+        elif isinstance(s, Loop) and s.kind not in (LoopKind.UNROLLED, LoopKind.TENSORIZED):
             s = replace(s, kind=LoopKind.SERIAL)
         out.append(s)
     return tuple(out)

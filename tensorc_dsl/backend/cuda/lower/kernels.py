@@ -13,7 +13,8 @@ from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr
 from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.lower.flat import Flat, Param, Prepared, format_body, format_shape
+from tensorc_dsl.lower.flat import Collective, Flat, Param, Prepared, format_body, format_shape
+from tensorc_dsl.lower.flat import inside as inside_flat
 
 THREAD = "thread"
 """The variable that counts the threads of a block."""
@@ -105,6 +106,13 @@ def inside(body: tuple[Device, ...]) -> Iterator[Device]:
         yield s
         if isinstance(s, Steps | Guard):
             yield from inside(s.body)
+
+
+def collectives_in(body: tuple[Device, ...]) -> Iterator[Collective]:
+    """The instructions of warps in statements."""
+    for s in inside(body):
+        if isinstance(s, Phase):
+            yield from (x for x in inside_flat(s.body) if isinstance(x, Collective))
 
 
 def barriers_in(body: tuple[Device, ...]) -> int:

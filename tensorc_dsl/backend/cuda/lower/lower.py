@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.solve_sizes import told_by
 from tensorc_dsl.backend.cuda.lower.axes import Axes, axes_of
 from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
 from tensorc_dsl.backend.cuda.lower.bodies import finished
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Local, format_device
+from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjacent, with_lanes
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Local, collectives_in, format_device
 from tensorc_dsl.backend.cuda.lower.owners import own
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
 from tensorc_dsl.backend.llvm.lower.passes import max_step
-from tensorc_dsl.ir.program import Block, Buffer, For, LoopKind, Program, walk
+from tensorc_dsl.ir.program import Block, Buffer, Program, walk
 from tensorc_dsl.lower.flat import LowerError, Param, Prepared, store_loads, stores
 from tensorc_dsl.lower.lower import COMMON
 from tensorc_dsl.lower.passes import Unit, format_unit
 from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place, shape_of
+
+OLDEST = "sm_80"
+"""The oldest GPU that there is code for, and that of a target that names none. Later ones run its PTX, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,9 @@ class Nest:
     unit: Unit
     number: int
     axes: Axes
+    features: tuple[str, ...]
+    fragments: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The buffers in fragments, with the elements that a lane has of each tile."""
     local: tuple[Local, ...] = ()
     kernels: tuple[DeviceKernel, ...] = ()
 
@@ -38,49 +45,41 @@ class _Pass:
     about: str
 
 
-def lower_device(program: Program) -> DeviceProgram:
-    """The kernels that run a scheduled program. Raises LowerError if there is none that does the same."""
+def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,)) -> DeviceProgram:
+    """The kernels that run a scheduled program on GPUs with some features, as a target names them.
+
+    Raises LowerError if there is none that does the same.
+    """
     if untold := set(program.dims) - told_by([p.shape for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
         raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
-    _require_plain(program)
-    kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n), PASSES).kernels]
+    kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n, features), PASSES).kernels]
     outputs = program.outputs
     params = tuple(Param(p.name, p.dtype, shape_of(p), p in outputs) for p in program.params)
     scratch = tuple(Prepared(b.name, b.dtype, element_count(b)) for b in _globals(program))
     return DeviceProgram(program.name, params, scratch, program.dims, tuple(kernels))
 
 
-def lower_device_until(program: Program, last: str) -> str:
+def lower_device_until(program: Program, last: str, features: tuple[str, ...]) -> str:
     """The kernels after the pass of that name, as text for people."""
-    _require_plain(program)
     few = PASSES[: [p.name for p in PASSES].index(last) + 1]
     out: list[str] = []
     for n in range(len(program.body)):
-        nest = _run(_nest(program, n), few)
+        nest = _run(_nest(program, n, features), few)
         made = DeviceProgram(program.name, (), (), (), nest.kernels)
         out.append(format_device(made) if nest.kernels else format_unit(nest.unit))
     return "\n".join(out)
 
 
-def _nest(program: Program, n: int) -> Nest:
-    return Nest(Unit(program, replace(program, body=(program.body[n],))), n, axes_of(program.body[n]))
+def _nest(program: Program, n: int, features: tuple[str, ...]) -> Nest:
+    unit = Unit(program, replace(program, body=(program.body[n],)))
+    return Nest(unit, n, axes_of(program.body[n]), features)
 
 
 def _run(nest: Nest, passes: tuple[_Pass, ...]) -> Nest:
     for p in passes:
         nest = p.run(nest)
     return nest
-
-
-def _require_plain(program: Program) -> None:
-    """Raises LowerError if the program uses instructions, which have no code yet."""
-    for _, s in walk(program.body):
-        if isinstance(s, For) and s.kind is LoopKind.TENSORIZED:
-            raise LowerError(
-                f"`{s.var}` is tensorized, and instructions of GPUs have no code yet; draw from `std.gpu.default`, or leave"
-                " out `tensorize`"
-            )
 
 
 def _globals(program: Program) -> tuple[Buffer, ...]:
@@ -93,15 +92,22 @@ def _common(name: str) -> Callable[[Nest], Nest]:
     return lambda n: replace(n, unit=found.run(n.unit))
 
 
+def _collectives(n: Nest) -> Nest:
+    found = collected(n.unit.program, n.unit.loops, n.axes, n.features)
+    return replace(n, unit=replace(n.unit, flat=found.body), axes=found.axes, fragments=found.fragments)
+
+
 def _owners(n: Nest) -> Nest:
-    """Private buffers above threads become storage of each thread."""
+    """Private buffers above threads, and fragments, become storage of each thread."""
     program = n.unit.program
     home, body, local = homes(program), n.unit.loops, list[Local]()
     used = {name for s in stores(body) for name in (s.buffer, *(x.buffer for x in store_loads(s)))}
     for b in program.buffers:
         if b.name in used and b.scope.split(".")[0] not in ("global", "shared"):
             around = home.get(b.name, frozenset())
-            if not _threads_around(program, b.name, n.axes) <= around:
+            if b.name in n.fragments or not _threads_around(program, b.name, n.axes) <= around:
+                if b.name in n.fragments:
+                    b = replace(b, shape=with_lanes(b.shape, n.fragments[b.name]))
                 body, storage = own(body, b, around, n.axes)
                 local.append(storage)
     return replace(n, unit=replace(n.unit, flat=body), local=tuple(local))
@@ -174,6 +180,9 @@ def _barriers(n: Nest) -> Nest:
 
 def _bodies(n: Nest) -> Nest:
     step = max_step(n.unit.whole)
+    for k in n.kernels:
+        for s in collectives_in(k.body):
+            require_adjacent(s)
     return replace(
         n, kernels=tuple(replace(k, body=finished(k.body, [b.name for b in k.local], step)) for k in n.kernels)
     )
@@ -183,7 +192,8 @@ PASSES = (
     _Pass("prove", _common("prove"), "instructions without a proof are loops"),
     _Pass("essential", _common("essential"), "guards that others imply go"),
     _Pass("erase", _common("erase"), "blocks become stores, `where` guards, `init` stores of its own"),
-    _Pass("owners", _owners, "private buffers above threads become storage of each thread"),
+    _Pass("collectives", _collectives, "tensorized nests become what each lane of a warp accesses"),
+    _Pass("owners", _owners, "private buffers above threads, and fragments, become storage of each thread"),
     _Pass("guards", _common("guards"), "guards move out of loops that they do not read"),
     _Pass("place", _place, "buffers get memory: a thread's, a block's"),
     _Pass("phases", _phases, "bound loops become values of a thread, statements phases"),

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.backend.cuda.lower.axes import Axes
+from tensorc_dsl.backend.cuda.lower.collectives import require_uniform
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Device, Guard, Local, Phase, Shared, Steps
 from tensorc_dsl.ir.expr import ZERO, Expr, conjunction, constant, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.flat import Alloc, Flat, If, Instruction, Loop, LowerError, Parallel, inside, stores
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, LowerError, Parallel, inside, stores
 
 ALIGNMENT = 128
 """The alignment of each buffer in shared memory, in bytes: that of a transaction."""
@@ -97,7 +98,10 @@ class _Cutter:
                 " blocks would run it while others go on; make it a statement at the top of the program"
             )
         body = _plain((s,), values)
-        guard = conjunction((*conds, *self.axes.conditions(bound)))
+        mine = (*conds, *self.axes.conditions(bound))
+        if isinstance(s, Collective):
+            require_uniform(s, mine)
+        guard = conjunction(mine)
         return Phase(body if guard is None else (If(guard, body),))
 
 
@@ -129,6 +133,8 @@ def _plain(body: Sequence[Flat], values: dict[str, Expr]) -> tuple[Flat, ...]:
                 out.append(If(substitute(s.cond, values), _plain(s.body, values)))
             case Alloc():
                 out.append(replace(s, size=_count(s), space="stack", body=_plain(s.body, values)))
+            case Collective():
+                out.append(replace(s, body=_plain(s.body, values)))
             case Parallel() | Instruction():
                 raise AssertionError("no pass of GPUs makes them")
     return tuple(out)

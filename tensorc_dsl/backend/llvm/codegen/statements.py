@@ -17,7 +17,19 @@ from tensorc_dsl.ir.dtypes import BOOL
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, add, ceildiv, constant, dtype_of, free_vars, index, loads, mul
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.reductions import fold_of
-from tensorc_dsl.lower.flat import Alloc, Flat, If, Instruction, Loop, Parallel, Prepared, body_of, store_loads, stores
+from tensorc_dsl.lower.flat import (
+    Alloc,
+    Collective,
+    Flat,
+    If,
+    Instruction,
+    Loop,
+    Parallel,
+    Prepared,
+    body_of,
+    store_loads,
+    stores,
+)
 
 PARALLEL_FOR = "tensorc_parallel_for"
 """`void (ptr fn, ptr context, i64 tasks, i64 threads)`: runs `fn(context, begin, end, worker)` on parts of 0 .. tasks, with
@@ -80,6 +92,8 @@ class Statements:
                     self._alloc(s, pieces)
                 case Instruction():
                     self._instruction(s, pieces)
+                case Collective():
+                    self.collective(s)
                 case _:
                     assert_never(s)
 
@@ -89,6 +103,10 @@ class Statements:
             self.write(s.body, pieces)
         else:
             write_instruction(self.f, self.expressions, s, code)
+
+    def collective(self, s: Collective) -> None:
+        """Write an instruction of a warp; a generator for GPUs says how."""
+        raise AssertionError(f"CPUs have no warps for {s.intrinsic.name}")
 
     # Loops
 
@@ -388,7 +406,7 @@ def _mentioned(body: tuple[Flat, ...]) -> tuple[set[str], set[str]]:
                     exprs.append(s.cond)
                 case Alloc():
                     exprs.append(s.size)
-                case Instruction():
+                case Instruction() | Collective():
                     pass  # the same names occur in its body
             go(body_of(s))
 

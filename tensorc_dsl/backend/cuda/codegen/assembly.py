@@ -1,0 +1,109 @@
+"""Writes an instruction of a warp as assembly: a lane's registers and addresses in place of the operands in its text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tensorc_dsl.backend.cuda.lower.collectives import Access, address_of, element_of, operands_of, register_of
+from tensorc_dsl.backend.llvm.codegen.body import Expressions
+from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.values import in_memory
+from tensorc_dsl.ir.assembly import Line, Ref, lines_of
+from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.expr import ZERO, index, loads, substitute
+from tensorc_dsl.ir.warp import REGISTER_BITS
+from tensorc_dsl.lower.flat import Collective
+
+CONSTRAINTS = {"float": "f", "double": "d", "i32": "r", "i64": "l"}
+"""The letters of registers in inline assembly, of LLVM and of CUDA C++, by LLVM's types."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Register:
+    """A register of a fragment: its LLVM type, and the address of the storage that it is of."""
+
+    kind: str
+    place: str
+    align: int
+
+
+def write_assembly(f: Function, e: Expressions, s: Collective) -> None:
+    """Write the instruction. It is convergent: LLVM moves it into no branch and out of none."""
+    operands = operands_of(s)
+    stored = s.intrinsic.store.buffer
+    read = {x.buffer for x in loads(s.intrinsic.store.value)}
+    registers = {n: _registers(f, e, a) for n, a in operands.items() if not a.held.addresses}
+    out = registers.get(stored, [])
+    lines = lines_of(s.intrinsic, s.code)
+    early = "&" if len(lines) > 1 else ""
+    constraints = [f"={early}{CONSTRAINTS[r.kind]}" for r in out]
+    arguments: list[str] = []
+    numbers: dict[Ref, int] = {Ref(stored, n): n for n in range(len(out))}
+    for name, own in registers.items():
+        if name in read:
+            for n, r in enumerate(own):
+                if name != stored:
+                    numbers[Ref(name, n)] = len(constraints)
+                constraints.append(str(n) if name == stored else CONSTRAINTS[r.kind])
+                arguments.append(f"{r.kind} {f.op(f'load {r.kind}, ptr {r.place}, align {r.align}')}")
+    for name, a in operands.items():
+        for n in range(a.held.addresses):
+            numbers[Ref(name, n)] = len(constraints)
+            kind, value = _address(f, e, name, a, n)
+            constraints.append(CONSTRAINTS[kind])
+            arguments.append(f"{kind} {value}")
+    memory = any(a.held.addresses for a in operands.values())
+    text = assembly_text(lines, numbers, registers)
+    result = "void" if not out else out[0].kind if len(out) == 1 else f"{{ {', '.join(r.kind for r in out)} }}"
+    marks = "sideeffect " if memory else ""
+    clobbers = ["~{memory}"] if memory else []
+    call = f'call {result} asm {marks}"{text}", "{",".join((*constraints, *clobbers))}"({", ".join(arguments)})'
+    call += " convergent nounwind" + ("" if memory else " memory(none)")
+    if not out:
+        f.line(call)
+        return
+    found = f.op(call)
+    for n, r in enumerate(out):
+        part = found if len(out) == 1 else f.op(f"extractvalue {result} {found}, {n}")
+        f.line(f"store {r.kind} {part}, ptr {r.place}, align {r.align}")
+
+
+def assembly_text(lines: Sequence[Line], numbers: Mapping[Ref, int], registers: Mapping[str, Sequence[object]]) -> str:
+    """The text with LLVM's numbers of operands, `$0`."""
+    out: list[str] = []
+    for line in lines:
+        parts = [line.opcode + " " if line.rest else line.opcode]
+        for x in line.rest:
+            if isinstance(x, str):
+                parts.append(x)
+            elif x.name in registers and x.number is None:
+                every = ", ".join(f"${numbers[Ref(x.name, n)]}" for n in range(len(registers[x.name])))
+                parts.append(f"{{{every}}}")
+            else:
+                parts.append(f"${numbers[Ref(x.name, x.number or 0)]}")
+        out.append("".join(parts) + ";")
+    return " ".join(out)
+
+
+def kind_of(t: DType) -> str:
+    """LLVM's type of a register with elements of that type."""
+    return f"i{REGISTER_BITS}" if t.bits < REGISTER_BITS else in_memory(t)
+
+
+def _registers(f: Function, e: Expressions, a: Access) -> list[_Register]:
+    """The registers of a lane, in the private storage of a fragment."""
+    t = a.held.operand.dtype
+    kind = kind_of(t)
+    first = e.pointer(a.buffer, substitute(a.index, {register_of(a.held.operand.name): ZERO}), None)
+    places = [first] + [f.op(f"getelementptr {kind}, ptr {first}, i64 {n}") for n in range(1, a.held.registers)]
+    return [_Register(kind, p, max(t.bytes, REGISTER_BITS // 8)) for p in places]
+
+
+def _address(f: Function, e: Expressions, name: str, a: Access, n: int) -> tuple[str, str]:
+    """The type and value of an address: 32 bits within the shared memory of a block, 64 bits anywhere."""
+    place = e.pointer(a.buffer, substitute(a.index, {address_of(name): index(n), element_of(name): ZERO}), None)
+    if a.held.operand.scope != "shared":
+        return "i64", f.op(f"ptrtoint ptr {place} to i64")
+    within = f.op(f"addrspacecast ptr {place} to ptr addrspace(3)")
+    return "i32", f.op(f"ptrtoint ptr addrspace(3) {within} to i32")

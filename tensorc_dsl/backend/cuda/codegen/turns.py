@@ -1,0 +1,137 @@
+"""Writes what runs the coroutines of a kernel: block by block, and the threads of a block in turns.
+
+In a turn each thread runs to its next barrier or instruction of its warp, in a given order. Threads at an instruction run
+on when all lanes of their warp are there, threads at a barrier when all threads of the block are. Shared memory has no
+numbers at the start of a block.
+"""
+
+from __future__ import annotations
+
+from tensorc_dsl.backend.cuda.codegen.watch import APART, BLOCK, COLLECTIVE, ENDED, EPOCH, MARKS
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel
+from tensorc_dsl.ir.warp import LANES
+
+POISON = -1
+"""The byte that shared memory has at the start of a block: all ones are not a number as floats, and -1 as integers."""
+
+
+def runner(k: DeviceKernel, own: str) -> str:
+    """`i64 NAME.run(…)` of the grid's sizes and the kernel's arguments: 1 if threads came to different barriers, else 0."""
+    more = f", {own}" if own else ""
+    memory = "ptr %state, ptr %rows, ptr %shared, ptr %handles, ptr %order"
+    threads = k.threads
+    return f"""
+define i64 @{k.name}.run({memory}, i64 %x, i64 %y, i64 %z{more}) nounwind {{
+entry:
+  %xy = mul i64 %x, %y
+  %blocks = mul i64 %xy, %z
+  %block.at = getelementptr i64, ptr %state, i64 {BLOCK}
+  %epoch.at = getelementptr i64, ptr %state, i64 {EPOCH}
+  %marks.at = getelementptr i64, ptr %state, i64 {MARKS}
+  %marks = load ptr, ptr %marks.at
+  %any = icmp sgt i64 %blocks, 0
+  br i1 %any, label %grid, label %out
+grid:
+  %b = phi i64 [ 0, %entry ], [ %b.next, %next ]
+  %b0 = urem i64 %b, %x
+  %bx = udiv i64 %b, %x
+  %b1 = urem i64 %bx, %y
+  %b2 = udiv i64 %bx, %y
+  store i64 %b, ptr %block.at
+  store i64 0, ptr %epoch.at
+  call void @llvm.memset.p0.i64(ptr %shared, i8 {POISON}, i64 {max(k.shared_bytes, 1)}, i1 false)
+  br label %make
+make:
+  %t = phi i64 [ 0, %grid ], [ %t.next, %make ]
+  %made = call ptr @{k.name}(ptr %state, ptr %rows, ptr %shared, i64 %b0, i64 %b1, i64 %b2, i64 %t{more})
+  %slot = getelementptr ptr, ptr %handles, i64 %t
+  store ptr %made, ptr %slot
+  %t.next = add i64 %t, 1
+  %t.more = icmp slt i64 %t.next, {threads}
+  br i1 %t.more, label %make, label %round
+round:
+  %free = phi i1 [ true, %make ], [ true, %together ], [ false, %settled ]
+  br label %step
+step:
+  %u = phi i64 [ 0, %round ], [ %u.next, %stepped ]
+  %which = getelementptr i64, ptr %order, i64 %u
+  %n = load i64, ptr %which
+  %n.at = getelementptr i64, ptr %marks, i64 %n
+  %n.mark = load i64, ptr %n.at
+  %n.waits = icmp sge i64 %n.mark, {COLLECTIVE}
+  %go = or i1 %free, %n.waits
+  br i1 %go, label %resume, label %stepped
+resume:
+  %at = getelementptr ptr, ptr %handles, i64 %n
+  %h = load ptr, ptr %at
+  call void @llvm.coro.resume(ptr %h)
+  br label %stepped
+stepped:
+  %u.next = add i64 %u, 1
+  %u.more = icmp slt i64 %u.next, {threads}
+  br i1 %u.more, label %step, label %lanes
+lanes:
+  %q = phi i64 [ 0, %stepped ], [ %q.next, %alike ]
+  %some = phi i1 [ false, %stepped ], [ %some.next, %alike ]
+  %q.first = and i64 %q, {-LANES}
+  %q.at = getelementptr i64, ptr %marks, i64 %q
+  %q.mark = load i64, ptr %q.at
+  %first.at = getelementptr i64, ptr %marks, i64 %q.first
+  %first.mark = load i64, ptr %first.at
+  %q.equal = icmp eq i64 %q.mark, %first.mark
+  br i1 %q.equal, label %alike, label %differ
+alike:
+  %q.waits = icmp sge i64 %q.mark, {COLLECTIVE}
+  %some.next = or i1 %some, %q.waits
+  %q.next = add i64 %q, 1
+  %q.more = icmp slt i64 %q.next, {threads}
+  br i1 %q.more, label %lanes, label %settled
+settled:
+  br i1 %some.next, label %round, label %check
+check:
+  %mark0 = load i64, ptr %marks
+  %epoch = load i64, ptr %epoch.at
+  %epoch.next = add i64 %epoch, 1
+  store i64 %epoch.next, ptr %epoch.at
+  br label %each
+each:
+  %v = phi i64 [ 0, %check ], [ %v.next, %same ]
+  %mark.at = getelementptr i64, ptr %marks, i64 %v
+  %mark = load i64, ptr %mark.at
+  %equal = icmp eq i64 %mark, %mark0
+  br i1 %equal, label %same, label %differ
+same:
+  %v.next = add i64 %v, 1
+  %v.more = icmp slt i64 %v.next, {threads}
+  br i1 %v.more, label %each, label %together
+together:
+  %ended = icmp eq i64 %mark0, {ENDED}
+  br i1 %ended, label %destroy, label %round
+differ:
+  %who = phi i64 [ %q, %lanes ], [ %v, %each ]
+  %mate = phi i64 [ %q.first, %lanes ], [ 0, %each ]
+  call void @tensorc_fault(ptr %state, i64 {APART}, i64 0, i64 0, i64 0, i64 %who, i64 %mate)
+  br label %destroy
+destroy:
+  %status = phi i64 [ 0, %together ], [ 1, %differ ]
+  br label %end
+end:
+  %w = phi i64 [ 0, %destroy ], [ %w.next, %end ]
+  %old.at = getelementptr ptr, ptr %handles, i64 %w
+  %old = load ptr, ptr %old.at
+  call void @llvm.coro.destroy(ptr %old)
+  %w.next = add i64 %w, 1
+  %w.more = icmp slt i64 %w.next, {threads}
+  br i1 %w.more, label %end, label %ending
+ending:
+  %failed = icmp ne i64 %status, 0
+  br i1 %failed, label %out, label %next
+next:
+  %b.next = add i64 %b, 1
+  %b.more = icmp slt i64 %b.next, %blocks
+  br i1 %b.more, label %grid, label %out
+out:
+  %result = phi i64 [ 0, %entry ], [ 1, %ending ], [ 0, %next ]
+  ret i64 %result
+}}
+"""

@@ -1,0 +1,260 @@
+"""Turns tensorized nests into instructions of a warp: what each lane accesses, with a loop that counts the lanes.
+
+A fragment is spread over the lanes. So its buffer gets two more subscripts, the lane and the number of an element in it, and
+the others are those of the first element of a tile. `affine.fragments` proves that each element has one such place. From
+there on a fragment is a private buffer like others: that no two warps touch one tile is counted with the ownership of
+threads. An operand in memory is at the addresses that the lanes give, by its layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tensorc_dsl.affine.fragments import Unit, disagreement, misplaced
+from tensorc_dsl.affine.instruction import Match, Tile, match_nest, stored_place
+from tensorc_dsl.affine.simplify import is_multiple, simplify
+from tensorc_dsl.backend.cuda.lower.axes import Axes
+from tensorc_dsl.backend.cuda.lower.kernels import THREAD
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Expr,
+    Load,
+    Var,
+    add,
+    constant,
+    free_vars,
+    index,
+    loads,
+    mul,
+    substitute,
+    transform,
+)
+from tensorc_dsl.ir.print import format_expr, format_store
+from tensorc_dsl.ir.program import Axis, For, Intrinsic, LoopKind, Program, Store, intrinsic_of, walk
+from tensorc_dsl.ir.warp import ADDRESS, ELEMENT, LANE, LANES, Held, held, layout_of
+from tensorc_dsl.lower.bounds import stride
+from tensorc_dsl.lower.boxes import Ranges, span
+from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, buffers_of, stores
+from tensorc_dsl.lower.instructions import instructions, match_flat
+
+KIND = "cuda"
+
+WIDEST = 16
+"""The most bytes at one address, to whose multiples arrays and shared memory are aligned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Statements with their instructions, the axes with the loops over lanes, and the elements that a lane has of each tile
+    of a fragment."""
+
+    body: tuple[Flat, ...]
+    axes: Axes
+    fragments: Mapping[str, int]
+
+
+def collected(program: Program, body: tuple[Flat, ...], axes: Axes, features: Collection[str]) -> Collected:
+    """The statements with proved nests as instructions of a warp. Raises LowerError if a fragment is used in another way."""
+    _require_agreement(program)
+    made = _Maker(instructions(program), axes, features, {}, {})
+    out = made.run(body, {}, ())
+    for s in _plain(out):
+        for name in buffers_of(s) & made.fragments.keys():
+            raise LowerError(
+                f"`{format_store(s)}` is no instruction, and `{name}` is in a fragment, which only instructions access; use"
+                ' `tensorize`, or store it in "local"'
+            )
+    return Collected(out, axes.with_lanes(made.lanes), made.fragments)
+
+
+def _require_agreement(program: Program) -> None:
+    """Raises LowerError unless instructions that share a fragment agree on it: a program by hand may say anything."""
+    units: list[Unit] = []
+    for around, s in walk(program.body):
+        named = intrinsic_of(program, s) if isinstance(s, For) else None
+        if named is None or not isinstance(s, For) or not isinstance(found := match_nest(around, s, named), Match):
+            continue
+        if (clash := misplaced(program, named, found)) is not None:
+            raise LowerError(clash.why)
+        units.append(Unit(around, s.var, named, found))
+    if (other := disagreement(program, units)) is not None:
+        names = " and ".join(u.intrinsic.name for u in (other.one, other.other))
+        raise LowerError(f"{names} do not agree on the fragment `{other.buffer}`: {other.why}")
+
+
+def _plain(body: tuple[Flat, ...]) -> Iterator[Store]:
+    """The stores that are not part of an instruction."""
+    for s in body:
+        if isinstance(s, Store):
+            yield s
+        elif not isinstance(s, Collective):
+            yield from _plain(s.body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    named: Mapping[str, Intrinsic]
+    axes: Axes
+    features: Collection[str]
+    fragments: dict[str, int]
+    lanes: dict[str, Axis]
+
+    def run(self, body: tuple[Flat, ...], ranges: Ranges, bound: tuple[str, ...]) -> tuple[Flat, ...]:
+        """The statements inside the loops of `ranges`, of which `bound` count threads."""
+        out: list[Flat] = []
+        for s in body:
+            if isinstance(s, Store):
+                out.append(s)
+                continue
+            if isinstance(s, Loop) and s.kind is LoopKind.TENSORIZED:
+                out.append(self._instruction(s, ranges, bound))
+                continue
+            if isinstance(s, Loop):
+                inner = (*bound, s.var) if self.axes.is_thread(s.var) else bound
+                out.append(replace(s, body=self.run(s.body, {**ranges, s.var: span(s.end)}, inner)))
+            else:
+                out.append(replace(s, body=self.run(s.body, ranges, bound)))
+        return tuple(out)
+
+    def _instruction(self, s: Loop, ranges: Ranges, bound: tuple[str, ...]) -> Flat:
+        """The nest as an instruction, in a loop over lanes; as serial loops if it is none for these GPUs."""
+        found = self.named.get(s.var)
+        if found is None and constant(s.end) == 1:  # the instruction has the name of the first loop that counts
+            return replace(s, kind=LoopKind.SERIAL, body=self.run(s.body, {**ranges, s.var: span(s.end)}, bound))
+        match = None if found is None else match_flat(s, found, ranges)
+        code = None if found is None else self._code(found)
+        if found is None or match is None or code is None:
+            return _serial(s)
+        for v in bound:
+            if self.axes.loops[v] not in (Axis.WARP, Axis.WARPGROUP):
+                raise LowerError(
+                    f"{found.name} is inside of `{v}`, which counts threads, and a warp does it together; bind `{v}` to"
+                    ' "warp"'
+                )
+        lane = f"{s.var}.{LANE}"
+        self.lanes[lane] = Axis.LANE
+        loops: list[tuple[str, int]] = []
+        places: dict[str, tuple[Expr, ...]] = {}
+        for tile in match.tiles:
+            h = held(found, tile.operand)
+            assert h is not None  # an `intrinsic` whose text names it is refused without
+            own, places[tile.operand.name] = _places(found, tile, h, lane)
+            loops += own
+            if not h.addresses:
+                self.fragments[tile.buffer] = h.count
+        buffers = {t.operand.name: t.buffer for t in match.tiles}
+
+        def here(e: Expr) -> Expr:
+            return Load(buffers[e.buffer], places[e.buffer], e.dtype) if isinstance(e, Load) else e
+
+        name = found.store.buffer
+        body: tuple[Flat, ...] = (Store(buffers[name], places[name], transform(found.store.value, here)),)
+        for v, n in reversed(loops):
+            body = (Loop(v, ZERO, index(n), LoopKind.TENSORIZED, body),)
+        return Loop(lane, ZERO, index(LANES), LoopKind.SERIAL, (Collective(found, code, body),))
+
+    def _code(self, i: Intrinsic) -> str | None:
+        """The first text for GPUs with these features."""
+        fitting = (x.code for x in i.lowerings if x.target == KIND and set(x.requires) <= set(self.features))
+        return next(fitting, None)
+
+
+def _serial(s: Flat) -> Flat:
+    if isinstance(s, Store):
+        return s
+    body = tuple(map(_serial, s.body))
+    return replace(s, kind=LoopKind.SERIAL, body=body) if isinstance(s, Loop) else replace(s, body=body)
+
+
+def _places(i: Intrinsic, tile: Tile, h: Held, lane: str) -> tuple[list[tuple[str, int]], tuple[Expr, ...]]:
+    """The subscripts of what a lane accesses of an operand, with the loops over it."""
+    name = tile.operand.name
+    if not h.addresses:
+        reg = register_of(name)
+        return [(reg, h.count)], (*tile.origin, Var(lane), Var(reg))
+    counted = {ADDRESS: address_of(name), ELEMENT: element_of(name)}
+    values: dict[str, Expr] = {LANE: Var(lane), **{k: Var(v) for k, v in counted.items()}}
+    layout = layout_of(i, tile.operand)
+    assert layout is not None  # it is held by it
+    at: list[Expr] = list(tile.origin)
+    for (_, place), steps in zip(layout.places, tile.steps, strict=True):
+        at = [add(e, mul(step, substitute(place, values))) for e, step in zip(at, steps, strict=True)]
+    return [(counted[ADDRESS], h.addresses), (counted[ELEMENT], h.adjacent)], tuple(at)
+
+
+def register_of(operand: str) -> str:
+    """The variable that counts the elements of an operand in registers."""
+    return f"{operand}.reg"
+
+
+def element_of(operand: str) -> str:
+    """The variable that counts the elements at an address of an operand."""
+    return f"{operand}.{ELEMENT}"
+
+
+def address_of(operand: str) -> str:
+    """The variable that counts the addresses of an operand."""
+    return f"{operand}.{ADDRESS}"
+
+
+def with_lanes(shape: tuple[Expr, ...], count: int) -> tuple[Expr, ...]:
+    """The shape of a fragment with its lanes, and the elements of each."""
+    return (*shape, index(LANES), index(count))
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An operand of an instruction: where a lane has it, as a subscript over what `_places` counts."""
+
+    held: Held
+    buffer: str
+    index: Expr
+
+
+def operands_of(s: Collective) -> dict[str, Access]:
+    """The operands of an instruction, whose accesses have one subscript here."""
+    (store,) = stores(s.body)
+    i = s.intrinsic
+    wanted, found = ((stored_place(x), *loads(x.value)) for x in (i.store, store))
+    by_name = {b.name: b for b in i.operands}
+    out: dict[str, Access] = {}
+    for x, y in zip(wanted, found, strict=True):
+        h = held(i, by_name[x.buffer])
+        assert h is not None
+        out[x.buffer] = Access(h, y.buffer, y.indices[0])
+    return out
+
+
+def require_uniform(s: Collective, conds: tuple[Expr, ...]) -> None:
+    """Raises LowerError unless all lanes of a warp run the instruction, or none."""
+    lane, warp = Var("lane"), Var("warp")
+    ranges: Ranges = {"lane": (0, LANES - 1), "warp": (0, None)}
+    for c in conds:
+        if THREAD in free_vars(c):
+            other = simplify(substitute(c, {THREAD: add(mul(warp, index(LANES)), lane)}), ranges)
+            if "lane" in free_vars(other):
+                raise LowerError(
+                    f"{s.intrinsic.name} runs where `{format_expr(c)}`, which may differ between the lanes of a warp; pad"
+                    " the loop to whole instructions (`pad_einsum`)"
+                )
+
+
+def require_adjacent(s: Collective) -> None:
+    """Raises LowerError unless what is at each address of an instruction is adjacent and begins at a multiple of its size."""
+    for name, a in operands_of(s).items():
+        if not a.held.addresses or a.held.adjacent == 1:
+            continue
+        n, v = a.held.adjacent, element_of(name)
+        size = n * a.held.operand.dtype.bytes
+        if stride(a.index, v) != 1:
+            raise LowerError(
+                f"{s.intrinsic.name} takes {n} adjacent elements of `{a.buffer}`, and they are not adjacent: element"
+                f" `{format_expr(a.index)}`; let its last dimension be that of the instruction"
+            )
+        if size > WIDEST or not is_multiple(substitute(a.index, {v: ZERO}), n, {}):
+            raise LowerError(
+                f"{s.intrinsic.name} takes {size} bytes of `{a.buffer}` at addresses that are multiples of {size}, and"
+                f" element `{format_expr(substitute(a.index, {v: ZERO}))}` is not known to begin at one; let its rows have"
+                f" a multiple of {n} elements (`storage_align`)"
+            )

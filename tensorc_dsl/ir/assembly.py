@@ -1,0 +1,150 @@
+"""The assembly of an instruction for GPUs: its text with the operands that it names, and whether these are what it needs.
+
+A word that is no opcode, number or name with dots or `%` is an operand. One in a fragment stands for the lane's registers of
+it, `{r0, r1}`, elements of less than 32 bits packed, the first one lowest; with a number, `C1`, for that register alone.
+One in memory stands for the address that the lane gives, or for that with the number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tensorc_dsl.diagnostic import Diagnostic, problem
+from tensorc_dsl.ir.expr import loads
+from tensorc_dsl.ir.program import Buffer, Intrinsic
+from tensorc_dsl.ir.ptx import difference
+from tensorc_dsl.ir.warp import LANES, MEMORY, Held, held
+from tensorc_dsl.source import Span
+from tensorc_dsl.syntax.names import near
+
+_OTHER = re.compile(r"[^\w\s.,;:\[\]{}%+\-]")
+"""What no text may have: it stands between quotes, and `$` and `@` have meanings of their own."""
+
+_WORD = re.compile(r"[%.\w]+")
+
+
+@problem(
+    "E0674",
+    "the text has a `{mark}`, which has no place in it",
+    help="write opcodes, operands, numbers and `.,;:[]{{}}%+-`",
+)
+def OTHER_MARK(*, mark: str) -> None: ...
+@problem("E0674", "there is no operand `{name}`")
+def UNKNOWN_WORD(*, name: str) -> None: ...
+@problem("E0674", "the text does not name `{name}`", help="each operand that the effect stores or reads takes part")
+def NOT_NAMED(*, name: str) -> None: ...
+@problem("E0674", "`{name}` is beyond the {count} {what} that a lane has of it", help="they are counted from 0")
+def NO_SUCH(*, name: str, count: int, what: str) -> None: ...
+@problem(
+    "E0674",
+    'no layout says where the lanes of a warp have `{name}`, which is in "{scope}"',
+    help='say it for each of its elements, `layout "{scope}" ({params}) -> ({places})`, for lanes 0 to {last}; {what}',
+)
+def NOT_IN_LANES(*, name: str, scope: str, params: str, places: str, last: int, what: str) -> None: ...
+@problem("E0674", "two lanes store one element of `{name}`", help="a lane stores what no other one does")
+def STORED_TWICE(*, name: str) -> None: ...
+@problem("E0674", "`{opcode}` does something else: {why}", help="{repair}")
+def OTHER_MEANING(*, opcode: str, why: str, repair: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An operand in a text: all its registers or its first address (no number), or one of them."""
+
+    name: str
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A statement of a text: the opcode, and what follows it."""
+
+    opcode: str
+    rest: tuple[str | Ref, ...]
+
+    @property
+    def refs(self) -> tuple[Ref, ...]:
+        """The operands, in order."""
+        return tuple(x for x in self.rest if isinstance(x, Ref))
+
+
+def lines_of(i: Intrinsic, code: str) -> tuple[Line, ...]:
+    """The statements of a text with their operands. A word that names none is left as a `Ref` of that name."""
+    names = {b.name for b in i.operands}
+    return tuple(_line(part.strip(), names) for part in code.split(";") if part.strip())
+
+
+def _line(text: str, names: set[str]) -> Line:
+    opcode, _, rest = text.partition(" ")
+    out: list[str | Ref] = []
+    end = 0
+    for m in _WORD.finditer(rest):
+        word = m[0]
+        if re.match(r"[A-Za-z_]\w*$", word):
+            out += [rest[end : m.start()], _ref(word, names)]
+            end = m.end()
+    return Line(opcode, (*out, rest[end:]))
+
+
+def _ref(word: str, names: set[str]) -> Ref:
+    plain = word.rstrip("0123456789")
+    if word in names or plain not in names:
+        return Ref(word)
+    return Ref(plain, int(word[len(plain) :]))
+
+
+def assembly_faults(i: Intrinsic, code: str, span: Span) -> Iterator[Diagnostic]:
+    """What is wrong with a text for GPUs."""
+    if mark := _OTHER.search(code):
+        yield OTHER_MARK(span, mark=mark[0])
+        return
+    operands = {b.name: b for b in i.operands}
+    lines = lines_of(i, code)
+    used = dict.fromkeys(x.name for line in lines for x in line.refs)
+    unknown = [name for name in used if name not in operands]
+    for name in unknown:
+        yield UNKNOWN_WORD(span, near(name, operands), name=name)
+    for name in dict.fromkeys((i.store.buffer, *(x.buffer for x in loads(i.store.value)))):
+        if name not in used:
+            yield NOT_NAMED(span, name=name)
+    places = {name: held(i, operands[name]) for name in used if name in operands}
+    for name, place in places.items():
+        if place is None:
+            yield _nowhere(operands[name], span)
+        elif name == i.store.buffer and len({e for one in place.elements for e in one}) < LANES * place.count:
+            yield STORED_TWICE(span, name=name)
+    found = {name: place for name, place in places.items() if place is not None}
+    for x in dict.fromkeys(x for line in lines for x in line.refs if x.name in found):
+        place = found[x.name]
+        count = place.addresses or place.registers
+        if x.number is not None and x.number >= count:
+            what = "addresses" if place.addresses else "registers"
+            yield NO_SUCH(span, name=f"{x.name}{x.number}", count=count, what=what)
+    if len(found) == len(used) == len(operands):
+        yield from _meanings(i, lines, found, span)
+
+
+def _meanings(i: Intrinsic, lines: tuple[Line, ...], found: dict[str, Held], span: Span) -> Iterator[Diagnostic]:
+    for line in lines:
+        if all(x.number is None for x in line.refs):
+            other = difference(i, line.opcode, tuple(found[x.name] for x in line.refs))
+            if other is not None:
+                yield OTHER_MEANING(span, opcode=line.opcode, why=other.why, repair=other.repair)
+
+
+def _nowhere(b: Buffer, span: Span) -> Diagnostic:
+    dims = "ijkl"[: len(b.shape)]
+    inward = b.scope in MEMORY
+    return NOT_IN_LANES(
+        span,
+        name=b.name,
+        scope=b.scope,
+        params="lane, element" if inward else ", ".join(dims),
+        places=", ".join(f"{d}: …" for d in dims) if inward else "lane: …, reg: …",
+        last=LANES - 1,
+        what="a lane gives the address of element 0, and the others are adjacent"
+        if inward
+        else "every lane has equally many, counted from 0",
+    )

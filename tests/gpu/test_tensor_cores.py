@@ -1,0 +1,379 @@
+"""Instructions of warps: kernels with tensor cores are exact, and what is wrong with one is found.
+
+`make gpu DRAWS=20` draws more schedules of each case.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    THREAD,
+    Barrier,
+    Device,
+    DeviceProgram,
+    Guard,
+    Phase,
+    Steps,
+    collectives_in,
+)
+from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.backend.cuda.sass import assemble, tool
+from tensorc_dsl.ir.arrays import Array, narrow
+from tensorc_dsl.ir.expr import ONE, Compare, Load, Var, add, index, transform
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.program import Program, Store
+from tensorc_dsl.lower.flat import Collective, Flat, LowerError
+from tensorc_dsl.reference.evaluate import shape_of
+from tensorc_dsl.source import Source
+from tests.gpu.kernels import emulated, ptx
+from tests.gpu.test_barriers import check_each_is_needed
+from tests.stdlib.gpu_checks import task
+
+DRAWS = int(os.environ.get("GPU_DRAWS", "1"))
+
+STDLIB = Path(__file__).parents[2] / "stdlib" / "intrinsics" / "cuda.tsched"
+
+
+def _matmul(a: Array, b: Array) -> Array:
+    return a @ b
+
+
+def _conv2d(x: Array, f: Array) -> Array:
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(1, 2))
+    return np.einsum("nhwcij,ijco->nhwo", windows, f)
+
+
+CASES: dict[str, tuple[str, Callable[..., Array]]] = {
+    "fits": ("half_matmul(M=64, N=16, K=32)", _matmul),
+    "bf16": ("half_matmul(M=32, N=48, K=32, T=bf16)", _matmul),
+    "odd": ("half_matmul(M=17, N=9, K=18)", _matmul),
+    "dense": ("half_transposed(M=16, N=40, K=24)", lambda a, b: a @ b.T),
+    "columns": ("half_columns(M=48, N=16, K=40)", lambda a, b: a.T @ b),
+    "batched": ("half_batched(B=3, M=16, N=8, K=31)", _matmul),
+    "conv2d": ("conv2d_nhwc(N=1, H=4, W=18, CI=16, KH=3, KW=3, CO=8, T=f16, Acc=f32)", _conv2d),
+}
+
+
+def kernels(t: Task, count: int) -> list[tuple[Program, DeviceProgram]]:
+    """The first so many drawn programs with instructions, and their kernels."""
+    out: list[tuple[Program, DeviceProgram]] = []
+    for seed in range(20 * count + 20):
+        program = t.sample(seed).program
+        found = lower_device(program)
+        if any(s for k in found.kernels for s in collectives_in(k.body)):
+            out.append((program, found))
+        if len(out) == count:
+            return out
+    raise AssertionError(f"{len(out)} of {count} schedules")
+
+
+def whole_numbers(program: Program) -> tuple[dict[str, Array], list[Array]]:
+    """Small integers for each input, as stored and as float64: sums of their products are exact."""
+    rng = np.random.default_rng(0)
+    wide = {b.name: rng.integers(-4, 5, shape_of(b)).astype(np.float64) for b in program.inputs}
+    return {b.name: narrow(wide[b.name], b.dtype) for b in program.inputs}, list(wide.values())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_kernels_are_exact_on_small_integers(case: str, tmp_path: Path) -> None:
+    text, reference = CASES[case]
+    t = task(tmp_path, text, "tensor_core")
+    inputs, wide = whole_numbers(t.program)
+    (name,) = (b.name for b in t.program.outputs)
+    for program, found in kernels(t, DRAWS):
+        code = ptx(found, "sm_80")
+        assert "mma.sync.aligned.m16n8k16" in code and "ldmatrix" in code and ".local" not in code
+        fault, outputs = emulated(found, program, inputs)
+        assert fault == ""
+        for out in outputs:
+            np.testing.assert_array_equal(out[name], reference(*wide))
+
+
+@pytest.mark.skipif(tool("ptxas") is None, reason="there is no ptxas")
+def test_ptxas_takes_the_code_and_keeps_it_in_registers(tmp_path: Path) -> None:
+    t = task(tmp_path, "half_matmul(M=128, N=128, K=64)", "tensor_core")
+    for _, found in kernels(t, 2):
+        said = assemble(ptx(found, "sm_80"), "sm_80", tmp_path / "k.cubin")
+        assert re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", said) == ["0", "0", "0"]
+
+
+@pytest.mark.skipif(tool("ptxas") is None or tool("nvdisasm") is None, reason="there is no nvdisasm")
+def test_machine_code_has_the_instructions(tmp_path: Path) -> None:
+    t = task(tmp_path, "half_matmul(M=64, N=64, K=64)", "tensor_core")
+    trace = next(x for seed in range(40) if "tensorize(" in (x := t.sample(seed)).text)
+    code = t.compile(trace).view("sass")
+    assert "HMMA.16816.F32" in code and "LDSM.16.M88.4" in code and "LDSM.16.MT88.2" in code
+
+
+def test_each_barrier_of_a_product_is_needed(tmp_path: Path) -> None:
+    t = task(tmp_path, "half_matmul(M=32, N=32, K=32)", "tensor_core")
+    inputs, _ = whole_numbers(t.program)
+    assert sum(check_each_is_needed(found, program, inputs) for program, found in kernels(t, 2)) >= 2
+
+
+def test_the_lowered_stage_shows_what_a_lane_accesses(tmp_path: Path) -> None:
+    t = task(tmp_path, "half_matmul(M=32, N=32, K=32)", "tensor_core")
+    trace = next(x for seed in range(40) if "tensorize(" in (x := t.sample(seed)).text)
+    text = t.lowered_text(trace)
+    assert 'mma_m16n8k16_f16 by "mma.sync.aligned' in text and "tensorized for S.element in 0 .. 8 {" in text
+
+
+# A kernel by hand, of two warps
+
+HAND = """
+program p(A: f16[32, 16], B: f16[16, 8], C: f32[32, 8]) {
+    buffer As: f16[32, 16] in "shared"
+    buffer Bs: f16[16, 8] in "shared"
+    buffer Af: f16[32, 16] in "mma.a"
+    buffer Bf: f16[16, 8] in "mma.b"
+    buffer Cf: f32[32, 8] in "mma.c"
+    bound("block.x") for b in 1 {
+        bound("thread.x") for t in 64 {
+            for r in 8 {
+                block As { spatial vi in 32 = t / 2; spatial vk in 16 = t % 2 * 8 + r; As[vi, vk] = A[vi, vk] }
+            }
+        }
+        bound("thread.x") for t_1 in 64 {
+            for r_1 in 2 {
+                block Bs { spatial vk in 16 = t_1 / 4; spatial vj in 8 = t_1 % 4 * 2 + r_1; Bs[vk, vj] = B[vk, vj] }
+            }
+        }
+        bound("warp") for w in 2 {
+            tensorized for i in 16 @("intrinsic", "mma_zero") {
+                tensorized for j in 8 {
+                    block Cz { spatial vi in 32 = w * 16 + i; spatial vj in 8 = j; Cf[vi, vj] = 0.0 }
+                }
+            }
+        }
+        bound("warp") for w_1 in 2 {
+            tensorized for i_1 in 16 @("intrinsic", "ldmatrix_a_f16") {
+                tensorized for k_1 in 16 {
+                    block Af { spatial vi in 32 = w_1 * 16 + i_1; spatial vk in 16 = k_1; Af[vi, vk] = As[vi, vk] }
+                }
+            }
+            tensorized for k_2 in 16 @("intrinsic", "ldmatrix_b_f16") {
+                tensorized for j_2 in 8 {
+                    block Bf { spatial vk in 16 = k_2; spatial vj in 8 = j_2; Bf[vk, vj] = Bs[vk, vj] }
+                }
+            }
+            tensorized for i_3 in 16 @("intrinsic", "mma_m16n8k16_f16") {
+                tensorized for j_3 in 8 {
+                    tensorized for k_3 in 16 {
+                        block Cs {
+                            spatial vi in 32 = w_1 * 16 + i_3; spatial vj in 8 = j_3; reduce vk in 16 = k_3
+                            Cf[vi, vj] = Cf[vi, vj] + f32(Af[vi, vk]) * f32(Bf[vk, vj])
+                        }
+                    }
+                }
+            }
+        }
+        bound("warp") for w_2 in 2 {
+            tensorized for i_4 in 16 @("intrinsic", "mma_store") {
+                tensorized for j_4 in 8 {
+                    block C { spatial vi in 32 = w_2 * 16 + i_4; spatial vj in 8 = j_4; C[vi, vj] = Cf[vi, vj] }
+                }
+            }
+        }
+    }
+}
+"""
+
+
+def hand(*changes: tuple[str, str]) -> Program:
+    text = HAND
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return parse_program(Source("p.tsched", STDLIB.read_text(encoding="utf-8") + text))
+
+
+def run(program: Program, found: DeviceProgram) -> tuple[str, bool]:
+    """The fault, and whether all results are right."""
+    inputs, (a, b) = whole_numbers(program)
+    fault, outputs = emulated(found, program, inputs)
+    return fault, all(np.array_equal(out["C"], a @ b) for out in outputs)
+
+
+def test_a_kernel_by_hand_is_right() -> None:
+    program = hand()
+    found = lower_device(program)
+    assert found.kernels[0].threads == 64
+    assert [(b.name, b.size) for b in found.kernels[0].local] == [("Af", 8), ("Bf", 4), ("Cf", 4)]
+    assert run(program, found) == ("", True)
+
+
+SHIFTED = 'buffer As: f16[32, 16] in "shared" @("align.0", 16) @("offset.0", 4)'
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ([('buffer As: f16[32, 16] in "shared"', SHIFTED)], r"takes 16 bytes of `As` at addresses that are multiples of 16"),
+        ([("As[vi, vk] = A[", "As[vk, vi] = A["), ("= As[vi, vk]", "= As[vk, vi]"), ("As: f16[32, 16]", "As: f16[16, 32]")],
+         r"takes 8 adjacent elements of `As`, and they are not adjacent"),
+        ([("Cf[vi, vj] = 0.0", "Cf[vi % 16, vj] = 0.0"), ("Cf[vi, vj] + ", "Cf[vi % 16, vj] + "),
+          ("Cf[vi, vj] = Cf", "Cf[vi % 16, vj] = Cf"), ("= Cf[vi, vj] }", "= Cf[vi % 16, vj] }")],
+         r"two threads touch the same element of `Cf`"),
+        ([('tensorized for i in 16 @("intrinsic", "mma_zero")', "for i in 16"), ("tensorized for j in 8", "for j in 8")],
+         r"`Cf\[.*\] = 0.0` is no instruction, and `Cf` is in a fragment"),
+        ([('buffer As: f16[32, 16] in "shared"', 'buffer As: f16[32, 16] in "global"')],
+         r'`S` of ldmatrix_a_f16 is in "shared"'),
+        ([('bound("warp") for w_1 in 2', 'bound("thread.y") for w_1 in 2')], r'inside of `w_1`, which counts threads'),
+    ],
+)  # fmt: skip
+def test_what_no_warp_can_do_is_refused(changes: list[tuple[str, str]], why: str) -> None:
+    with pytest.raises(LowerError, match=why):
+        lower_device(hand(*changes))
+
+
+def test_instructions_of_later_gpus_are_loops() -> None:
+    text = (STDLIB.read_text(encoding="utf-8") + HAND).replace('requires "sm_80"', 'requires "sm_100"')
+    program = parse_program(Source("p.tsched", text))
+    found = lower_device(program)
+    assert "mma.sync" not in ptx(found, "sm_80")
+    assert run(program, found) == ("", True)
+    assert "mma.sync" in ptx(lower_device(program, ("sm_80", "sm_100")), "sm_80")
+
+
+def changed(found: DeviceProgram, change: Callable[[Collective], Collective | None]) -> DeviceProgram:
+    """The kernels with instructions replaced."""
+
+    def flat(s: Flat) -> Flat:
+        if isinstance(s, Store):
+            return s
+        if isinstance(s, Collective):
+            return change(s) or s
+        return replace(s, body=tuple(map(flat, s.body)))
+
+    def device(s: Device) -> Device:
+        match s:
+            case Phase():
+                return replace(s, body=tuple(map(flat, s.body)))
+            case Steps() | Guard():
+                return replace(s, body=tuple(map(device, s.body)))
+            case Barrier():
+                return s
+
+    (k,) = found.kernels
+    return replace(found, kernels=(replace(k, body=tuple(map(device, k.body))),))
+
+
+def moved(s: Collective, buffer: str) -> Collective:
+    """The instruction with one operand one element further on."""
+
+    def load(e: object) -> object:
+        return replace(e, indices=(add(e.indices[0], ONE),)) if isinstance(e, Load) and e.buffer == buffer else e
+
+    def flat(x: Flat) -> Flat:
+        if isinstance(x, Store):
+            return replace(x, value=transform(x.value, load))  # pyright: ignore[reportArgumentType]
+        return replace(x, body=tuple(map(flat, x.body)))
+
+    return replace(s, body=tuple(map(flat, s.body)))
+
+
+def test_a_row_that_is_not_aligned_is_told() -> None:
+    program = hand()
+    wrong = changed(lower_device(program), lambda s: moved(s, "As") if s.intrinsic.name == "ldmatrix_a_f16" else None)
+    fault, _ = run(program, wrong)
+    assert (
+        "accesses 16 bytes at element 1 of `As` in `ldmatrix_a_f16(Af, As)`, which does not begin at a multiple"
+        in fault
+    )
+
+
+def test_instructions_in_divergent_code_are_told() -> None:
+    program = hand()
+    (k,) = lower_device(program).kernels
+    (phase,) = (s for s in k.body[2:] if isinstance(s, Phase))
+    some = Guard(Compare("<", Var(THREAD), index(40)), (phase,))
+    fault, _ = run(program, replace(lower_device(program), kernels=(replace(k, body=(*k.body[:2], some)),)))
+    assert "thread 40 of block 0 and thread 32 come to different barriers or instructions" in fault
+
+
+def test_the_emulation_goes_by_the_layouts() -> None:
+    """With another layout in one of the instructions elements are where others do not look for them."""
+    other = STDLIB.read_text(encoding="utf-8")
+    program = hand()
+
+    def wrong(s: Collective) -> Collective | None:
+        if s.intrinsic.name != "mma_store":
+            return None
+        places = {"C": "lane: i / 2 * 4 + j / 2, reg: i % 2 * 2 + j % 2"}
+        text = other[other.index("intrinsic mma_store") :].replace(
+            "lane: i % 8 * 4 + j / 2, reg: i / 8 * 2 + j % 2", places["C"]
+        )
+        (found,) = parse_program(
+            Source("q.tsched", text + "program q(A: f32[1]) { block A { A[0] = 1.0 } }")
+        ).intrinsics
+        return replace(s, intrinsic=found)
+
+    assert run(program, changed(lower_device(program), wrong)) == ("", False)
+
+
+LOCAL = """
+intrinsic scale_row
+    desc (D: f32[1, 64] in "tile.row", S: f32[1, 64]) {
+        D[i, j] = S[i, j] * 2.0
+    }
+    layout "tile.row" (i, j) -> (lane: j / 2, reg: j % 2 + i)
+    layout "global" (lane, element) -> (i: 0, j: lane * 2 + element)
+    lower cuda asm "ld.v2.f32 {D0, D1}, [S]; add.f32 D0, D0, D0; add.f32 D1, D1, D1;"
+
+intrinsic put_row
+    desc (D: f32[1, 64], S: f32[1, 64] in "tile.row") {
+        D[i, j] = S[i, j]
+    }
+    layout "tile.row" (i, j) -> (lane: j / 2, reg: j % 2 + i)
+    layout "global" (lane, element) -> (i: 0, j: lane * 2 + element)
+    lower cuda asm "st.v2.f32 [D], {S0, S1};"
+
+program p(A: f32[4, 64], C: f32[4, 64]) {
+    buffer T: f32[4, 64] in "tile.row"
+    buffer L: f32[4, 64] in "local"
+    bound("block.x") for b in 2 {
+        bound("warp") for w in 2 {
+            tensorized for i in 1 @("intrinsic", "scale_row") {
+                tensorized for j in 64 {
+                    block T { spatial vi in 4 = b * 2 + w + i; spatial vj in 64 = j; T[vi, vj] = A[vi, vj] * 2.0 }
+                }
+            }
+        }
+        bound("warp") for w_1 in 2 {
+            tensorized for i_1 in 1 @("intrinsic", "put_row") {
+                tensorized for j_1 in 64 {
+                    block L { spatial vi in 4 = b * 2 + w_1 + i_1; spatial vj in 64 = j_1; L[vi, vj] = T[vi, vj] }
+                }
+            }
+        }
+        bound("warp") for w_2 in 2 {
+            bound("lane") for l in 32 {
+                for e in 2 {
+                    block C { spatial vi in 4 = b * 2 + w_2; spatial vj in 64 = l * 2 + e; C[vi, vj] = L[vi, vj] + 1.0 }
+                }
+            }
+        }
+    }
+}
+"""
+
+
+def test_instructions_with_axes_of_one_iteration_and_private_memory() -> None:
+    """Each lane takes from its own memory what an instruction has put there for it."""
+    program = parse_program(Source("p.tsched", LOCAL))
+    found = lower_device(program)
+    assert "ld.v2.f32" in ptx(found, "sm_80") and "st.v2.f32" in ptx(found, "sm_80")
+    a = np.arange(256, dtype=np.float32).reshape(4, 64)
+    fault, outputs = emulated(found, program, {"A": a})
+    assert fault == ""
+    for out in outputs:
+        np.testing.assert_array_equal(out["C"], a * 2 + 1)

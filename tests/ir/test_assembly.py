@@ -1,0 +1,213 @@
+"""Assembly for GPUs beside the layouts of its operands: what is refused, with the whole message, and what is known of PTX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
+from tensorc_dsl.ir.program import Intrinsic
+from tensorc_dsl.ir.warp import held
+from tensorc_dsl.source import Source
+from tensorc_dsl.syntax import tree
+from tensorc_dsl.syntax.parse import parse
+
+FILE = Path(__file__).parents[2] / "stdlib" / "intrinsics" / "cuda.tsched"
+
+LOAD = """
+intrinsic load
+    desc (D: f16[16, 8] in "b", S: f16[16, 8] in "shared") {
+        D[k, j] = S[k, j]
+    }
+    layout "b" (k, j) -> (lane: j * 4 + k % 8 / 2, reg: k / 8 * 2 + k % 2)
+    layout "shared" (lane, element) -> (k: lane % 16, j: element)
+    lower cuda asm "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 D, [S];"
+"""
+
+MMA = """
+intrinsic product
+    desc (A: AT[16, DEPTH] in "a", B: AT[DEPTH, 8] in "b", C: CT[16, 8] in "c") {
+        C[i, j] += sum[k] CT(A[i, k]) * CT(B[k, j])
+    }
+    layout "a" (i, k) -> (lane: i % 8 * 4 + k % (4 * P) / P, reg: (k / (4 * P) * 2 + i / 8) * P + k % P)
+    layout "b" (k, j) -> (lane: j * 4 + k % (4 * P) / P, reg: k / (4 * P) * P + k % P)
+    layout "c" (i, j) -> (lane: i % 8 * 4 + j / 2, reg: i / 8 * 2 + j % 2)
+    lower cuda asm "mma.sync.aligned.m16n8kDEPTH.row.col.TYPES C, A, B, C;"
+"""
+
+
+def read(text: str) -> Intrinsic:
+    (item,) = parse(Source("i.tsched", text)).items
+    assert isinstance(item, tree.IntrinsicDef)
+    return intrinsic_from_tree(item)
+
+
+def said(text: str) -> list[str]:
+    """Each finding as `code: message; help`."""
+    with pytest.raises(TschedError) as e:
+        read(text)
+    return [f"{d.code}: {d.message}; {'; '.join(n.text for n in d.notes)}" for d in e.value.diagnostics]
+
+
+CASES = {
+    "a missing `.trans`": (
+        [("x2.trans", "x2")],
+        (
+            "E0674: `ldmatrix.sync.aligned.m8n8.x2.shared.b16` does something else: lane 0 has j 1, k 0 as its "
+            "element 1, and j 0, k 1 by the layout; write it with `.trans`"
+        ),
+    ),
+    "a `.trans` too many": (
+        [
+            ("S: f16[16, 8]", "S: f16[8, 16]"),
+            ("S[k, j]", "S[j, k]"),
+            ("(k: lane % 16, j: element)", "(j: lane % 8, k: lane / 8 % 2 * 8 + element)"),
+        ],
+        (
+            "E0674: `ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16` does something else: lane 0 has j 1, k 0 as "
+            "its element 1, and j 0, k 1 by the layout; write it without `.trans`"
+        ),
+    ),
+    "a wrong layout of the fragment": (
+        [("reg: k / 8 * 2 + k % 2", "reg: k % 2 * 2 + k / 8")],
+        (
+            "E0674: `ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16` does something else: lane 0 has j 0, k 1 as "
+            'its element 1, and j 0, k 8 by the layout; mend the layouts "b" and "shared"'
+        ),
+    ),
+    "rows at other lanes": (
+        [("k: lane % 16", "k: 15 - lane % 16")],
+        (
+            "E0674: `ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16` does something else: lane 0 has j 0, k 15 as"
+            ' its element 0, and j 0, k 0 by the layout; mend the layouts "b" and "shared"'
+        ),
+    ),
+    "another number of matrices": (
+        [("x2", "x4")],
+        (
+            "E0674: `ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16` does something else: x4 moves 4 matrices of "
+            "8 x 8 elements of 16 bits, a row of 8 at each address; it has 256 elements; `D` has 128"
+        ),
+    ),
+    "operands in another order": (
+        [("D, [S]", "[S], D")],
+        (
+            "E0674: `ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16` does something else: it takes a fragment and"
+            " the addresses of rows; write `ldmatrix… D, [S];`"
+        ),
+    ),
+    "no shared memory": (
+        [(".shared", "")],
+        (
+            "E0674: `ldmatrix.sync.aligned.m8n8.x2.trans.b16` does something else: its addresses are within shared memory; write"
+            ' `.shared`, and `in "shared"` for `S`'
+        ),
+    ),
+    "an unknown operand": (
+        [("[S]", "[T]")],
+        "E0674: there is no operand `T`; there are `D`, `S`",
+    ),
+    "an operand that is missing": (
+        [(", [S]", "")],
+        "E0674: the text does not name `S`; each operand that the effect stores or reads takes part",
+    ),
+    "a register too many": (
+        [("b16 D,", "b16 {D0, D2},")],
+        "E0674: `D2` is beyond the 2 registers that a lane has of it; they are counted from 0",
+    ),
+    "an address too many": (
+        [("[S]", "[S1]")],
+        "E0674: `S1` is beyond the 1 addresses that a lane has of it; they are counted from 0",
+    ),
+    "a fragment without lanes": (
+        [("lane: j * 4 + k % 8 / 2", "row: j * 4 + k % 8 / 2")],
+        (
+            'E0674: no layout says where the lanes of a warp have `D`, which is in "b"; say it for each of its '
+            'elements, `layout "b" (i, j) -> (lane: …, reg: …)`, for lanes 0 to 31; every lane has equally many, '
+            "counted from 0"
+        ),
+    ),
+    "memory without addresses": (
+        [('    layout "shared" (lane, element) -> (k: lane % 16, j: element)\n', "")],
+        (
+            'E0674: no layout says where the lanes of a warp have `S`, which is in "shared"; say it for each of '
+            'its elements, `layout "shared" (lane, element) -> (i: …, j: …)`, for lanes 0 to 31; a lane gives the'
+            " address of element 0, and the others are adjacent"
+        ),
+    ),
+    "elements that no lane reaches": (
+        [("k: lane % 16", "k: lane % 8")],
+        (
+            'E0672: layout "shared" does not say where lanes reach each element of `S`; for lanes 0 to 31 it goes'
+            ' from the lane and the number of an element behind an address to subscripts: `layout "shared" (lane,'
+            " element) -> (i: …, j: …)`; with several addresses a lane, `(lane, address, element)`"
+        ),
+    ),
+    "two lanes that store one element": (
+        [("D[k, j] = S[k, j]", "S[k, j] = D[k, j]")],
+        "E0674: two lanes store one element of `S`; a lane stores what no other one does",
+    ),
+    "marks that are none": (
+        [("[S];", "[S]; $0")],
+        ("E0674: the text has a `$`, which has no place in it; write opcodes, operands, numbers and `.,;:[]{}%+-`"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_a_text_cannot_mean_is_told(case: str) -> None:
+    changes, message = CASES[case]
+    text = LOAD
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    assert message in said(text)
+
+
+SHAPES = {
+    "f16": ("f16", "f32", 16, 2, "f32.f16.f16.f32"),
+    "f16, 8 deep": ("f16", "f32", 8, 2, "f32.f16.f16.f32"),
+    "bf16": ("bf16", "f32", 16, 2, "f32.bf16.bf16.f32"),
+    "tf32": ("f32", "f32", 8, 1, "f32.tf32.tf32.f32"),
+    "int8": ("i8", "i32", 32, 4, "s32.s8.s8.s32"),
+    "unsigned": ("u8", "i32", 16, 4, "s32.u8.u8.s32"),
+}
+
+
+def mma(shape: str) -> str:
+    t, to, depth, packed, types = SHAPES[shape]
+    text = MMA.replace("AT", t).replace("CT", to).replace("DEPTH", str(depth)).replace("TYPES", types)
+    return text.replace("4 * P", str(4 * packed)).replace("P", str(packed))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_of_all_shapes_have_their_fragments_where_the_manual_has_them(shape: str) -> None:
+    """The layouts here are written from the figures of the manual, the check from one formula for all of them."""
+    i = read(mma(shape))
+    for b, count in zip(i.operands, (SHAPES[shape][2] // 2, SHAPES[shape][2] // 4, 4), strict=True):
+        found = held(i, b)
+        assert found is not None and found.count == count
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("+ i / 8) *", "+ 1 - i / 8) *"), ("lane: j * 4", "lane: (7 - j) * 4"), ("C, A, B", "C, B, A")]
+)
+def test_a_product_with_another_layout_is_told(old: str, new: str) -> None:
+    text = mma("f16").replace(old, new)
+    assert text != mma("f16")
+    (message,) = said(text)
+    assert message.startswith(
+        "E0674: `mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32` does something else: lane 0 has "
+    )
+
+
+def test_a_product_of_another_size_is_told() -> None:
+    (message,) = said(mma("f16").replace("m16n8k16", "m16n8k8"))
+    assert message.endswith("it is a product of 16 x 8 x 8; let the sizes of `desc` be those of the opcode")
+
+
+def test_instructions_that_are_not_known_are_taken_as_declared() -> None:
+    text = LOAD.replace("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 D, [S];", "ld.shared.v2.b32 D, [S];")
+    assert read(text).lowerings[0].code == "ld.shared.v2.b32 D, [S];"
