@@ -70,7 +70,11 @@ class Found:
 def assembled(text: str, space: str, draws: int, seed: int, folder: Path) -> Found:
     """So many schedules of a task, through ptxas."""
     file, out = folder / "t.tsched", Found()
-    uses = ("std.ops.{" + text.partition("(")[0] + "}", f"std.gpu.{space}.{{{space}}}", "std.gpu.targets.{sm_80, sm_90}")
+    uses = (
+        "std.ops.{" + text.partition("(")[0] + "}",
+        f"std.gpu.{space}.{{{space}}}",
+        "std.gpu.targets.{sm_80, sm_90}",
+    )
     head = "".join(f"use {what}\n" for what in uses)
     for target in ("sm_80", "sm_90"):
         file.write_text(f"{head}task t = {text} with {space}\n", encoding="utf-8")

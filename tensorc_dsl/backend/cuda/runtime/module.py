@@ -58,6 +58,6 @@ _loaded: WeakValueDictionary[bytes, Module] = WeakValueDictionary()
 def module_of(device: Device, image: bytes) -> Module:
     """The module of an image. As long as a kernel has it, an equal image is not loaded again. Raises CompileError."""
     found = _loaded.get(image)
-    if found is None:
+    if found is None or found.device is not device:
         found = _loaded[image] = Module(device, image)
     return found
