@@ -110,7 +110,7 @@ class StageBuilder(ValueBuilder):
         picks = isinstance(value, tree.Reduce) and value.reducer in ("argmin", "argmax")
         e = self.build(body, None if picks else want)
         if ir.dtype_of(e) == INDEX:
-            raise Invalid(problems.INDEX_AS_VALUE(body.span, dtype=want or "f32", text=body.span.text))
+            self.no_value(body, want)
         reducer = self._reducer(value, ir.dtype_of(e), want, reduce) if isinstance(value, tree.Reduce) else None
         done = Computed(name, spatial, reduce, reducer, e, tuple(self.loads))
         self.loads = []
@@ -166,8 +166,7 @@ class StageBuilder(ValueBuilder):
         if t is None:
             raise Invalid(problems.NO_TYPE(e.init.span, value=e.init.span.text))
         if t == INDEX:
-            at = e.init if self.infer(e.init) == INDEX else e.step
-            raise Invalid(problems.INDEX_AS_VALUE(at.span, dtype="f32", text=at.span.text))
+            self.no_value(e.init if self.infer(e.init) == INDEX else e.step, want)
 
         position = next(n for n, spec in enumerate(stage.indices) if spec.name == index)
         own = _Own(stage.name, name, index, position)

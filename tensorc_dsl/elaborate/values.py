@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import assert_never
+from typing import NoReturn, assert_never
 
 from tensorc_dsl.affine.data import outermost
 from tensorc_dsl.affine.reach import too_far
@@ -92,10 +92,19 @@ class ValueBuilder:
             return
         text = at.span.text
         if found == INDEX:
-            raise Invalid(problems.INDEX_AS_VALUE(at.span, dtype=want, text=text))
+            self.no_value(at, want)
         if want == BOOL:
             raise Invalid(problems.NOT_BOOL(at.span, what=what, found=found, text=text))
         raise Invalid(problems.WRONG_TYPE(at.span, what=what, found=found, dtype=want, text=text))
+
+    def no_value(self, e: tree.Expr, want: DType | None) -> NoReturn:
+        """Raise Invalid for an index where a value is wanted, at the branch of `e` that is one."""
+        while isinstance(e, tree.Conditional):
+            e = e.then if self.infer(e.then) == INDEX else e.other
+        text = e.span.text
+        if want is None:
+            raise Invalid(problems.INDEX_ALONE(e.span, text=text))
+        raise Invalid(problems.INDEX_AS_VALUE(e.span, dtype=want, text=text))
 
     def _literal(self, value: int | float, want: DType | None, at: tree.Expr) -> ir.Const:
         if want is None:
