@@ -85,9 +85,10 @@ def find() -> Device | Missing:
         driver: Any = importlib.import_module("pycuda.driver")
     except ModuleNotFoundError as e:
         if (e.name or "").partition(".")[0] != "pycuda":
-            return Missing(f"PyCUDA cannot be loaded ({e})", "install PyCUDA again: `pip install pycuda`")
+            return Missing(f"PyCUDA cannot be loaded ({e})", "install PyCUDA again")
         return Missing(
-            "PyCUDA is not installed", "`pip install tensorc-dsl[cuda]`, which compiles it with the CUDA toolkit"
+            "PyCUDA is not installed",
+            "install tensorc-dsl with its extra `cuda`, which compiles PyCUDA with the CUDA toolkit",
         )
     except ImportError as e:
         return Missing(f"NVIDIA's driver is not there ({e})", "install the driver, or let a container see it")
