@@ -115,6 +115,15 @@ vsix: ## Make the extension for VS Code, build/tensorc-dsl.vsix (needs Node 20 a
 	npm ci --ignore-scripts --silent --prefix editors/vscode
 	npm run --silent --prefix editors/vscode package
 
+.PHONY: codemirror
+codemirror: ## Make the editor of the playground's page, one file of CodeMirror (needs Node 20 and npm)
+	npm ci --ignore-scripts --silent --prefix editors/playground
+	npm run --silent --prefix editors/playground build
+
+.PHONY: pictures
+pictures: $(VENV)/.dev ## Take the pictures of docs/ that show the playground and a highlighted file (needs Chromium)
+	$(BIN)/python -m docs.generate.pictures
+
 .PHONY: site
 site: $(VENV)/.docs ## Make the documentation's site in build/site/html; a link that leads nowhere is an error
 	@rm -rf $(OUT)/site
@@ -168,5 +177,5 @@ bench: $(VENV)/.bench ## Operators tuned, beside other libraries (OPS=gemm SIZES
 
 .PHONY: clean
 clean: ## Remove what was built, and .venv
-	rm -rf $(VENV) $(OUT) dist editors/vscode/node_modules editors/vscode/LICENSE .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(OUT) dist editors/vscode/node_modules editors/vscode/LICENSE editors/playground/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find tensorc_dsl tests bench docs -name __pycache__ -type d -exec rm -rf {} +

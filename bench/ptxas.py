@@ -125,7 +125,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 found = assembled(text, space, given.draws, given.seed, Path(folder))
                 every.append(found)
                 seconds = f"{median(found.own or [0.0]):6.3f}  {median(found.theirs or [0.0]):6.3f}"
-                counts = f"{found.draws:5} {found.tensors:6} {len(found.refused):7} {found.spilled:7} {found.registers:9} {found.stack:5}"
+                counts = f"{found.draws:5} {found.tensors:6} {len(found.refused):7} {found.spilled:7}"
+                counts += f" {found.registers:9} {found.stack:5}"
                 print(f"{name:16} {counts} {seconds}", flush=True)
                 for why in found.refused:
                     print(f"    {why}")

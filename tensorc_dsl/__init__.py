@@ -61,5 +61,15 @@ if not TYPE_CHECKING:  # a type checker sees only the names above
         return getattr(import_module(_HOMES.get(name, "tensorc_dsl.api")), name)
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """Have a notebook know `%%tsched` and show tasks, schedules and programs: `%load_ext tensorc_dsl`."""
+    import_module("tensorc_dsl.notebook.extension").load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Take back what `load_ipython_extension` added."""
+    import_module("tensorc_dsl.notebook.extension").unload(shell)
+
+
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})

@@ -91,6 +91,10 @@ def test_the_wheel_has_the_command_and_the_licence(built: Path) -> None:
     names = {n.split(".dist-info/")[1]: n for n in archive.namelist() if ".dist-info/" in n}
     assert b"tensorc-dsl = tensorc_dsl.cli.main:main" in archive.read(names["entry_points.txt"])
     assert b"Apache License" in archive.read(names["licenses/LICENSE"])
+    bundled = archive.read(names["licenses/tensorc_dsl/playground/page/codemirror.LICENSES.txt"])
+    assert b"@codemirror/view" in bundled and b"License-Expression: Apache-2.0 AND MIT" in archive.read(
+        names["METADATA"]
+    )
 
 
 def test_the_page_of_the_package_links_to_nothing_beside_it(built: Path) -> None:

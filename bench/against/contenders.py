@@ -49,12 +49,13 @@ PEERS = {
         Contender("torch", f"{_PEERS}.torch", ("torch",)),
         Contender("jax", f"{_PEERS}.jax", ("jax",)),
         Contender("numba", f"{_PEERS}.numba", ("numba",)),
+        Contender("halide", f"{_PEERS}.halide", ("halide",)),
         Contender("tvm", f"{_PEERS}.tvm", ("apache-tvm", "xgboost", "cloudpickle")),
     )
 }
 
 QUICK_PEERS = [name for name in PEERS if name != "tvm"]
-"""The peers that need no search."""
+"""The peers that need no search of minutes."""
 
 
 def named(names: Sequence[str]) -> list[Contender]:
@@ -67,6 +68,6 @@ def named(names: Sequence[str]) -> list[Contender]:
 
 def environment(threads: int) -> dict[str, str]:
     """Environment variables for the libraries' processes: the number of threads, and the folders of modules."""
-    names = ("OMP", "OPENBLAS", "MKL", "NUMBA", "TVM")
+    names = ("OMP", "OPENBLAS", "MKL", "NUMBA", "TVM", "HL")
     path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {f"{name}_NUM_THREADS": str(threads) for name in names} | {"PYTHONPATH": path}

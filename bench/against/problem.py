@@ -19,6 +19,16 @@ FILES = (Path(__file__).with_name("operators.tsched"), Path(__file__).parent.wit
 CONVOLUTIONS = ("conv1d_nlc", "conv2d_nhwc", "conv3d_ndhwc", "depthwise_conv2d_nhwc")
 """Computes that differ in the number of dimensions and in groups only."""
 
+IMAGES: dict[str, tuple[str, ...]] = {
+    "box": (),
+    "separable": ("t",),
+    "unsharp": ("t",),
+    "harris": (),
+    "pyramid_down": (),
+    "recursive": (),
+}
+"""The filters of images, with the inputs that are fixed in a filter."""
+
 WEIGHTS = {
     "matmul": ("B",),
     "matmul_u8i8": ("B",),
@@ -35,8 +45,9 @@ WEIGHTS = {
     "transpose": (),
     "add": (),
     "copy": (),
+    **IMAGES,
 }
-"""The computes that are compared, with the inputs that are fixed in a network."""
+"""The computes that are compared, with the inputs that are fixed in a network or a filter."""
 
 
 class Problem(msgspec.Struct, frozen=True):

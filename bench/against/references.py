@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from scipy import special
+from scipy import ndimage, special
 
 from bench.against.problem import CONVOLUTIONS, Array, Problem, as_float32
 
@@ -100,6 +100,36 @@ def _attention(a: Arrays, _: Problem) -> Array:
     return special.softmax(scores, -1) @ a["V"]
 
 
+def _separable(a: Arrays, _: Problem) -> Array:
+    across = ndimage.correlate1d(a["X"], a["t"], 1, mode="nearest")
+    return ndimage.correlate1d(across, a["t"], 0, mode="nearest")
+
+
+def _harris(a: Arrays, _: Problem) -> Array:
+    p = np.pad(a["X"], 2, "edge")
+    down, across = (ndimage.sobel(p, axis, mode="nearest")[1:-1, 1:-1] for axis in (0, 1))
+    products = (down * down, across * across, down * across)
+    dd, aa, da = (9 * ndimage.uniform_filter(x, 3, mode="nearest")[1:-1, 1:-1] for x in products)
+    return dd * aa - da * da - 0.04 * (dd + aa) ** 2
+
+
+def _halved(a: Arrays, _: Problem) -> Array:
+    x = a["X"]
+    h, w = (n // 2 for n in x.shape)
+    p = np.pad(x, 1, "edge")
+    down = np.sum([k * p[n : n + 2 * h : 2] for n, k in enumerate((1, 3, 3, 1))], axis=0) / 8
+    return np.sum([k * down[:, n : n + 2 * w : 2] for n, k in enumerate((1, 3, 3, 1))], axis=0) / 8
+
+
+def _recursive(a: Arrays, _: Problem) -> Array:
+    y = a["X"].copy()
+    for _turn in range(2):
+        for n in range(1, len(y)):
+            y[n] = a["a"] * y[n] + (1 - a["a"]) * y[n - 1]
+        y = y[::-1]
+    return y
+
+
 REFERENCES: dict[str, Callable[[Arrays, Problem], Array]] = {
     "matmul": _product,
     "matmul_u8i8": _product,
@@ -116,5 +146,11 @@ REFERENCES: dict[str, Callable[[Arrays, Problem], Array]] = {
     "transpose": lambda a, _: a["X"].T,
     "add": lambda a, _: a["A"] + a["B"],
     "copy": lambda a, _: a["X"],
+    "box": lambda a, p: ndimage.uniform_filter(a["X"], 2 * p.attribute("r", 1) + 1, mode="nearest"),
+    "separable": _separable,
+    "unsharp": lambda a, p: a["X"] + a["amount"] * (a["X"] - _separable(a, p)),
+    "harris": _harris,
+    "pyramid_down": _halved,
+    "recursive": _recursive,
 }
 """By the name of the compute."""

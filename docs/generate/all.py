@@ -35,6 +35,7 @@ PARTS: dict[str, Part] = {
     "errors": errors.errors,
     "only-here": beside.only_here,
     "modules": modules.modules,
+    "images": operators.images,
     "operators": operators.operators,
     "decisions": decisions.decisions,
     "rooms": rooms.rooms,

@@ -1,8 +1,9 @@
-"""The operators of the library, each with what its description begins with, and with its names in TVM's suite."""
+"""The computes of the library: operators, each with its names in TVM's suite, and those for images."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from tensorc_dsl.report.entries.library import library
 from tensorc_dsl.report.entries.markdown import code, table
@@ -26,11 +27,19 @@ def is_what(doc: str) -> str:
 def operators() -> str:
     return table(
         ["operator", "file", "is", "suite"],
-        [
-            [code(item.name), file.path.rpartition(".")[2], is_what(item.doc), ", ".join(suite(item.doc))]
-            for file in library()
-            if file.path.startswith("std.ops.")
-            for item in file.items
-            if isinstance(item, tree.ComputeDef)
-        ],
+        [[*_row(file, item), ", ".join(suite(item.doc))] for file, item in _computes("std.ops.")],
     )
+
+
+def images() -> str:
+    return table(["compute", "file", "is"], [_row(file, item) for file, item in _computes("std.image.")])
+
+
+def _computes(folder: str) -> Iterator[tuple[str, tree.ComputeDef]]:
+    for file in library():
+        if file.path.startswith(folder):
+            yield from ((file.path, item) for item in file.items if isinstance(item, tree.ComputeDef))
+
+
+def _row(path: str, item: tree.ComputeDef) -> list[str]:
+    return [code(item.name), path.rpartition(".")[2], is_what(item.doc)]

@@ -16,6 +16,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "reference"
 PAGES = (
     FOLDER.parent.parent / "README.md",
     FOLDER.parent / "README.md",
+    FOLDER.parent / "images.md",
     FOLDER.parent / "maths.md",
     FOLDER.parent / "operators.md",
     FOLDER.parent / "tensorir.md",

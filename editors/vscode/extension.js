@@ -3,11 +3,17 @@
 
 const vscode = require("vscode");
 const { LanguageClient } = require("vscode-languageclient/node");
+const { Panel } = require("./panel");
 
 /** @type {LanguageClient | undefined} */
 let client;
 /** What is done after all that was asked for before, so that two servers never run at once. */
 let last = Promise.resolve();
+
+/** Has the server run a command; null if there is none, or if it cannot. */
+const panel = new Panel(async (command, given) => {
+  return client?.sendRequest("workspace/executeCommand", { command, arguments: given }).catch(() => null) ?? null;
+});
 
 function inTurn(step) {
   last = last.then(step, step);
@@ -36,7 +42,11 @@ async function start() {
     "tensorc-dsl",
     "tensorc-dsl",
     { command, args: ["lsp"] },
-    { documentSelector: [{ language: "tsched" }] },
+    {
+      // Not the panel's own document.
+      documentSelector: ["file", "untitled"].map((scheme) => ({ scheme, language: "tsched" })),
+      middleware: { executeCommand: (...given) => panel.run(...given) },
+    },
   );
   client = started;
   try {
@@ -49,6 +59,7 @@ async function start() {
 
 exports.activate = (context) => {
   context.subscriptions.push(
+    ...panel.register(),
     vscode.commands.registerCommand("tensorc-dsl.restart", () => inTurn(start)),
     vscode.workspace.onDidChangeConfiguration((event) => {
       if (event.affectsConfiguration("tensorc-dsl.command")) return inTurn(start);

@@ -23,6 +23,7 @@ class Exhausted(Exception):
 def bounded() -> Generator[None]:
     """Within this context, questions take at most OPERATIONS between two calls of `renew`. Raises Exhausted, isl.Error."""
     context = isl.DEFAULT_CONTEXT
+    around = context.get_max_operations()
     context.set_max_operations(OPERATIONS)
     context.reset_operations()
     try:
@@ -32,7 +33,8 @@ def bounded() -> Generator[None]:
             raise
         raise Exhausted from e
     finally:
-        context.set_max_operations(0)
+        context.set_max_operations(around)
+        context.reset_operations()
 
 
 def renew(times: int = 1) -> None:

@@ -8,6 +8,7 @@ So every read must be proved to come after a write of the same element in the sa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from tensorc_dsl.affine.accesses import Access, accesses, home
@@ -15,7 +16,7 @@ from tensorc_dsl.affine.data import freed
 from tensorc_dsl.affine.distance import common_loops
 from tensorc_dsl.affine.fill import fills, starts_itself
 from tensorc_dsl.affine.sets import NotAffine, covers
-from tensorc_dsl.ir.expr import Compare, Expr, Var, substitute
+from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Var, add, index, substitute
 from tensorc_dsl.ir.program import For, Program, fresh
 
 
@@ -49,9 +50,48 @@ def _written_first(outer: tuple[tuple[str, Expr], ...], loop: For, buffer: str) 
 
 def _all_follow(reads: Sequence[Access], writes: Sequence[Access], equal: int) -> bool:
     """Whether each read comes after a write of the element in the same iteration of the first `equal` loops."""
+    # A stage that was inlined at several places reads the same elements again and again; the first read decides.
+    different = {(r.block.name, r.guard, r.indices, r.update): r for r in reversed(reads)}
+    open_: dict[object, list[tuple[Access, list[int]]]] = {}
+    for r in different.values():
+        if not starts_itself(r, writes, equal) and not any(fills(w, r) for w in writes):
+            shapes, offsets = zip(*map(_offset, r.indices), strict=True) if r.indices else ((), ())
+            open_.setdefault((r.block.name, r.guard, shapes), []).append((r, list(offsets)))
     return all(
-        starts_itself(r, writes, equal) or any(fills(w, r) for w in writes) or _covered(r, writes, equal) for r in reads
+        (len(window) > 1 and _covered(_window(window), writes, equal))
+        or all(_covered(r, writes, equal) for r, _ in window)
+        for window in open_.values()
     )
+
+
+_HOLE = Var("offset'")  # no loop of a program has a name with a quote, so none is taken for one of a window
+
+
+def _offset(e: Expr) -> tuple[Expr, int]:
+    """A subscript with a hole in place of the number that it adds, also below a remainder; and that number."""
+    match e:
+        case Binary(op="%", lhs=inner, rhs=n):
+            shape, offset = _offset(inner)
+            return Binary("%", shape, n), offset
+        case Binary(op="+", lhs=rest, rhs=Const(value=int(n))):
+            return Binary("+", rest, _HOLE), n
+        case _:
+            return Binary("+", e, _HOLE), 0
+
+
+def _window(reads: Sequence[tuple[Access, list[int]]]) -> Access:
+    """A read of the box of elements that contains what reads at different offsets read, as a stencil's do: if each element of
+    it was written, one question answers all of them.
+    """
+    first = min((r for r, _ in reads), key=lambda r: r.seq)
+    indices: list[Expr] = []
+    loops: list[For] = []
+    for d, e in enumerate(first.indices):
+        least, most = (of(offsets[d] for _, offsets in reads) for of in (min, max))
+        loop = For(f"offset{d}'", index(most - least + 1), ())
+        loops.append(loop)
+        indices.append(substitute(_offset(e)[0], {_HOLE.name: add(Var(loop.var), index(least))}))
+    return replace(first, indices=tuple(indices), loops=(*first.loops, *loops))
 
 
 def _covered(r: Access, writes: Sequence[Access], equal: int) -> bool:

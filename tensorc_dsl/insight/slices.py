@@ -51,8 +51,7 @@ def slices(study: Study) -> tuple[Slice, ...]:
 
 
 def _slice(study: Study, draw: Draw) -> Slice:
-    decisions = _near(draw)
-    ordered = sorted(decisions, key=lambda v: (draw.distribution.features(v), str(v)))
+    ordered = nearest(draw, MOST)
     points = [_changed(study, draw, v) for v in ordered]
     there = [p for p in points if p is not None]
     means, deviations = study.surrogate.log_seconds(there)
@@ -65,19 +64,19 @@ def _slice(study: Study, draw: Draw) -> Slice:
         mean, deviation = next(predictions)
         low, high = math.exp(mean - WIDE * deviation), math.exp(mean + WIDE * deviation)
         steps.append(Step(value, False, math.exp(mean), low, high, _others(study.best, point, draw.name)))
-    return Slice(draw.name, draw.decision, tuple(steps), len(decisions) == draw.distribution.size())
+    return Slice(draw.name, draw.decision, tuple(steps), len(ordered) == draw.distribution.size())
 
 
-def _near(draw: Draw) -> list[Decision]:
-    """The decision, its neighbours, their neighbours, and so on."""
+def nearest(draw: Draw, most: int) -> list[Decision]:
+    """The decision, its neighbours, their neighbours, and so on, at most so many; in the order of their features."""
     found = {value_key(draw.decision): draw.decision}
     queue = [draw.decision]
-    while queue and len(found) < MOST:
+    while queue and len(found) < most:
         for value in draw.distribution.moves(queue.pop(0)):
-            if value_key(value) not in found and len(found) < MOST:
+            if value_key(value) not in found and len(found) < most:
                 found[value_key(value)] = value
                 queue.append(value)
-    return list(found.values())
+    return sorted(found.values(), key=lambda v: (draw.distribution.features(v), str(v)))
 
 
 def _changed(study: Study, draw: Draw, value: Decision) -> Point | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.interp.evaluate import Env
 from tensorc_dsl.interp.expand import Expansion
 from tensorc_dsl.interp.values import Value
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.trace.declare import Offer
@@ -40,10 +41,28 @@ class Watched(Expansion):
         self.places: list[tuple[Span, Draw]] = []
         self.failure: ScheduleRefusal | TschedError | None = None
 
+    @property
+    def problem(self) -> str:
+        """Why the expansion ended early, as the command line prints it; empty if it did not."""
+        match self.failure:
+            case None:
+                return ""
+            case TschedError(diagnostics=diagnostics):
+                return "\n".join(map(render, diagnostics))
+            case refusal:
+                return render(refusal_diagnostic(refusal))
+
     def run(self, body: tuple[tree.Stmt, ...], env: Env) -> None:
         for s in body:
             super().run((s,), env)
             self.stands.append(Stand(s.span, self.program))
+
+    def _rule(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> None:
+        """As in every expansion; the steps and draws of a rule that is left out are taken back with it."""
+        stands, places, refused = len(self.stands), len(self.places), len(self.refused)
+        super()._rule(module, call, subject, env)
+        if len(self.refused) > refused:
+            del self.stands[stands:], self.places[places:]
 
     def _decide(
         self, base: str, offer: Offer, pin: Decision | None, code: str, at: tree.DrawStmt | tree.Either | tree.Maybe

@@ -24,6 +24,8 @@ _OTHER = re.compile(r"[^\w\s.,;:\[\]{}%+\-]")
 
 _WORD = re.compile(r"[%.\w]+")
 
+_DECLARED = re.compile(r"\.reg\s+\.\w+\s+([\w\s,]+)")
+
 
 @problem(
     "E0674",
@@ -59,8 +61,9 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A statement of a text: the opcode, and what follows it."""
+    """A statement of a text: braces before it, the opcode, and what follows it. At the end there may be braces alone."""
 
+    braces: str
     opcode: str
     rest: tuple[str | Ref, ...]
 
@@ -71,21 +74,27 @@ class Line:
 
 
 def lines_of(i: Intrinsic, code: str) -> tuple[Line, ...]:
-    """The statements of a text with their operands. A word that names none is left as a `Ref` of that name."""
+    """The statements of a text with their operands. A word that names none is left as a `Ref` of that name.
+
+    Registers that the text declares, `{ .reg .b32 t; … }`, are its own.
+    """
     names = {b.name for b in i.operands}
-    return tuple(_line(part.strip(), names) for part in code.split(";") if part.strip())
+    own = {name for m in _DECLARED.finditer(code) for name in re.findall(r"\w+", m[1])}
+    return tuple(_line(part.strip(), names, own - names) for part in code.split(";") if part.strip())
 
 
-def _line(text: str, names: set[str]) -> Line:
-    opcode, _, rest = text.partition(" ")
+def _line(text: str, names: set[str], own: set[str]) -> Line:
+    braces = re.match(r"[{}\s]*", text)
+    assert braces is not None  # it matches nothing, too
+    opcode, _, rest = text[braces.end() :].partition(" ")
     out: list[str | Ref] = []
     end = 0
     for m in _WORD.finditer(rest):
         word = m[0]
-        if re.match(r"[A-Za-z_]\w*$", word):
+        if re.match(r"[A-Za-z_]\w*$", word) and word not in own:
             out += [rest[end : m.start()], _ref(word, names)]
             end = m.end()
-    return Line(opcode, (*out, rest[end:]))
+    return Line(braces[0], opcode, (*out, rest[end:]))
 
 
 def _ref(word: str, names: set[str]) -> Ref:

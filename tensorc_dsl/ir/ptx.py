@@ -16,6 +16,9 @@ from tensorc_dsl.ir.expr import Load, Var, constant, loads
 from tensorc_dsl.ir.program import Intrinsic
 from tensorc_dsl.ir.warp import LANES, REGISTER_BITS, Held
 
+_ROW_BITS = 128
+"""The size of a row of a matrix that `ldmatrix` moves."""
+
 _LDMATRIX = re.compile(r"ldmatrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?(\.shared(?:::cta)?)?\.b16")
 _MMA = re.compile(r"mma\.sync\.aligned\.m(8|16)n8k(\d+)\.row\.col\.\S+")
 
@@ -58,7 +61,10 @@ def _accesses(i: Intrinsic) -> tuple[Load, ...]:
 
 
 def _ldmatrix(i: Intrinsic, many: int, turned: bool, shared: bool, operands: Sequence[Held]) -> Difference | None:
-    """Lane 8 m + r gives the address of row r of the m-th matrix of 8 x 8; each lane receives two elements of each matrix."""
+    """Lane 8 m + r gives the address of row r of the m-th matrix, of 16 bytes; each lane receives 4 bytes of each matrix.
+
+    Elements of 16 bits may be turned; others keep their rows.
+    """
     if [bool(h.addresses) for h in operands] != [False, True]:
         return Difference("it takes a fragment and the addresses of rows", "write `ldmatrix… D, [S];`")
     to, source = operands
@@ -66,15 +72,24 @@ def _ldmatrix(i: Intrinsic, many: int, turned: bool, shared: bool, operands: Seq
         return Difference(
             "its addresses are within shared memory", f'write `.shared`, and `in "shared"` for `{source.operand.name}`'
         )
-    if to.operand.dtype.bits != 16 or to.count != 2 * many or source.adjacent != 8 or source.addresses != 1:
+    bits = to.operand.dtype.bits
+    row = _ROW_BITS // bits if bits in (8, 16, 32) else 0
+    if (
+        not row
+        or to.count != row // 4 * many
+        or source.adjacent != row
+        or source.addresses != 1
+        or (turned and bits != 16)
+    ):
+        turn = ", and turns those of 16 bits alone" if turned else ""
         return Difference(
-            f"x{many} moves {many} matrices of 8 x 8 elements of 16 bits, a row of 8 at each address",
-            f"it has {64 * many} elements; `{to.operand.name}` has {LANES * to.count}",
+            f"x{many} moves {many} matrices of 8 rows of 16 bytes, a row at each address{turn}",
+            f"it has {128 * many} bytes; `{to.operand.name}` has {LANES * to.count * bits // 8}",
         )
     why = _misread(i, to, source, turned)
     if why is None:
         return None
-    if _misread(i, to, source, not turned) is None:
+    if bits == 16 and _misread(i, to, source, not turned) is None:
         return Difference(why, f"write it {'without' if turned else 'with'} `.trans`")
     return Difference(why, f'mend the layouts "{to.operand.scope}" and "{source.operand.scope}"')
 
@@ -84,7 +99,8 @@ def _misread(i: Intrinsic, to: Held, source: Held, turned: bool) -> str | None:
     stored, read = _numbers(i, to), _numbers(i, source)
     for lane in range(LANES):
         for n in range(to.count):
-            matrix, row, column = n // 2, lane // 4, 2 * (lane % 4) + n % 2
+            packed = source.adjacent // 4
+            matrix, row, column = n // packed, lane // 4, packed * (lane % 4) + n % packed
             if turned:
                 row, column = column, row
             wanted = stored(to.elements[lane][n])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
@@ -100,9 +100,12 @@ class Reads:
 class Documents:
     """The open documents by their addresses. `epoch` grows when files may have come or gone; `answers` names answers that an
     editor may refer to.
+
+    What they use is looked for in the folders `include`, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, include: Sequence[str] = ()) -> None:
+        self.include = include
         self.open: dict[str, Document] = {}
         self.encoding = "utf-16"
         self.epoch = 0
@@ -242,7 +245,7 @@ class Documents:
 
     def _session(self, document: Document, uses: tuple[str, ...], file: t.File) -> Session:
         reads = Reads(self)
-        resolver = Resolver(document.path, (), reads)
+        resolver = Resolver(document.path, self.include, reads)
         memory = Remembered()
 
         def parsed(source: Source) -> Parsed:

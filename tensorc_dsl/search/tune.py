@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -51,7 +51,7 @@ BATCH = 8
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def _no_collection() -> Generator[None]:
     """No garbage is collected meanwhile: expansions make many objects and few cycles, and took a quarter longer with it."""
     was = gc.isenabled()
     gc.disable()

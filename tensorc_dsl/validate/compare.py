@@ -34,6 +34,9 @@ def DIFFERENT(*, sizes: ExampleSizes) -> None: ...
 ATTEMPTS = 3
 """The nesting depth of attempts, which take time and may be unnecessary."""
 
+PIECES = 2
+"""The number of pieces up to which a map of pairs is taken as it is."""
+
 PATIENCE = 12
 """The number of times that an obligation may grow before it is widened to all of its pairs."""
 
@@ -50,13 +53,13 @@ class Obligation:
 class Comparison:
     """The obligations between an original and a scheduled program. `prove` raises Refuted, Undecided or NotAffine.
 
-    An `ordered` one pairs the terms of reductions that are written out in their order; `paired` says whether it has. If it
-    fails then, another order may be right.
+    With `shortcuts`, one pairs the terms of reductions that are written out in their order, and asks for all elements
+    of a function where only some are needed; `took_shortcut` says whether it has. If it fails then, less may be true and do.
     """
 
-    def __init__(self, original: Values, scheduled: Values, ordered: bool, depth: int = 0) -> None:
-        self._ordered = ordered
-        self.paired = False
+    def __init__(self, original: Values, scheduled: Values, shortcuts: bool, depth: int = 0) -> None:
+        self._shortcuts = shortcuts
+        self.took_shortcut = False
         self._depth = depth
         self.original = original
         self.scheduled = scheduled
@@ -74,7 +77,7 @@ class Comparison:
             # The last statements first: what a stage has to show for all that read it is asked of it at once.
             last = max(todo, key=lambda k: (place(todo[k].a).number, place(todo[k].b).number))
             try:
-                for o in self._step(todo.pop(last)):
+                for o in self._step(self._joined(todo.pop(last))):
                     k = key(o.a), key(o.b)
                     known = todo.get(k)
                     todo[k] = o if known is None else replace(o, pairs=known.pairs.union(o.pairs).coalesce())
@@ -82,6 +85,17 @@ class Comparison:
                 if self._guess:
                     raise Undecided(self._guess) from e
                 raise
+
+    def _joined(self, o: Obligation) -> Obligation:
+        """An obligation that `o` follows from, of one piece, if it has many and lies in the graph of one affine function."""
+        if self._shortcuts and is_whole(o.a) and o.pairs.n_basic_map() > PIECES:
+            renew()
+            # Without strides: the even ones of two neighbours are a function too, but not one that was meant.
+            graph = isl.Map.from_basic_map(o.pairs.affine_hull().remove_divs())
+            if graph.is_single_valued() or graph.is_injective():
+                self.took_shortcut = True
+                return replace(o, pairs=graph.intersect_domain(place(o.a).domain).intersect_range(place(o.b).domain))
+        return o
 
     def _step(self, o: Obligation) -> list[Obligation]:
         """The obligations from which `o` follows."""
@@ -160,14 +174,14 @@ class Comparison:
 
     def _proves(self, all_of: list[Obligation]) -> bool:
         """Whether all of the obligations can be proved; the state of the comparison is unchanged."""
-        attempt = Comparison(self.original, self.scheduled, self._ordered, self._depth + 1)
+        attempt = Comparison(self.original, self.scheduled, self._shortcuts, self._depth + 1)
         try:
             for o in all_of:
                 attempt.prove(o)
         except (Refuted, Undecided, NotAffine):
             return False
         finally:
-            self.paired |= attempt.paired
+            self.took_shortcut |= attempt.took_shortcut
         return True
 
     def _at_shared(self, a: Node, b: Node, pairs: isl.Map, shared: Shared) -> list[Obligation]:
@@ -188,9 +202,9 @@ class Comparison:
         return []
 
     def _totals(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:
-        found = self._written_out(a, b, pairs) if self._ordered else []
+        found = self._written_out(a, b, pairs) if self._shortcuts else []
         if found:
-            self.paired = True
+            self.took_shortcut = True
             return found
         kind = a.kind if isinstance(a, Total) else b.kind if isinstance(b, Total) else ""
         left = terms_of(a, kind, self.original, pairs.domain())
@@ -208,10 +222,10 @@ class Comparison:
     def _written_out(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:
         """Obligations that suffice for a reduction to equal an expression of its terms; none if it has another form."""
         if isinstance(a, Total) and isinstance(b, At):
-            found = in_order(a, b, pairs.domain()) or []
+            found = in_order(a, b) or []
             return [Obligation(x, y, m.reverse().apply_range(pairs)) for x, m, y in found]
         if isinstance(a, At) and isinstance(b, Total):
-            found = in_order(b, a, pairs.range()) or []
+            found = in_order(b, a) or []
             return [Obligation(y, x, pairs.apply_range(m)) for x, m, y in found]
         return []
 

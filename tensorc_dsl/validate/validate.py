@@ -116,13 +116,14 @@ def _prove(original: Program, scheduled: Program, names: tuple[str, str]) -> Non
     before, after = (Values(Code(p), name) for p, name in zip((original, scheduled), names, strict=True))
     for values in (before, after):
         verify_memory(values.code, values.which)
-    comparison = Comparison(before, after, ordered=True)
+    comparison = Comparison(before, after, shortcuts=True)
     try:
-        _compare(original.outputs, comparison)
-    except (Refuted, Undecided):
-        if not comparison.paired:
+        with bounded():
+            _compare(original.outputs, comparison)
+    except (Refuted, Undecided, NotAffine, Exhausted):
+        if not comparison.took_shortcut:
             raise
-        _compare(original.outputs, Comparison(before, after, ordered=False))
+        _compare(original.outputs, Comparison(before, after, shortcuts=False))
 
 
 def _compare(outputs: Sequence[Buffer], comparison: Comparison) -> None:

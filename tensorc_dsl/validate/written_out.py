@@ -17,11 +17,13 @@ MOST = 64
 """The largest number of updates that are paired: longer reductions are not written out."""
 
 
-def in_order(total: Total, written: At, domain: isl.Set) -> list[tuple[At, isl.Map, At]] | None:
-    """For each update of a total, in their order, its term, the map from instances in `domain` to it, and its counterpart.
+def in_order(total: Total, written: At) -> list[tuple[At, isl.Map, At]] | None:
+    """For each update of a total, in their order, its term, the map from the total's instances to it, and its counterpart.
 
-    None if the expression does not have the form of all updates in their order.
+    None if the expression does not have the form of all updates in their order. The instances that are asked for are often
+    many pieces, in which a first update is hard to find; all of them are one.
     """
+    domain = total.at.domain
     neutral = all(isinstance(s.store.value, Const) and is_neutral(total.kind, s.store.value) for s, _ in total.start)
     if not neutral or len(total.terms) != 1:
         return None

@@ -62,6 +62,32 @@ def test_exact(
     )
 
 
+offsets = st.lists(st.integers(-1, 3), min_size=2, max_size=4)
+
+
+@given(sums(WRITER), sums(READER), offsets, st.sampled_from([0, 2, 5]), sizes, st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_windows(target: Expr, source: Expr, at: list[int], wrap: int, size: tuple[int, ...], twice: bool) -> None:
+    """Reads at several offsets are answered together, which may not answer more than each of them."""
+    names: tuple[str, ...] = ("h", "x", "y", "u", "z")
+    extents: dict[str, int] = dict(zip(names, size, strict=True))
+    each: list[Expr] = [Binary("+", source, index(n)) for n in at]
+    if wrap:
+        each = [Binary("%", e, index(wrap)) for e in each]
+    value = load("t", _over(each[0], READER))
+    for e in each[1:] + each * twice:
+        value = Binary("+", value, load("t", _over(e, READER)))
+    write = _nest("W", WRITER, target, Const(1.0, F32), (), "t", extents)
+    read = _nest("R", READER, index(0), value, (), "O", extents)
+    loop = For("h", index(extents["h"]), (write, read))
+    program = Program("p", (buffer("O", 1),), (buffer("t", 99, scope="local"),), (loop,))
+    assert is_private(program, "t", "h") == all(
+        _elements(e, (), READER, extents, h) <= _elements(target, (), WRITER, extents, h)
+        for e in each
+        for h in range(extents["h"])
+    )
+
+
 def _over(e: Expr, names: tuple[str, ...]) -> Expr:
     return substitute(e, {n: Var(f"v{n}") for n in names})
 

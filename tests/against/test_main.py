@@ -12,7 +12,8 @@ from bench.against import main
 from bench.against.contenders import PEERS, Contender, named
 from bench.against.problem import WEIGHTS, chosen
 from bench.against.references import REFERENCES, expected
-from tests.stdlib.cases import case
+from tests.stdlib.cases import case, case_of, library
+from tests.stdlib.images import COMPUTES, LIBRARY
 from tests.stdlib.references import OPERATORS
 
 FAKE = """
@@ -82,10 +83,11 @@ def test_weights_are_constants_for_ours_too() -> None:
         assert constant == expected, name
 
 
-@pytest.mark.parametrize("name", sorted(REFERENCES.keys() & OPERATORS.keys()))
+@pytest.mark.parametrize("name", sorted(REFERENCES.keys() & (OPERATORS.keys() | COMPUTES.keys())))
 def test_references_agree_with_those_of_the_library(name: str) -> None:
-    for number, sizes in enumerate(OPERATORS[name].sizes):
-        c = case(name, number)
+    operator, file = (OPERATORS[name], library()) if name in OPERATORS else (COMPUTES[name], LIBRARY)
+    for number, sizes in enumerate(operator.sizes):
+        c = case_of(operator, file, name, number)
         types = {b.name: b.dtype.name for b in c.program.inputs}
         if "f16" in types.values() or "eps" in sizes:
             continue

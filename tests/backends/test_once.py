@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 
 import pytest
 
@@ -39,9 +40,16 @@ def test_deep_kernels_are_packed_too() -> None:
     text = f"compute f(A: f32[4]) -> C: f32[4] {{\n    let t0[i] = A[i]\n{lets}    C[i] = {inner}\n}}\n"
     task = tensorc_dsl.loads(f"{text}schedule s for f {{}}\ntask t = f() with s\n", threads=1)["t"]
     kernel = BACKEND.lower(task.sample(0).program, task.target)
-    with pytest.raises(RecursionError):
-        pickle.dumps(kernel)
-    again = pack(kernel).unpack()
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(500)  # a process that packs is in the middle of something
+    try:
+        if sys.version_info < (3, 12):  # later ones count what is called from C on its own
+            with pytest.raises(RecursionError):
+                pickle.dumps(kernel)
+        packed = pack(kernel)
+        again = packed.unpack()
+    finally:
+        sys.setrecursionlimit(limit)
     assert isinstance(again, Kernel) and isinstance(kernel, Kernel)
     assert format_kernel(again) == format_kernel(kernel)
 

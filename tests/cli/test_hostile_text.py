@@ -120,6 +120,7 @@ COMMANDS: list[Sequence[str]] = [
     ("sample", F, "t", NAME),
     ("sample", F, "t", f"--{NAME}"),
     ("lsp", NAME),
+    ("serve", NAME),
     ("verify", F),
     ("verify", F, "t"),
     ("verify", F, "t", "--json"),

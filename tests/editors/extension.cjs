@@ -19,14 +19,25 @@ class LanguageClient {
   }
 }
 
+const nothing = () => ({});
+
 const vscode = {
+  EventEmitter: class {},
   workspace: {
+    registerTextDocumentContentProvider: nothing,
+    onDidChangeTextDocument: nothing,
     getConfiguration: () => ({ get: (key) => settings[key] }),
     onDidChangeConfiguration: (f) => ((changed = f), {}),
   },
   // A question that nobody answers.
-  window: { showWarningMessage: (text) => (said.push(text), new Promise(() => {})) },
-  commands: { registerCommand: (_, f) => ((restart = f), {}), executeCommand: async () => {} },
+  window: {
+    showWarningMessage: (text) => (said.push(text), new Promise(() => {})),
+    onDidChangeTextEditorSelection: nothing,
+  },
+  commands: {
+    registerCommand: (name, f) => (name === "tensorc-dsl.restart" && (restart = f), {}),
+    executeCommand: async () => {},
+  },
 };
 
 const load = Module._load;

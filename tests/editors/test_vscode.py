@@ -91,6 +91,28 @@ def test_the_server_is_started_once_and_a_missing_one_is_told_of() -> None:
     ]
 
 
+def test_the_program_follows_the_cursor_and_the_text() -> None:
+    if shutil.which("node") is None:
+        pytest.skip("there is no node to run the extension with")
+    script = Path(__file__).parent / "panel.cjs"
+    done = subprocess.run(
+        ["node", str(script), str(FOLDER / "panel.js")], check=True, capture_output=True, text=True, timeout=120
+    )
+    assert json.loads(done.stdout) == {
+        "opened": "// small: after split(i, [8, _])\n// rows = [8, 8]: 2 factors\n\nprogram 1",
+        "beside": ["tensorc-dsl-program:/program.tsched", "beside, without the focus"],
+        "asked": [["file:///a.tsched", 3], ["file:///a.tsched", 4], ["file:///a.tsched", 4]],
+        "moved": "// small: before the first step\n\nprogram 2",
+        "edited": "// small: after split(i, [8, _]), for the last of 3 times\n//\n"
+        "// error[E0330]: no\n//   = help: yes\n\nprogram 3",
+        "late": "the last one counts",
+        "no server": "it stays",
+        "other language": "nobody is asked",
+        "out of sight": "nobody is asked",
+        "lens": "// small: before the first step\n\nprogram of the lens",
+    }
+
+
 def package() -> dict[str, Any]:
     return json.loads((FOLDER / "package.json").read_text(encoding="utf-8"))
 
@@ -134,6 +156,7 @@ def test_it_is_packed_with_all_it_needs(tmp_path: Path) -> None:
     wanted = {
         "extension.js",
         "package.json",
+        "panel.js",
         "readme.md",
         "language-configuration.json",
         "syntaxes/tsched.tmLanguage.json",

@@ -34,6 +34,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure import cores, local
 from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.packages.resolve import Resolver
+from tensorc_dsl.playground.server import Playground
 from tensorc_dsl.records import database
 from tensorc_dsl.records.database import Database
 from tensorc_dsl.records.keys import program_key, target_key
@@ -255,6 +256,17 @@ def no_pygls() -> Iterator[None]:
         yield
 
 
+def _in_use(*_: object) -> None:
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+
+@contextmanager
+def taken_port() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Playground, "server_bind", _in_use)
+        yield
+
+
 @contextmanager
 def no_backend() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
@@ -297,6 +309,7 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0922": fake_gpu,
     "E0926": no_pygls,
     "E0930": broken_package,
+    "E0931": taken_port,
     "W0701": edited_records,
     "W0702": edited_export,
     "W0703": records_of_before,

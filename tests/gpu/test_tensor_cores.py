@@ -327,7 +327,7 @@ intrinsic scale_row
     }
     layout "tile.row" (i, j) -> (lane: j / 2, reg: j % 2 + i)
     layout "global" (lane, element) -> (i: 0, j: lane * 2 + element)
-    lower cuda asm "ld.v2.f32 {D0, D1}, [S]; add.f32 D0, D0, D0; add.f32 D1, D1, D1;"
+    lower cuda asm "{ .reg .f32 x, y; ld.v2.f32 {x, y}, [S]; add.f32 D0, x, x; add.f32 D1, y, y; }"
 
 intrinsic put_row
     desc (D: f32[1, 64], S: f32[1, 64] in "tile.row") {
@@ -377,3 +377,96 @@ def test_instructions_with_axes_of_one_iteration_and_private_memory() -> None:
     assert fault == ""
     for out in outputs:
         np.testing.assert_array_equal(out["C"], a * 2 + 1)
+
+
+BYTES = """
+intrinsic product
+    desc (A: i8[16, 32] in "byte.a", B: i8[32, 8] in "byte.b", C: i32[16, 8] in "byte.c") {
+        C[i, j] += sum[k] i32(A[i, k]) * i32(B[k, j])
+    }
+    layout "byte.a" (i, k) -> (lane: i % 8 * 4 + k % 16 / 4, reg: k / 16 * 8 + i / 8 * 4 + k % 4)
+    layout "byte.b" (k, j) -> (lane: j * 4 + k % 16 / 4, reg: k / 16 * 4 + k % 4)
+    layout "byte.c" (i, j) -> (lane: i % 8 * 4 + j / 2, reg: i / 8 * 2 + j % 2)
+    lower cuda asm "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32 C, A, B, C;"
+
+intrinsic rows
+    desc (D: i8[16, 32] in "byte.a", S: i8[16, 32] in "shared") { D[i, k] = S[i, k] }
+    layout "byte.a" (i, k) -> (lane: i % 8 * 4 + k % 16 / 4, reg: k / 16 * 8 + i / 8 * 4 + k % 4)
+    layout "shared" (lane, element) -> (i: lane % 16, k: lane / 16 * 16 + element)
+    lower cuda asm "ldmatrix.sync.aligned.m8n8.x4.shared.b16 D, [S];"
+
+intrinsic columns
+    desc (D: i8[32, 8] in "byte.b", S: i8[8, 32] in "shared") { D[k, j] = S[j, k] }
+    layout "byte.b" (k, j) -> (lane: j * 4 + k % 16 / 4, reg: k / 16 * 4 + k % 4)
+    layout "shared" (lane, element) -> (j: lane % 8, k: lane / 8 % 2 * 16 + element)
+    lower cuda asm "ldmatrix.sync.aligned.m8n8.x2.shared.b16 D, [S];"
+
+intrinsic clear
+    desc (C: i32[16, 8] in "byte.c") { C[i, j] = 0 }
+    layout "byte.c" (i, j) -> (lane: i % 8 * 4 + j / 2, reg: i / 8 * 2 + j % 2)
+    lower cuda asm "mov.b32 C0, 0; mov.b32 C1, 0; mov.b32 C2, 0; mov.b32 C3, 0;"
+
+intrinsic put
+    desc (D: i32[16, 8], C: i32[16, 8] in "byte.c") { D[i, j] = C[i, j] }
+    layout "byte.c" (i, j) -> (lane: i % 8 * 4 + j / 2, reg: i / 8 * 2 + j % 2)
+    layout "global" (lane, address, element) -> (i: address * 8 + lane / 4, j: lane % 4 * 2 + element)
+    lower cuda asm "st.v2.b32 [D0], {C0, C1}; st.v2.b32 [D1], {C2, C3};"
+
+program p(A: i8[16, 32], B: i8[8, 32], C: i32[16, 8]) {
+    buffer As: i8[16, 32] in "shared"
+    buffer Bs: i8[8, 32] in "shared"
+    buffer Af: i8[16, 32] in "byte.a"
+    buffer Bf: i8[8, 32] in "byte.b"
+    buffer Cf: i32[16, 8] in "byte.c"
+    bound("block.x") for b in 1 {
+        bound("thread.x") for t in 32 {
+            for r in 16 {
+                block As { spatial vi in 16 = t / 2; spatial vk in 32 = t % 2 * 16 + r; As[vi, vk] = A[vi, vk] }
+            }
+        }
+        bound("thread.x") for t_1 in 32 {
+            for r_1 in 8 {
+                block Bs { spatial vj in 8 = t_1 / 4; spatial vk in 32 = t_1 % 4 * 8 + r_1; Bs[vj, vk] = B[vj, vk] }
+            }
+        }
+        tensorized for i in 16 @("intrinsic", "clear") {
+            tensorized for j in 8 { block Cz { spatial vi in 16 = i; spatial vj in 8 = j; Cf[vi, vj] = 0 } }
+        }
+        tensorized for i_1 in 16 @("intrinsic", "rows") {
+            tensorized for k_1 in 32 { block Af { spatial vi in 16 = i_1; spatial vk in 32 = k_1; Af[vi, vk] = As[vi, vk] } }
+        }
+        tensorized for j_2 in 8 @("intrinsic", "columns") {
+            tensorized for k_2 in 32 { block Bf { spatial vj in 8 = j_2; spatial vk in 32 = k_2; Bf[vj, vk] = Bs[vj, vk] } }
+        }
+        tensorized for i_3 in 16 @("intrinsic", "product") {
+            tensorized for j_3 in 8 {
+                tensorized for k_3 in 32 {
+                    block Cs {
+                        spatial vi in 16 = i_3; spatial vj in 8 = j_3; reduce vk in 32 = k_3
+                        Cf[vi, vj] = Cf[vi, vj] + i32(Af[vi, vk]) * i32(Bf[vj, vk])
+                    }
+                }
+            }
+        }
+        tensorized for i_4 in 16 @("intrinsic", "put") {
+            tensorized for j_4 in 8 { block C { spatial vi in 16 = i_4; spatial vj in 8 = j_4; C[vi, vj] = Cf[vi, vj] } }
+        }
+    }
+}
+"""
+
+
+def test_products_of_bytes_are_declared_without_python(tmp_path: Path) -> None:
+    """A warp that no loop is bound to is the first one; four bytes are in a register."""
+    program = parse_program(Source("p.tsched", BYTES))
+    found = lower_device(program)
+    code = ptx(found, "sm_80")
+    assert "m16n8k32" in code
+    if tool("ptxas") is not None:
+        assert "0 bytes spill stores" in assemble(code, "sm_80", tmp_path / "k.cubin")
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((16, 32), (8, 32)))
+    fault, outputs = emulated(found, program, {"A": a, "B": b})
+    assert fault == ""
+    for out in outputs:
+        np.testing.assert_array_equal(out["C"], a.astype(np.int64) @ b.T.astype(np.int64))

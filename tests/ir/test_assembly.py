@@ -88,7 +88,7 @@ CASES = {
         [("x2", "x4")],
         (
             "E0674: `ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16` does something else: x4 moves 4 matrices of "
-            "8 x 8 elements of 16 bits, a row of 8 at each address; it has 256 elements; `D` has 128"
+            "8 rows of 16 bytes, a row at each address, and turns those of 16 bits alone; it has 512 bytes; `D` has 256"
         ),
     ),
     "operands in another order": (
@@ -101,8 +101,8 @@ CASES = {
     "no shared memory": (
         [(".shared", "")],
         (
-            "E0674: `ldmatrix.sync.aligned.m8n8.x2.trans.b16` does something else: its addresses are within shared memory; write"
-            ' `.shared`, and `in "shared"` for `S`'
+            "E0674: `ldmatrix.sync.aligned.m8n8.x2.trans.b16` does something else: its addresses are within shared"
+            ' memory; write `.shared`, and `in "shared"` for `S`'
         ),
     ),
     "an unknown operand": (

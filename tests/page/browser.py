@@ -66,7 +66,11 @@ class Page:
 
     def open(self, path: Path) -> None:
         """The file is shown, and its scripts have run."""
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.visit(path.resolve().as_uri())
+
+    def visit(self, address: str) -> None:
+        """As `open`, for an address."""
+        self.call("Page.navigate", url=address)
         self.wait("Page.loadEventFired")
 
     def wait(self, event: str) -> None:

@@ -14,6 +14,7 @@ from tensorc_dsl.ir.arrays import Array, narrow
 from tensorc_dsl.ir.program import Buffer, Program
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.source import Source
+from tests.stdlib.numerics import Operator
 from tests.stdlib.references import OPERATORS
 
 
@@ -40,9 +41,13 @@ class Case:
 
 def case(name: str, number: int) -> Case:
     """That operator at that one of its sizes, with random inputs."""
-    operator, defn = OPERATORS[name], library().computes[name]
-    sizes = operator.sizes[number]
-    program = elaborate(defn, sizes, name, library().library)
+    return case_of(OPERATORS[name], library(), name, number)
+
+
+def case_of(operator: Operator, file: CheckedFile, name: str, number: int) -> Case:
+    """A compute of a file at that one of the sizes of its reference, with random inputs."""
+    defn, sizes = file.computes[name], operator.sizes[number]
+    program = elaborate(defn, sizes, name, file.library)
     rng = np.random.default_rng(number % len(operator.sizes))
     given = operator.prepare({b.name: _values(rng, b) for b in program.inputs})
     attributes = {a.name for a in defn.attributes if a.type != "dtype"}

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy import special
 
-from bench.against.problem import Array, Job, Ready
+from bench.against.problem import IMAGES, Array, Job, Ready
+from bench.against.references import REFERENCES
 
 
 def prepare(job: Job) -> Ready | None:
@@ -117,6 +118,11 @@ def _copy(job: Job) -> Callable[[], Array]:
     return _into(lambda out: np.copyto(out, x), x.shape)
 
 
+def _image(job: Job) -> Callable[[], Array]:
+    # The reference is what a user of SciPy would write; in f32 its filters give f32.
+    return lambda: REFERENCES[job.problem.compute](job.inputs, job.problem)
+
+
 MAKERS: dict[str, Callable[[Job], Callable[[], Array]]] = {
     "matmul": _matmul,
     "batch_matmul": _matmul,
@@ -129,5 +135,6 @@ MAKERS: dict[str, Callable[[Job], Callable[[], Array]]] = {
     "transpose": _transpose,
     "add": _add,
     "copy": _copy,
+    **dict.fromkeys(IMAGES, _image),
 }
 """The operators that NumPy supports well. A convolution would copy the input once for each weight."""

@@ -8,13 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from lsprotocol import types as lsp
 
-from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.interp.watched import Stand, Watched
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.records import Records, space_of
-from tensorc_dsl.schedule.refusal import ScheduleRefusal
-from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.model import preferring, prior, shown
@@ -114,14 +111,4 @@ def _after(analysis: Analysis, task: str, watched: Watched, stands: list[Stand])
         {"name": d.name, "value": shown(d.decision), "legal": d.distribution.describe()} for _, d in watched.places
     ]
     step = None if at is None or not analysis.is_own(at) else analysis.text.range(analysis.start(at), analysis.end(at))
-    return After(task, format_program(program), step, len(stands), draws, _problem(watched.failure))
-
-
-def _problem(failure: ScheduleRefusal | TschedError | None) -> str:
-    match failure:
-        case None:
-            return ""
-        case TschedError(diagnostics=diagnostics):
-            return "\n".join(map(render, diagnostics))
-        case refusal:
-            return render(refusal_diagnostic(refusal))
+    return After(task, format_program(program), step, len(stands), draws, watched.problem)

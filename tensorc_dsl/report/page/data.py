@@ -49,7 +49,7 @@ def _axis(f: Figures, name: str) -> dict[str, Any]:
     """The values of a draw in order, and which one each trial has: -1 where it was not drawn."""
     decided = [t.decisions.get(name) for s in f.sides for t in s.trials]
     values = {value_key(d): d for d in decided if d is not None}
-    order = sorted(values, key=lambda k: _order(values[k]))
+    order = sorted(values, key=lambda k: by_size(values[k]))
     place = {key: n for n, key in enumerate(order)}
     return {
         "name": visible_line(name),
@@ -58,8 +58,8 @@ def _axis(f: Figures, name: str) -> dict[str, Any]:
     }
 
 
-def _order(d: Decision) -> tuple[Any, ...]:
-    """Numbers by size, tiles by their innermost factors, words by the alphabet."""
+def by_size(d: Decision) -> tuple[Any, ...]:
+    """A key for sorting: numbers by size, tiles by their innermost factors, words by the alphabet."""
     match d:
         case tuple():
             return (1, tuple(reversed(d)), "")

@@ -81,6 +81,12 @@ def rolling_buffer(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[
     In TVM: `rolling_buffer`; in Halide: `store_at` outside of `compute_at`, with `fold_storage`.
     Cases: tests/primitives/rolling_buffer.md
     """
+    return _rolled(program, block, loop)
+
+
+@lru_cache(maxsize=16)
+def _rolled(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[BlockRef]:
+    """As `rolling_buffer`: a query and the step after it ask alike, and the answer takes a proof."""
     around, b = the_block(program, block)
     at = the_loop(program, loop)[1]
     names = [x.var for x in around]
@@ -111,9 +117,7 @@ def rolling_buffer(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[
     return Rewrite(result, BlockRef(name))
 
 
-@lru_cache(maxsize=64)
 def _proved(program: Program, result: Program) -> bool:
-    """Whether the validator proves the step; a query and the step after it ask alike."""
     # The validator loads isl and NumPy, which a check of a file does without.
     from tensorc_dsl.validate.validate import Valid, validate
 

@@ -73,7 +73,7 @@ def assembly_text(lines: Sequence[Line], numbers: Mapping[Ref, int], registers: 
     """The text with LLVM's numbers of operands, `$0`."""
     out: list[str] = []
     for line in lines:
-        parts = [line.opcode + " " if line.rest else line.opcode]
+        parts = [line.braces, line.opcode, " "]
         for x in line.rest:
             if isinstance(x, str):
                 parts.append(x)
@@ -82,7 +82,7 @@ def assembly_text(lines: Sequence[Line], numbers: Mapping[Ref, int], registers: 
                 parts.append(f"{{{every}}}")
             else:
                 parts.append(f"${numbers[Ref(x.name, x.number or 0)]}")
-        out.append("".join(parts) + ";")
+        out.append("".join(parts).rstrip() + (";" if line.opcode else ""))
     return " ".join(out)
 
 

@@ -1,0 +1,114 @@
+"""What a notebook shows of tasks, kernels, programs, schedules and proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tensorc_dsl import units
+from tensorc_dsl.api import Kernel, Task, TaskFile
+from tensorc_dsl.api.known import describe
+from tensorc_dsl.diagnostic import TschedError, render
+from tensorc_dsl.ir.print import format_buffer, format_program
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.notebook.colours import coloured
+from tensorc_dsl.report.page.markup import Markup, element, joined, lines
+from tensorc_dsl.report.verdict import facts, line
+from tensorc_dsl.trace.model import shown
+from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.validate.validate import Invalid, Report, Unproved, Valid
+
+SHOWN_LINES = 400
+"""Lines of a text that a cell shows."""
+
+
+def file_html(file: TaskFile) -> str:
+    """A row for each task; why there is none, where its space or target cannot be found."""
+    if not file:
+        return element("p", "no tasks")
+    return _table(("task", "inputs", "outputs", "operations", "on"), [_row(file, name) for name in file])
+
+
+def _row(file: TaskFile, name: str) -> Sequence[str]:
+    try:
+        return (name, *_facts(file[name]))
+    except TschedError as e:
+        return (name, e.diagnostics[0].message)
+
+
+def _facts(task: Task) -> tuple[str, str, str, str]:
+    inputs, outputs = (", ".join(map(format_buffer, some)) for some in (task.program.inputs, task.program.outputs))
+    where = f"{units.counted(task.threads, 'thread')} of {task.target.cpu or task.target.kind}"
+    return inputs, outputs, f"{task.flops:.3g}", where
+
+
+def task_html(task: Task) -> str:
+    """Its inputs and outputs, and the program that a schedule begins with."""
+    inputs, outputs, operations, where = _facts(task)
+    said = element("p", element("strong", task.name), f"({inputs}) → {outputs}: {operations} operations, on {where}")
+    return element("div", said, _details("The program before its schedule", format_program(task.program)))
+
+
+def trace_html(trace: Trace) -> str:
+    """The draws with their values, the schedule, and the program that it makes."""
+    rows = [(d.name, shown(d.decision), "pinned" if d.pinned else d.distribution.describe()) for d in trace.draws]
+    draws = _table(("draw", "value", "can be"), rows) if rows else element("p", "no draws")
+    made = _details("The program that it makes", format_program(trace.program))
+    return element("div", draws, coloured(_cut(trace.text)), made)
+
+
+def program_html(program: Program) -> str:
+    return coloured(_cut(format_program(program)))
+
+
+def kernel_html(kernel: Kernel) -> str:
+    """What it computes, its time if it was measured, and its schedule."""
+    time = "" if kernel.seconds is None else f": {units.seconds(kernel.seconds)}"
+    origin = "" if kernel.origin is None else f"; schedule {describe(kernel.origin)}"
+    where = f" on {units.counted(kernel.threads, 'thread')} of {kernel.target.cpu or kernel.target.kind}{origin}"
+    said = element("p", element("strong", f"{kernel.task}{time}"), where)
+    return element("div", said, _details("Its schedule", kernel.trace.text))
+
+
+def report_html(report: Report) -> str:
+    """The verdict of a proof, with the facts if it is not proved."""
+    word, found = facts(report)
+    if found is None:
+        return element("p", element("strong", line(report)))
+    return element("div", element("p", element("strong", word)), element("pre", lines(render(found))))
+
+
+def _details(title: str, text: str) -> Markup:
+    return element("details", element("summary", title), coloured(_cut(text)))
+
+
+def _cut(text: str) -> str:
+    rows = text.splitlines(keepends=True)
+    if len(rows) <= SHOWN_LINES:
+        return text
+    return f"{''.join(rows[:SHOWN_LINES])}// … and {units.counted(len(rows) - SHOWN_LINES, 'more line')}\n"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
+    """A table; the last cell of a shorter row takes the rest of its width."""
+
+    def cells(row: Sequence[str]) -> Markup:
+        wide = len(head) - len(row) + 1
+        *first, last = (element("td", text, style="text-align: left") for text in row)
+        if wide > 1:
+            last = element("td", row[-1], colspan=wide, style="text-align: left")
+        return element("tr", *first, last)
+
+    top = element("tr", *(element("th", text, style="text-align: left") for text in head))
+    return element("table", element("thead", top), element("tbody", joined(map(cells, rows))))
+
+
+SHOWN: tuple[tuple[type, Callable[[Any], str]], ...] = (
+    (TaskFile, file_html),
+    (Task, task_html),
+    (Trace, trace_html),
+    (Program, program_html),
+    (Kernel, kernel_html),
+    *((kind, report_html) for kind in (Valid, Invalid, Unproved)),
+)
+"""The types that are shown, with the function that makes the HTML."""

@@ -1,0 +1,63 @@
+"""The extension of IPython, `%load_ext tensorc_dsl`: the cell magic, and how values are shown."""
+
+from __future__ import annotations
+
+import keyword
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from tensorc_dsl.api import TaskFile, loads
+from tensorc_dsl.diagnostic import Severity, TschedError, render
+from tensorc_dsl.notebook.display import SHOWN
+from tensorc_dsl.report.terminal import show_diagnostics
+
+Shell = Any
+"""IPython's `InteractiveShell`, which has few types."""
+
+
+class CellError(TschedError):
+    """What is wrong in a cell. A notebook shows the findings alone: nothing of Python stands behind them."""
+
+    def _render_traceback_(self) -> list[str]:
+        return "\n\n".join(map(render, self.diagnostics)).split("\n")
+
+
+def load(shell: Shell) -> None:
+    """Add the magic to a shell, and have it show our values as HTML."""
+
+    def tsched(line: str, cell: str) -> TaskFile:
+        """%%tsched [NAME]: the tasks of the cell's text, which is then the value of NAME, too."""
+        return read_cell(shell, line, cell)
+
+    shell.register_magic_function(tsched, "cell")
+    for kind, html in SHOWN:
+        _formatter(shell).for_type(kind, html)
+
+
+def unload(shell: Shell) -> None:
+    """Take back what `load` added."""
+    shell.magics_manager.magics["cell"].pop("tsched", None)
+    for kind, _ in SHOWN:
+        _formatter(shell).pop(kind, None)
+
+
+def read_cell(shell: Shell, line: str, cell: str) -> TaskFile:
+    """The tasks of a cell; warnings are printed. Raises CellError with all errors, and UsageError for what is no name."""
+    name = line.strip()
+    if name and (not name.isidentifier() or keyword.iskeyword(name)):
+        raise UsageError(f"%%tsched takes the name of a variable, and {name!r} is none")
+    try:
+        file = loads(cell, name=f"In[{shell.execution_count}]")
+    except TschedError as e:
+        raise CellError(*e.diagnostics) from None
+    if warnings := [d for d in file.checked.diagnostics if d.severity is Severity.WARNING]:
+        show_diagnostics(*warnings)
+    if name:
+        shell.user_ns[name] = file
+    return file
+
+
+def _formatter(shell: Shell) -> Any:
+    """What makes the HTML of values, by their types."""
+    return shell.display_formatter.formatters["text/html"]

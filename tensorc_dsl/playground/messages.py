@@ -1,0 +1,135 @@
+"""What the page asks and is told: JSON between the page and the server, MessagePack between the server and its processes.
+
+Positions are lines and UTF-16 units in them, from 0, as editors count.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tensorc_dsl.measure.messages import Bug, Exhausted, Ready
+
+PROGRAM, LOOPS = "program", "loops"
+
+
+class Position(msgspec.Struct, frozen=True):
+    line: int
+    character: int
+
+
+class Range(msgspec.Struct, frozen=True):
+    start: Position
+    end: Position
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """The text in a range becomes `text`."""
+
+    at: Range
+    text: str
+
+
+class Fix(msgspec.Struct, frozen=True):
+    title: str
+    edits: tuple[Edit, ...]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """`message` has the notes behind it, each on a line of its own. `grade` is `error`, `warning` or `info`."""
+
+    at: Range
+    grade: str
+    code: str
+    message: str
+    fixes: tuple[Fix, ...]
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A statement that changed the program. `at` is its place in the page's text; None for one of another file, which `place`
+    names."""
+
+    text: str
+    at: Range | None
+    place: str
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A draw: its `value`, and in order those that it can have, as far as they are listed; `legal` says it in words.
+
+    A `pinned` one is decided by the text; `at` is its place in the page's text, None for one of another file."""
+
+    name: str
+    value: str
+    values: tuple[str, ...]
+    legal: str
+    pinned: bool
+    at: Range | None
+
+
+class Check(msgspec.Struct, tag=True, frozen=True, forbid_unknown_fields=True):
+    """From the page: what is wrong in the text?"""
+
+    text: str
+
+
+class Show(msgspec.Struct, tag=True, frozen=True, forbid_unknown_fields=True):
+    """From the page: what does a task become? `decisions` are values of draws by name; other draws are drawn with `seed`.
+
+    `stage` is PROGRAM, for the program after so many steps (all of them, if `step` is None), LOOPS, or one of the target's
+    backend, for what the last program becomes.
+    """
+
+    text: str
+    task: str
+    decisions: dict[str, str]
+    seed: int
+    stage: str
+    step: int | None = None
+
+
+Question = Check | Show
+
+
+class Open(msgspec.Struct, tag=True, frozen=True):
+    """To a process that has just been started: the name of the text, and the folders in which to look for what it uses."""
+
+    path: str
+    include: tuple[str, ...]
+
+
+class Opened(msgspec.Struct, tag=True, frozen=True):
+    """From a process: it is ready for questions."""
+
+
+class Checked(msgspec.Struct, tag=True, frozen=True):
+    findings: tuple[Finding, ...]
+    tasks: tuple[str, ...]
+
+
+class Shown(msgspec.Struct, tag=True, frozen=True):
+    """`text` is what was asked for, after so many of the `steps`; `changed` are the lines in it, from 0, that the last step
+    made. `problem` says why the schedule ended early, or why there is no text. `redrawn` says which draws could not keep the
+    values that were wanted. `stages` are those that there are, with a description of each."""
+
+    steps: tuple[Step, ...]
+    step: int
+    changed: tuple[int, ...]
+    draws: tuple[Choice, ...]
+    stages: tuple[tuple[str, str], ...]
+    text: str
+    problem: str
+    redrawn: tuple[str, ...]
+
+
+class Refused(msgspec.Struct, tag=True, frozen=True):
+    """No answer: `message` is a finding as the command line prints it."""
+
+    message: str
+
+
+Errand = Open | Check | Show
+Answer = Ready | Opened | Checked | Shown | Refused | Exhausted | Bug
+
+questions = msgspec.json.Decoder(Question)
+errands = msgspec.msgpack.Decoder(Errand)
+answers = msgspec.msgpack.Decoder(Answer)

@@ -1,0 +1,196 @@
+// The editor of the text, and the view of what it becomes.
+import * as cm from "./codemirror.js";
+
+/** A function that cuts a line into words, `[end, class]` each, by the patterns of all highlighters. A class may be null. */
+export function scanner(highlight) {
+  const rule = ([pattern, classes]) => ({ pattern: new RegExp(pattern, "y"), classes });
+  const texts = highlight.texts.map(rule);
+  const words = highlight.words.map(rule);
+  const blank = /[ \t]+/y;
+  const escape = new RegExp(highlight.escape, "y");
+  const quoted = /[^"\\]+|\\/y;
+
+  const at = (pattern, line, start) => {
+    pattern.lastIndex = start;
+    return pattern.exec(line);
+  };
+
+  function string(line, start, out) {
+    out.push([start + 1, "string"]);
+    for (let end = start + 1; end < line.length;) {
+      if (line[end] === highlight.string) {
+        out.push([end + 1, "string"]);
+        return end + 1;
+      }
+      const found = at(escape, line, end);
+      const part = found ?? at(quoted, line, end);
+      end += part[0].length;
+      out.push([end, found ? "escape" : "string"]);
+    }
+    return line.length;
+  }
+
+  function word(line, start, rules, out) {
+    for (const { pattern, classes } of rules) {
+      const found = at(pattern, line, start);
+      if (!found) continue;
+      let end = start;
+      classes.forEach((name, n) => out.push([(end += found[n + 1].length), name]));
+      return end;
+    }
+    return 0;
+  }
+
+  return (line) => {
+    const out = [];
+    for (let end = 0; end < line.length;) {
+      const space = at(blank, line, end);
+      if (space) {
+        out.push([(end += space[0].length), null]);
+        continue;
+      }
+      const next = word(line, end, texts, out)
+        || (line[end] === highlight.string ? string(line, end, out) : word(line, end, words, out));
+      if (!next) out.push([end + 1, null]);
+      end = next || end + 1;
+    }
+    return out;
+  };
+}
+
+/** The language for CodeMirror, from a scanner. No word goes on behind the end of its line. */
+export function language(scan) {
+  const tags = {};
+  const names = [
+    "comment", "doc", "keyword", "constant", "number", "string", "escape", "annotation", "definition", "type", "builtin",
+    "primitive", "draw", "attribute", "name", "operator", "punctuation",
+  ];
+  // CodeMirror has meanings of its own for some of these names, such as `type`.
+  for (const name of names) tags[`t-${name}`] = cm.Tag.define();
+  const stream = cm.StreamLanguage.define({
+    name: "tsched",
+    startState: () => ({ words: [], next: 0 }),
+    token(stream, state) {
+      if (stream.sol()) [state.words, state.next] = [scan(stream.string), 0];
+      const [end, name] = state.words[state.next++];
+      stream.pos = end;
+      return name && `t-${name}`;
+    },
+    tokenTable: tags,
+    languageData: { commentTokens: { line: "//" }, closeBrackets: { brackets: ["(", "[", "{", '"'] } },
+  });
+  const styles = Object.entries(tags).map(([name, tag]) => ({ tag, class: name }));
+  return [stream, cm.syntaxHighlighting(cm.tagHighlighter(styles))];
+}
+
+const setLines = cm.StateEffect.define();
+
+/** Lines that stand out, by their numbers from 0. */
+const marked = cm.StateField.define({
+  create: () => cm.Decoration.none,
+  update(lines, change) {
+    lines = lines.map(change.changes);
+    for (const effect of change.effects) {
+      if (!effect.is(setLines)) continue;
+      const builder = new cm.RangeSetBuilder();
+      for (const line of effect.value) {
+        if (line >= change.state.doc.lines) continue;
+        const { from } = change.state.doc.line(line + 1);
+        builder.add(from, from, cm.Decoration.line({ class: "marked" }));
+      }
+      lines = builder.finish();
+    }
+    return lines;
+  },
+  provide: (field) => cm.EditorView.decorations.from(field),
+});
+
+export function mark(view, lines, scroll) {
+  const effects = [setLines.of(lines)];
+  if (scroll && lines.length && lines[0] < view.state.doc.lines) {
+    effects.push(cm.EditorView.scrollIntoView(view.state.doc.line(lines[0] + 1).from, { y: "center" }));
+  }
+  view.dispatch({ effects });
+}
+
+export function offset(doc, { line, character }) {
+  if (line >= doc.lines) return doc.length;
+  const found = doc.line(line + 1);
+  return Math.min(found.from + character, found.to);
+}
+
+export function apply(view, edits) {
+  const doc = view.state.doc;
+  view.dispatch({
+    changes: edits.map(({ at, text }) => ({ from: offset(doc, at.start), to: offset(doc, at.end), insert: text })),
+    userEvent: "input",
+  });
+}
+
+/** Show the findings in the text, each with its repairs. */
+export function show(view, findings) {
+  const doc = view.state.doc;
+  view.dispatch(cm.setDiagnostics(view.state, findings.map((f) => ({
+    from: offset(doc, f.at.start),
+    to: offset(doc, f.at.end),
+    severity: f.grade,
+    source: f.code,
+    message: f.message,
+    actions: f.fixes.map((fix) => ({ name: fix.title, apply: (view) => apply(view, fix.edits) })),
+  }))));
+}
+
+function common(data) {
+  return [
+    cm.EditorView.cspNonce.of(data.nonce),
+    cm.lineNumbers(),
+    cm.highlightSpecialChars(),
+    cm.highlightSelectionMatches(),
+    marked,
+  ];
+}
+
+export function editor(data, tsched, parent, changed) {
+  return new cm.EditorView({
+    parent,
+    doc: data.text,
+    extensions: [
+      common(data),
+      tsched,
+      cm.history(),
+      cm.drawSelection(),
+      cm.highlightActiveLine(),
+      cm.highlightActiveLineGutter(),
+      cm.bracketMatching(),
+      cm.closeBrackets(),
+      cm.indentUnit.of("    "),
+      cm.lintGutter(),
+      cm.EditorView.contentAttributes.of({ "aria-label": data.name }),
+      cm.keymap.of([
+        ...cm.closeBracketsKeymap, ...cm.defaultKeymap, ...cm.searchKeymap, ...cm.historyKeymap, ...cm.lintKeymap,
+        cm.indentWithTab,
+      ]),
+      cm.EditorView.updateListener.of((update) => update.docChanged && changed()),
+    ],
+  });
+}
+
+/** A view that nobody edits; `put` replaces its text, which is coloured if it is in the language. */
+export function viewer(data, tsched, parent) {
+  const colours = new cm.Compartment();
+  const view = new cm.EditorView({
+    parent,
+    extensions: [
+      common(data),
+      colours.of(tsched),
+      cm.keymap.of([...cm.defaultKeymap, ...cm.searchKeymap]),
+      cm.EditorState.readOnly.of(true),
+      cm.EditorView.contentAttributes.of({ "aria-label": "The program or its code", tabindex: "0" }),
+    ],
+  });
+  const put = (text, isProgram) => view.dispatch({
+    changes: { from: 0, to: view.state.doc.length, insert: text },
+    effects: colours.reconfigure(isProgram ? tsched : []),
+  });
+  return { view, put };
+}

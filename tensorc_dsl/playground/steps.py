@@ -1,0 +1,162 @@
+"""What a task becomes under some decisions: its program after each step, what each draw can be, and the code."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tensorc_dsl.api.making import compiled, lowered_text, require_code
+from tensorc_dsl.backend.find import backend_of
+from tensorc_dsl.diagnostic import TschedError, render
+from tensorc_dsl.insight.slices import nearest
+from tensorc_dsl.interp.pins import read_decision
+from tensorc_dsl.interp.space import Space
+from tensorc_dsl.interp.tasks import task_space
+from tensorc_dsl.interp.watched import Stand, Watched
+from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.lsp.analysis import Analysis
+from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.playground.findings import range_of
+from tensorc_dsl.playground.messages import LOOPS, PROGRAM, Choice, Range, Show, Shown, Step
+from tensorc_dsl.report.page.data import by_size
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.schedule.render import refusal_diagnostic
+from tensorc_dsl.source import Span
+from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.trace.draw import Draw
+from tensorc_dsl.trace.model import preferring, prior, shown
+
+MOST_VALUES = 200
+"""Values of a draw that its slider has."""
+
+LONGEST = 400_000
+"""Characters of a text that the page shows."""
+
+LONGEST_STEP = 200
+"""Characters of a statement that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """A task's schedule under some decisions. `stands` are those at which the program changed."""
+
+    space: Space
+    watched: Watched
+    stands: tuple[Stand, ...]
+
+
+def expanded(analysis: Analysis, asked: Show) -> Expanded:
+    """The expansion that is asked for. Raises TschedError if the task has no space here, or for decisions that are none."""
+    decisions = {name: read_decision(value) for name, value in asked.decisions.items()}
+    space = task_space(analysis.checked, asked.task, host_target())
+    watched = space.watch(preferring(decisions, prior(np.random.default_rng(asked.seed))))
+    stands: list[Stand] = []
+    last = watched.start
+    for s in watched.stands:
+        if s.program is not last:
+            stands.append(s)
+            last = s.program
+    return Expanded(space, watched, tuple(stands))
+
+
+def told(analysis: Analysis, asked: Show, found: Expanded) -> Shown:
+    """The answer to a question about an expansion."""
+    watched, stands = found.watched, found.stands
+    step = len(stands) if asked.step is None else max(0, min(asked.step, len(stands)))
+    programs = (watched.start, *(s.program for s in stands))
+    problem = _problem(watched)
+    changed: tuple[int, ...] = ()
+    if asked.stage == PROGRAM:
+        text = format_program(programs[step])
+        changed = _changed(format_program(programs[step - 1]), text) if step else ()
+    else:
+        step = len(stands)
+        text, why = ("", "") if problem else _code(found, asked.stage)
+        problem = problem or why
+    if len(text) > LONGEST:
+        text = f"{text[:LONGEST]}\n… and {len(text) - LONGEST:,} more characters: `tensorc-dsl show` has them\n"
+    backend = backend_of(found.space.target.kind)
+    return Shown(
+        steps=tuple(_step(analysis, s) for s in stands),
+        step=step,
+        changed=changed,
+        draws=tuple(_choice(analysis, span, draw) for span, draw in watched.places),
+        stages=(
+            (PROGRAM, "the program after the step"),
+            (LOOPS, "the flat loops that the schedule makes"),
+            *(() if backend is None else backend.stages.items()),
+        ),
+        text=text,
+        problem=problem,
+        redrawn=tuple(_redrawn(asked.decisions, [d for _, d in watched.places])),
+    )
+
+
+def _problem(watched: Watched) -> str:
+    """Why the expansion ended early. The page shows the program and the steps, so a refusal need not."""
+    if not isinstance(watched.failure, ScheduleRefusal):
+        return watched.problem
+    whole = refusal_diagnostic(watched.failure)
+    return render(replace(whole, notes=tuple(n for n in whole.notes if n.kind in ("help", "note"))))
+
+
+def _step(analysis: Analysis, stand: Stand) -> Step:
+    written = " ".join(stand.span.text.split())
+    text = written if len(written) <= LONGEST_STEP else f"{written[:LONGEST_STEP]} …"
+    source = stand.span.source
+    at = _own(analysis, stand.span)
+    return Step(text, at, "" if at else f"{source.name}:{source.line_column(stand.span.start)[0]}")
+
+
+def _own(analysis: Analysis, span: Span) -> Range | None:
+    """A place in the page's text."""
+    if not analysis.is_own(span):
+        return None
+    return range_of(analysis.text.range(analysis.start(span), analysis.end(span)))
+
+
+def _choice(analysis: Analysis, span: Span, draw: Draw) -> Choice:
+    values = (draw.decision,) if draw.pinned else sorted(nearest(draw, MOST_VALUES), key=by_size)
+    legal = draw.distribution.describe()
+    return Choice(draw.name, shown(draw.decision), tuple(map(shown, values)), legal, draw.pinned, _own(analysis, span))
+
+
+def _redrawn(wanted: Mapping[str, str], draws: list[Draw]) -> Iterator[str]:
+    """Which draws have other values than the wanted ones, and why."""
+    for d in draws:
+        value = wanted.get(d.name)
+        if value is None or _same(value, d.decision):
+            continue
+        legal = "the text pins it" if d.pinned else f"it can be {d.distribution.describe()}"
+        yield f"{d.name} is {shown(d.decision)} now, since {value} is not legal beside the others: {legal}"
+
+
+def _same(value: str, decision: Decision) -> bool:
+    return value == shown(decision) or read_decision(value) == decision
+
+
+def _changed(before: str, after: str) -> tuple[int, ...]:
+    """The lines of a text that another one has not, wherever they begin; but for brackets that close."""
+    old, new = ([line.strip() for line in text.split("\n")] for text in (before, after))
+    blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return tuple(
+        line for kind, _, _, start, end in blocks if kind != "equal" for line in range(start, end) if new[line] != "}"
+    )
+
+
+def _code(found: Expanded, stage: str) -> tuple[str, str]:
+    """What the last program becomes, or why it cannot be shown."""
+    space = found.space
+    program = found.stands[-1].program if found.stands else found.watched.start
+    try:
+        if stage == LOOPS:
+            return lowered_text(program, space.target, None), ""
+        backend = require_code(space.target, program.name)
+        if stage not in backend.stages:
+            return "", f"there is no stage `{stage}` for targets of kind `{space.target.kind}`"
+        return compiled(program, space.target, space.target.cores).view(stage), ""
+    except TschedError as e:
+        return "", "\n".join(map(render, e.diagnostics))

@@ -1,0 +1,88 @@
+"""What the computes of `stdlib/image` give, from SciPy and NumPy in float64, and sizes to ask at: odd, or the smallest."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import ndimage, signal
+
+from tensorc_dsl.check.scope import CheckedFile, load_source
+from tensorc_dsl.source import Source
+from tests.stdlib.numerics import Array, Operator, each
+
+LIBRARY: CheckedFile = load_source(Source("t.tsched", "use std.image\nuse std.cpu.{default}\n"))
+
+SOBEL = np.outer([1, 2, 1], [-1, 0, 1])
+BRIGHTNESS = np.array([0.299, 0.587, 0.114])
+
+
+def separable(x: Array, t: Array) -> Array:
+    down = ndimage.correlate1d(x, t, 0, mode="nearest")
+    return ndimage.correlate1d(down, t, 1, mode="nearest")
+
+
+def harris(x: Array) -> Array:
+    p = np.pad(x, 2, "edge")
+    down, across = (signal.correlate(p, f, "valid") for f in (SOBEL.T, SOBEL))
+    dd, aa, da = (signal.correlate(v, np.ones((3, 3)), "valid") for v in (down**2, across**2, down * across))
+    return dd * aa - da**2 - 0.04 * (dd + aa) ** 2
+
+
+def ycc(x: Array) -> Array:
+    g = x @ BRIGHTNESS
+    return np.stack([g, (x[..., 2] - g) / 1.772, (x[..., 0] - g) / 1.402], -1)
+
+
+def rgb(x: Array) -> Array:
+    red, blue = x[..., 0] + 1.402 * x[..., 2], x[..., 0] + 1.772 * x[..., 1]
+    return np.stack([red, (x[..., 0] - 0.299 * red - 0.114 * blue) / 0.587, blue], -1)
+
+
+def halved(x: Array) -> Array:
+    for axis in (0, 1):
+        p = np.moveaxis(np.pad(x, [(1, 1) if a == axis else (0, 0) for a in (0, 1)], "edge"), axis, 0)
+        n = x.shape[axis] // 2
+        terms = [w * p[k : k + 2 * n : 2] for k, w in enumerate((1, 3, 3, 1))]
+        x = np.moveaxis(np.sum(terms, axis=0) / 8, 0, axis)
+    return x
+
+
+def resized(x: Array, OH: int, OW: int) -> Array:
+    at = [(np.arange(n) + 0.5) * size / n - 0.5 for n, size in zip((OH, OW), x.shape, strict=True)]
+    return ndimage.map_coordinates(x, np.stack(np.meshgrid(*at, indexing="ij")), order=1, mode="nearest")
+
+
+def down(x: Array, a: Array) -> Array:
+    out = x.copy()
+    for y in range(1, len(x)):
+        out[y] = a * x[y] + (1 - a) * out[y - 1]
+    return out
+
+
+IMAGE = each("H W", (19, 37), (1, 2))
+RADII = each("H W r", (19, 37, 2), (1, 2, 1))
+TAPS = each("H W K", (19, 37, 5), (2, 1, 2))
+
+COMPUTES: dict[str, Operator] = {
+    "extended": Operator(lambda x, r: np.pad(x, r, "edge"), RADII),
+    "box": Operator(lambda x, r: ndimage.uniform_filter(x, 2 * r + 1, mode="nearest"), RADII),
+    "separable": Operator(separable, TAPS),
+    "unsharp": Operator(lambda x, t, amount: x + amount * (x - separable(x, t)), TAPS),
+    "gray": Operator(lambda x: x @ BRIGHTNESS, IMAGE),
+    "gray_u8": Operator(lambda x: (x @ [77, 150, 29] + 128) // 256, IMAGE),
+    "ycc_from_rgb": Operator(ycc, IMAGE),
+    "rgb_from_ycc": Operator(rgb, IMAGE, loss=4e-6),
+    "sobel": Operator(lambda x: np.hypot(*(ndimage.sobel(x, axis, mode="nearest") for axis in (0, 1))), IMAGE),
+    "difference_down": Operator(lambda x: signal.correlate(x, SOBEL.T, "valid"), each("H W", (19, 37))),
+    "difference_across": Operator(lambda x: signal.correlate(x, SOBEL, "valid"), each("H W", (19, 37))),
+    "harris": Operator(harris, each("H W", (19, 37))),
+    "median": Operator(lambda x: ndimage.median_filter(x, 3, mode="nearest"), IMAGE),
+    "dilated": Operator(lambda x, r: ndimage.maximum_filter(x, 2 * r + 1, mode="nearest"), RADII),
+    "eroded": Operator(lambda x, r: ndimage.minimum_filter(x, 2 * r + 1, mode="nearest"), RADII),
+    "pyramid_down": Operator(halved, each("H W", (19, 38), (2, 3))),
+    "pyramid_up": Operator(lambda x: resized(x, 2 * x.shape[0], 2 * x.shape[1]), IMAGE),
+    "resized": Operator(resized, each("H W OH OW", (19, 37, 8, 53), (1, 2, 3, 1))),
+    "recursive": Operator(
+        lambda x, a: down(down(x, a)[::-1], a)[::-1], IMAGE, lambda given: {**given, "a": np.array(0.25)}
+    ),
+    "recursive_down": Operator(down, IMAGE, lambda given: {**given, "a": np.array(0.25)}),
+}

@@ -1,0 +1,59 @@
+"""Every compute of `stdlib/image` gives SciPy's or NumPy's result: evaluated, and under draws of the default space."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.api.drawing import sample
+from tensorc_dsl.check.scope import load_file
+from tensorc_dsl.interp.space import Space
+from tensorc_dsl.ir.arrays import widen
+from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.reference.evaluate import evaluate
+from tensorc_dsl.source import Source
+from tests.codegen.native import run
+from tests.stdlib.cases import case_of
+from tests.stdlib.images import COMPUTES, LIBRARY
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "stdlib" / "image").glob("*.tsched"))
+
+
+def test_there_is_a_reference_for_every_compute() -> None:
+    assert set(COMPUTES) == set(LIBRARY.computes)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [(name, n) for name, o in COMPUTES.items() for n in range(len(o.sizes))], ids=str
+)
+def test_a_compute_is_what_its_reference_is(name: str, number: int) -> None:
+    c = case_of(COMPUTES[name], LIBRARY, name, number)
+    (output,) = c.program.outputs
+    allowed = 1e-6 * max(1, np.abs(c.expected).max())  # `0.299` is the nearest number of its type
+    np.testing.assert_allclose(evaluate(c.program, c.inputs)[output.name], c.expected, rtol=0, atol=allowed)
+
+
+@pytest.mark.parametrize("name", COMPUTES)
+def test_a_compute_under_the_default_space_is_what_its_reference_is(name: str) -> None:
+    c = case_of(COMPUTES[name], LIBRARY, name, 0)
+    space = Space(LIBRARY.spaces["default"], name, c.program, host_target(2), LIBRARY.modules)
+    trace = sample(space, name, 0)
+    assert trace.refused == ()
+    found = run(trace.program, c.inputs)
+    c.check({output: widen(array, trace.program.buffer(output).dtype) for output, array in found.items()})
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
+def test_a_file_has_no_findings(file: Path) -> None:
+    assert load_file(Source.read(file)).diagnostics == ()
+
+
+def test_the_page_lists_every_compute_with_its_file() -> None:
+    page = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \| (\w+) \|", page, re.MULTILINE)
+    defined = [(name, f.stem) for f in FILES for name in re.findall(r"^compute (\w+)", f.read_text(), re.MULTILINE)]
+    assert sorted(listed) == sorted(defined)
