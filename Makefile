@@ -14,6 +14,7 @@ INPUTS ?= 10000
 KILLS ?= 50
 SIGNAL ?= KILL
 SAMPLES ?= 20
+SECONDS ?= 1800
 DRAWS ?= 20
 OPS ?=
 SIZES ?=
@@ -155,6 +156,11 @@ suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published si
 .PHONY: gpu
 gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (DRAWS=20)
 	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) tests/gpu/test_operators.py tests/gpu/test_tensor_cores.py
+
+.PHONY: device
+device: $(VENV)/.dev ## Kernels on the GPU of this machine: proved, under compute-sanitizer, beside nvcc and torch (SECONDS=1800)
+	@mkdir -p $(OUT)
+	$(BIN)/python -m bench.gpu --seconds $(SECONDS) --json $(OUT)/gpu.json
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Strange inputs for parser, checker and formatter (SEED=0 INPUTS=10000 JOBS=2)

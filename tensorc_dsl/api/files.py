@@ -10,13 +10,16 @@ from tensorc_dsl.api.tasks import StrPath, Task
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.interp.tasks import task_space
+from tensorc_dsl.interp.tasks import NATIVE, task_space
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.machine.host import host_target, machine_target
 from tensorc_dsl.packages.files import Disk, Files
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.report.missing import no_such_task
 from tensorc_dsl.source import Source
+
+OF_KIND = f"{NATIVE}-"
+"""What the name of a kind comes after in the name of the machine's own target of that kind, `native-cuda`."""
 
 
 class UnknownTask(TschedError, KeyError):
@@ -36,8 +39,9 @@ def load(
 ) -> TaskFile:
     """The tasks of a `.tsched` file, for this machine; kernels use `threads` threads, by default one per processor.
 
-    Files that it uses are looked for in the folders `include` too. `target` names a target of the file, or "native", that
-    replaces the targets of its spaces, and `mcpu` a CPU, by LLVM's name, that replaces the target's CPU.
+    Files that it uses are looked for in the folders `include` too. `target` replaces the targets of its spaces: by one of
+    the file, by its name, by this machine, "native", or by its GPU, "native-cuda". `mcpu` is a CPU, by LLVM's name, that
+    replaces the target's CPU.
     Files are read through `files`, by default from the disk. Raises TschedError with all errors in the file.
     """
     files = files or Disk()
@@ -72,11 +76,18 @@ class TaskFile(Mapping[str, "Task"]):
 
     def __getitem__(self, name: str) -> Task:
         """The task of that name. Raises UnknownTask with the nearest name if there is none, TschedError (E0910, E0915) for
-        a CPU that its target cannot have."""
+        a CPU that its target cannot have, and E0918 if it is to be the GPU of this machine, which cannot be used."""
         if name not in self.checked.tasks:
             known = list(self.checked.tasks)
             raise UnknownTask(no_such_task(name, known, self.checked.source.name))
-        space = task_space(self.checked, name, self.native, self._target)
+        native, chosen = self.native, self._target
+        if (
+            chosen is not None
+            and chosen.startswith(OF_KIND)
+            and (found := machine_target(chosen.removeprefix(OF_KIND)))
+        ):
+            native, chosen = found, NATIVE
+        space = task_space(self.checked, name, native, chosen)
         if self._mcpu is not None:
             backend = require_backend(space.target.kind, name)
             space = replace(space, target=backend.with_cpu(space.target, self._mcpu))

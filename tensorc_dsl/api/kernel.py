@@ -51,6 +51,7 @@ class Kernel:
         Arrays are NumPy's or support DLPack on the CPU; an input without dimensions may be a number. New outputs belong to
         the library of all input arrays, or to NumPy if there are several libraries. Raises ValueError if a dtype, a shape or
         a layout is not the task's, or an array has a mask.
+        A kernel for the GPU takes arrays that are there too, see docs/gpu.md; an error of the GPU is a RuntimeError.
         """
         return self._native(*arrays)
 

@@ -88,8 +88,7 @@ class Task:
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(format_buffer, some)) for some in (self.program.inputs, self.program.outputs))
-        threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
-        return f"Task({self.name}({inputs}) -> {outputs}, {threads} of {self.target.cpu})"
+        return f"Task({self.name}({inputs}) -> {outputs}, {self.target.workers(self.threads)} of {self.target.cpu})"
 
     @property
     def backend(self) -> Backend:

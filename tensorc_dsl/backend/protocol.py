@@ -7,7 +7,7 @@ name is the kind of its targets, and `BACKEND` in its module `backend` is the ob
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +21,17 @@ from tensorc_dsl.reference.count import Work
 
 class CompileError(Exception):
     """The code generator refuses a kernel: a failed candidate."""
+
+
+class KernelFault(RuntimeError):
+    """What runs the kernel, such as a GPU, has stopped it: a failed candidate.
+
+    If it is `lost`, no kernel of this process can run on it any more.
+    """
+
+    def __init__(self, message: str, *, lost: bool) -> None:
+        super().__init__(message)
+        self.lost = lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +49,16 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """The processor of this kind in the current machine, as the code generator sees it."""
+    """The processor of this kind in the current machine, as the code generator sees it.
+
+    `facts` are further ones of a `Target`, for kinds that the system tells nothing about.
+    """
 
     name: str
     features: str
     vector_bits: int
     triple: str
+    facts: Mapping[str, int | str] = field(default_factory=dict[str, int | str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +153,7 @@ class Bound(Protocol):
     """A kernel with its constant inputs bound; call it with the other inputs."""
 
     def __call__(self, *arrays: Any) -> Any:
-        """The output, or a tuple of several. Raises ValueError if an array does not fit its parameter."""
+        """The output, or a tuple of several. Raises ValueError if an array does not fit its parameter, KernelFault."""
         ...
 
     def time(self, arrays: Sequence[Any], repeats: int) -> list[float]:

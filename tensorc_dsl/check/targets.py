@@ -12,7 +12,7 @@ from tensorc_dsl.ir.target import Target, is_kind, kinds, own_kinds
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.names import near
 
-FACTS = tuple(f.name for f in fields(Target) if f.name != "kind")
+FACTS = tuple(f.name for f in fields(Target) if f.name not in ("kind", "device"))
 """The facts that a target item may state; other facts are those of a plain machine, wherever the file is read."""
 
 _OF_GPUS = ("shared_memory", "threads", "registers")

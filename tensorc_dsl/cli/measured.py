@@ -9,6 +9,7 @@ from tensorc_dsl.report.terminal import show, show_diagnostics
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
+    from tensorc_dsl.ir.target import Target
     from tensorc_dsl.trace.trace import Trace
 
 
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 def TOO_MANY_THREADS(*, threads: str, cores: str, count: int) -> None: ...
 
 
-def warn_of_threads(threads: int) -> None:
-    """Warn on standard error if kernels have more threads than there are cores for this process."""
+def warn_of_threads(target: Target) -> None:
+    """Warn on standard error if kernels of CPUs have more threads than there are cores for this process."""
     from tensorc_dsl.measure.cores import usable_cores
     from tensorc_dsl.units import counted
 
-    cores = usable_cores()
-    if threads > cores:
+    cores, threads = usable_cores(), target.cores
+    if threads > cores and not target.device:
         many, few = counted(threads, "thread"), counted(cores, "core")
         show_diagnostics(TOO_MANY_THREADS(None, threads=many, cores=few, count=cores))
 
@@ -38,8 +39,8 @@ def measured(task: Task, trace: Trace) -> tuple[float, float]:
     """
     from tensorc_dsl.api.making import failed
 
-    outcome = task.measure(trace)  # of a GPU's kernel, whose threads are others, nothing is measured
-    warn_of_threads(task.threads)
+    outcome = task.measure(trace)
+    warn_of_threads(task.target)
     if outcome.seconds is None:
         raise failed(f"makes no valid kernel ({outcome.status.replace('_', ' ')})", outcome.message)
     return outcome.seconds, outcome.max_error or 0.0

@@ -73,7 +73,8 @@ def target_options(function: F) -> F:
     )(function)  # fmt: skip
     return click.option(
         "--target", metavar="NAME",
-        help="A target of the file, or `native` for this machine, instead of the one that the space is written for.",
+        help="A target of the file, `native` for this machine, or `native-cuda` for its GPU, instead of the one that the"
+        " space is written for.",
     )(function)  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorc_dsl.extensions import BACKENDS
+from tensorc_dsl.units import counted
 
 
 def kinds() -> tuple[str, ...]:
@@ -35,6 +36,7 @@ class Target:
     `triple` is LLVM's name for the kind of machine, `aarch64-unknown-linux-gnu`; if it is empty, the target is the current
     machine. `features` is LLVM's list of instruction sets, `+avx2,-sse4a`. For a GPU, `cores` is the number of
     multiprocessors, and a block has at most `threads` threads, `shared_memory` bytes and `registers` registers of 32 bits.
+    `device` describes the GPU that was found here, its name first; it is empty for a described target, and for CPUs.
     """
 
     kind: str = "llvm"
@@ -49,15 +51,21 @@ class Target:
     threads: int = 0
     registers: int = 0
     triple: str = ""
+    device: str = ""
 
     @property
     def key(self) -> str:
-        """A short name of the target: its kind, triple, CPU, vector width and number of cores.
+        """A short name of the target: its kind, triple, CPU, vector width and number of cores, and the name of the GPU.
 
         Machines with other instruction sets can have the same one, so records are not kept by it.
         """
         machine = f"{self.triple}:" if self.triple else ""
-        return f"{self.kind}:{machine}{self.cpu}:{self.vector_bits}:{self.cores}"
+        name = self.device.partition(",")[0]
+        return f"{self.kind}:{machine}{self.cpu}:{self.vector_bits}:{self.cores}" + (f":{name}" if name else "")
+
+    def workers(self, count: int) -> str:
+        """So many of what a kernel runs on: `2 threads`, or `132 multiprocessors` of a GPU that was found."""
+        return counted(count, "multiprocessor" if self.device else "thread")
 
     @property
     def vector_registers(self) -> int:

@@ -1,10 +1,11 @@
-"""Describes the current machine as a `Target`."""
+"""Describes the current machine, or the GPU in it, as a `Target`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from tensorc_dsl.backend.find import native
+from tensorc_dsl.backend.find import backend_of, native
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.cores import usable_cores
 
@@ -34,6 +35,20 @@ def host_target(threads: int | None = None) -> Target:
         l2=l2,
         l3=l3,
     )
+
+
+def machine_target(kind: str) -> Target | None:
+    """The target that this machine is for that kind, such as its GPU; None if there is no such kind.
+
+    Raises TschedError if the machine has none.
+    """
+    backend = backend_of(kind)
+    if backend is None:
+        return None
+    if kind == Target().kind:
+        return host_target()
+    p = backend.processor()
+    return replace(Target(kind, p.name, p.features, p.vector_bits), **p.facts)
 
 
 def _cache(level: int) -> int | None:

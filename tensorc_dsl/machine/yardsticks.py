@@ -9,7 +9,6 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.machine.baseline import has_numpy, numpy_seconds
 from tensorc_dsl.machine.roof import GLANCE, MEASURING, PATIENCE, Roof, roof_of
-from tensorc_dsl.units import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +33,12 @@ class Measuring:
 
     def first(self) -> Yardsticks:
         """The roof by a short measurement, which is repeated later."""
-        self.begin(f"{MEASURING} on {counted(self.threads, 'thread')}")
+        self.begin(f"{MEASURING} on {self.target.workers(self.threads)}")
         return Yardsticks(self._roof(GLANCE))
 
     def beside_numpy(self, known: Yardsticks) -> Yardsticks:
-        """The known values, and NumPy's time if it has functions for the task."""
-        if not has_numpy(self.program):
+        """The known values, and NumPy's time if it has functions for the task, and runs on the same machine: not for GPUs."""
+        if self.target.device or not has_numpy(self.program):
             return known
         self.begin("timing NumPy")
         return replace(known, numpy_seconds=numpy_seconds(self.program, self.threads))

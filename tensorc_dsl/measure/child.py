@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from tensorc_dsl.backend.protocol import KernelFault
 from tensorc_dsl.measure import messages
 from tensorc_dsl.measure.messages import HEAD, Bug, Exhausted, Ready
 
@@ -26,7 +27,7 @@ def serve(requests: msgspec.msgpack.Decoder[Question], answer: Callable[[Questio
     """Answer the parent's requests, read by `requests`, with `answer` until its pipe closes; then end the process.
 
     An exception from `answer` is reported as a bug and ends the process, whose state may be corrupt. Too little memory is no
-    bug. A request that takes far longer than it may ends the process.
+    bug, and a KernelFault ends the process as a crash would. A request that takes far longer than it may ends the process.
     """
     # The pipes move away from 0 and 1, so that nothing that prints can spoil a frame.
     source, sink = os.dup(0), os.dup(1)
@@ -42,6 +43,10 @@ def serve(requests: msgspec.msgpack.Decoder[Question], answer: Callable[[Questio
         signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
         try:
             reply = answer(requests.decode(body))
+        except KernelFault as e:
+            # The parent takes the end of the process for a crash of the candidate, and this for its reason.
+            os.write(2, f"{e}\n".encode())
+            os._exit(1)
         except Exception as e:
             exhausted = isinstance(e, MemoryError) or (isinstance(e, OSError) and e.errno == errno.ENOMEM)
             _write(sink, Exhausted() if exhausted else Bug(traceback.format_exc()))

@@ -16,6 +16,7 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.measure.cores import usable_cores
 from tensorc_dsl.measure.limits import memory_of, require_memory, too_large, too_slow
 from tensorc_dsl.measure.messages import Build, Built, Failed, Prepare, Ran, Ready, Reply, Run, replies
 from tensorc_dsl.measure.outcome import Outcome, Status
@@ -97,7 +98,9 @@ class LocalRunner:
         self._builders = [
             Worker("tensorc_dsl.measure.builder", replies, library_threads(1), most.builder) for _ in range(builders)
         ]
-        self._runner = Worker("tensorc_dsl.measure.runner", replies, library_threads(threads), most.runner)
+        self._runner = Worker(
+            "tensorc_dsl.measure.runner", replies, library_threads(min(threads, usable_cores())), most.runner
+        )
         self._prepared = 0
 
     def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:

@@ -67,7 +67,7 @@ class Built(msgspec.Struct, tag=True, frozen=True):
 class Failed(msgspec.Struct, tag=True, frozen=True):
     """From any child: the candidate failed."""
 
-    status: Literal["compile_error", "wrong_result"]
+    status: Literal["compile_error", "wrong_result", "crash"]
     message: str
     max_error: float | None = None
 

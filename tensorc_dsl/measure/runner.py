@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorc_dsl.backend.find import require_backend
-from tensorc_dsl.backend.protocol import Backend, CompileError, LoadedKernel
+from tensorc_dsl.backend.protocol import Backend, CompileError, KernelFault, LoadedKernel
 from tensorc_dsl.ir.arrays import largest_finite, stored_dtype, widen
 from tensorc_dsl.ir.bind import Sizes, bind
 from tensorc_dsl.ir.parse import parse_program
@@ -153,7 +153,12 @@ def main() -> None:
                 return Ready()
             case Run():
                 assert job is not None
-                return run(job, request)
+                try:
+                    return run(job, request)
+                except KernelFault as e:
+                    if e.lost:
+                        raise
+                    return Failed("crash", str(e))
             case _:
                 raise TypeError(f"a runner does not {type(request).__name__}")
 

@@ -8,8 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-CACHE = "warm"
-"""The state of the caches before a timed call: the call before was the same, on the same arrays."""
+from tensorc_dsl.ir.target import Target
+
+
+def cache_of(target: Target) -> str:
+    """The state of the caches before a timed call: "warm" if the call before was the same, on the same arrays; "flushed" if
+    they were overwritten in between, as they are on GPUs."""
+    return "flushed" if target.device else "warm"
+
 
 ENOUGH_SECONDS = 0.08
 """A kernel is timed for about this long in all, unless its times agree sooner."""

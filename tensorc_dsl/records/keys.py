@@ -47,7 +47,10 @@ class Subject:
 
 
 def subject(program: Program, target: Target, threads: int) -> Subject:
-    facts = facts_text(asdict(target) | {"with_threads": threads})
+    known = asdict(target)
+    if not target.device:
+        del known["device"]  # CPUs have the fingerprints that they had before there was such a fact
+    facts = facts_text(known | {"with_threads": threads})
     return Subject(program_key(program), workload_key(program), format_program(program), digest(facts), facts)
 
 

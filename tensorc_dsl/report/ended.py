@@ -11,7 +11,7 @@ from tensorc_dsl import units
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.machine.yardsticks import Yardsticks
-from tensorc_dsl.measure.timing import CACHE
+from tensorc_dsl.measure.timing import cache_of
 from tensorc_dsl.reference.open_sizes import describe_all
 from tensorc_dsl.report import verdict
 from tensorc_dsl.report.progress import exhaustion
@@ -82,7 +82,7 @@ class Ended:
             "threads": self.threads,
             "target": self.target.key,
             "timed_at": list(self.timed),
-            "cache": CACHE,
+            "cache": cache_of(self.target),
             "interrupted": self.result.interrupted,
             "exhausted": self.result.exhausted is not None,
             "regret": None if self.result.regret is None else self.result.regret.share,
@@ -92,11 +92,14 @@ class Ended:
             "best_file": None if best_file is None else str(best_file),
         }
 
+    def _state(self) -> str:
+        return f"{self.target.workers(self.threads)}, {cache_of(self.target)} caches"
+
     def table(self, best_file: Path | None) -> str:
         """The same as text."""
         r, y = self.result, self.yardsticks
         out = [
-            f"{self.task} on {self.target.cpu}, {units.counted(self.threads, 'thread')}, {CACHE} caches{self._sizes()}\n",
+            f"{self.task} on {self.target.cpu}, {self._state()}{self._sizes()}\n",
             comparison(y.roof, r.best_seconds, y.numpy_seconds),
             f"\n{units.counted(r.trials, 'trial')} in {units.seconds(r.elapsed_seconds)}: {tally(r.statuses) or 'none'}",
             *self._notes(),

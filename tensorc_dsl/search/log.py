@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 
 from tensorc_dsl.measure.outcome import Outcome
-from tensorc_dsl.measure.timing import CACHE
+from tensorc_dsl.measure.timing import cache_of
 from tensorc_dsl.records.keys import program_key, subject, target_key
 from tensorc_dsl.records.trial import Phase, Trial
 from tensorc_dsl.search.events import Corrected, Measured, Waiting
@@ -93,7 +93,7 @@ class Log:
             fingerprint=self._subject.fingerprint,
             modules=self._given.made_by(trace),
             censored=outcome.censored,
-            cache=CACHE if outcome.times else "",
+            cache=cache_of(self._given.target) if outcome.times else "",
             scale=outcome.scale,
             columns=MEANING,
             features=tuple(round(x, DIGITS) for x in self._describe(trace).tolist()),

@@ -42,6 +42,7 @@ from tensorc_dsl.records.lines import written
 from tensorc_dsl.records.trial import Trial
 from tensorc_dsl.source import Source
 from tests.docs.pages import Fence, Run, fences, findings, run_command, sessions
+from tests.gpu.pretend import pretended, without_pycuda
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = {p.stem: p for p in sorted((ROOT / "docs" / "errors").glob("[EW]*.md"))}
@@ -280,6 +281,18 @@ def no_tools() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def no_pycuda() -> Iterator[None]:
+    with without_pycuda():
+        yield
+
+
+@contextmanager
+def fake_gpu() -> Iterator[None]:
+    with pretended():
+        yield
+
+
 FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0704": full_disk_of_records,
     "E0705": held_records,
@@ -291,7 +304,9 @@ FAULTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "E0913": no_compiler,
     "E0914": on_x86,
     "E0917": endless_file,
+    "E0918": no_pycuda,
     "E0919": no_tools,
+    "E0922": fake_gpu,
     "E0926": no_pygls,
     "E0930": broken_package,
     "E0931": taken_port,

@@ -14,15 +14,18 @@ from tensorc_dsl.backend.cuda.compiled import STAGES, CudaKernel, compile_device
 from tensorc_dsl.backend.cuda.emulate import Emulation, emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, format_device
 from tensorc_dsl.backend.cuda.lower.lower import OLDEST, PASSES, lower_device, lower_device_until, require_room
+from tensorc_dsl.backend.cuda.runtime.driver import Device, Missing, find
+from tensorc_dsl.backend.cuda.runtime.facts import number_of, processor_of
+from tensorc_dsl.backend.cuda.runtime.kernel import GpuKernel
+from tensorc_dsl.backend.cuda.runtime.module import module_of
+from tensorc_dsl.backend.cuda.runtime.timing import copy_rate
 from tensorc_dsl.backend.llvm.processors import NO_CPU, processors
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import (
     Backend,
     Code,
     CompiledKernel,
-    CompileError,
     Form,
-    LoadedKernel,
     LoweredKernel,
     Processor,
 )
@@ -30,22 +33,37 @@ from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import Param
 from tensorc_dsl.reference.count import Work
 from tensorc_dsl.syntax.names import near
 
 
 @problem(
     "E0918",
-    "`{task}` is for a GPU, {cpu}: its kernels cannot be run or measured yet",
-    help="`run --emulate` runs them on the CPU, thread by thread, and checks the result; `show --stage ptx` and"
-    " `compile --emit ptx` make their code",
+    "{task} cannot be run or measured on a GPU of NVIDIA here: {missing}",
+    help="{repair}; without it, `run --emulate` runs kernels on the CPU, thread by thread, and checks the result, and `show"
+    " --stage ptx` and `compile` make their code",
 )
-def NO_RUNTIME(*, task: str, cpu: str) -> None: ...
+def NO_GPU(*, task: str, missing: str, repair: str) -> None: ...
+@problem(
+    "E0922",
+    "`{task}` is for {theirs}, and this machine has {ours}: it cannot be run or measured here",
+    help="take the GPU of this machine, `--target native-cuda` without `--mcpu`: a time belongs to the GPU that took it",
+)
+def OTHER_GPU(*, task: str, theirs: str, ours: str) -> None: ...
+
+
+def _gpu(task: str) -> Device:
+    """The GPU of this machine. Raises TschedError (E0918) if there is none, or something is missing."""
+    found = find()
+    if isinstance(found, Missing):
+        raise TschedError(NO_GPU(None, task=task, missing=found.what, repair=found.repair))
+    return found
 
 
 def _known() -> tuple[str, ...]:
     """The GPUs that there is code for: those that LLVM knows, from the oldest on whose instructions the code uses."""
-    numbers = {cpu: int("".join(filter(str.isdigit, cpu))) for cpu in (*processors(TRIPLE).cpus, OLDEST)}
+    numbers = {cpu: number_of(cpu) for cpu in (*processors(TRIPLE).cpus, OLDEST)}
     return tuple(
         sorted((cpu for cpu, n in numbers.items() if n >= numbers[OLDEST]), key=lambda cpu: (numbers[cpu], cpu))
     )
@@ -53,7 +71,7 @@ def _known() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class CudaBackend:
-    """NVIDIA GPUs, through LLVM's NVPTX. Kernels are compiled and emulated; nothing runs them on a GPU yet."""
+    """NVIDIA GPUs, through LLVM's NVPTX, and PyCUDA for running kernels."""
 
     @property
     def passes(self) -> tuple[str, ...]:
@@ -68,7 +86,8 @@ class CudaBackend:
         return FORMS
 
     def processor(self) -> Processor:
-        raise TschedError(NO_RUNTIME(None, task="the kernel", cpu="and none is looked for"))
+        """Raises TschedError (E0918)."""
+        return processor_of(_gpu("a kernel"), _known())
 
     def require_known(self, target: Target) -> None:
         """Raises TschedError (E0915)."""
@@ -77,8 +96,15 @@ class CudaBackend:
             raise TschedError(NO_CPU(None, notes=near(cpu, known), triple=TRIPLE, cpu=cpu))
 
     def require_here(self, target: Target, task: str) -> None:
-        """Raises TschedError (E0918)."""
-        raise TschedError(NO_RUNTIME(None, task=task, cpu=f"`{cpu_of(target)}`"))
+        """Raises TschedError (E0918, E0922)."""
+        ours = _gpu(f"`{task}`")
+        here = processor_of(ours, _known())
+        if target.device != ours.described:
+            theirs = f"`{cpu_of(target)}`, a GPU that is only described" if not target.device else target.device
+            raise TschedError(OTHER_GPU(None, task=task, theirs=theirs, ours=ours.described))
+        if number_of(cpu_of(target)) > number_of(here.name):
+            theirs, named = f"a GPU `{cpu_of(target)}`", f"{ours.name}, `{here.name}`"
+            raise TschedError(OTHER_GPU(None, task=task, theirs=theirs, ours=named))
 
     def with_cpu(self, target: Target, cpu: str) -> Target:
         """Raises TschedError (E0915)."""
@@ -112,8 +138,11 @@ class CudaBackend:
         assert isinstance(lowered, DeviceProgram)
         return emulation(lowered)
 
-    def load(self, code: Code, program: Program, threads: int) -> LoadedKernel:
-        raise CompileError("kernels of GPUs cannot be loaded yet")
+    def load(self, code: Code, program: Program, threads: int) -> GpuKernel:
+        """Raises TschedError (E0918)."""
+        device, outputs = _gpu(f"`{program.name}`"), program.outputs
+        params = tuple(Param(p.name, p.dtype, p.shape, p in outputs, p.constant) for p in program.params)
+        return GpuKernel(device, module_of(device, code.object_code), params, program.dims)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return aligned_empty(shape, dtype)
@@ -129,7 +158,8 @@ class CudaBackend:
         raise KeyError(title)
 
     def bandwidth(self, target: Target, threads: int, size: int) -> float:
-        raise TschedError(NO_RUNTIME(None, task="a measurement", cpu=f"`{cpu_of(target)}`"))
+        """The rate of copies within the second-level cache, whatever the size: a bound for kernels on any memory."""
+        return copy_rate(_gpu("a measurement"))
 
 
 BACKEND: Backend = CudaBackend()

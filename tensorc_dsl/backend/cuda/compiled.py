@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
+from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import OLDEST
+from tensorc_dsl.backend.cuda.runtime.image import pack
 from tensorc_dsl.backend.cuda.sass import sass_of
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.ir.target import Target
@@ -14,6 +16,7 @@ from tensorc_dsl.ir.target import Target
 STAGES = {
     "llvm": "their LLVM code",
     "ptx": "their PTX",
+    "cuda": "the same statements as CUDA C++, to read",
     "sass": "their machine code; needs ptxas and nvdisasm",
 }
 
@@ -29,7 +32,7 @@ class CudaKernel:
 
     @property
     def code(self) -> Code:
-        return Code(self.ptx.encode(), self.program.name, frozenset())
+        return Code(pack(self.program, self.ptx), self.program.name, frozenset())
 
     def view(self, stage: str) -> str:
         """The text of one of `STAGES`. Raises TschedError (E0919) if a tool for it is missing."""
@@ -38,6 +41,8 @@ class CudaKernel:
                 return self.llvm_ir
             case "ptx":
                 return self.ptx
+            case "cuda":
+                return cuda_text(self.program)
             case _:
                 return sass_of(self.ptx, self.cpu)
 

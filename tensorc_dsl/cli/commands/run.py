@@ -12,8 +12,8 @@ from tensorc_dsl.cli.options import (
     emulate_option,
     file_argument,
     records_option,
+    target_options,
     task_argument,
-    threads_option,
 )
 from tensorc_dsl.report.terminal import show_object
 
@@ -21,14 +21,21 @@ from tensorc_dsl.report.terminal import show_object
 @click.command()
 @file_argument
 @task_argument
-@threads_option
+@target_options
 @records_option
 @emulate_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @common_options
 def run(
-    file: str, task: str | None, threads: int | None, records: str | None, emulate: bool, as_json: bool
-) -> None:  # fmt: skip
+    file: str,
+    task: str | None,
+    target: str | None,
+    mcpu: str | None,
+    threads: int | None,
+    records: str | None,
+    emulate: bool,
+    as_json: bool,
+) -> None:
     """Run the best recorded schedule of a task on random inputs, check its result against the reference, and time it.
 
     The records are those of this machine, and are only read. A task without records has the schedule that records of other
@@ -40,7 +47,7 @@ def run(
     """
     if emulate and as_json:
         raise click.UsageError("`--json` prints a time, and `--emulate` takes none")
-    found = load_task(file, task, threads)
+    found = load_task(file, task, threads, target, mcpu)
     known = best_known(found, file, records)
     if emulate:
         emulate_and_show(found, known.trace)

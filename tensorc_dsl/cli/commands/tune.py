@@ -201,7 +201,7 @@ def tune(
         raise click.UsageError(
             f"the strategy {strategy!r} does not say how much faster another schedule may be, as --until needs; bayes does"
         )
-    warn_of_threads(found[0].threads)
+    warn_of_threads(found[0].target)
     options = SearchOptions(_trials(trials, budget), seed, strategy, budget, resume, until)
     standing, ending = Standing(), settings(ctx).ending
     with following(standing, sys.stderr) as follower:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.compiled import CudaKernel
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, DeviceKernel
 from tensorc_dsl.backend.cuda.sass import sass_of
@@ -19,6 +20,7 @@ FORMS = {
     "header": Form(".h", True, "the declarations for C and C++", usual=True),
     "loader": Form(".c", True, "C code that loads and launches the kernels; to be linked with -lcuda", usual=True),
     "llvm": Form(".ll", True, "the LLVM code, before LLVM's passes"),
+    "cuda": Form(".cu", True, "a view of the kernels in CUDA C++"),
     "sass": Form(".sass", True, "the machine code as text; needs ptxas and nvdisasm"),
 }
 
@@ -42,6 +44,8 @@ class CudaLibrary:
                 return self._loader().encode()
             case "llvm":
                 return self.kernel.llvm_ir.encode()
+            case "cuda":
+                return cuda_text(self.kernel.program).encode()
             case "sass":
                 return sass_of(self.kernel.ptx, self.kernel.cpu).encode()
             case _:

@@ -15,7 +15,8 @@ from tensorc_dsl.ir.expr import ZERO, index, loads, substitute
 from tensorc_dsl.ir.warp import REGISTER_BITS
 from tensorc_dsl.lower.flat import Collective
 
-_CONSTRAINTS = {"float": "f", "double": "d", "i32": "r", "i64": "l"}
+CONSTRAINTS = {"float": "f", "double": "d", "i32": "r", "i64": "l"}
+"""The letters of registers in inline assembly, of LLVM and of CUDA C++, by LLVM's types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def write_assembly(f: Function, e: Expressions, s: Collective) -> None:
     out = registers.get(stored, [])
     lines = lines_of(s.intrinsic, s.code)
     early = "&" if len(lines) > 1 else ""
-    constraints = [f"={early}{_CONSTRAINTS[r.kind]}" for r in out]
+    constraints = [f"={early}{CONSTRAINTS[r.kind]}" for r in out]
     arguments: list[str] = []
     numbers: dict[Ref, int] = {Ref(stored, n): n for n in range(len(out))}
     for name, own in registers.items():
@@ -44,16 +45,16 @@ def write_assembly(f: Function, e: Expressions, s: Collective) -> None:
             for n, r in enumerate(own):
                 if name != stored:
                     numbers[Ref(name, n)] = len(constraints)
-                constraints.append(str(n) if name == stored else _CONSTRAINTS[r.kind])
+                constraints.append(str(n) if name == stored else CONSTRAINTS[r.kind])
                 arguments.append(f"{r.kind} {f.op(f'load {r.kind}, ptr {r.place}, align {r.align}')}")
     for name, a in operands.items():
         for n in range(a.held.addresses):
             numbers[Ref(name, n)] = len(constraints)
             kind, value = _address(f, e, name, a, n)
-            constraints.append(_CONSTRAINTS[kind])
+            constraints.append(CONSTRAINTS[kind])
             arguments.append(f"{kind} {value}")
     memory = any(a.held.addresses for a in operands.values())
-    text = _text(lines, numbers, registers)
+    text = assembly_text(lines, numbers, registers)
     result = "void" if not out else out[0].kind if len(out) == 1 else f"{{ {', '.join(r.kind for r in out)} }}"
     marks = "sideeffect " if memory else ""
     clobbers = ["~{memory}"] if memory else []
@@ -68,8 +69,8 @@ def write_assembly(f: Function, e: Expressions, s: Collective) -> None:
         f.line(f"store {r.kind} {part}, ptr {r.place}, align {r.align}")
 
 
-def _text(lines: Sequence[Line], numbers: Mapping[Ref, int], registers: Mapping[str, list[_Register]]) -> str:
-    """The text with LLVM's numbers of operands."""
+def assembly_text(lines: Sequence[Line], numbers: Mapping[Ref, int], registers: Mapping[str, Sequence[object]]) -> str:
+    """The text with LLVM's numbers of operands, `$0`."""
     out: list[str] = []
     for line in lines:
         parts = [line.braces, line.opcode, " "]
@@ -85,14 +86,15 @@ def _text(lines: Sequence[Line], numbers: Mapping[Ref, int], registers: Mapping[
     return " ".join(out)
 
 
-def _kind(t: DType) -> str:
+def kind_of(t: DType) -> str:
+    """LLVM's type of a register with elements of that type."""
     return f"i{REGISTER_BITS}" if t.bits < REGISTER_BITS else in_memory(t)
 
 
 def _registers(f: Function, e: Expressions, a: Access) -> list[_Register]:
     """The registers of a lane, in the private storage of a fragment."""
     t = a.held.operand.dtype
-    kind = _kind(t)
+    kind = kind_of(t)
     first = e.pointer(a.buffer, substitute(a.index, {register_of(a.held.operand.name): ZERO}), None)
     places = [first] + [f.op(f"getelementptr {kind}, ptr {first}, i64 {n}") for n in range(1, a.held.registers)]
     return [_Register(kind, p, max(t.bytes, REGISTER_BITS // 8)) for p in places]

@@ -8,20 +8,21 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import llvmlite.binding as llvm
 import numpy as np
 
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, workspace_symbol
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
-from tensorc_dsl.backend.llvm.runtime.dlpack import exported, imported, library_of
+from tensorc_dsl.backend.llvm.runtime.arguments import array_for, check_array, is_number, require_apart
+from tensorc_dsl.backend.llvm.runtime.dlpack import exported, library_of
 from tensorc_dsl.backend.llvm.runtime.doorway import Doorway, Wanted, doorway
 from tensorc_dsl.backend.llvm.runtime.shapes import Shape, ShapeSolver, shape_for
 from tensorc_dsl.backend.llvm.runtime.threads import runtime, time_native
 from tensorc_dsl.backend.memory import ALIGNMENT, aligned_copy, aligned_empty
-from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype
-from tensorc_dsl.lower.flat import Param, format_shape
+from tensorc_dsl.ir.arrays import Array, stored_dtype
+from tensorc_dsl.lower.flat import format_shape
 
 _numbers = itertools.count()
 _BYTE = np.dtype(np.uint8)
@@ -171,7 +172,7 @@ class BoundKernel:
 
     def _made(self, inputs: tuple[Any, ...], bound: list[Array]) -> Sequence[Any]:
         """The bound arrays, with new ones converted to the inputs' library."""
-        make = library_of(a for a in inputs if not _is_number(a))
+        make = library_of(a for a in inputs if not is_number(a))
         if make is None:
             return bound
         return [exported(p.name, a, p.dtype, make) if p.output else a for p, a in zip(self._params, bound, strict=True)]
@@ -234,7 +235,7 @@ class BoundKernel:
                 f"or its {len(named)} inputs; {len(arrays)} given"
             )
         dtypes = self._code.dtypes
-        given = {p.name: _array(p, value, dtypes[p.name]) for p, value in zip(named, arrays, strict=True)}
+        given = {p.name: array_for(p, value, dtypes[p.name]) for p, value in zip(named, arrays, strict=True)}
         values = self._values.copy()
         shapes = self._shapes
         if shapes is None:
@@ -251,10 +252,10 @@ class BoundKernel:
             if a is None:
                 a = aligned_empty(shape, dtypes[p.name])
             address = values[place] = a.ctypes.data
-            _check(a, p, shape, address)
+            check_array(a, p, shape, address)
             bound.append(a)
             addresses.append(address)
-        _no_overlap(self._params, bound, addresses)
+        require_apart(self._params, bound, addresses)
         return bound, self._code.arguments(*values)
 
 
@@ -301,13 +302,13 @@ class NativeKernel:
         if constants.keys() != {p.name for p in code.constants}:
             named = ", ".join(p.name for p in code.constants) or "none"
             raise ValueError(f"the constant inputs of this kernel are {named}; given: {', '.join(constants) or 'none'}")
-        arrays = {p.name: _array(p, constants[p.name], code.dtypes[p.name]) for p in code.constants}
+        arrays = {p.name: array_for(p, constants[p.name], code.dtypes[p.name]) for p in code.constants}
         sizes = ShapeSolver(code.dims, code.constants).told_sizes([a.shape for a in arrays.values()])
         values: list[int] = []
         for p in code.params:
             values.append(arrays[p.name].ctypes.data if p.constant else 0)
             if p.constant:
-                _check(arrays[p.name], p, arrays[p.name].shape, values[-1])
+                check_array(arrays[p.name], p, arrays[p.name].shape, values[-1])
         values += [sizes.get(d.name, 0) for d in code.dims]
         prepared = aligned_empty((0,), _BYTE)
         if code.preparation is not None:
@@ -323,76 +324,3 @@ class NativeKernel:
 def load(compiled: Compiled) -> NativeKernel:
     """The compiled kernel, loaded into this process. It is freed with the last reference to the result."""
     return NativeKernel(compiled)
-
-
-def _array(p: Param, value: object, want: np.dtype[Any]) -> Array:
-    """The array for a parameter, of the right type: read from memory, whatever its class reports."""
-    kind = type(value)
-    a: Array
-    if issubclass(kind, np.ma.MaskedArray):
-        raise ValueError(
-            f"{p.name}: kernels know no masks; pass `.filled(value)` of the array, or `.data` to use what is under the mask"
-        )
-    if issubclass(kind, np.ndarray):
-        # Attributes of a subclass may be overridden; NumPy's own method reads the fields.
-        found = cast(Array, value)
-        a = found if kind is np.ndarray else np.ndarray.view(found, np.ndarray)
-    elif _speaks_dlpack(value):
-        a = imported(p.name, value, p.dtype)
-    elif _is_number(value) and not p.shape and not p.output:
-        a = _single(p, value, want)
-    else:
-        raise ValueError(f"{p.name}: expected an array, got {kind.__name__}; `numpy.asarray` makes one of many things")
-    if a.dtype != want:
-        raise ValueError(f"{p.name}: expected {want} ({p.dtype}), got {a.dtype}")
-    return a
-
-
-def _speaks_dlpack(value: object) -> bool:
-    try:
-        return hasattr(value, "__dlpack__")
-    except Exception:
-        return True  # the slow path reports the error
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, bool | int | float | np.generic)
-
-
-def _single(p: Param, value: Any, want: np.dtype[Any]) -> Array:
-    """A number as an input without dimensions: floats are rounded to its type, other numbers must be exact."""
-    given = np.asarray(value)
-    if p.dtype.kind == "bool" or given.dtype.kind == "b":
-        fits = p.dtype.kind == "bool" and given.dtype.kind == "b"
-    elif p.dtype.is_float:
-        fits = given.dtype.kind in "iuf"
-    else:
-        limits = np.iinfo(want)
-        fits = given.dtype.kind in "iu" and int(limits.min) <= int(given) <= int(limits.max)
-    if not fits:
-        raise ValueError(f"{p.name}: expected a value of {p.dtype}, got {value!r}")
-    return narrow(given, p.dtype)
-
-
-def _check(a: Array, p: Param, shape: tuple[int, ...], address: int) -> None:
-    if a.shape != shape:
-        raise ValueError(f"{p.name}: expected shape {shape}, got {a.shape}")
-    if not a.flags.c_contiguous:
-        raise ValueError(
-            f"{p.name}: the array is not C-contiguous (strides {a.strides}); pass numpy.ascontiguousarray of it"
-        )
-    if address % a.itemsize:
-        raise ValueError(f"{p.name}: the data is not aligned to its {a.itemsize}-byte elements")
-    if p.output and not a.flags.writeable:
-        raise ValueError(f"{p.name}: the array is read-only, but the kernel writes it")
-
-
-def _no_overlap(params: tuple[Param, ...], bound: list[Array], addresses: list[int]) -> None:
-    ends = [address + a.nbytes for address, a in zip(addresses, bound, strict=True)]
-    for i, p in enumerate(params):
-        if not p.output:
-            continue
-        for j, q in enumerate(params):
-            empty = bound[i].nbytes == 0 or bound[j].nbytes == 0
-            if i != j and not empty and addresses[i] < ends[j] and addresses[j] < ends[i]:
-                raise ValueError(f"{p.name} and {q.name} share memory; an output needs memory of its own")

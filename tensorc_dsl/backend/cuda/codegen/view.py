@@ -1,0 +1,323 @@
+"""Kernels as CUDA C++, for people to read: the same statements as in the LLVM code, before either is optimised.
+
+Nothing is compiled from this text. It is complete, so that a compiler of NVIDIA's can be tried on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import assert_never
+
+from tensorc_dsl.backend.cuda.codegen.assembly import CONSTRAINTS, assembly_text, kind_of
+from tensorc_dsl.backend.cuda.lower.collectives import Access, address_of, element_of, operands_of, register_of
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    ALIGNMENT,
+    BLOCK_AXES,
+    THREAD,
+    Barrier,
+    Commit,
+    Device,
+    DeviceKernel,
+    DeviceProgram,
+    Guard,
+    Phase,
+    Steps,
+    Wait,
+)
+from tensorc_dsl.backend.llvm.ahead.interface import argument_name
+from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.ir.assembly import Ref, lines_of
+from tensorc_dsl.ir.dtypes import INDEX, DType
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Binary,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Dim,
+    Expr,
+    Load,
+    Logic,
+    Not,
+    Select,
+    Var,
+    constant,
+    dtype_of,
+    index,
+    loads,
+    substitute,
+)
+from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, format_shape
+
+_TYPES = {
+    "f16": "__half", "bf16": "__nv_bfloat16", "f32": "float", "f64": "double", "bool": "bool", "index": "long long",
+    "i8": "signed char", "i16": "short", "i32": "int", "i64": "long long",
+    "u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned",
+}  # fmt: skip
+
+_AXES = {THREAD: ("thread_", "threadIdx.x")} | {
+    name: (f"block_{name[-1]}_", f"blockIdx.{name[-1]}") for name in BLOCK_AXES
+}
+"""The names of axes in the text, and CUDA's."""
+
+_FUNCTIONS = {
+    "sqrt": "sqrt", "rsqrt": "rsqrt", "exp": "exp", "log": "log", "tanh": "tanh", "erf": "erf", "floor": "floor",
+    "ceil": "ceil", "round": "rint", "abs": "fabs", "sin": "sin", "cos": "cos", "pow": "pow",
+}  # fmt: skip
+"""CUDA's functions of doubles; those of floats end in `f`."""
+
+_HEAD = """\
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+/* Division of whole numbers rounds down, and min and max give NaN if one of two is NaN. */
+template <class T> __device__ inline T quotient(T a, T b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
+template <class T> __device__ inline T remainder_(T a, T b) { return a - quotient(a, b) * b; }
+template <class T> __device__ inline T least(T a, T b) { return a != a || a < b ? a : b; }
+template <class T> __device__ inline T most(T a, T b) { return a != a || a > b ? a : b; }
+"""
+
+
+def cuda_text(p: DeviceProgram) -> str:
+    """The kernels as CUDA C++. Raises CompileError for what it has no words for."""
+    lines = [f"/* {p.name}: kernels that run one after the other. */", _HEAD]
+    for k in p.kernels:
+        lines += [*_kernel(p, k), ""]
+    return "\n".join(lines)
+
+
+def _kernel(p: DeviceProgram, k: DeviceKernel) -> Iterator[str]:
+    types = {x.name: x.dtype for x in (*p.params, *p.scratch)}
+    shapes = {x.name: format_shape(x.shape) for x in p.params}
+    grid = ", ".join(_value(n) for n in k.grid)
+    yield f"/* On a grid of ({grid}) blocks, with {k.shared_bytes} bytes of dynamic shared memory. */"
+    arrays = [
+        f"{_TYPES[types[n].name]} *{'' if n in k.written else '__restrict__ '}{_name(n)} /* {shapes.get(n, 'scratch')} */"
+        for n in k.params
+    ]
+    params = [f"{'' if n in k.written else 'const '}{a}" for n, a in zip(k.params, arrays, strict=True)]
+    params += [f"long long {_name(d.name)}" for d in p.dims]
+    yield f'extern "C" __global__ void __launch_bounds__({k.threads}, 1) {k.name}('
+    yield from (f"    {x}{',' if n + 1 < len(params) else ''}" for n, x in enumerate(params))
+    yield ") {"
+    if k.shared:
+        yield "    extern __shared__ __align__(128) unsigned char shared_[];"
+    for b in k.shared:
+        kind = _TYPES[b.dtype.name]
+        yield f"    {kind} *{_name(b.name)} = ({kind} *)(shared_ + {b.offset}); /* {b.size} elements */"
+    for b in k.local:
+        yield f"    __align__({ALIGNMENT}) {_TYPES[b.dtype.name]} {_name(b.name)}[{b.size}];"
+    body = list(_device(k.body, "    "))
+    for name, theirs in _AXES.values():
+        if any(name in line for line in body):
+            yield f"    const long long {name} = {theirs};"
+    yield from body
+    yield "}"
+
+
+def _device(body: tuple[Device, ...], pad: str) -> Iterator[str]:
+    for s in body:
+        match s:
+            case Phase(body=inner, asynchronous=asynchronous):
+                # A copy that is made at once is one that lands as early as it may.
+                if asynchronous:
+                    yield f"{pad}/* cp.async: */"
+                yield from _flat(inner, pad)
+            case Commit():
+                yield f"{pad}/* cp.async.commit_group */"
+            case Wait(groups=groups):
+                yield f"{pad}/* cp.async.wait_group {groups} */"
+            case Barrier():
+                yield f"{pad}__syncthreads();"
+            case Steps(var=var, end=end, body=inner):
+                yield f"{pad}{_for(var, '0', _value(end))}"
+                yield from _device(inner, pad + "    ")
+                yield f"{pad}}}"
+            case Guard(cond=cond, body=inner):
+                yield f"{pad}if ({_value(cond)}) {{"
+                yield from _device(inner, pad + "    ")
+                yield f"{pad}}}"
+            case _:
+                assert_never(s)
+
+
+def _flat(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
+    for s in body:
+        match s:
+            case Store(buffer=b, indices=(at,), value=e):
+                yield f"{pad}{_name(b)}[{_value(at)}] = {_value(e)};"
+            case Store():
+                raise TypeError("a flat store has one subscript")
+            case Loop(var=var, begin=begin, end=end, kind=kind, body=inner):
+                if kind is not LoopKind.SERIAL:
+                    yield f"{pad}#pragma unroll{' /* one vector */' * (kind is LoopKind.VECTORIZED)}"
+                yield f"{pad}{_for(var, _value(begin), _value(end))}"
+                yield from _flat(inner, pad + "    ")
+                yield f"{pad}}}"
+            case If(cond=cond, body=inner):
+                yield f"{pad}if ({_value(cond)}) {{"
+                yield from _flat(inner, pad + "    ")
+                yield f"{pad}}}"
+            case Alloc(name=name, dtype=t, size=size, body=inner):
+                yield f"{pad}{{"
+                yield f"{pad}    __align__({ALIGNMENT}) {_TYPES[t.name]} {_name(name)}[{_value(size)}];"
+                yield from _flat(inner, pad + "    ")
+                yield f"{pad}}}"
+            case Collective():
+                yield from _assembly(s, pad)
+            case Instruction(intrinsic=i):
+                raise CompileError(f"the view in CUDA C++ has no words for the instruction `{i.name}`; see its PTX")
+            case Parallel():
+                raise TypeError("kernels of GPUs have threads in place of parallel loops")
+            case _:
+                assert_never(s)
+
+
+_REGISTERS = {"float": "float", "double": "double", "i32": "unsigned", "i64": "long long"}
+"""C's types of registers, by LLVM's."""
+
+
+def _assembly(s: Collective, pad: str) -> Iterator[str]:
+    """An instruction of a warp: a lane's registers are the private elements that they hold."""
+    stored, lines = s.intrinsic.store.buffer, lines_of(s.intrinsic, s.code)
+    read = {x.buffer for x in loads(s.intrinsic.store.value)}
+    registers: dict[str, list[str]] = {}
+    inputs: list[tuple[Ref, str]] = []
+    outputs: list[tuple[Ref, str]] = []
+    for name, a in operands_of(s).items():
+        if a.held.addresses:
+            for n in range(a.held.addresses):
+                place = _place(a, {address_of(name): index(n), element_of(name): ZERO})
+                shared = a.held.operand.scope == "shared"
+                given = f'"r"((unsigned)__cvta_generic_to_shared({place}))' if shared else f'"l"({place})'
+                inputs.append((Ref(name, n), given))
+            continue
+        kind = kind_of(a.held.operand.dtype)
+        first = _place(a, {register_of(a.held.operand.name): ZERO})
+        registers[name] = [f"(({_REGISTERS[kind]} *){first})[{n}]" for n in range(a.held.registers)]
+        mark = ("+" if name in read else "=") + "&" * (len(lines) > 1) if name == stored else ""
+        (outputs if name == stored else inputs).extend(
+            (Ref(name, n), f'"{mark}{CONSTRAINTS[kind]}"({r})') for n, r in enumerate(registers[name])
+        )
+    numbers = {ref: n for n, (ref, _) in enumerate((*outputs, *inputs))}
+    text = assembly_text(lines, numbers, registers).replace("%", "%%").replace("$", "%")
+    given = (", ".join(x for _, x in some) for some in (outputs, inputs))
+    yield f'{pad}asm volatile("{text}" : {" : ".join(given)} : "memory"); /* {s.intrinsic.name} */'
+
+
+def _place(a: Access, at: dict[str, Expr]) -> str:
+    return f"&{_name(a.buffer)}[{_value(substitute(a.index, at))}]"
+
+
+def _for(var: str, begin: str, end: str) -> str:
+    name = _name(var)
+    return f"for (long long {name} = {begin}; {name} < {end}; ++{name}) {{"
+
+
+def _name(name: str) -> str:
+    """A name of the program in C: dots, which it has in names of pieces, become underscores."""
+    return argument_name(name.replace(".", "_"))
+
+
+def _value(e: Expr) -> str:
+    """An expression. Those with operators are in parentheses, unless they are a subscript or an argument alone."""
+    text = _text(e)
+    return text[1:-1] if isinstance(e, Binary | Compare | Logic) and text.startswith("(") else text
+
+
+def _text(e: Expr) -> str:
+    match e:
+        case Const(value=v, dtype=t):
+            return _number(v, t)
+        case Var(name=name):
+            return _AXES[name][0] if name in _AXES else _name(name)
+        case Dim(name=name):
+            return _name(name)
+        case Binary(op=op, lhs=a, rhs=b):
+            return _binary(op, a, b)
+        case Compare(op=op, lhs=a, rhs=b):
+            return f"({_text(a)} {op} {_text(b)})"
+        case Logic(op=op, lhs=a, rhs=b):
+            return f"({_text(a)} {'&&' if op == 'and' else '||'} {_text(b)})"
+        case Not(operand=a):
+            return f"!{_text(a)}"
+        case Select(cond=cond, then=a, other=b):
+            return f"({_text(cond)} ? {_text(a)} : {_text(b)})"
+        case Cast(operand=a, dtype=t):
+            return _cast(a, t)
+        case Call(function=f, args=args):
+            return _call(f, args)
+        case Load(buffer=b, indices=(at,)):
+            return f"{_name(b)}[{_value(at)}]"
+        case Load():
+            raise TypeError("a flat load has one subscript")
+        case _:
+            assert_never(e)
+
+
+def _binary(op: str, a: Expr, b: Expr) -> str:
+    x, y, t = _text(a), _text(b), dtype_of(a)
+    if op in ("min", "max"):
+        return f"{'least' if op == 'min' else 'most'}({_argument(a)}, {_argument(b)})"
+    if op in ("/", "%") and not t.is_float and not _rounds_down(a, b):
+        return f"{'quotient' if op == '/' else 'remainder_'}({_argument(a)}, {_argument(b)})"
+    if op == "%" and t.is_float:
+        raise CompileError("the view in CUDA C++ has no words for `%` of floats; see its PTX")
+    result = f"({x} {'^' if op == 'xor' else op} {y})"
+    # C computes in int what is narrower.
+    return f"({_TYPES[t.name]}){result}" if t.is_integer and t.bits < 32 else result
+
+
+def _argument(e: Expr) -> str:
+    """An argument of a template, whose type must be that of the other one."""
+    return f"{e.value}LL" if isinstance(e, Const) and e.dtype == INDEX else _value(e)
+
+
+def _rounds_down(a: Expr, b: Expr) -> bool:
+    """Whether C's division does: of an axis or an unsigned number, by a positive one."""
+    if dtype_of(a).kind == "uint":
+        return True
+    return isinstance(a, Var) and a.name in _AXES and (constant(b) or 0) > 0
+
+
+def _cast(a: Expr, t: DType) -> str:
+    x, of = _text(a), dtype_of(a)
+    if t.kind == "bool":
+        return f"({x} != 0)"
+    half = of.is_float and of.bits == 16
+    return f"({_TYPES[t.name]})" + (f"(float){x}" if half and t.name != "f32" else x)
+
+
+def _call(f: str, args: tuple[Expr, ...]) -> str:
+    t = dtype_of(args[0])
+    given = [_value(a) for a in args]
+    if f == "abs" and not t.is_float:
+        return f"most({given[0]}, ({_TYPES[t.name]})-{_text(args[0])})"
+    wide = "" if t.bits == 64 else "f"
+    if t.bits == 16:
+        given = [f"(float){_text(a)}" for a in args]
+    if f == "sigmoid":
+        one = "1.0" if t.bits == 64 else "1.0f"
+        found = f"({one} / ({one} + exp{wide}(-({given[0]}))))"
+    else:
+        found = f"{_FUNCTIONS[f]}{wide}({', '.join(given)})"
+    return f"({_TYPES[t.name]}){found}" if t.bits == 16 else found
+
+
+def _number(value: float, t: DType) -> str:
+    if t.kind == "bool":
+        return "true" if value else "false"
+    if not t.is_float:
+        if t in (INDEX,) or t.bits < 32:
+            return f"{value}" if t == INDEX else f"({_TYPES[t.name]}){value}"
+        return f"{value}{'u' * (t.kind == 'uint')}{'LL' * (t.bits == 64)}"
+    if math.isnan(value):
+        text = "NAN"
+    elif math.isinf(value):
+        text = "INFINITY" if value > 0 else "(-INFINITY)"
+    else:
+        text = f"{value!r}" + "f" * (t.bits < 64)
+    return f"({_TYPES[t.name]}){text}" if t.bits == 16 else text

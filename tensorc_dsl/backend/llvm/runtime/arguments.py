@@ -1,0 +1,95 @@
+"""The arguments of a call: what is an array for a parameter, and what is wrong with one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from tensorc_dsl.backend.llvm.runtime.dlpack import imported
+from tensorc_dsl.ir.arrays import Array, narrow
+from tensorc_dsl.lower.flat import Param
+
+
+class Sized(Protocol):
+    """Anything with a size in bytes."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+def array_for(p: Param, value: object, want: np.dtype[Any]) -> Array:
+    """The array for a parameter, of the right type: read from memory, whatever its class reports."""
+    kind = type(value)
+    a: Array
+    if issubclass(kind, np.ma.MaskedArray):
+        raise ValueError(
+            f"{p.name}: kernels know no masks; pass `.filled(value)` of the array, or `.data` to use what is under the mask"
+        )
+    if issubclass(kind, np.ndarray):
+        # Attributes of a subclass may be overridden; NumPy's own method reads the fields.
+        found = cast(Array, value)
+        a = found if kind is np.ndarray else np.ndarray.view(found, np.ndarray)
+    elif _speaks_dlpack(value):
+        a = imported(p.name, value, p.dtype)
+    elif is_number(value) and not p.shape and not p.output:
+        a = _single(p, value, want)
+    else:
+        raise ValueError(f"{p.name}: expected an array, got {kind.__name__}; `numpy.asarray` makes one of many things")
+    if a.dtype != want:
+        raise ValueError(f"{p.name}: expected {want} ({p.dtype}), got {a.dtype}")
+    return a
+
+
+def _speaks_dlpack(value: object) -> bool:
+    try:
+        return hasattr(value, "__dlpack__")
+    except Exception:
+        return True  # the slow path reports the error
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a single number, of Python or NumPy."""
+    return isinstance(value, bool | int | float | np.generic)
+
+
+def _single(p: Param, value: Any, want: np.dtype[Any]) -> Array:
+    """A number as an input without dimensions: floats are rounded to its type, other numbers must be exact."""
+    given = np.asarray(value)
+    if p.dtype.kind == "bool" or given.dtype.kind == "b":
+        fits = p.dtype.kind == "bool" and given.dtype.kind == "b"
+    elif p.dtype.is_float:
+        fits = given.dtype.kind in "iuf"
+    else:
+        limits = np.iinfo(want)
+        fits = given.dtype.kind in "iu" and int(limits.min) <= int(given) <= int(limits.max)
+    if not fits:
+        raise ValueError(f"{p.name}: expected a value of {p.dtype}, got {value!r}")
+    return narrow(given, p.dtype)
+
+
+def check_array(a: Array, p: Param, shape: tuple[int, ...], address: int) -> None:
+    """Raises ValueError unless the array is dense, aligned, of that shape, and writeable for an output."""
+    if a.shape != shape:
+        raise ValueError(f"{p.name}: expected shape {shape}, got {a.shape}")
+    if not a.flags.c_contiguous:
+        raise ValueError(
+            f"{p.name}: the array is not C-contiguous (strides {a.strides}); pass numpy.ascontiguousarray of it"
+        )
+    if address % a.itemsize:
+        raise ValueError(f"{p.name}: the data is not aligned to its {a.itemsize}-byte elements")
+    if p.output and not a.flags.writeable:
+        raise ValueError(f"{p.name}: the array is read-only, but the kernel writes it")
+
+
+def require_apart(params: Sequence[Param], bound: Sequence[Sized], addresses: Sequence[int]) -> None:
+    """Raises ValueError if an output shares memory with another argument."""
+    ends = [address + a.nbytes for address, a in zip(addresses, bound, strict=True)]
+    for i, p in enumerate(params):
+        if not p.output:
+            continue
+        for j, q in enumerate(params):
+            empty = bound[i].nbytes == 0 or bound[j].nbytes == 0
+            if i != j and not empty and addresses[i] < ends[j] and addresses[j] < ends[i]:
+                raise ValueError(f"{p.name} and {q.name} share memory; an output needs memory of its own")

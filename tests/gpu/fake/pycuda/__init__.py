@@ -1,0 +1,1 @@
+"""Stands for PyCUDA in tests, where there is neither a GPU nor a driver."""
