@@ -132,7 +132,7 @@ threads_option = click.option(
 
 emulate_option = click.option(
     "--emulate", is_flag=True,
-    help="Run a kernel for a GPU on the CPU, thread by thread, and check it; nothing is timed.",
+    help="Run kernels for a GPU on the CPU, thread by thread: results are checked, what moves is counted, nothing is timed.",
 )  # fmt: skip
 
 records_option = click.option(

@@ -19,6 +19,7 @@ from tensorc_dsl.cli.measured import warn_of_threads
 from tensorc_dsl.cli.options import (
     common_options,
     duration,
+    emulate_option,
     file_argument,
     records_option,
     seed_option,
@@ -108,11 +109,7 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
     help="Write FILE again, with what was learnt of the draws as weights; by default to FILE_prior.tsched in this folder.",
 )
 @records_option
-@click.option(
-    "--emulate",
-    is_flag=True,
-    help="Draw schedules for a GPU, run them on the CPU, and rank them by what they move: counts, which are not recorded.",
-)
+@emulate_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @click.option(
     "--json-lines", "as_lines", is_flag=True, help="Print each event as a line of JSON, and the result as the last one."
