@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import cast
@@ -41,9 +42,9 @@ QUIET, LATEST = 0.04, 0.25
 
 
 class Server(LanguageServer):
-    """`documents` are those that are open, `records` the database of searches."""
+    """`documents` are those that are open, and use files of the folders `include`, too; `records` is the database of searches."""
 
-    def __init__(self, records: Path | None = None) -> None:
+    def __init__(self, records: Path | None, include: Sequence[str]) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
             "tensorc-dsl",
             version("tensorc-dsl"),
@@ -51,7 +52,7 @@ class Server(LanguageServer):
             converter_factory=converter,
             max_workers=2,
         )
-        self.documents = Documents()
+        self.documents = Documents(include)
         self.records = Records(records)
         self.roofs: dict[str, Roof | None] = {}
         self._told: dict[str, Analysis] = {}
@@ -106,9 +107,9 @@ class Server(LanguageServer):
         self.window_log_message(lsp.LogMessageParams(lsp.MessageType.Error, f"{source.__name__}: {error}"))
 
 
-def make_server(records: Path | None = None) -> Server:
+def make_server(records: Path | None, include: Sequence[str]) -> Server:
     """A server with all of its features."""
-    server = Server(records)
+    server = Server(records, include)
     _documents(server)
     _answers(server)
     _overviews(server)
@@ -118,12 +119,12 @@ def make_server(records: Path | None = None) -> Server:
     return server
 
 
-def serve(records: Path | None = None) -> None:
+def serve(records: Path | None, include: Sequence[str]) -> None:
     """Serve one editor over standard input and output, until it says exit or is gone."""
     out = sys.stdout.buffer
     # What anything below prints would garble the messages.
     sys.stdout = sys.stderr
-    make_server(records).start_io(sys.stdin.buffer, out)
+    make_server(records, include).start_io(sys.stdin.buffer, out)
 
 
 def _documents(server: Server) -> None:

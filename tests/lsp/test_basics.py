@@ -261,3 +261,16 @@ def test_every_character_has_a_position(encoding: str) -> None:
 
 def test_half_of_a_character_is_none_of_it() -> None:
     assert Text(Source("x", TEXT)).offset(lsp.Position(0, 2)) == 1
+
+
+def test_files_are_looked_for_in_the_folders_of_the_command(tmp_path: Path) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "there/shared.tsched").write_text("compute twice(A: f32[N]) -> B: f32[N] { B[i] = A[i] + A[i] }\n")
+    editor = Editor(tmp_path / "here", "-I", str(tmp_path / "there"))
+    try:
+        document = editor.open("own.tsched", "use shared.{twice}\ntask t = twice(N=4)\n")
+        assert editor.diagnostics(document.uri, 1) == []
+        assert editor.close() == 0
+    finally:
+        editor.stop()

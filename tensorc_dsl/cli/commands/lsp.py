@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tensorc_dsl.cli.options import common_options, records_option
+from tensorc_dsl.cli.options import common_options, records_option, settings
 from tensorc_dsl.diagnostic import TschedError, problem
 
 
@@ -35,4 +35,4 @@ def lsp(stdio: bool, records: str | None) -> None:
         if e.name is None or e.name.partition(".")[0] not in ("pygls", "lsprotocol"):
             raise
         raise TschedError(NO_SERVER(None, missing=e.name)) from e
-    serve(Path(records) if records else None)
+    serve(Path(records) if records else None, settings(click.get_current_context()).include)
