@@ -42,7 +42,7 @@ QUIET, LATEST = 0.04, 0.25
 
 
 class Server(LanguageServer):
-    """`documents` are those that are open, and use files of the folders `include`, too; `records` is the database of searches."""
+    """`documents` are open, and use files of the folders `include`, too; `records` is the database of searches."""
 
     def __init__(self, records: Path | None, include: Sequence[str]) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
