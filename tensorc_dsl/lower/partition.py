@@ -16,6 +16,7 @@ from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Compare, Const, Expr, Logic, Var, constant, dims_in, dtype_of, free_vars, index
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.lower.borders import MOST, on_whole_lines, undecided
 from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel
 
@@ -59,7 +60,10 @@ def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
     if begin is None or end is None:
         inner = partition(s.body, {**ranges, s.var: (begin or 0, span(s.end)[1])}, copies)
         return (replace(s, body=inner),) if inner else ()
-    edges = [begin, *cut_points(s.var, begin, end, s.body, ranges), end]
+    cuts = cut_points(s.var, begin, end, s.body, ranges)
+    if s.kind is not LoopKind.UNROLLED:  # its iterations are known one by one in any case
+        cuts = sorted({*cuts, *_at_borders(s, begin, end, ranges)})
+    edges = [begin, *cuts, end]
     if s.kind is not LoopKind.UNROLLED:  # an unrolled loop is written out in full in any case
         edges = [*edges[:-1][: max(1, PIECES // copies)], end]
         copies *= len(edges) - 1
@@ -147,6 +151,16 @@ def cut_points(var: str, begin: int, end: int, body: tuple[Flat, ...], ranges: R
             if isinstance(c, Compare) and dtype_of(c.lhs) == INDEX:
                 found.update(_cuts(c, var, inner))
     return sorted(c for c in found if begin < c < end)
+
+
+def _at_borders(s: Loop, begin: int, end: int, ranges: Ranges) -> list[int]:
+    """The values in begin+1 .. end-1 at which a choice in a vector starts or stops to be decided; none if there are many."""
+    conditions = undecided((s,), ranges)
+    found = [c for cond, inner in conditions if s.var in free_vars(cond) for c in _cuts(cond, s.var, inner)]
+    if s.kind is LoopKind.VECTORIZED:
+        found = on_whole_lines([c for c in found if begin < c < end], begin, end)
+    inside = sorted({c for c in found if begin < c < end})
+    return inside if len(inside) <= MOST else []
 
 
 @by_identity(256)
