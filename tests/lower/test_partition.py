@@ -164,6 +164,11 @@ def test_between_the_borders_of_a_row_nothing_is_asked(element: str) -> None:
     assert line.count("X[") == 2
 
 
+def test_the_borders_of_an_image_of_twice_the_size() -> None:
+    found = row("vectorized ", "X[vy, min(max(vx / 2 + vx % 2 * 2 - 1, 0), 49)]")
+    assert "x in 16 .. 80 {\n        Y[y * 100 + x] = X[y * 100 + x % 2 * 2 + x / 2 - 1]" in found
+
+
 @pytest.mark.parametrize(("kind", "element"), [("", "X[vy, max(vx - 1, 0)]"), ("vectorized ", "X[max(vy - 1, 0), vx]")])
 def test_borders_that_no_vector_crosses_are_no_cuts(kind: str, element: str) -> None:
     assert " x in 0 .. 100" in row(kind, element)
