@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote
 
 from pygls.uris import from_fs_path, to_fs_path
 
@@ -36,12 +36,30 @@ Stamp = tuple[int, int] | int | None
 """What tells two versions of a file apart: time and size on the disk, or the version of an open document."""
 
 
+LONGEST_NAME, LONGEST_PATH = 255, 4095
+"""Bytes of the names that files can have, and of their paths."""
+
+
+def file_of(uri: str) -> Path | None:
+    """The file or the folder at an address; None for an address that no file can have."""
+    try:
+        path = to_fs_path(uri)
+    except ValueError:
+        return None  # it is no address
+    return Path(path) if path and _can_be_a_file(path) else None
+
+
 def path_of(uri: str) -> Path:
     """The file of a document; for one that is not saved yet, a name in the working folder."""
-    path = to_fs_path(uri)
-    return (
-        Path(path) if path and urlparse(uri).scheme == "file" else Path(Path(unquote(urlparse(uri).path)).name or "new")
-    )
+    if (file := file_of(uri)) is not None:
+        return file
+    name = unquote(uri).rpartition("/")[2].rpartition(":")[2]
+    return Path(name if name not in ("", ".", "..") and _can_be_a_file(name) else "new")
+
+
+def _can_be_a_file(path: str) -> bool:
+    names = [name.encode(errors="replace") for name in path.split("/")]
+    return "\0" not in path and len(path) <= LONGEST_PATH and max(map(len, names)) <= LONGEST_NAME
 
 
 def uri_of(path: Path) -> str:

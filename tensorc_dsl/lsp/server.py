@@ -7,16 +7,15 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import cast
 
 from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcException, JsonRpcInternalError, JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
-from pygls.uris import to_fs_path
 
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.answers import Ready, converter
 from tensorc_dsl.lsp.commands import add_commands
-from tensorc_dsl.lsp.documents import Document, Documents
+from tensorc_dsl.lsp.documents import Document, Documents, file_of
 from tensorc_dsl.lsp.features import call_hierarchy
 from tensorc_dsl.lsp.features import rename as renaming
 from tensorc_dsl.lsp.features.code_lenses import SHOW, best_of, code_lenses
@@ -33,6 +32,7 @@ from tensorc_dsl.lsp.features.selection import selection
 from tensorc_dsl.lsp.features.semantic_tokens import LEGEND, all_tokens, changed_tokens, semantic_tokens
 from tensorc_dsl.lsp.features.signature_help import signature_help
 from tensorc_dsl.lsp.features.symbols import symbols, workspace_symbols
+from tensorc_dsl.lsp.protocol import Answering
 from tensorc_dsl.lsp.records import Records
 from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.report.entries.named import entries
@@ -49,6 +49,7 @@ class Server(LanguageServer):
             "tensorc-dsl",
             version("tensorc-dsl"),
             text_document_sync_kind=lsp.TextDocumentSyncKind.Full,
+            protocol_cls=Answering,
             converter_factory=converter,
             max_workers=2,
         )
@@ -102,8 +103,12 @@ class Server(LanguageServer):
 
     def report_server_error(self, error: Exception, source: type[Exception]) -> None:
         """A bug is written to the log, which editors show on demand; the server goes on."""
-        if isinstance(error, renaming.Refused):
+        if source is JsonRpcException and isinstance(error, ValueError | RecursionError):
+            assert isinstance(self.protocol, Answering)
+            self.protocol.cannot_read()
             return
+        if isinstance(error, JsonRpcException) and not isinstance(error, JsonRpcInternalError):
+            return  # the editor has been told
         self.window_log_message(lsp.LogMessageParams(lsp.MessageType.Error, f"{source.__name__}: {error}"))
 
 
@@ -138,8 +143,8 @@ def _documents(server: Server) -> None:
         workspace = server.workspace
         documents.encoding = str(getattr(workspace.position_encoding, "value", workspace.position_encoding))
         for uri, folder in workspace.folders.items():
-            if path := to_fs_path(folder.uri):
-                documents.folders[uri] = Path(path)
+            if path := file_of(folder.uri):
+                documents.folders[uri] = path
         known = server.client_capabilities.workspace
         if known is not None and known.did_change_watched_files and known.did_change_watched_files.dynamic_registration:
             watcher = lsp.DidChangeWatchedFilesRegistrationOptions([lsp.FileSystemWatcher("**/*.tsched")])
@@ -151,8 +156,8 @@ def _documents(server: Server) -> None:
         for folder in params.event.removed:
             documents.folders.pop(folder.uri, None)
         for folder in params.event.added:
-            if path := to_fs_path(folder.uri):
-                documents.folders[folder.uri] = Path(path)
+            if path := file_of(folder.uri):
+                documents.folders[folder.uri] = path
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     def opened(params: lsp.DidOpenTextDocumentParams) -> None:
@@ -323,10 +328,14 @@ def _from_records(server: Server) -> None:
 
     @server.feature(lsp.CODE_LENS_RESOLVE)
     def on_resolve(lens: lsp.CodeLens) -> lsp.CodeLens:
-        data = cast("dict[str, str] | None", lens.data)
-        if data is not None and (known := server.analysis(data["uri"])) is not None:
-            title = best_of(known, data["task"], server.records, server.roofs)
-            lens.command = lsp.Command(title, SHOW, arguments=[data["uri"], data["task"]])
+        match lens.data:
+            case {"uri": str(uri), "task": str(task)}:
+                known = server.analysis(uri)
+            case _:
+                raise JsonRpcInvalidParams("this lens is none of the server's")
+        if known is not None:
+            title = best_of(known, task, server.records, server.roofs)
+            lens.command = lsp.Command(title, SHOW, arguments=[uri, task])
         return lens
 
 
