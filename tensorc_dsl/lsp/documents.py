@@ -261,6 +261,16 @@ class Documents:
         )
         return document.analysis
 
+    def users(self, analysis: Analysis) -> Iterator[Analysis]:
+        """What is known of the other open documents that use the files of this one."""
+        own = path_of(analysis.uri).resolve()
+        for document in self.open.values():
+            if document.uri == analysis.uri:
+                continue
+            found = self.analysis(document)
+            if document.session is not None and own in document.session.reads.stamps:
+                yield found
+
     def _session(self, document: Document, uses: tuple[str, ...], file: t.File) -> Session:
         reads = Reads(self)
         resolver = Resolver(document.path, self.include, reads)

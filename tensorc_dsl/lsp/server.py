@@ -26,6 +26,9 @@ from tensorc_dsl.lsp.features.folding import folding
 from tensorc_dsl.lsp.features.formatting import formatting
 from tensorc_dsl.lsp.features.hover import hover
 from tensorc_dsl.lsp.features.inlay_hints import inlay_hints
+from tensorc_dsl.lsp.features.moves import FILTERS, moves
+from tensorc_dsl.lsp.features.pins import KIND as PIN
+from tensorc_dsl.lsp.features.pins import pins
 from tensorc_dsl.lsp.features.quick_fixes import quick_fixes
 from tensorc_dsl.lsp.features.references import highlights, references
 from tensorc_dsl.lsp.features.selection import selection
@@ -201,7 +204,9 @@ def _answers(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
     def on_hover(params: lsp.HoverParams) -> lsp.Hover | None:
         known = server.analysis(params.text_document.uri)
-        return None if known is None else hover(known, params.position, server.records)
+        if known is None:
+            return None
+        return hover(known, params.position, server.records, server.documents.users(known))
 
     @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=[".", "~", "(", "{", ","]))
     def on_completion(params: lsp.CompletionParams) -> lsp.CompletionList | None:
@@ -224,6 +229,11 @@ def _answers(server: Server) -> None:
     def on_formatting(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
         document = server.documents.open.get(params.text_document.uri)
         return [] if document is None else formatting(document.text)
+
+    @server.feature(lsp.TEXT_DOCUMENT_RANGE_FORMATTING)
+    def on_range_formatting(params: lsp.DocumentRangeFormattingParams) -> list[lsp.TextEdit]:
+        document = server.documents.open.get(params.text_document.uri)
+        return [] if document is None else formatting(document.text, params.range)
 
 
 def _overviews(server: Server) -> None:
@@ -261,12 +271,16 @@ def _overviews(server: Server) -> None:
         known = server.analysis(params.text_document.uri)
         return None if known is None else lsp.SemanticTokens(semantic_tokens(known, params.range))
 
-    @server.feature(
-        lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix])
-    )
+    kinds = lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix, PIN])
+
+    @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, kinds)
     def on_code_action(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
         known = server.analysis(params.text_document.uri)
-        return [] if known is None else quick_fixes(known, params)
+        if known is None:
+            return []
+        users = server.documents.users(known)
+        found = [*quick_fixes(known, params), *pins(known, params.range, server.records, users)]
+        return found if params.context.only is None else [a for a in found if _is_wanted(a, params.context.only)]
 
 
 def _across(server: Server) -> None:
@@ -295,6 +309,10 @@ def _across(server: Server) -> None:
         known = server.analysis(params.text_document.uri)
         return None if known is None else renaming.rename(documents, known, params.position, params.new_name)
 
+    @server.feature(lsp.WORKSPACE_WILL_RENAME_FILES, FILTERS)
+    def on_moves(params: lsp.RenameFilesParams) -> lsp.WorkspaceEdit | None:
+        return moves(documents, [*params.files])
+
     @server.feature(lsp.WORKSPACE_SYMBOL)
     def on_workspace_symbol(params: lsp.WorkspaceSymbolParams) -> list[lsp.WorkspaceSymbol]:
         return workspace_symbols(documents, params.query)
@@ -319,7 +337,9 @@ def _from_records(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
     def on_inlay_hint(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
         known = server.analysis(params.text_document.uri)
-        return [] if known is None else inlay_hints(known, params.range, server.records)
+        if known is None:
+            return []
+        return inlay_hints(known, params.range, server.records, server.documents.users(known))
 
     @server.feature(lsp.TEXT_DOCUMENT_CODE_LENS, lsp.CodeLensOptions(resolve_provider=True))
     def on_code_lens(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
@@ -337,6 +357,12 @@ def _from_records(server: Server) -> None:
             title = best_of(known, task, server.records, server.roofs)
             lens.command = lsp.Command(title, SHOW, arguments=[uri, task])
         return lens
+
+
+def _is_wanted(action: lsp.CodeAction, kinds: Sequence[lsp.CodeActionKind | str]) -> bool:
+    """Whether an action is of one of the kinds; `refactor` stands for all that begin with it."""
+    own = "" if action.kind is None else lsp.CodeActionKind(action.kind).value
+    return any(f"{own}.".startswith(f"{getattr(kind, 'value', kind)}.") for kind in kinds)
 
 
 def _snippets(server: Server) -> bool:

@@ -89,6 +89,7 @@ def requests(uri: str) -> dict[str, Any]:
         "semanticTokens/range": {"textDocument": document, "range": whole},
         "inlayHint": {"textDocument": document, "range": whole},
         "formatting": {"textDocument": document, "options": {"tabSize": 4, "insertSpaces": True}},
+        "rangeFormatting": {"textDocument": document, "range": whole, "options": {"tabSize": 4, "insertSpaces": True}},
         "codeAction": {"textDocument": document, "range": whole, "context": {"diagnostics": []}},
     }  # fmt: skip
     return {
@@ -97,6 +98,7 @@ def requests(uri: str) -> dict[str, Any]:
         "callHierarchy/outgoingCalls": {"item": item},
         "codeLens/resolve": lens,
         "workspace/symbol": {"query": "ro"},
+        "workspace/willRenameFiles": {"files": [{"oldUri": uri, "newUri": f"{uri}.new"}]},
         "workspace/executeCommand": {"command": "tensorc-dsl.programAfterStep", "arguments": [uri, at, None, None]},
     }
 
