@@ -232,21 +232,14 @@ class Documents:
     def analysis(self, document: Document) -> Analysis:
         """What is known of the document as it stands."""
         session = document.session
-        known = document.analysis
-        is_fresh = session is not None and session.epoch == self.epoch and session.reads.still()
-        if (
-            known is not None
-            and known.text.source.text == document.text
-            and known.version == document.version
-            and is_fresh
-        ):
-            return known
+        if document.analysis is not None and self._is_known(document):
+            return document.analysis
         text = document.text if len(document.text) <= LARGEST else ""
         source = Source(str(document.path), text)
         pieces = document.pieces.read(source)
         file = t.File(source, tuple(i for p in pieces for i in p.items))
         uses = tuple(i.span.text for i in file.items if isinstance(i, t.UseDecl))
-        if session is None or not is_fresh or session.uses != uses:
+        if session is None or not self._is_fresh(session) or session.uses != uses:
             document.session = session = self._session(document, uses, file)
         session.file = file
         checked = session.versions.load(source)
@@ -262,14 +255,29 @@ class Documents:
         return document.analysis
 
     def users(self, analysis: Analysis) -> Iterator[Analysis]:
-        """What is known of the other open documents that use the files of this one."""
+        """What is known of the other open documents that use the files of this one. What has changed since is left out: after
+        an edit, nobody waits for all that uses the file."""
         own = path_of(analysis.uri).resolve()
         for document in self.open.values():
-            if document.uri == analysis.uri:
+            known, session = document.analysis, document.session
+            if known is None or session is None or document.uri == analysis.uri or own not in session.reads.stamps:
                 continue
-            found = self.analysis(document)
-            if document.session is not None and own in document.session.reads.stamps:
-                yield found
+            if self._is_known(document):
+                yield known
+
+    def _is_known(self, document: Document) -> bool:
+        """Whether the analysis of the document is that of its text as it stands, and of the files that it uses."""
+        known, session = document.analysis, document.session
+        return (
+            known is not None
+            and session is not None
+            and known.text.source.text == document.text
+            and known.version == document.version
+            and self._is_fresh(session)
+        )
+
+    def _is_fresh(self, session: Session) -> bool:
+        return session.epoch == self.epoch and session.reads.still()
 
     def _session(self, document: Document, uses: tuple[str, ...], file: t.File) -> Session:
         reads = Reads(self)

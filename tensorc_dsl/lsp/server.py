@@ -14,7 +14,7 @@ from pygls.lsp.server import LanguageServer
 
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.answers import Ready, converter
-from tensorc_dsl.lsp.commands import add_commands
+from tensorc_dsl.lsp.commands import add_commands, refresh
 from tensorc_dsl.lsp.documents import Document, Documents, file_of
 from tensorc_dsl.lsp.features import call_hierarchy
 from tensorc_dsl.lsp.features import rename as renaming
@@ -60,6 +60,7 @@ class Server(LanguageServer):
         self.records = Records(records)
         self.roofs: dict[str, Roof | None] = {}
         self._told: dict[str, Analysis] = {}
+        self._edited = ""
         self._waiting: dict[str, tuple[float, asyncio.TimerHandle]] = {}
 
     def analysis(self, uri: str) -> Analysis | None:
@@ -88,11 +89,17 @@ class Server(LanguageServer):
         known = self.documents.analysis(document)
         if self._told.get(document.uri) is known:
             return  # nothing has changed, for this document
+        if document.uri in self._told and document.uri != self._edited:
+            refresh(self)  # what it says of another document's draws is known now
         self._told[document.uri] = known
         found = diagnostics(known, document)
         self.text_document_publish_diagnostics(
             lsp.PublishDiagnosticsParams(document.uri, found, version=document.version)
         )
+
+    def edited(self, uri: str) -> None:
+        """The editor asks by itself what is beside the text of the document that was edited last."""
+        self._edited = uri
 
     def forget(self, uri: str) -> None:
         """Nothing has been told of a document that is closed."""
@@ -174,6 +181,7 @@ def _documents(server: Server) -> None:
         uri = params.text_document.uri
         text = server.workspace.get_text_document(uri).source
         documents.put(uri, text, params.text_document.version)
+        server.edited(uri)
         server.tell_soon(uri)
         server.tell_others(uri)
 

@@ -133,6 +133,10 @@ def test_draws_of_a_file_that_is_used_are_told_beside_its_user(tuned: Editor) ->
     assert hints(alone) == {"let most ~ sample_categorical([0, 16, 64])": "⟵ 16"}
     assert "**16** in the best record of `small`" in alone.hover(alone.place("most ~"))
     assert list(actions(alone, "most ~")) == ["Pin `most` to 16, as in the best record of `small`"]
+    before = tuned.refreshed
+    alone.edit("\n" + ends.replace("[0, 16, 64]", "[0, 16, 32]"))
+    tuned.until(lambda: tuned.refreshed > before)
+    assert hints(alone) == {"let most ~ sample_categorical([0, 16, 32])": "⟵ 16"}
     user.edit("use ends.{ends}\n")
     assert hints(alone) == {}
 
