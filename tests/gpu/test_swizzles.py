@@ -25,9 +25,9 @@ from tensorc_dsl.ir.swizzle import LINE, Swizzle, swizzle_of, swizzled
 from tensorc_dsl.lower.flat import Collective, Flat, LowerError
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.source import Source
-from tensorc_dsl.trace.handlers import condition
+from tensorc_dsl.trace.distribution import Decision
 from tests.gpu.kernels import emulated, ptx
-from tests.gpu.test_tensor_cores import CASES, DRAWS, changed, hand, kernels, run, whole_numbers
+from tests.gpu.test_tensor_cores import CASES, DRAWS, changed, drawn, hand, run, whole_numbers
 from tests.stdlib.gpu_checks import task
 
 
@@ -72,15 +72,18 @@ def traffic(found: DeviceProgram, program: Program, inputs: dict[str, Array]) ->
     return [x for c in counts for x in c.traffic if x.shared]
 
 
+SWIZZLES: dict[str, Decision] = dict.fromkeys(("banks", "banks_1", "banks_2", "banks_3"), "swizzle")
+"""The draws of two operands, and those of the next instruction where the first one was refused."""
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_tensor_cores_have_no_bank_conflicts(case: str, tmp_path: Path) -> None:
     """Neither the copies to shared memory nor what fills fragments from it, for each operand and each way it may lie."""
     text, reference = CASES[case]
     t = task(tmp_path, text, "tensor_core")
-    t = t.drawn_from(condition(t.model, {"tensor_core": True, "banks": "swizzle", "banks_1": "swizzle"}))
     inputs, wide = whole_numbers(t.program)
     (name,) = (b.name for b in t.program.outputs)
-    for program, found in kernels(t, DRAWS):
+    for program, found in drawn(t, DRAWS, {"tensor_core": True, **SWIZZLES}):
         accesses = traffic(found, program, inputs)
         assert {x.write for x in accesses} == {True, False}
         assert [x for x in accesses if x.moves != x.least] == []
