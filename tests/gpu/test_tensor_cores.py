@@ -63,6 +63,7 @@ CASES: dict[str, tuple[str, Callable[..., Array]]] = {
     "dense": ("half_transposed(M=16, N=40, K=24)", lambda a, b: a @ b.T),
     "columns": ("half_columns(M=48, N=16, K=40)", lambda a, b: a.T @ b),
     "batched": ("half_batched(B=3, M=16, N=8, K=31)", _matmul),
+    "narrow conv2d": ("conv2d_nhwc(N=1, H=5, W=9, CI=16, KH=3, KW=3, CO=8, T=f16, Acc=f32)", _conv2d),
     "conv2d": ("conv2d_nhwc(N=1, H=4, W=18, CI=16, KH=3, KW=3, CO=8, T=f16, Acc=f32)", _conv2d),
 }
 
@@ -88,7 +89,8 @@ def drawn(t: Task, count: int, decisions: Mapping[str, Decision]) -> list[tuple[
 def whole_numbers(program: Program) -> tuple[dict[str, Array], list[Array]]:
     """Small integers for each input, as stored and as float64: sums of their products are exact."""
     rng = np.random.default_rng(0)
-    wide = {b.name: rng.integers(-4, 5, shape_of(b)).astype(np.float64) for b in program.inputs}
+    low = {b.name: 0 if b.dtype.kind == "uint" else -4 for b in program.inputs}
+    wide = {b.name: rng.integers(low[b.name], 5, shape_of(b)).astype(np.float64) for b in program.inputs}
     return {b.name: narrow(wide[b.name], b.dtype) for b in program.inputs}, list(wide.values())
 
 

@@ -42,6 +42,14 @@ compute half_batched(A: f16[B, M, K], W: f16[B, K, N]) -> C: f32[B, M, N] {
     C[b, i, j] = sum[k] f32(A[b, i, k]) * f32(W[b, k, j])
 }
 
+compute any_product(A: T[M, K], B: T[K, N]; T: dtype, Acc: dtype) -> C: Acc[M, N] {
+    C[i, j] = sum[k] Acc(A[i, k]) * Acc(B[k, j])
+}
+
+compute any_turned(A: T[K, M], B: T[N, K]; T: dtype, Acc: dtype) -> C: Acc[M, N] {
+    C[i, j] = sum[k] Acc(A[k, i]) * Acc(B[j, k])
+}
+
 compute half_biased(A: f16[M, K], B: f16[K, N], D: f32[N]) -> Y: f32[M, N] {
     let C[i, j] = sum[k] f32(A[i, k]) * f32(B[k, j])
     Y[i, j] = max(C[i, j] + D[j], 0)
@@ -126,7 +134,8 @@ def check_axes(t: Task, program: Program) -> None:
 def check_threads_keep_to_themselves(program: Program) -> None:
     """No element of a buffer that is private to threads is touched by two threads of a block.
 
-    Brute force over all iterations, with Python's own arithmetic. A fragment is a warp's: lowering proves which lane has what.
+    Brute force over all iterations, with Python's own arithmetic. A fragment is a warp's: lowering proves which lane has
+    what.
     """
     for buffer in program.buffers:
         if buffer.scope in ("global", "shared"):
