@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tensorc_dsl.affine.simplify import conjuncts, negate
 from tensorc_dsl.ir.expr import Expr, Load, Logic, Select, children
 from tensorc_dsl.ir.program import Store
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop, Shuffle
 
 Loops = tuple[tuple[str, Expr], ...]
 
@@ -42,7 +42,7 @@ def _stmts(body: tuple[Flat, ...], private: frozenset[str], loops: Loops, conds:
             case If(cond=cond, body=inside):
                 yield from _read(cond, private, loops, conds)
                 yield from _stmts(inside, private, loops, (*conds, *conjuncts(cond)))
-            case Collective(body=inside):
+            case Collective(body=inside) | Shuffle(body=inside):
                 yield from _stmts(inside, private, loops, conds)
             case Alloc(name=name, body=inside):
                 yield from _stmts(inside, private | {name}, loops, conds)

@@ -155,7 +155,7 @@ def _is_of_thread(e: Expr) -> bool:
     return free_vars(e) == frozenset((THREAD,))
 
 
-def _of_threads(terms: dict[Expr, int], threads: int) -> Numbers:
+def of_threads(terms: dict[Expr, int], threads: int) -> Numbers:
     """The sum of the terms over `thread` alone, for each thread."""
     total = np.zeros(threads, np.int64)
     for atom, factor in terms.items():
@@ -196,10 +196,10 @@ def evaluate(e: Expr, threads: int) -> Numbers:
             raise LowerError(f"which elements a thread owns is not known: they depend on `{format_expr(e)}`")
 
 
-def _active(a: _Access, axes: Axes) -> NDArray[np.bool_]:
-    """The threads that run the statement of an access."""
+def running(bound: Sequence[str], axes: Axes) -> NDArray[np.bool_]:
+    """The threads that run a statement inside of these bound loops."""
     on = np.ones(axes.threads, np.bool_)
-    for c in axes.conditions(a.bound):
+    for c in axes.conditions(bound):
         x, y = evaluate(c.lhs, axes.threads), evaluate(c.rhs, axes.threads)
         on &= x == y if c.op == "==" else x < y
     return on
@@ -207,13 +207,13 @@ def _active(a: _Access, axes: Axes) -> NDArray[np.bool_]:
 
 def _require_same(b: Buffer, found: Sequence[_Access], around: Sequence[list[dict[Expr, int]]], axes: Axes) -> None:
     """Raises LowerError unless each thread has the same part of the subscripts in all accesses."""
-    first, on = around[0], _active(found[0], axes)
+    first, on = around[0], running(found[0].bound, axes)
     for a, other in zip(found[1:], around[1:], strict=True):
-        both = on & _active(a, axes)
+        both = on & running(a.bound, axes)
         for d, (x, y) in enumerate(zip(first, other, strict=True)):
             apart = {e: c for e, c in x.items() if not _is_of_thread(e)}
             if apart != {e: c for e, c in y.items() if not _is_of_thread(e)} or np.any(
-                (_of_threads(x, axes.threads) != _of_threads(y, axes.threads))[both]
+                (of_threads(x, axes.threads) != of_threads(y, axes.threads))[both]
             ):
                 raise LowerError(
                     f"threads own other elements of `{b.name}` in one nest than in another: dimension {d} is"
@@ -231,8 +231,8 @@ def _require_apart(
     axes: Axes,
 ) -> None:
     """Raises LowerError if two threads of one home touch the same element."""
-    on = reduce(np.logical_or, (_active(a, axes) for a in found))
-    columns = [_of_threads(t, axes.threads)[on] for t in around[0]]
+    on = reduce(np.logical_or, (running(a.bound, axes) for a in found))
+    columns = [of_threads(t, axes.threads)[on] for t in around[0]]
     columns += [evaluate(simplify(axes.value(v), {}), axes.threads)[on] for v in home]
     none = np.zeros(1, np.int64)
     rows = np.stack([*columns, np.zeros(int(on.sum()), np.int64)], axis=1)
