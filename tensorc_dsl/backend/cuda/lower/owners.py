@@ -257,6 +257,8 @@ def _dense(values: Numbers) -> tuple[int, int, int, int]:
 
     Runs at one distance, as virtual threads make them, are moved together; other holes stay.
     """
+    if not len(values):  # in loops without iterations
+        return 1, 0, 0, 0
     first, last = int(values[0]), int(values[-1])
     size = last - first + 1
     if size == len(values):
