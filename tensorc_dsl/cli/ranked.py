@@ -1,6 +1,6 @@
-"""`tune --emulate`: draws schedules for a GPU, emulates them, and ranks them by what they move.
+"""`tune --emulate`: draws schedules for a GPU, emulates them, and ranks them by the cycles of a model.
 
-Nothing is timed: the numbers are counts, and are recorded in a file of their own.
+Nothing is timed: the numbers are recorded in a file of their own.
 """
 
 from __future__ import annotations
@@ -53,17 +53,18 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A schedule with its draw's number, its counts, and what the busiest multiprocessor moves."""
+    """A schedule with its draw's number, its counts, the cycles of the model, and what the busiest multiprocessor moves."""
 
     number: int
     trace: Trace
     found: Emulated
+    cycles: int | None
     moves: int
 
     def facts(self) -> dict[str, Any]:
         """What a line of JSON says of it."""
         sectors, passes = (sum(c.moves(shared) for c in self.found.counts) for shared in (False, True))
-        return {"draw": self.number, "moves": self.moves, "sectors": sectors, "passes": passes}
+        return {"draw": self.number, "cycles": self.cycles, "moves": self.moves, "sectors": sectors, "passes": passes}
 
 
 @dataclass(slots=True)
@@ -79,8 +80,8 @@ class Ranking:
 
     @property
     def best(self) -> list[Ranked]:
-        """The schedules, those that move least first."""
-        return sorted(self.valid, key=lambda r: (r.moves, r.number))
+        """The schedules, the fastest of the model first."""
+        return sorted(self.valid, key=lambda r: (r.cycles or 0, r.moves, r.number))
 
 
 Tell = Callable[[str, dict[str, Any]], None]
@@ -97,7 +98,7 @@ def require_no_times(ctx: click.Context) -> None:
 def rank_and_show(
     tasks: Sequence[Task], files: Sequence[Path], asked: Asked, ending: Ending, file: str
 ) -> list[Ranking]:
-    """Emulate, print the best schedules of each task by their counts, and write the first to its file; how it went.
+    """Emulate, print the best schedules of each task by the model, and write the first to its file; how it went.
 
     A signal ends it early, with what there is. Raises TschedError (E0703, E0708, E0903).
     """
@@ -128,7 +129,7 @@ def _telling(task: str, form: Form) -> Tell:
         if form is Form.LINES:
             show_object({"event": event, "task": task, **facts})
         elif event == "emulated":
-            say(f"{task}: draw {facts['draw']}, {facts['moves']} moves", err=True)
+            say(f"{task}: draw {facts['draw']}, {facts['cycles']} cycles of the model", err=True)
 
     return tell
 
@@ -163,7 +164,8 @@ def _emulate(task: Task, asked: Asked, out: Ranking, tell: Tell) -> None:
             keep(asked.path, one)
         out.recorded += recorded
         if one.found is not None:
-            out.valid.append(Ranked(number, trace, one.found, one.found.busiest(task.target.cores)))
+            cycles, moves = one.found.cycles, one.found.busiest(task.target.cores)
+            out.valid.append(Ranked(number, trace, one.found, None if cycles is None else round(cycles), moves))
             tell("emulated", out.valid[-1].facts() | {"recorded": recorded})
         elif one.fault:
             out.wrong.append((number, trace, one.fault))
@@ -215,8 +217,8 @@ def _table(task: Task, found: Ranking, path: Path, asked: Asked) -> str:
     ranked = counted(len(best), "schedule")
     if found.recorded:
         ranked += f", {found.recorded} of them recorded before"
-    head = f"{task.name}: {ranked}, by what the busiest of {task.target.cores} multiprocessors moves: counts, not times"
-    rows = [("draw", "moves", "sectors of global memory", "passes over shared memory")]
+    head = f"{task.name}: {ranked}, by the cycles of a model, not timed; moves are those of the busiest multiprocessor"
+    rows = [("draw", "cycles", "moves", "sectors of global memory", "passes over shared memory")]
     rows += [tuple(str(x) for x in r.facts().values()) for r in best[:SHOWN]]
     return "\n".join(
         (

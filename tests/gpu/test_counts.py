@@ -142,17 +142,17 @@ def tuned(folder: Path, *more: str) -> Result:
     return CliRunner().invoke(main, [*command, "--records", str(folder / "r.sqlite"), *more])
 
 
-def test_tune_ranks_by_counts_and_keeps_them_apart_from_times(tmp_path: Path) -> None:
+def test_tune_ranks_by_a_model_and_keeps_them_apart_from_times(tmp_path: Path) -> None:
     t = task(tmp_path, "matmul(M=32, N=32, K=8)")
     said = tuned(tmp_path)
     assert said.exit_code == 0, said.output
-    assert "by what the busiest of 108 multiprocessors moves: counts, not times" in said.stdout
-    rows = re.findall(r"^(\d) +(\d+) +(\d+) +(\d+)$", said.stdout, re.MULTILINE)
+    assert "t: 3 schedules, by the cycles of a model, not timed" in said.stdout
+    rows = re.findall(r"^(\d) +(\d+) +(\d+) +(\d+) +(\d+)$", said.stdout, re.MULTILINE)
     assert [int(r[1]) for r in rows] == sorted(int(r[1]) for r in rows)
     best = (tmp_path / "b.tsched").read_text()
     assert best.startswith(f"// t: counted in an emulation, never timed; seed 0, draw {rows[0][0]}\n")
     assert t.frozen(tmp_path / "b.tsched").text == t.sample(0, int(rows[0][0])).text
-    assert t.emulate(t.frozen(tmp_path / "b.tsched")).busiest(108) == int(rows[0][1])
+    assert t.emulate(t.frozen(tmp_path / "b.tsched")).busiest(108) == int(rows[0][2])
     assert not list(tmp_path.rglob("*.sqlite")) and len((tmp_path / "emulated.jsonl").read_bytes().splitlines()) == 3
 
 
@@ -163,8 +163,8 @@ def test_events_of_an_emulated_search_are_lines_of_json(tmp_path: Path) -> None:
     assert all(x["task"] == "t" for x in lines)
     result = json.loads(tuned(tmp_path, "--json", "--resume").stdout)
     assert result == {k: v for k, v in lines[-1].items() if k != "event"} | {"recorded": 3}
-    assert result["best"] == {k: v for k, v in min(lines[1:4], key=itemgetter("moves")).items()
-                              if k in ("draw", "moves", "sectors", "passes")}  # fmt: skip
+    assert result["best"] == {k: v for k, v in min(lines[1:4], key=itemgetter("cycles")).items()
+                              if k in ("draw", "cycles", "moves", "sectors", "passes")}  # fmt: skip
 
 
 def test_what_was_counted_is_not_emulated_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

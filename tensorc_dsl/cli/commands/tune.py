@@ -148,9 +148,9 @@ def tune(
     and keep its results; a second Ctrl-C ends at once. Exit status 3: no schedule works; 4: a schedule that was as fast
     as the best is proved to be wrong, and the best of the others is written.
 
-    With --emulate no GPU is needed. Schedules are drawn, run on the CPU thread by thread, checked, and ranked by the sectors
-    of global memory and the passes over shared memory that the busiest multiprocessor has. These are counts, not times,
-    and recorded apart from times, in `emulated.jsonl` beside the database, where `--resume` finds those of the same seed.
+    With --emulate no GPU is needed. Schedules are drawn, run on the CPU thread by thread, checked, and ranked by the cycles
+    of a model of the GPU. They are recorded apart from times, in `emulated.jsonl` beside the database, where `--resume` finds
+    those of the same seed.
     """
     if as_json and as_lines:
         raise click.UsageError("--json prints one object, and --json-lines many: give one of them")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +17,11 @@ from numpy.typing import NDArray
 from tensorc_dsl.affine.simplify import bounds, linear_form, simplify
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, Local
+from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
 from tensorc_dsl.ir.expr import (
     ZERO,
-    Binary,
-    Const,
     Expr,
     Load,
-    Var,
     add,
     free_vars,
     index,
@@ -39,8 +36,6 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Flat, Loop, LowerError, Store, buffers_of, store_loads
-
-Numbers = NDArray[np.int64]
 
 MOST_VALUES = 1 << 16
 """The largest number of elements along one dimension that a thread may own; more cannot be in registers by far."""
@@ -155,53 +150,25 @@ def _is_of_thread(e: Expr) -> bool:
     return free_vars(e) == frozenset((THREAD,))
 
 
+def of_block(threads: int) -> dict[str, Numbers]:
+    """The numbers of the threads of a block."""
+    return {THREAD: np.arange(threads, dtype=np.int64)}
+
+
 def of_threads(terms: dict[Expr, int], threads: int) -> Numbers:
     """The sum of the terms over `thread` alone, for each thread."""
     total = np.zeros(threads, np.int64)
     for atom, factor in terms.items():
         if _is_of_thread(atom):
-            total += factor * evaluate(atom, threads)
+            total += factor * evaluate(atom, of_block(threads))
     return total
-
-
-def evaluate(e: Expr, threads: int) -> Numbers:
-    """The value of an expression over `thread` in each thread."""
-    match e:
-        case Var():
-            return np.arange(threads, dtype=np.int64)
-        case Const(value=int(value)):
-            return np.full(threads, value, np.int64)
-        case Binary(op=op, lhs=a, rhs=b):
-            x, y = evaluate(a, threads), evaluate(b, threads)
-            match op:
-                case "+":
-                    return x + y
-                case "-":
-                    return x - y
-                case "*":
-                    return x * y
-                case "/":
-                    return x // y
-                case "%":
-                    return x % y
-                case "min":
-                    return np.minimum(x, y)
-                case "max":
-                    return np.maximum(x, y)
-                case "xor":
-                    return x ^ y
-                case _:
-                    assert_never(op)
-        case _:
-            raise LowerError(f"which elements a thread owns is not known: they depend on `{format_expr(e)}`")
 
 
 def running(bound: Sequence[str], axes: Axes) -> NDArray[np.bool_]:
     """The threads that run a statement inside of these bound loops."""
     on = np.ones(axes.threads, np.bool_)
     for c in axes.conditions(bound):
-        x, y = evaluate(c.lhs, axes.threads), evaluate(c.rhs, axes.threads)
-        on &= x == y if c.op == "==" else x < y
+        on &= evaluate(c, of_block(axes.threads)) != 0
     return on
 
 
@@ -233,7 +200,7 @@ def _require_apart(
     """Raises LowerError if two threads of one home touch the same element."""
     on = reduce(np.logical_or, (running(a.bound, axes) for a in found))
     columns = [of_threads(t, axes.threads)[on] for t in around[0]]
-    columns += [evaluate(simplify(axes.value(v), {}), axes.threads)[on] for v in home]
+    columns += [evaluate(simplify(axes.value(v), {}), of_block(axes.threads))[on] for v in home]
     none = np.zeros(1, np.int64)
     rows = np.stack([*columns, np.zeros(int(on.sum()), np.int64)], axis=1)
     kinds, counts = np.unique(rows, axis=0, return_counts=True)

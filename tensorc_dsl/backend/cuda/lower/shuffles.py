@@ -8,7 +8,7 @@ threads of a block. Apart from that such a buffer is private to threads like a "
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from tensorc_dsl.affine.simplify import conjuncts, linear_form
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Local
-from tensorc_dsl.backend.cuda.lower.owners import Numbers, evaluate, of_threads, running
-from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, constant, free_vars, index, loads, substitute, transform
+from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
+from tensorc_dsl.backend.cuda.lower.owners import of_block, of_threads, running
+from tensorc_dsl.ir.expr import ZERO, Expr, Load, constant, free_vars, index, loads, substitute, transform
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Buffer, Store
 from tensorc_dsl.ir.warp import LANES
@@ -171,9 +172,8 @@ class _Maker:
         """The threads that run a statement, as far as their numbers say so."""
         on = running(at.bound, self.axes)
         for c in at.conds:
-            if isinstance(c, Compare) and free_vars(c) <= {THREAD} and not loads(c):
-                x, y = (evaluate(e, self.axes.threads) for e in (c.lhs, c.rhs))
-                on &= _COMPARE[c.op](x, y)
+            if free_vars(c) <= {THREAD} and not loads(c):
+                on &= evaluate(c, of_block(self.axes.threads)) != 0
         return on
 
     def _store(self, s: Store, at: _Place) -> Iterator[Flat]:
@@ -238,11 +238,6 @@ class _Maker:
             f'`{format_store(s)}` reads `{x.buffer}[{at}]`, in "warp", and {why}: one shuffle does not bring it; store'
             f' `{x.buffer}` in "shared"'
         )
-
-
-_COMPARE: Mapping[str, Callable[[Numbers, Numbers], NDArray[np.bool_]]] = {
-    "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
-}  # fmt: skip
 
 
 def _count(s: Loop) -> int:
