@@ -26,6 +26,7 @@ from tensorc_dsl.lower.flat import (
     Loop,
     Parallel,
     Prepared,
+    Shuffle,
     body_of,
     store_loads,
     stores,
@@ -94,6 +95,8 @@ class Statements:
                     self._instruction(s, pieces)
                 case Collective():
                     self.collective(s)
+                case Shuffle():
+                    self.shuffle(s)
                 case _:
                     assert_never(s)
 
@@ -107,6 +110,10 @@ class Statements:
     def collective(self, s: Collective) -> None:
         """Write an instruction of a warp; a generator for GPUs says how."""
         raise AssertionError(f"CPUs have no warps for {s.intrinsic.name}")
+
+    def shuffle(self, s: Shuffle) -> None:
+        """Write what lanes of a warp give each other; a generator for GPUs says how."""
+        raise AssertionError(f"CPUs have no lanes for {s.move}")
 
     # Loops
 
@@ -406,7 +413,7 @@ def _mentioned(body: tuple[Flat, ...]) -> tuple[set[str], set[str]]:
                     exprs.append(s.cond)
                 case Alloc():
                     exprs.append(s.size)
-                case Instruction() | Collective():
+                case Instruction() | Collective() | Shuffle():
                     pass  # the same names occur in its body
             go(body_of(s))
 
