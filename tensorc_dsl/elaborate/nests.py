@@ -56,11 +56,11 @@ def _nest(c: Computed, used: set[str], best: Mapping[str, Buffer], step: str | N
     iters = tuple(Iter(names[n], kinds.get(n, IterKind.REDUCE), sizes[n], ir.Var(loops[n])) for n in loops)
     at: dict[str, ir.Expr] = {str(n): ir.Var(v) for n, v in names.items()}
     if c.back and c.scan is not None:
-        at[c.scan] = ir.sub(ir.sub(c.spatial[c.scan], ir.ONE), at[c.scan])
-    value = ir.substitute(c.value, at)
-    if c.back:
         ranges = ranges_of({names[n]: size for n, size in sizes.items()})
-        value, at = simplify(value, ranges), {n: simplify(e, ranges) for n, e in at.items()}
+        at[c.scan] = simplify(ir.sub(ir.sub(c.spatial[c.scan], ir.ONE), at[c.scan]), ranges)
+        value = simplify(ir.substitute(c.value, at), ranges)
+    else:
+        value = ir.substitute(c.value, at)
     target = tuple(at[n] for n in c.spatial)
     body, init, reducer = _stores(c, target, value, names, best)
     annotations = tuple(sorted((*c.annotations, *reducer), key=lambda a: a[0]))

@@ -91,6 +91,11 @@ def test_a_scan_that_reads_later_elements_runs_back(
     np.testing.assert_allclose(everywhere(p, {"X": X[:n]})["Y"], want, rtol=1e-6)
 
 
+def test_a_scan_that_runs_back_along_one_row() -> None:
+    text = "compute f(X: f32[M, N]) -> Y: f32[M, N] { Y[i, j] = scan[j] init X[i, N - 1] step X[i, j] + Y[i, j + 1] }"
+    assert everywhere(build(text, M=1, N=3), {"X": X[:3].reshape(1, 3)})["Y"].tolist() == [[2.0, 1.0, -1.0]]
+
+
 def test_both_directions_along_both_axes() -> None:
     text = """compute f(X: i16[M, N]) -> Y: i16[M, N] {
         let A[i, j] = scan[i] init X[0, j] step X[i, j] + A[i - 1, j]
