@@ -58,12 +58,45 @@ def down(x: Array, a: Array) -> Array:
     return out
 
 
+def rounded(x: Array, by: int) -> Array:
+    """Whole numbers divided by another, to the nearest; halves go up."""
+    return (x + by // 2) // by
+
+
+def gauss_u8(x: Array) -> Array:
+    t = np.array([1, 4, 6, 4, 1])
+    return rounded(ndimage.correlate1d(ndimage.correlate1d(x, t, 0, mode="nearest"), t, 1, mode="nearest"), 256)
+
+
+def unsharp_u8(x: Array, amount: int) -> Array:
+    return np.clip(x + rounded(amount * (x - gauss_u8(x)), 16), 0, 255)
+
+
+def box_u8(x: Array, r: int) -> Array:
+    p, n = np.pad(x, r, "edge"), 2 * r + 1
+    return rounded(signal.correlate(p, np.ones((n, n), int), "valid", "direct"), n * n)
+
+
 IMAGE = each("H W", (19, 37), (1, 2))
 RADII = each("H W r", (19, 37, 2), (1, 2, 1))
 TAPS = each("H W K", (19, 37, 5), (2, 1, 2))
 
+BORDERS = each("H W r", (19, 37, 2), (1, 2, 1), (2, 1, 7), (3, 4, 13))
+
 COMPUTES: dict[str, Operator] = {
-    "extended": Operator(lambda x, r: np.pad(x, r, "edge"), RADII),
+    "extended": Operator(lambda x, r: np.pad(x, r, "edge"), BORDERS),
+    "reflected": Operator(lambda x, r: np.pad(x, r, "symmetric"), BORDERS),
+    "mirrored": Operator(lambda x, r: np.pad(x, r, "reflect"), BORDERS),
+    "wrapped": Operator(lambda x, r: np.pad(x, r, "wrap"), BORDERS),
+    "framed": Operator(lambda x, v, r: np.pad(x, r, constant_values=float(v)), BORDERS),
+    "mean_u8": Operator(lambda a, b: rounded(a + b, 2), IMAGE),
+    "difference_u8": Operator(lambda a, b: abs(a - b), IMAGE),
+    "box_u8": Operator(box_u8, [*RADII, *each("H W r", (9, 11, 7), Acc="u16")]),
+    "gauss_u8": Operator(gauss_u8, IMAGE),
+    "unsharp_u8": Operator(unsharp_u8, each("H W amount", (19, 37, 16), (1, 2, 127), (19, 5, 127))),
+    "sobel_u8": Operator(
+        lambda x: np.minimum(sum(abs(ndimage.sobel(x, axis, mode="nearest")) for axis in (0, 1)), 255), IMAGE
+    ),
     "box": Operator(lambda x, r: ndimage.uniform_filter(x, 2 * r + 1, mode="nearest"), RADII),
     "separable": Operator(separable, TAPS),
     "unsharp": Operator(lambda x, t, amount: x + amount * (x - separable(x, t)), TAPS),
