@@ -228,7 +228,14 @@ COMPUTES: dict[str, Operator] = {
         lambda x: np.minimum(sum(abs(ndimage.sobel(x, axis, mode="nearest")) for axis in (0, 1)), 255), IMAGE
     ),
     "box": Operator(lambda x, r: ndimage.uniform_filter(x, 2 * r + 1, mode="nearest"), RADII),
+    "box_valid": Operator(
+        lambda x, r: signal.correlate(x, np.full((2 * r + 1, 2 * r + 1), (2 * r + 1) ** -2.0), "valid"),
+        each("H W r", (19, 37, 2), (5, 6, 2)),
+    ),
     "separable": Operator(separable, TAPS),
+    "separable_valid": Operator(
+        lambda x, t: signal.correlate(x, np.outer(t, t), "valid"), each("H W K", (19, 37, 5), (3, 4, 3))
+    ),
     "unsharp": Operator(lambda x, t, amount: x + amount * (x - separable(x, t)), TAPS),
     "gray": Operator(lambda x: x @ BRIGHTNESS, IMAGE),
     "gray_u8": Operator(lambda x: (x @ [77, 150, 29] + 128) // 256, IMAGE),
