@@ -185,6 +185,10 @@ def third_order(x: Array, a: Array) -> Array:
     return signal.lfilter(*b, x, 0, zi=signal.lfilter_zi(*b)[:, None] * x[:1])[0]
 
 
+def from_rest(x: Array, b: Array, c: Array, d: Array) -> Array:
+    return signal.lfilter([1], [1, -b, -c, -d], x, 0)
+
+
 def both_ways(x: Array, a: Array) -> Array:
     return third_order(third_order(x, a)[::-1], a)[::-1]
 
@@ -271,6 +275,14 @@ COMPUTES: dict[str, Operator] = {
     ),
     "gauss_columns": Operator(both_ways, IMAGE, filters),
     "third_order_down": Operator(third_order, IMAGE, filters),
+    "from_rest": Operator(
+        from_rest,
+        IMAGE,
+        lambda given: {
+            "D": np.where(np.arange(len(given["D"]))[:, None], given["D"], 0),
+            **{name: np.array(v) for name, v in (("b", 1.0), ("c", -0.5), ("d", 0.25))},
+        },
+    ),
     "resized_cubic": Operator(cubic, each("H W OH OW", (19, 37, 8, 53), (1, 2, 3, 1))),
     "cubic_weights": Operator(lambda **given: cubic_weights(*given.values()), each("H O", (19, 8), (1, 3))),
     "pyramid": Operator(lambda x: tuple(pyramid(x, 4)[1:]), each("H W", (35, 50), (16, 17))),
