@@ -1,6 +1,6 @@
 """Operators and computes for images have kernels for GPUs: PTX is made, and their emulation gives NumPy's and SciPy's result.
 
-`make gpu DRAWS=20` draws more schedules of each, and takes all computes for images; without it, those whose kernels differ most.
+`make gpu DRAWS=20` draws more schedules of each, and takes all computes for images, not only those whose kernels differ most.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.stdlib.references import OPERATORS
 DRAWS = int(os.environ.get("GPU_DRAWS", "0"))
 
 IMAGES = [*COMPUTES] if DRAWS else [
-    "box", "demosaiced", "equalized", "framed", "gray_u8", "greatest_below", "histogram", "sliced_cells", "third_order_down",
+    "box", "demosaiced", "equalized", "framed", "from_rest", "gray_u8", "greatest_below", "histogram", "sliced_cells",
     "unsharp_u8",
 ]  # fmt: skip
 

@@ -179,18 +179,17 @@ def developed(x: Array, gain: Array, m: Array, black: int, white: int) -> Array:
     return np.floor(255 * np.clip(linear @ m.T, 0, 1) ** (1 / 2.2) + 0.5)
 
 
-def third_order(x: Array, a: Array) -> Array:
-    """A recursive filter down columns, by SciPy; before the first row everything was as in it."""
-    b = [a[0]], [1, *-a[1:]]
-    return signal.lfilter(*b, x, 0, zi=signal.lfilter_zi(*b)[:, None] * x[:1])[0]
-
-
 def from_rest(x: Array, b: Array, c: Array, d: Array) -> Array:
     return signal.lfilter([1], [1, -b, -c, -d], x, 0)
 
 
-def both_ways(x: Array, a: Array) -> Array:
-    return third_order(third_order(x, a)[::-1], a)[::-1]
+def both_ways(x: Array, a: Array, rows: int = 200) -> Array:
+    """A recursive filter down columns and up again. The image has so many more rows that what is beyond them is forgotten."""
+    x = np.pad(x, [(rows, rows), (0, 0)], "edge")
+    for _ in range(2):
+        first = x[:1] * signal.lfilter_zi(a[:1], [1, *-a[1:]])[:, None]
+        x = signal.lfilter(a[:1], [1, *-a[1:]], x, 0, zi=first)[0][::-1]
+    return x[rows:-rows]
 
 
 def gauss_recursive(x: Array, sigma: Array) -> Array:
@@ -274,7 +273,6 @@ COMPUTES: dict[str, Operator] = {
         loss=2e-5,
     ),
     "gauss_columns": Operator(both_ways, IMAGE, filters),
-    "third_order_down": Operator(third_order, IMAGE, filters),
     "from_rest": Operator(
         from_rest,
         IMAGE,
