@@ -18,7 +18,7 @@ from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.borders import LINE, MOST, on_whole_lines, undecided
 from tensorc_dsl.lower.boxes import Ranges, span
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, Shuffle
 
 PIECES = 12
 """The number of copies of a statement that all cuts together may make; further guards stay guards."""
@@ -39,7 +39,7 @@ def partition(body: tuple[Flat, ...], ranges: Ranges | None = None, copies: int 
                 else:
                     inner = partition(s.body, _narrowed(cond, known), copies)
                     out.extend((If(cond, inner),) if inner else ())
-            case Alloc() | Instruction() | Collective():
+            case Alloc() | Instruction() | Collective() | Shuffle():
                 inner = partition(s.body, known, copies)
                 out.extend((replace(s, body=inner),) if inner else ())
             case Parallel():
@@ -229,5 +229,5 @@ def _conditions(body: tuple[Flat, ...], ranges: Ranges) -> Iterator[tuple[Expr, 
             case Parallel():
                 more = {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
                 yield from _conditions(s.body, {**ranges, **more})
-            case Alloc() | Instruction() | Collective():
+            case Alloc() | Instruction() | Collective() | Shuffle():
                 yield from _conditions(s.body, ranges)

@@ -60,8 +60,8 @@ def offsets(i: Intrinsic) -> tuple[dict[str, int], int]:
 
 
 def warp_bytes(k: DeviceKernel) -> int:
-    """The bytes that a warp of a kernel needs for its largest instruction."""
-    return max((offsets(s.intrinsic)[1] for s in collectives_in(k.body)), default=0)
+    """The bytes that a warp of a kernel needs for its largest instruction, and for a word of each lane."""
+    return max((offsets(s.intrinsic)[1] for s in collectives_in(k.body)), default=0) + 4 * LANES
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from tensorc_dsl.affine.simplify import prove
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.lanes import Picked, period, pick, picked
 from tensorc_dsl.backend.llvm.codegen.maths.call import call
+from tensorc_dsl.backend.llvm.codegen.saturating import saturating
 from tensorc_dsl.backend.llvm.codegen.scalars import any_lane, binary, compare, convert, invert, logic, select
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, Scalar, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, in_memory, mangled, vector_type
@@ -177,6 +178,9 @@ class Expressions:
             case Not(operand=x):
                 return invert(f, self.value(x, at))
             case Cast(operand=x, dtype=t):
+                if (found := saturating(e)) is not None:
+                    intrinsic, x, y = found
+                    return f.intrinsic(intrinsic, t, self.alike(self.value(x, at), self.value(y, at)))
                 return convert(f, self.value(x, at), t)
             case Call(function=name, args=args):
                 values = [self.value(a, at) for a in args]
