@@ -65,6 +65,8 @@ class Alloc:
     size: Expr
     space: Space
     body: tuple[Flat, ...]
+    swizzle: tuple[int, Expr] | None = None
+    """The elements of a unit and between rows, if units of rows are to be in different banks of a GPU."""
 
 
 @node

@@ -18,8 +18,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     Wait,
 )
-from tensorc_dsl.backend.llvm.codegen.body import Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.scope import Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements
 from tensorc_dsl.backend.llvm.codegen.values import in_memory
 from tensorc_dsl.ir.expr import ZERO, Load

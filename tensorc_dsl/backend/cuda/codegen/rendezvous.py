@@ -15,8 +15,8 @@ from math import prod
 from tensorc_dsl.backend.cuda.codegen.device import PLAN
 from tensorc_dsl.backend.cuda.lower.collectives import operands_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
-from tensorc_dsl.backend.llvm.codegen.body import SymbolTable
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
+from tensorc_dsl.backend.llvm.codegen.scope import SymbolTable
 from tensorc_dsl.backend.llvm.codegen.statements import Statements
 from tensorc_dsl.ir.dtypes import INDEX, U16, DType
 from tensorc_dsl.ir.expr import (

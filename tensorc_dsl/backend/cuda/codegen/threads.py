@@ -11,8 +11,9 @@ from tensorc_dsl.backend.cuda.codegen.tally import key
 from tensorc_dsl.backend.cuda.codegen.watch import COLLECTIVE
 from tensorc_dsl.backend.cuda.lower.collectives import Access, address_of, element_of, operands_of, register_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel
-from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece, SymbolTable
+from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.scope import Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.values import in_memory
 from tensorc_dsl.ir.expr import ZERO, Expr, index, substitute
 from tensorc_dsl.ir.print import format_store

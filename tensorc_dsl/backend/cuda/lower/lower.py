@@ -16,6 +16,7 @@ from tensorc_dsl.backend.cuda.lower.pipelines import versioned
 from tensorc_dsl.backend.cuda.lower.shuffles import SCOPE, shuffled
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline, marked
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
+from tensorc_dsl.backend.cuda.lower.swizzles import with_swizzles
 from tensorc_dsl.backend.llvm.lower.passes import max_step
 from tensorc_dsl.ir.program import Block, Buffer, Program, walk
 from tensorc_dsl.ir.target import Target
@@ -221,6 +222,10 @@ def _bodies(n: Nest) -> Nest:
     )
 
 
+def _swizzles(n: Nest) -> Nest:
+    return replace(n, kernels=tuple(map(with_swizzles, n.kernels)))
+
+
 PASSES = (
     _Pass("prove", _common("prove"), "instructions without a proof are loops"),
     _Pass("essential", _common("essential"), "guards that others imply go"),
@@ -234,5 +239,6 @@ PASSES = (
     _Pass("phases", _phases, "bound loops become values of a thread, statements phases"),
     _Pass("barriers", _barriers, "barriers where threads meet"),
     _Pass("bodies", _bodies, "vectors of whole lanes, unrolled loops over private buffers"),
+    _Pass("swizzles", _swizzles, "elements of swizzled buffers get their places"),
 )
 """The passes of GPUs, in order."""

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from tensorc_dsl.backend.llvm.codegen.across import combined, fold_lanes
-from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece, Scalar, SymbolTable, any_lane
+from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import UNROLL, Function
 from tensorc_dsl.backend.llvm.codegen.instructions import code_for, write_instruction
+from tensorc_dsl.backend.llvm.codegen.scalars import any_lane
+from tensorc_dsl.backend.llvm.codegen.scope import Piece, Scalar, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.turn import turned, write_turned
 from tensorc_dsl.backend.llvm.codegen.values import Value, in_memory, mangled
 from tensorc_dsl.ir.dtypes import BOOL
@@ -70,7 +72,7 @@ class Statements:
         self.symbol = symbol
         self.workspace = workspace
         self.worker = worker
-        self.expressions = Expressions(f, scope)
+        self.expressions = Expressions(f, scope, picks=not plan.late)
         self._used: dict[str, Expr] = {"shared": ZERO, "worker": ZERO}
 
     def write(self, body: Sequence[Flat], pieces: tuple[Piece, ...] = ()) -> None:
