@@ -167,7 +167,7 @@ suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published si
 
 .PHONY: gpu
 gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (DRAWS=20)
-	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) tests/gpu/test_operators.py tests/gpu/test_tensor_cores.py
+	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) tests/gpu/test_operators.py tests/gpu/test_barriers.py tests/gpu/test_tensor_cores.py
 
 .PHONY: device
 device: $(VENV)/.dev ## Kernels on the GPU of this machine: proved, under compute-sanitizer, beside nvcc and torch (SECONDS=1800)

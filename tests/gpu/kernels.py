@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cache
 
@@ -20,6 +21,9 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.guarded import poison
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.source import Source
+
+DRAWS = int(os.environ.get("GPU_DRAWS", "1"))
+"""The schedules of each compute: one in tests, more in a campaign (`make gpu DRAWS=20`)."""
 
 
 @cache

@@ -28,9 +28,10 @@ from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.lower.flat import If
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import emulated, gpu_space
+from tests.gpu.kernels import DRAWS, emulated, gpu_space
 from tests.programs import random_inputs
 from tests.stdlib.cases import case, library
+from tests.stdlib.references import CASES
 
 TWO_PHASES = """
 program p(A: f32[64, 64], C: f32[64, 64]) {
@@ -136,16 +137,20 @@ def check_each_is_needed(kernels: DeviceProgram, p: Program, inputs: dict[str, A
     return count
 
 
-@pytest.mark.parametrize(("name", "number"), [("conv2d_nhwc", -1), ("softmax", 0), ("quantized_matmul", -1)])
+SOME = [("conv2d_nhwc", -1), ("softmax", 0), ("quantized_matmul", -1)]
+
+
+@pytest.mark.parametrize(("name", "number"), SOME if DRAWS == 1 else CASES)
 def test_each_barrier_of_a_schedule_is_needed(name: str, number: int) -> None:
+    """Without any one of them threads race: of some schedules, and in a campaign of so many of each operator at each size."""
     c = case(name, number)
     found = 0
-    for seed in range(12):
+    for seed in range(12 if DRAWS == 1 else DRAWS):
         kernels = lower_device(sample(gpu_space(c.program, "sm_80"), name, seed).program)
         found += check_each_is_needed(kernels, c.program, dict(c.inputs))
-        if found >= 2:
+        if DRAWS == 1 and found >= 2:
             return
-    raise AssertionError(f"no schedule of {name} has two barriers")
+    assert DRAWS > 1, f"no schedule of {name} has two barriers"
 
 
 def test_each_barrier_of_a_product_is_needed() -> None:

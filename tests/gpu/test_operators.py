@@ -6,7 +6,6 @@ for images are emulated whose kernels differ most.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -18,13 +17,11 @@ from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.emulation import emulate
-from tests.gpu.kernels import emulated, gpu_library, gpu_space, ptx
+from tests.gpu.kernels import DRAWS, emulated, gpu_library, gpu_space, ptx
 from tests.stdlib.cases import case
 from tests.stdlib.images import COMPUTES
 from tests.stdlib.numerics import Sizes
 from tests.stdlib.references import OPERATORS
-
-DRAWS = int(os.environ.get("GPU_DRAWS", "1"))
 
 IMAGES = [*COMPUTES] if DRAWS > 1 else [
     "box", "demosaiced", "equalized", "framed", "from_rest", "gray_u8", "greatest_below", "histogram", "sliced_cells",
