@@ -132,6 +132,10 @@ codemirror: ## Make the editor of the playground's page, one file of CodeMirror 
 pictures: $(VENV)/.dev ## Take the pictures of docs/ that show the playground and a highlighted file (needs Chromium)
 	$(BIN)/python -m docs.generate.pictures
 
+.PHONY: gallery
+gallery: $(VENV)/.dev ## Make the pictures of docs/gallery.md, by its programs
+	$(BIN)/python -m docs.generate.gallery
+
 .PHONY: site
 site: $(VENV)/.docs ## Make the documentation's site in build/site/html; a link that leads nowhere is an error
 	@rm -rf $(OUT)/site

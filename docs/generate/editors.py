@@ -12,9 +12,9 @@ from typing import Any
 
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import PARAM_TYPES
+from tensorc_dsl.elaborate.names import FUNCTIONS
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
 from tensorc_dsl.ir.dtypes import DTYPES
-from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.pipelines import ASYNC, ORDER, ROLES, STAGES
 from tensorc_dsl.ir.program import INTRINSIC, MAX_STEP
 from tensorc_dsl.ir.reductions import REDUCER
@@ -83,7 +83,7 @@ def lists() -> dict[str, tuple[str, ...]]:
         "REDUCERS": {*REDUCERS, *ARG_REDUCERS},
         "DTYPES": {*DTYPES},
         "TYPES": {*DTYPES, *PARAM_TYPES},
-        "BUILTINS": {*v.FUNCTIONS, *MATHS},
+        "BUILTINS": {*v.FUNCTIONS, *FUNCTIONS},
         "PRIMITIVES": {*PRIMITIVES, *v.COMPOUNDS},
         "DRAWS": {*DRAWS},
         "ANNOTATIONS": {*ANNOTATIONS},
