@@ -155,6 +155,15 @@ def UNKNOWN_FUNCTION(*, name: str) -> None: ...
 def ARITY(*, name: str, wanted: str, count: int) -> None: ...
 @problem("E0416", "`{name}` works on floats, not on {found}", help="convert first: `{name}(f32({text}))`")
 def NEEDS_FLOAT(*, name: str, found: object, text: str) -> None: ...
+@problem(
+    "E0416",
+    "`saturate` converts to an integer type, and `{text}` is none",
+    "not an integer type",
+    help="name the type first: `saturate(u8, {operand})`",
+)
+def SATURATES_TO(*, text: str, operand: str) -> None: ...
+@problem("E0416", "`saturate` works on numbers, not on bool", help="convert it: `{dtype}({text})`")
+def SATURATES(*, text: str, dtype: object) -> None: ...
 @problem("E0417", "this divides by {value}", "= {value}")
 def DIVISION_BY_ZERO(*, value: int) -> None: ...
 @problem("E0418", "{what} cannot stand in a compute")
@@ -201,9 +210,16 @@ def SCAN_INIT(*, stage: str) -> None: ...
     "E0422",
     "a step reads `{stage}` where it is not known yet",
     "{found}",
-    help="subscript {position} of `{stage}` is `{index} - 1`, `{index} - 2`, … in the step",
+    help="subscript {position} of `{stage}` is `{index} - 1`, `{index} - 2`, … in the step; or `{index} + 1`, …, to run back",
 )
 def SCAN_LAG(*, stage: str, found: str, position: int, index: str) -> None: ...
+@problem(
+    "E0422",
+    "a step reads `{stage}` on both sides of itself",
+    "{found}",
+    help="let subscript {position} of `{stage}` be below `{index}` wherever the step reads it, or above it",
+)
+def SCAN_BOTH(*, stage: str, found: str, position: int, index: str) -> None: ...
 
 
 SCAN_BEGINS = help_note("`init` gives the first element alone; a step that looks further back needs a condition")

@@ -132,7 +132,8 @@ def check_axes(t: Task, program: Program) -> None:
 
 
 def check_threads_keep_to_themselves(program: Program) -> None:
-    """No element of a buffer that is private to threads is touched by two threads of a block.
+    """No element of a buffer that is private to threads is touched by two threads of a block, nor written by two if lanes may
+    read each other's.
 
     Brute force over all iterations, with Python's own arithmetic. A fragment is a warp's: lowering proves which lane has
     what.
@@ -143,6 +144,8 @@ def check_threads_keep_to_themselves(program: Program) -> None:
         owners: dict[tuple[int, ...], tuple[int, ...]] = {}
         inside = len(home(program, buffer) or ())
         for x in accesses((), program.body, frozenset((buffer.name,))):
+            if buffer.scope == "warp" and not x.is_write:
+                continue
             grid = [(v.var, constant(v.extent) or 0) for v in x.loops]
             counting = [
                 v.var for v in x.loops[inside:]

@@ -12,6 +12,7 @@ from tensorc_dsl.backend.cuda.lower.collectives import require_uniform
 from tensorc_dsl.backend.cuda.lower.copies import Copying, NoCopy, as_copies
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, THREAD, Device, Guard, Local, Phase, Shared, Steps
 from tensorc_dsl.backend.cuda.lower.pipelines import Part, in_rounds, versioned
+from tensorc_dsl.backend.cuda.lower.shuffles import guarded
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline
 from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, size_of
 from tensorc_dsl.ir.dtypes import DType
@@ -195,5 +196,4 @@ class _Cutter:
         mine = (*conds, *self.axes.conditions(bound))
         if isinstance(s, Collective):
             require_uniform(s, mine)
-        guard = conjunction(mine)
-        return Phase(body if guard is None else (If(guard, body),))
+        return Phase(guarded(body, conjunction(mine)))
