@@ -73,7 +73,7 @@ def traffic(found: DeviceProgram, program: Program, inputs: dict[str, Array]) ->
 
 
 SWIZZLES: dict[str, Decision] = {
-    **{name: "swizzle" for name in ("banks", "banks_1", "banks_2", "banks_3")},
+    **dict.fromkeys(("banks", "banks_1", "banks_2", "banks_3"), "swizzle"),
     **{f"filled_{n}" if n else "filled": False for n in range(8)},
 }
 """The draws of two operands, and those of the next instruction where the first one was refused. Copies that fill in padding
