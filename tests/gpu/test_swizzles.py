@@ -33,7 +33,7 @@ from tests.stdlib.gpu_checks import task
 
 def places(s: Swizzle, count: int) -> np.ndarray:
     """The place of each of the first so many elements."""
-    return evaluate(swizzled({Var("thread"): 1}, 0, s), {"thread": np.arange(count)})
+    return evaluate(swizzled({Var("i"): 1}, 0, s), {"i": np.arange(count, dtype=np.int64)})
 
 
 @pytest.mark.parametrize(("unit", "size"), [(8, 2), (16, 1), (4, 4), (8, 4), (2, 8), (8, 8), (32, 1)])
@@ -72,8 +72,12 @@ def traffic(found: DeviceProgram, program: Program, inputs: dict[str, Array]) ->
     return [x for c in counts for x in c.traffic if x.shared]
 
 
-SWIZZLES: dict[str, Decision] = dict.fromkeys(("banks", "banks_1", "banks_2", "banks_3"), "swizzle")
-"""The draws of two operands, and those of the next instruction where the first one was refused."""
+SWIZZLES: dict[str, Decision] = {
+    **dict.fromkeys(("banks", "banks_1", "banks_2", "banks_3"), "swizzle"),
+    **{f"filled_{n}" if n else "filled": False for n in range(8)},
+}
+"""The draws of two operands, and those of the next instruction where the first one was refused. Copies that fill in padding
+may store element by element."""
 
 
 @pytest.mark.parametrize("case", CASES)
