@@ -26,6 +26,7 @@ IMAGES: dict[str, tuple[str, ...]] = {
     "harris": (),
     "pyramid_down": (),
     "recursive": (),
+    "recursive_blur": (),
 }
 """The filters of images, with the inputs that are fixed in a filter."""
 

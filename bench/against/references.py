@@ -122,10 +122,19 @@ def _halved(a: Arrays, _: Problem) -> Array:
 
 
 def _recursive(a: Arrays, _: Problem) -> Array:
-    y = a["X"].copy()
-    for _turn in range(2):
+    return _filtered(a["X"], a["a"])
+
+
+def _recursive_blur(a: Arrays, _: Problem) -> Array:
+    return _filtered(_filtered(a["X"], a["a"]).T, a["a"]).T
+
+
+def _filtered(x: Array, a: Array) -> Array:
+    """The recursive filter down columns and up again."""
+    y = x.copy()
+    for _ in range(2):
         for n in range(1, len(y)):
-            y[n] = a["a"] * y[n] + (1 - a["a"]) * y[n - 1]
+            y[n] = a * y[n] + (1 - a) * y[n - 1]
         y = y[::-1]
     return y
 
@@ -152,5 +161,6 @@ REFERENCES: dict[str, Callable[[Arrays, Problem], Array]] = {
     "harris": _harris,
     "pyramid_down": _halved,
     "recursive": _recursive,
+    "recursive_blur": _recursive_blur,
 }
 """By the name of the compute."""

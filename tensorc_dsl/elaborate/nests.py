@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from tensorc_dsl.affine.safety import ranges_of
+from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.elaborate.reducers import ArgReducer, Reducer, flat
 from tensorc_dsl.elaborate.stages import Computed
 from tensorc_dsl.elaborate.user_reducers import UserReducer
@@ -52,8 +54,14 @@ def _nest(c: Computed, used: set[str], best: Mapping[str, Buffer], step: str | N
     kinds = {n: IterKind.SCAN if n == c.scan else IterKind.SPATIAL for n in order}
     sizes = {**c.spatial, **c.reduce}
     iters = tuple(Iter(names[n], kinds.get(n, IterKind.REDUCE), sizes[n], ir.Var(loops[n])) for n in loops)
-    target = tuple(ir.Var(names[n]) for n in c.spatial)
-    value = ir.substitute(c.value, {n: ir.Var(v) for n, v in names.items()})
+    at: dict[str, ir.Expr] = {str(n): ir.Var(v) for n, v in names.items()}
+    if c.back and c.scan is not None:
+        ranges = ranges_of({names[n]: size for n, size in sizes.items()})
+        at[c.scan] = simplify(ir.sub(ir.sub(c.spatial[c.scan], ir.ONE), at[c.scan]), ranges)
+        value = simplify(ir.substitute(c.value, at), ranges)
+    else:
+        value = ir.substitute(c.value, at)
+    target = tuple(at[n] for n in c.spatial)
     body, init, reducer = _stores(c, target, value, names, best)
     annotations = tuple(sorted((*c.annotations, *reducer), key=lambda a: a[0]))
     out: Stmt = Block(str(c.name), iters, body, init, annotations=annotations)

@@ -210,9 +210,16 @@ def SCAN_INIT(*, stage: str) -> None: ...
     "E0422",
     "a step reads `{stage}` where it is not known yet",
     "{found}",
-    help="subscript {position} of `{stage}` is `{index} - 1`, `{index} - 2`, … in the step",
+    help="subscript {position} of `{stage}` is `{index} - 1`, `{index} - 2`, … in the step; or `{index} + 1`, …, to run back",
 )
 def SCAN_LAG(*, stage: str, found: str, position: int, index: str) -> None: ...
+@problem(
+    "E0422",
+    "a step reads `{stage}` on both sides of itself",
+    "{found}",
+    help="let subscript {position} of `{stage}` be below `{index}` wherever the step reads it, or above it",
+)
+def SCAN_BOTH(*, stage: str, found: str, position: int, index: str) -> None: ...
 
 
 SCAN_BEGINS = help_note("`init` gives the first element alone; a step that looks further back needs a condition")

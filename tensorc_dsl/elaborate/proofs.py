@@ -45,7 +45,7 @@ def _check_load(g: GuardedLoad, c: Computed, shape: tuple[ir.Expr, ...], env: En
             return []
         case Outside(position=p, value=value, extent=limit, at=at):
             values = ", ".join(f"{n} = {v}" for n, v in at) or "always"
-            early = c.scan is not None and name == c.name and value < 0
+            early = c.scan is not None and name == c.name and (value < 0) != c.back
             notes = (problems.SCAN_BEGINS,) if early else ()
             return [
                 problems.OUT_OF_BOUNDS(

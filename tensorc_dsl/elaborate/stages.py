@@ -30,8 +30,8 @@ from tensorc_dsl.syntax.names import near
 class Computed:
     """A stage as IR: `name[indices] = value`, or reduced over `reduce` by `reducer`. Index names are the variables.
 
-    A scan runs along `scan`, which is one of the `spatial` indices. So does a reduction in the step of a scan if it
-    reads the scan; its `within` is the name of the scan, which it precedes.
+    A scan runs along `scan`, which is one of the `spatial` indices: from its first value on, or with `back` from its last. So
+    does a reduction in the step of a scan if it reads the scan; its `within` is the name of the scan, which it precedes.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Computed:
     loads: tuple[GuardedLoad, ...]
     scan: str | None = None
     within: str | None = None
+    back: bool = False
     annotations: tuple[Annotation, ...] = ()
     """The stage's annotations, for its block."""
 
@@ -53,15 +54,20 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """The scan whose step is built, and the places at which it reads its own values."""
+    """The scan whose step is built, and how many steps before its own those are that it reads: below 0 if it runs back."""
 
     stage: str
     buffer: str
     index: str
     position: int
-    reads: list[ir.Load] = field(default_factory=list[ir.Load])
+    lags: list[int] = field(default_factory=list[int])
     parts: set[str] = field(default_factory=set[str])
     """The reductions that a step computes of earlier ones."""
+
+    @property
+    def back(self) -> bool:
+        """Whether its steps read later elements, so that it runs from the last one back."""
+        return any(n < 0 for n in self.lags)
 
 
 class StageBuilder(ValueBuilder):
@@ -157,7 +163,9 @@ class StageBuilder(ValueBuilder):
     # --- scans -------------------------------------------------------------------------------------------------------
 
     def _scan(self, stage: tree.Stage, name: str, e: tree.Scan, spatial: Extents, want: DType | None) -> Computed:
-        """A scan as a single value: `init` at the first step, `step` at each later one."""
+        """A scan as a single value: `init` at the first step, `step` at each later one. If steps read later elements, the
+        last element is the first step.
+        """
         index = e.index.name
         if index not in spatial:
             note = near(index, spatial)
@@ -183,19 +191,21 @@ class StageBuilder(ValueBuilder):
             return part(e.step, "step")
 
         (init, first), (value, rest) = each(lambda: part(e.init, "init"), step)
-        if not own.reads:
+        if not own.lags:
             raise Invalid(problems.SCAN_STEP(e.step.span, stage=stage.name))
         # An access that looks back beyond the first step leaves the stage there, like any other access, unless a condition
         # guards it.
-        begins = simplify(ir.Compare("<", ir.Var(str(index)), ir.ONE), ranges_of(spatial))
+        at: ir.Expr = ir.Var(str(index))
+        steps = ir.sub(ir.sub(spatial[index], ir.ONE), at) if own.back else at
+        begins = simplify(ir.Compare("<", steps, ir.ONE), ranges_of(spatial))
         loads = [replace(a, conditions=(*a.conditions, begins)) for a in first]
         if begins != TRUE:
             loads += [replace(a, conditions=(*a.conditions, negate(begins))) for a in rest]
-        self.lifted = self._in_order(begins)
+        self.lifted = [replace(c, back=own.back and c.within is not None) for c in self._in_order(begins)]
         if isinstance(begins, ir.Const):
             made = init if begins.value else value
             return Computed(name, spatial, {}, None, made, tuple(loads), index if made is value else None)
-        return Computed(name, spatial, {}, None, ir.Select(begins, init, value), tuple(loads), index)
+        return Computed(name, spatial, {}, None, ir.Select(begins, init, value), tuple(loads), index, back=own.back)
 
     def _in_order(self, begins: ir.Expr) -> list[Computed]:
         """The reductions of a scan: first those that do not read it, then those that each step but the first computes, in
@@ -217,19 +227,17 @@ class StageBuilder(ValueBuilder):
         """A load of a tensor's element; a scan may load its own elements of earlier steps. Raises Invalid."""
         made = super().load(e)
         if self.own is not None and made.buffer == self.own.buffer:
-            self._check_earlier(made, e, self.own)
-            self.own.reads.append(made)
+            self.own.lags.append(self._lag(made, e, self.own))
         return made
 
-    def _check_earlier(self, made: ir.Load, e: tree.IndexExpr, own: _Own) -> None:
-        """Raise Invalid unless the scan looks back by a positive number of steps."""
+    def _lag(self, made: ir.Load, e: tree.IndexExpr, own: _Own) -> int:
+        """How far the scan looks back, or forward if that is below 0. Raises Invalid if it is neither, or not as before."""
         back = simplify(ir.sub(ir.Var(str(own.index)), made.indices[own.position]), ranges_of(self.scope))
         lag = ir.constant(back)
         if lag is None and ir.dims_in(back) and self.env.unbound:
             raise Invalid  # the distance is an attribute without a value
-        if lag is None or lag < 1:
-            at = e.indices[own.position].span
-            found = f"`{at.text}`"
-            raise Invalid(
-                problems.SCAN_LAG(at, stage=own.stage, index=own.index, position=own.position + 1, found=found)
-            )
+        if lag and all((lag < 0) == (n < 0) for n in own.lags):
+            return lag
+        at = e.indices[own.position].span
+        problem = problems.SCAN_BOTH if lag else problems.SCAN_LAG
+        raise Invalid(problem(at, stage=own.stage, index=own.index, position=own.position + 1, found=f"`{at.text}`"))

@@ -166,6 +166,8 @@ class _Stage(Values):
     def accumulated(self, store: Store, wanted: Sequence[str]) -> str:
         """A scan whose step combines the previous element with a value, as `accumulate`. Raises Missing for other scans."""
         t, (axis,) = dtype_of(store.value), self.scanned
+        if len(wanted) < len(store.indices):
+            raise Missing  # it runs back
         match store.value:
             case Select(cond=Compare("<", Var(name), Const(1)), then=first, other=Binary() | Logic() as step) if (
                 name == axis

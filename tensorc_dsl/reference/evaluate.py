@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, wide_dtype, widen, wrap
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import BinaryOp, Expr, Load, LogicOp, Var, constant, factors_of, free_vars, loads
+from tensorc_dsl.ir.expr import BinaryOp, Expr, Load, LogicOp, Var, constant, factors_of, free_vars, index, loads, sub
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Store, walk
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, Update, is_whole_update, update_of
 from tensorc_dsl.reference.boxes import Box, linear_parts
@@ -155,10 +155,12 @@ class Evaluation(Values):
         return update
 
     def _store_axes(self, s: Store) -> list[int]:
-        """The axis that each subscript of the store is: an unscheduled block stores `C[vi, vj]`, each element once."""
-        names = [i.name for i in s.indices if isinstance(i, Var)]
-        axes = [self.box.names.index(n) for n in names]
-        if len(names) != len(s.indices) or sorted(axes) != self.spatial:
+        """The axis that each subscript of the store is: an unscheduled block stores `C[vi, vj]`, each element once. A scan
+        that runs back stores `C[n - 1 - vi, vj]`.
+        """
+        backwards = {sub(index(self.box.size[a] - 1), Var(self.box.names[a])): a for a in self.scan}
+        axes = [self.box.names.index(i.name) if isinstance(i, Var) else backwards.get(i, -1) for i in s.indices]
+        if sorted(axes) != self.spatial:
             raise EvaluateError(f"block {self.block.name} does not store each element once")
         for other, b in zip(self.block.body, self.buffers, strict=True):
             if other.indices != s.indices or shape_of(b) != tuple(self.box.size[a] for a in axes):
@@ -206,6 +208,14 @@ class Evaluation(Values):
             by_name[s.buffer][...] = self.stored(self.value(s.value, spatial, None), spatial)
         return outs
 
+    def region(self, part: Box) -> tuple[slice, ...]:
+        """The elements that the instances of a part store."""
+        indices = self.block.body[0].indices
+        return tuple(
+            own if isinstance(i, Var) else slice(n - own.start - 1, n - own.stop - 1 if own.stop < n else None, -1)
+            for i, own, n in zip(indices, part.slices(self.axes), shape_of(self.buffer), strict=True)
+        )
+
     # --- step by step ------------------------------------------------------------------------------------------------
 
     @property
@@ -226,21 +236,21 @@ class Evaluation(Values):
                     yield s, part
 
     def put(self, buffer: str, part: Box, value: Array) -> None:
-        self.arrays[buffer][part.slices(self.axes)] = self.stored(value, part)
+        self.arrays[buffer][self.region(part)] = self.stored(value, part)
 
     # --- reductions at once ------------------------------------------------------------------------------------------
 
     def _reduce(self, out: Array, update: Fold) -> None:
         for part in self.parts(update):
             step = self.reduced(update, part)
-            region = part.slices(self.axes)
+            region = self.region(part)
             target = self.stored(step, part)
             out[region] = _combined(update.op, out[region], target, self.buffer.dtype)
 
     def _best(self, outs: Sequence[Array], update: ArgFold, part: Box) -> None:
         """Update the positions and best values with the instances of one part."""
         positions, best = outs
-        region = part.slices(self.axes)
+        region = self.region(part)
         where, value = (np.broadcast_to(self.value(e, part, None), part.size) for e in (update.position, update.value))
         new, first = best_of(update, value, where, tuple(self.reduce))
         new, first = self.stored(new, part), self.stored(first, part)

@@ -100,7 +100,7 @@ class _Errors(Evaluation):
             for store, part in self.steps():
                 value, error = self._step(store, part)
                 self.put(store.buffer, part, value)
-                self.errors[store.buffer][part.slices(self.axes)] = self.stored(error, part)
+                self.errors[store.buffer][self.region(part)] = self.stored(error, part)
             return
         out = self.errors[self.buffer.name]
         if isinstance(self.update, Fold):
@@ -108,7 +108,7 @@ class _Errors(Evaluation):
         elif self.update is None:
             for part in self.box.chunks(range(len(self.box.size)), 2**20):
                 _, error = self.pair(self.block.body[0].value, part, None)
-                out[part.slices(self.axes)] = self.stored(error, part)
+                out[self.region(part)] = self.stored(error, part)
         super().advance()
         if isinstance(self.update, ArgFold):
             self._positions([self.errors[b.name] for b in self.buffers], self.update)
@@ -146,7 +146,7 @@ class _Errors(Evaluation):
     def _positions(self, outs: list[Array], update: ArgFold) -> None:
         """Bound the error of positions: the position of any instance that rounding could make the best one is allowed."""
         positions, best = outs
-        region = self.box.slices(self.axes)
+        region = self.region(self.box)
         value, error = (np.broadcast_to(x, self.box.size) for x in self.pair(update.value, self.box, None))
         where = np.broadcast_to(self.value(update.position, self.box, None), self.box.size)
         axes = tuple(self.reduce)
@@ -165,7 +165,7 @@ class _Errors(Evaluation):
         growth = LAMBDA * sqrt(prod(self.box.size[a] for a in self.reduce)) * u
         values = np.zeros_like(out) if update.op != "*" else np.ones_like(out)
         for part in self.parts(update):
-            region = part.slices(self.axes)
+            region = self.region(part)
             factors = self.product(update)
             if factors is not None:
                 pairs = [self.pair(f, part, None) for f in factors]
@@ -189,7 +189,7 @@ class _Errors(Evaluation):
                 case _:
                     raise AssertionError(update.op)
         if update.op == "*":
-            region = self.box.slices(self.axes)
+            region = self.region(self.box)
             out[region] = (out[region] + growth) * values[region]
 
     def _products(self, pairs: list[Pair], part: Box) -> Pair:

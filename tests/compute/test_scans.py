@@ -1,4 +1,6 @@
-"""Scans: `init` gives the first element alone, however far the step looks back."""
+"""Scans: `init` gives the first element alone, however far the step looks back. A scan whose steps read later elements runs
+from the last one back.
+"""
 
 from __future__ import annotations
 
@@ -65,3 +67,74 @@ def test_a_step_that_looks_past_the_first_element_is_refused() -> None:
         "  = help: `init` gives the first element alone; a step that looks further back needs a condition"
     )
     build(text, N=1)  # there is no such step
+
+
+@pytest.mark.parametrize("n", [1, 3, 7])
+@pytest.mark.parametrize(
+    ("step", "meant"),
+    [
+        ("Y[j + 1] + X[j]", lambda y, j, _: y[j + 1] + X[j]),
+        (
+            "(Y[j + 2] if j < N - 2 else 0.0) - 2.0 * Y[j + 1]",
+            lambda y, j, n: (y[j + 2] if j < n - 2 else 0) - 2 * y[j + 1],
+        ),
+        ("select(j + 4 < N, Y[j + 4], f32(j))", lambda y, j, n: y[j + 4] if j + 4 < n else j),
+    ],
+)
+def test_a_scan_that_reads_later_elements_runs_back(
+    n: int, step: str, meant: Callable[[list[float], int, int], float]
+) -> None:
+    p = build(f"compute f(X: f32[N]) -> Y: f32[N] {{ Y[j] = scan[j] init X[N - 1] step {step} }}", N=n)
+    want = [float(X[n - 1])] * n
+    for j in range(n - 2, -1, -1):
+        want[j] = meant(want, j, n)
+    np.testing.assert_allclose(everywhere(p, {"X": X[:n]})["Y"], want, rtol=1e-6)
+
+
+def test_a_scan_that_runs_back_along_one_row() -> None:
+    text = "compute f(X: f32[M, N]) -> Y: f32[M, N] { Y[i, j] = scan[j] init X[i, N - 1] step X[i, j] + Y[i, j + 1] }"
+    assert everywhere(build(text, M=1, N=3), {"X": X[:3].reshape(1, 3)})["Y"].tolist() == [[2.0, 1.0, -1.0]]
+
+
+def test_both_directions_along_both_axes() -> None:
+    text = """compute f(X: i16[M, N]) -> Y: i16[M, N] {
+        let A[i, j] = scan[i] init X[0, j] step X[i, j] + A[i - 1, j]
+        let B[i, j] = scan[i] init A[M - 1, j] step A[i, j] - B[i + 1, j]
+        let C[i, j] = scan[j] init B[i, 0] step max(B[i, j], C[i, j - 1])
+        Y[i, j] = scan[j] init C[i, N - 1] step C[i, j] - 3 * Y[i, j + 1]
+    }"""
+    x = np.random.default_rng(0).integers(-9, 9, (5, 6)).astype(np.int16)
+    a = np.cumsum(x, 0, dtype=np.int16)
+    b = a.copy()
+    for i in range(3, -1, -1):
+        b[i] = a[i] - b[i + 1]
+    c = np.maximum.accumulate(b, 1)
+    want = c.copy()
+    for j in range(4, -1, -1):
+        want[:, j] = c[:, j] - np.int16(3) * want[:, j + 1]
+    np.testing.assert_array_equal(everywhere(build(text, M=5, N=6), {"X": x})["Y"], want)
+
+
+def test_a_step_that_runs_back_may_reduce_what_later_ones_made() -> None:
+    text = """compute solve(U: f32[N, N], b: f32[N, M]) -> Y: f32[N, M] {
+        Y[i, j] = scan[i] init b[N - 1, j] / U[N - 1, N - 1]
+            step (b[i, j] - (sum[k in N] (U[i, k] * Y[i + 1, j] if k > i else 0.0))) / U[i, i]
+    }"""
+    u = np.triu(np.random.default_rng(1).random((4, 4)).astype(np.float32)) + 2 * np.eye(4, dtype=np.float32)
+    b = np.random.default_rng(2).random((4, 3)).astype(np.float32)
+    want = b / u[3, 3]
+    for i in range(2, -1, -1):
+        want[i] = (b[i] - sum(u[i, k] * want[i + 1] for k in range(i + 1, 4))) / u[i, i]
+    np.testing.assert_allclose(everywhere(build(text, N=4, M=3), {"U": u, "b": b})["Y"], want, rtol=1e-5)
+
+
+def test_a_step_reads_on_one_side_of_itself() -> None:
+    (found,) = errors("compute f(X: f32[N]) -> Y: f32[N] { Y[j] = scan[j] init X[0] step Y[j - 1] + Y[j + 1] }", N=5)
+    assert found == (
+        "error[E0422]: a step reads `Y` on both sides of itself\n"
+        " --> t.tsched:1:80\n"
+        "  |\n"
+        "1 | compute f(X: f32[N]) -> Y: f32[N] { Y[j] = scan[j] init X[0] step Y[j - 1] + Y[j + 1] }\n"
+        "  |                                                                                ^^^^^ `j + 1`\n"
+        "  = help: let subscript 1 of `Y` be below `j` wherever the step reads it, or above it"
+    )

@@ -43,13 +43,13 @@ def test_a_value_that_a_reducer_hides_goes_to_a_stage(tmp_path: Path, value: str
     assert told(tmp_path, staged, steps) is None
 
 
-def test_a_scan_stays_and_what_stands_around_it_moves(tmp_path: Path) -> None:
-    """No step made it a scan."""
+def test_a_scan_moves_with_all_of_its_steps(tmp_path: Path) -> None:
     assert told(tmp_path, SCAN, "compute_at(s, Y.loops[0])", "T=9, N=4") == (
         "E0354",
-        "cannot compute `s` again at each use: it is a scan, whose steps follow one another",
-        "leave `s` where it is, and move what it reads below its loops, or what reads it with `reverse_compute_at`",
+        "cannot compute `s` again at each use: it is a scan, and each iteration of `t_1` would run all of its steps",
+        "choose a loop outside of `t_1`, each iteration of which reads other columns",
     )
+    assert told(tmp_path, SCAN, "reorder(Y.loops[1], Y.loops[0]); compute_at(s, Y.loops[0])", "T=9, N=4") is None
     assert (
         told(tmp_path, SCAN, "reorder(s.loops[1], s.loops[0]); reverse_compute_at(Y, s.loops[0])", "T=9, N=4") is None
     )

@@ -64,6 +64,15 @@ def down(x: Array, a: Array) -> Array:
     return out
 
 
+def turned_down(x: Array, a: Array, quarters: int) -> Array:
+    """As `down`, in another direction: from the bottom for 2 quarters of a turn, from the left for 3, the right for 1."""
+    return np.rot90(down(np.rot90(x, quarters), a), -quarters)
+
+
+def weight(given: dict[str, Array]) -> dict[str, Array]:
+    return {**given, "a": np.array(0.25)}
+
+
 def rounded(x: Array, by: int) -> Array:
     """Whole numbers divided by another, to the nearest; halves go up."""
     return (x + by // 2) // by
@@ -289,8 +298,12 @@ COMPUTES: dict[str, Operator] = {
     "pyramid_down": Operator(halved, each("H W", (19, 38), (2, 3))),
     "pyramid_up": Operator(lambda x: resized(x, 2 * x.shape[0], 2 * x.shape[1]), IMAGE),
     "resized": Operator(resized, each("H W OH OW", (19, 37, 8, 53), (1, 2, 3, 1))),
-    "recursive": Operator(
-        lambda x, a: down(down(x, a)[::-1], a)[::-1], IMAGE, lambda given: {**given, "a": np.array(0.25)}
+    "recursive": Operator(lambda x, a: turned_down(down(x, a), a, 2), IMAGE, weight),
+    "recursive_blur": Operator(
+        lambda x, a: turned_down(turned_down(turned_down(down(x, a), a, 2), a, 3), a, 1), IMAGE, weight
     ),
-    "recursive_down": Operator(down, IMAGE, lambda given: {**given, "a": np.array(0.25)}),
+    "recursive_down": Operator(down, IMAGE, weight),
+    "recursive_up": Operator(lambda x, a: turned_down(x, a, 2), IMAGE, weight),
+    "recursive_across": Operator(lambda x, a: turned_down(x, a, 3), IMAGE, weight),
+    "recursive_back": Operator(lambda x, a: turned_down(x, a, 1), IMAGE, weight),
 }

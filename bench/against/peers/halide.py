@@ -1,5 +1,6 @@
 """Halide (Ragan-Kelley et al., 2013) on images: the fastest of its autoschedulers Adams2019 and Mullapudi2016, and of
-schedules by hand as those of its apps: strips of rows in vectors, with sliding windows for the stages before.
+schedules by hand as those of its apps: strips of rows in vectors, with sliding windows for the stages before; strips of
+columns for recursive filters.
 """
 
 from __future__ import annotations
@@ -28,13 +29,25 @@ TURNS = 5
 
 
 @dataclass(frozen=True, slots=True)
+class Filter:
+    """A recursive filter down columns and up again, with two updates after that of its first row; and what reads it. As in
+    Halide's app `iir_blur`, that is the result, or the filtered image with rows and columns exchanged.
+    """
+
+    filtered: Any
+    reader: Any
+    turned: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Stages:
-    """An algorithm: its result, the stages that a schedule by hand keeps in strips, and those it computes before all."""
+    """An algorithm: its result, and what a schedule by hand keeps in strips of it: stages that slide in strips of rows, or
+    filters in strips of columns.
+    """
 
     result: Any
     sliding: tuple[Any, ...] = ()
-    before: tuple[tuple[Any, int], ...] = ()
-    """Each with the number of its updates."""
+    columns: tuple[Filter, ...] = ()
 
 
 def prepare(job: Job) -> Ready | None:
@@ -101,14 +114,25 @@ def _timed(run: Callable[[], object]) -> float:
 
 
 def _by_hand(s: Stages) -> None:
+    if s.columns:
+        _by_columns(s.columns)
+        return
     strip, row = hl.Var("strip"), hl.Var("row")
     s.result.split(Y, strip, row, ROWS).parallel(strip).vectorize(X, LANES)
     for f in s.sliding:
         f.store_at(s.result, strip).compute_at(s.result, row).vectorize(X, LANES)
-    for f, updates in s.before:
-        f.compute_root().vectorize(X, LANES).parallel(Y, ROWS)
-        for n in range(updates):
-            f.update(n).vectorize(X, LANES)
+
+
+def _by_columns(filters: tuple[Filter, ...]) -> None:
+    strip, tile, x, y = hl.Var("strip"), hl.Var("tile"), hl.Var("xi"), hl.Var("yi")
+    for f in filters:
+        if f.turned:  # the strip is one of the rows of what reads it
+            f.reader.compute_root().tile(X, Y, tile, strip, x, y, LANES, 4 * LANES).vectorize(x).parallel(strip)
+        else:
+            f.reader.split(X, strip, x, 4 * LANES).reorder(x, Y, strip).vectorize(x, LANES).parallel(strip)
+        f.filtered.compute_at(f.reader, strip)
+        for n in range(3):
+            f.filtered.update(n).vectorize(X, LANES)
 
 
 X, Y = hl.Var("x"), hl.Var("y")
@@ -179,17 +203,26 @@ def pyramid_down(given: Mapping[str, Any], job: Job) -> Stages:
     return Stages(y, (down,))
 
 
-def recursive(given: Mapping[str, Any], job: Job) -> Stages:
-    h, _ = job.inputs["X"].shape
-    # Updates are computed for whole vectors of columns, also beyond the last one.
-    x, a, f, y = _edge(given["X"], job), given["a"][()], hl.Func("f"), hl.Func("y")
-    r = hl.RDom([(1, h - 1)])
+def _filter(x: Any, height: int, a: Any, *, turned: bool) -> Filter:
+    f, y, r = hl.Func("f"), hl.Func("y"), hl.RDom([(1, height - 1)])
     f[X, Y] = hl.undef(hl.Float(32))
     f[X, 0] = x[X, 0]
     f[X, r.x] = a * x[X, r.x] + (1.0 - a) * f[X, r.x - 1]
-    f[X, h - 1 - r.x] = a * f[X, h - 1 - r.x] + (1.0 - a) * f[X, h - r.x]
-    y[X, Y] = f[X, Y]
-    return Stages(y, before=((f, 3),))
+    f[X, height - 1 - r.x] = a * f[X, height - 1 - r.x] + (1.0 - a) * f[X, height - r.x]
+    y[X, Y] = f[Y, X] if turned else f[X, Y]
+    return Filter(f, y, turned)
+
+
+def recursive(given: Mapping[str, Any], job: Job) -> Stages:
+    f = _filter(given["X"], job.inputs["X"].shape[0], given["a"][()], turned=False)
+    return Stages(f.reader, columns=(f,))
+
+
+def recursive_blur(given: Mapping[str, Any], job: Job) -> Stages:
+    h, w = job.inputs["X"].shape
+    down = _filter(given["X"], h, given["a"][()], turned=True)
+    across = _filter(down.reader, w, given["a"][()], turned=True)
+    return Stages(across.reader, columns=(down, across))
 
 
 ALGORITHMS: dict[str, Callable[[Mapping[str, Any], Job], Stages]] = {
@@ -199,4 +232,5 @@ ALGORITHMS: dict[str, Callable[[Mapping[str, Any], Job], Stages]] = {
     "harris": harris,
     "pyramid_down": pyramid_down,
     "recursive": recursive,
+    "recursive_blur": recursive_blur,
 }

@@ -14,7 +14,6 @@ from tensorc_dsl.ir.program import (
     Block,
     Buffer,
     For,
-    IterKind,
     Program,
     Stmt,
     find_loop,
@@ -22,6 +21,7 @@ from tensorc_dsl.ir.program import (
     used_names,
     walk,
 )
+from tensorc_dsl.schedule.columns import Stays, columns_of, is_scan
 from tensorc_dsl.schedule.motion import (
     BEYOND,
     NO_CONSUMER,
@@ -112,7 +112,8 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
         Y[…] += P[t*2 + i + r]              for i in 2, r in 3: Y[…] += P[t*2 + i + r]
 
     If the boxes of two iterations overlap, the overlap is computed twice. If a box leaves the domain of the block, a
-    condition guards it. The buffer becomes private to an iteration of the loop (scope "local").
+    condition guards it. The buffer becomes private to an iteration of the loop (scope "local"). A scan runs all of its steps
+    there, for the columns that are read; its steps must read no other columns.
 
     The place may also be one of the words that `sample_compute_location` draws: "root" leaves the block in its place,
     "inline" does the same as `compute_inline`.
@@ -127,7 +128,7 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
         raise NO_PLACE(program, block.name, block=block.name, place=loop, words=f'"{ROOT}" or "{INLINE}"')
     outer, at = the_loop(program, loop)
     around = (*outer, at)
-    buffer = pure_buffer(program, nest[1])
+    buffer = sole_buffer(program, nest[1]) if is_scan(nest[1]) else pure_buffer(program, nest[1])
     consumers = _consumers_below(program, nest[1], buffer.name, at)
     require_no_vector(program, around, at.var)
 
@@ -144,6 +145,10 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
     box = instances_writing(nest[1], nest[1].body[0].indices, region)
     if isinstance(box, str):
         raise NOT_INVERTIBLE(program, block.name, block=block.name, buffer=buffer.name, iterator=box)
+    if is_scan(nest[1]):
+        box = columns_of(nest[1], box, around)
+        if isinstance(box, Stays):
+            raise _impure(program, nest[1], box.reason, box.repair)
 
     child = _first_holding(at, {b.name for _, b in consumers})
     rest = remove_block(program, block.name)
@@ -173,33 +178,48 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
 
 def pure_buffer(program: Program, b: Block) -> Buffer:
     """The buffer that a block computes as a function of other buffers, so that its instances may run any number of times."""
+    buffer = sole_buffer(program, b)
+    if is_scan(b):
+        raise _impure(program, b, "it is a scan, whose steps follow one another", _stay(b))
+    own = read_indices(b, buffer.name)
+    if own and (own != (b.body[0].indices,) or not b.init):
+        raise _impure(
+            program,
+            b,
+            f"it reads `{buffer.name}` itself",
+            "move it before the step after which it reads what it stores",
+        )
+    return buffer
 
-    def refuse(reason: str, repair: str) -> Exception:
-        return NOT_PURE(program, b.name, block=b.name, reason=reason, repair=repair)
 
-    stay = f"leave `{b.name}` where it is, and move what it reads below its loops, or what reads it with `reverse_compute_at`"
+def sole_buffer(program: Program, b: Block) -> Buffer:
+    """The buffer that a block alone writes, an element in each instance, and that is no output."""
     name = own_buffer(b)
     if name is None:
         stored = " and ".join(f"`{x}`" for x in sorted(own_buffers(b)))
-        raise refuse(f"it stores into {stored} together", stay)
+        raise _impure(program, b, f"it stores into {stored} together", _stay(b))
     if len({s.indices for s in (*b.init, *b.body)}) != 1:
-        raise refuse("it stores more than one element in an instance", "move it before the step that joined its stores")
+        reason = "it stores more than one element in an instance"
+        raise _impure(program, b, reason, "move it before the step that joined its stores")
     if is_param(program, name):
         raise OUTPUT(program, b.name, block=b.name, buffer=name)
-    if any(it.kind is IterKind.SCAN for it in b.iters):
-        raise refuse("it is a scan, whose steps follow one another", stay)
     makers = [w for _, w in writers(program, name)]
     others = [w.name for w in makers if w.name != b.name]
     if others:
         reason = f"`{others[0]}` writes `{name}` too"
         begun = [w.name for w in makers if w.is_reduction and not w.init]
         if begun:
-            raise refuse(reason, f"do this before `decompose_reduction({begun[0]}, …)`")
-        raise refuse(reason, f"do this while one block writes all of `{name}`")
-    own = read_indices(b, name)
-    if own and (own != (b.body[0].indices,) or not b.init):
-        raise refuse(f"it reads `{name}` itself", "move it before the step after which it reads what it stores")
+            raise _impure(program, b, reason, f"do this before `decompose_reduction({begun[0]}, …)`")
+        raise _impure(program, b, reason, f"do this while one block writes all of `{name}`")
     return program.buffer(name)
+
+
+def _impure(program: Program, b: Block, reason: str, repair: str) -> Exception:
+    return NOT_PURE(program, b.name, block=b.name, reason=reason, repair=repair)
+
+
+def _stay(b: Block) -> str:
+    return f"leave `{b.name}` where it is, and move what it reads below its loops, or what reads it with `reverse_compute_at`"
 
 
 def _consumers_below(program: Program, b: Block, buffer: str, at: For) -> tuple[Nest, ...]:

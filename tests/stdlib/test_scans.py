@@ -1,0 +1,47 @@
+"""Draws from the default space for scans are proved, and compute what the reference does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorc_dsl.api import Task, loads
+from tensorc_dsl.ir.program import For, LoopKind, walk
+from tensorc_dsl.validate.validate import Valid, validate
+from tests.codegen.native import require_right
+from tests.stdlib.scans import SCANS, text
+
+
+def task(name: str, h: int, w: int, dtype: str = "f32") -> Task:
+    return loads(text(name, h, w, dtype), threads=2)["t"]
+
+
+@pytest.mark.parametrize(
+    ("name", "h", "w", "dtype"),
+    [*((name, 37, 53, "f32") for name in SCANS), ("four", 35, 130, "i16"), ("summed_area", 35, 130, "i16")],
+)
+def test_a_draw_is_proved_and_right(name: str, h: int, w: int, dtype: str) -> None:
+    t = task(name, h, w, dtype)
+    trace = t.sample(len(name) + h)
+    assert trace.refused == ()
+    assert isinstance(validate(t.program, trace.program), Valid)
+    require_right(t, [trace])
+
+
+def strip(t: Task, pinned: str) -> set[str]:
+    """The blocks in the parallel loop that computes the result, in a draw with `pinned` in which no stage is left out."""
+    for seed in range(20):
+        trace = t.sample(seed)
+        if pinned in trace.text and ":= false" not in trace.text:
+            loops = [s for _, s in walk(trace.program.body) if isinstance(s, For) and s.kind is LoopKind.PARALLEL]
+            return {s.name for _, s in walk(loops[-1].body) if not isinstance(s, For)}
+    raise AssertionError("it is not drawn")
+
+
+def test_both_directions_run_in_the_same_strip() -> None:
+    assert strip(task("flipped", 64, 256), "width") >= {"D", "U"}
+    assert strip(task("four", 64, 256), ':= "turned"') == {"B_global", "C", "Y", "Y_write"}
+
+
+def test_scans_along_rows_leave_those_along_columns_before_them() -> None:
+    """A strip of rows has no whole columns."""
+    assert strip(task("summed_area", 64, 256), "width") == {"Y"}
