@@ -56,9 +56,8 @@ def foggy(picture: Array) -> Array:
 
 def mosaic(picture: Array) -> Array:
     """What a sensor of 10 bits takes of it: red and green in even rows, green and blue in the others; black is 64."""
-    rows, columns = np.indices(picture.shape[:2])
-    one = np.take_along_axis(picture**2.2, ((rows % 2) + (columns % 2))[..., None], -1)[..., 0]
-    one = one / np.array([1.6, 1.0, 1.4])[(rows % 2) + (columns % 2)]
+    colour = (np.indices(picture.shape[:2]) % 2).sum(0)
+    one = np.take_along_axis(picture**2.2, colour[..., None], -1)[..., 0] / np.array([1.6, 1.0, 1.4])[colour]
     return np.clip(64 + 959 * one, 0, 1023).astype(np.uint16)
 
 

@@ -103,7 +103,7 @@ def equalized(x: Array) -> Array:
 
 def blurred_cells(g: Array) -> Array:
     for axis in range(3):
-        g = ndimage.correlate1d(g, [1, 4, 6, 4, 1], axis, mode="constant")
+        g = ndimage.correlate1d(g, np.array([1, 4, 6, 4, 1]), axis, mode="constant")
     return g
 
 
@@ -189,15 +189,15 @@ def developed(x: Array, gain: Array, m: Array, black: int, white: int) -> Array:
 
 
 def from_rest(x: Array, b: Array, c: Array, d: Array) -> Array:
-    return signal.lfilter([1], [1, -b, -c, -d], x, 0)
+    return signal.lfilter([1.0], [1.0, -float(b), -float(c), -float(d)], x, axis=0, zi=np.zeros((3, x.shape[1])))[0]
 
 
 def both_ways(x: Array, a: Array, rows: int = 200) -> Array:
     """A recursive filter down columns and up again. The image has so many more rows that what is beyond them is forgotten."""
     x = np.pad(x, [(rows, rows), (0, 0)], "edge")
+    taps = [float(a[0])], [1.0, *(-float(v) for v in a[1:])]
     for _ in range(2):
-        first = x[:1] * signal.lfilter_zi(a[:1], [1, *-a[1:]])[:, None]
-        x = signal.lfilter(a[:1], [1, *-a[1:]], x, 0, zi=first)[0][::-1]
+        x = signal.lfilter(*taps, x, axis=0, zi=x[:1] * signal.lfilter_zi(*taps)[:, None])[0][::-1]
     return x[rows:-rows]
 
 
