@@ -115,6 +115,14 @@ vsix: ## Make the extension for VS Code, build/tensorc-dsl.vsix (needs Node 20 a
 	npm ci --ignore-scripts --silent --prefix editors/vscode
 	npm run --silent --prefix editors/vscode package
 
+.PHONY: zed
+zed: ## Make the extension for Zed, build/zed, with the grammar of this checkout's last commit
+	@rm -rf $(OUT)/zed
+	@mkdir -p $(OUT)
+	cp -R editors/zed $(OUT)/zed
+	sed -e 's|REPOSITORY|file://$(CURDIR)|' -e "s|COMMIT|$$(git rev-parse HEAD)|" -e '/^#/d' editors/zed/extension.toml \
+		> $(OUT)/zed/extension.toml
+
 .PHONY: codemirror
 codemirror: ## Make the editor of the playground's page, one file of CodeMirror (needs Node 20 and npm)
 	npm ci --ignore-scripts --silent --prefix editors/playground
@@ -123,6 +131,10 @@ codemirror: ## Make the editor of the playground's page, one file of CodeMirror 
 .PHONY: pictures
 pictures: $(VENV)/.dev ## Take the pictures of docs/ that show the playground and a highlighted file (needs Chromium)
 	$(BIN)/python -m docs.generate.pictures
+
+.PHONY: gallery
+gallery: $(VENV)/.dev ## Make the pictures of docs/gallery.md, by its programs
+	$(BIN)/python -m docs.generate.gallery
 
 .PHONY: site
 site: $(VENV)/.docs ## Make the documentation's site in build/site/html; a link that leads nowhere is an error

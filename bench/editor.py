@@ -3,12 +3,15 @@
 It starts the server as an editor does, edits the file, and asks. Times are in milliseconds, from the last byte that is sent
 to the answer; that of diagnostics includes the pause that the server waits for. Processor time is the mean of the server's
 own: on a busy machine it is the steadier one. The first answers are not counted: they make what is kept of a file.
+
+`--memory 10000` makes so many edits instead, and prints the memory of the server after each tenth of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import re
 import statistics
 import subprocess
@@ -107,14 +110,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=2000)
     parser.add_argument("--edits", type=int, default=40)
+    parser.add_argument("--memory", type=int, metavar="EDITS")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "large.tsched"
         file.write_text(text := text_of(options.lines))
-        measure(Server(), file.as_uri(), text, options.edits)
+        server = Server()
+        opened(server, file.as_uri(), text)
+        if options.memory:
+            memory(server, file.as_uri(), text, options.memory)
+        else:
+            measure(server, file.as_uri(), text, options.edits)
+        server.ask("shutdown", None)
+        server.send("exit", None)
+        server.process.wait()
 
 
-def measure(server: Server, uri: str, text: str, edits: int) -> None:
+def opened(server: Server, uri: str, text: str) -> None:
     server.ask("initialize", {"processId": None, "rootUri": None, "capabilities": {}})
     server.send("initialized", {})
     begun = time.perf_counter()
@@ -122,6 +134,28 @@ def measure(server: Server, uri: str, text: str, edits: int) -> None:
     server.send("textDocument/didOpen", {"textDocument": document})
     server.told(0)
     print(f"{text.count(chr(10))} lines\nopening the file: {1e3 * (time.perf_counter() - begun):.0f} ms")
+
+
+def memory(server: Server, uri: str, text: str, edits: int) -> None:
+    """Edit the file, ask something after each edit, and print the resident memory ten times."""
+    rng = random.Random(0)
+    places = [found.start() for found in re.finditer(re.escape("unroll(inner)"), text)]
+    for n in range(1, edits + 1):
+        place = rng.choice(places)
+        new = rng.choice([f"unroll(inner) // {n}", f"unroll(inner)\n// {n}", "unroll(inner, ", f"let x{n} = {n}"])
+        now = text[:place] + new + text[place + len("unroll(inner)") :]
+        change = {"textDocument": {"uri": uri, "version": n}, "contentChanges": [{"text": now}]}
+        server.send("textDocument/didChange", change)
+        at = {"line": now[:place].count("\n"), "character": 8}
+        method = rng.choice(
+            ["hover", "completion", "documentSymbol", "semanticTokens/full", "foldingRange", "codeLens"]
+        )
+        server.ask(f"textDocument/{method}", {"textDocument": {"uri": uri}, "position": at})
+        if n % max(1, edits // 10) == 0:
+            print(f"{n:6} edits: {psutil.Process(server.process.pid).memory_info().rss / 2**20:.0f} MiB", flush=True)
+
+
+def measure(server: Server, uri: str, text: str, edits: int) -> None:
     times: dict[str, list[float]] = {}
     spent: dict[str, float] = {}
     last = ""
@@ -168,9 +202,6 @@ def measure(server: Server, uri: str, text: str, edits: int) -> None:
         print(
             f"{method:26} median {1e3 * statistics.median(found):5.0f} ms, slowest {1e3 * max(found):5.0f} ms{processor}"
         )
-    server.ask("shutdown", None)
-    server.send("exit", None)
-    server.process.wait()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 For operators of the library at sizes as in networks, schedules are drawn for sm_80 and sm_90 by turns; those of "tensor …"
 are of `std.gpu.tensor_core`. For each it prints how many there were, how many use tensor cores, how many have no code or are
 refused by ptxas, how many spill registers, the most registers and bytes of stack, and the median seconds of processor time of
-lowering with PTX, and of ptxas. The status is 1 if one is refused.
+lowering with PTX, and of ptxas. Where `nvdisasm` is installed, the machine code has an HMMA for each `mma.sync` of the PTX,
+an LDSM for each `ldmatrix`, an LDGSTS for each copy that only starts, and a SHFL for each shuffle; loops that ptxas unrolls
+have more. The status is 1 if one is refused, or has fewer.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +25,7 @@ from statistics import median
 from tensorc_dsl.api import load
 from tensorc_dsl.backend.cuda.compiled import compile_device
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tensorc_dsl.backend.cuda.sass import assemble
+from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
 from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
@@ -53,6 +56,10 @@ TASKS = {
 }
 
 
+OPCODES = {r"mma\.sync": "HMMA", "ldmatrix": "LDSM", r"cp\.async\.c[ag]": "LDGSTS", r"shfl\.sync": "SHFL"}
+"""What instructions of PTX, as patterns, are called in machine code."""
+
+
 @dataclass
 class Found:
     """What became of the schedules of one task."""
@@ -60,6 +67,7 @@ class Found:
     draws: int = 0
     tensors: int = 0
     refused: list[str] = field(default_factory=list[str])
+    opcodes: Counter[str] = field(default_factory=Counter[str])
     spilled: int = 0
     registers: int = 0
     stack: int = 0
@@ -94,6 +102,8 @@ def assembled(text: str, space: str, draws: int, seed: int, folder: Path) -> Fou
                 begin = _children()
                 said = assemble(ptx, target, folder / "t.cubin")
                 out.theirs.append(_children() - begin)
+                if tool("nvdisasm") is not None:
+                    out.opcodes += machine_instructions(ptx, target)
             except (LowerError, CompileError) as e:
                 out.refused.append(str(e))
                 continue
@@ -102,6 +112,16 @@ def assembled(text: str, space: str, draws: int, seed: int, folder: Path) -> Fou
             out.registers = max([out.registers, *(int(x) for x in re.findall(r"Used (\d+) registers", said))])
             out.stack = max([out.stack, *(int(x) for x in re.findall(r"(\d+) bytes stack frame", said))])
     return out
+
+
+def machine_instructions(ptx: str, cpu: str) -> Counter[str]:
+    """How many there are of each of `OPCODES` in machine code. Raises CompileError if there are fewer than in PTX."""
+    sass = sass_of(ptx, cpu)
+    found = Counter({name: len(re.findall(rf"\b{name}\b", sass)) for name in OPCODES.values()})
+    for theirs, name in OPCODES.items():
+        if (wanted := len(re.findall(theirs, ptx))) > found[name]:
+            raise CompileError(f"there are {wanted} `{theirs}` in PTX, and {found[name]} {name} in machine code")
+    return +found
 
 
 def _children() -> float:
@@ -127,7 +147,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 seconds = f"{median(found.own or [0.0]):6.3f}  {median(found.theirs or [0.0]):6.3f}"
                 counts = f"{found.draws:5} {found.tensors:6} {len(found.refused):7} {found.spilled:7}"
                 counts += f" {found.registers:9} {found.stack:5}"
-                print(f"{name:16} {counts} {seconds}", flush=True)
+                opcodes = " ".join(f"{n} {op}" for op, n in sorted(found.opcodes.items()))
+                print(f"{name:16} {counts} {seconds}  {opcodes}".rstrip(), flush=True)
                 for why in found.refused:
                     print(f"    {why}")
     own = [x for f in every for x in f.own]

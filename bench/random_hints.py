@@ -246,6 +246,9 @@ HINTS: dict[str, Callable[[Site], typing.Any]] = {
     "storage_align.axis": lambda s: s.rng.choice([0, 0, 1, -1, 2]),
     "storage_align.buffer": _intermediate,
     "storage_align.factor": lambda s: s.rng.choice([1, 2, 4, 4, 8, 0]),
+    "storage_swizzle.axis": lambda s: s.rng.choice([0, 0, 1, -1, 2]),
+    "storage_swizzle.buffer": _intermediate,
+    "storage_swizzle.unit": lambda s: s.rng.choice([2, 4, 4, 8, 8, 16]),
     "tensorize.loop": loops.tile,
     "transform_layout.buffer": _intermediate,
     "unannotate.target": _noted,
@@ -260,6 +263,7 @@ LEADS: dict[str, tuple[tuple[str, ...], ...]] = {
     "software_pipeline": (("compute_at",), ("read_at",)),
     "specialize": (("read_at", "software_pipeline"),),
     "storage_align": (("cache_read",), ("cache_write",)),
+    "storage_swizzle": (("cache_read", "set_scope"), ("read_at",)),
     "tensorize": (
         ("decompose_reduction", "split"),
         ("decompose_reduction", "reorder", "split"),

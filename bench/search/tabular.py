@@ -58,6 +58,9 @@ class TableExplorer:
         found = (t for t in map(self.replay, islice(many, tries)) if t is not None)
         return list(islice(found, count))
 
+    def offspring(self, many: Iterable[Mapping[str, Decision]], count: int, tries: int) -> list[Trace]:
+        return self.first(many, count, tries)
+
     def moved(self, many: Iterable[Mapping[str, Decision]]) -> list[Trace]:
         return self.replays(many)
 
@@ -119,7 +122,7 @@ def play(strategy: str, table: Table, seed: int, trials: int, past: Sequence[Exp
     shares: list[float] = []
     regrets: list[tuple[int, Regret]] = []
     while len(shares) < trials:
-        batch = asked.propose(min(BATCH, trials - len(shares)))
+        batch = asked.propose(min(BATCH, trials - len(shares)), (trials - len(shares)) / trials)
         if not batch:
             break
         for trace in batch:

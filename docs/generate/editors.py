@@ -12,9 +12,9 @@ from typing import Any
 
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import PARAM_TYPES
+from tensorc_dsl.elaborate.names import FUNCTIONS
 from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
 from tensorc_dsl.ir.dtypes import DTYPES
-from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.ir.pipelines import ASYNC, ORDER, ROLES, STAGES
 from tensorc_dsl.ir.program import INTRINSIC, MAX_STEP
 from tensorc_dsl.ir.reductions import REDUCER
@@ -28,6 +28,7 @@ from tensorc_dsl.trace.draws import DRAWS
 ROOT = Path(__file__).resolve().parents[2]
 EDITORS = ROOT / "editors"
 HIGHLIGHTS = EDITORS / "treesitter" / "queries" / "highlights.scm"
+ZED = EDITORS / "zed" / "languages" / "tsched" / "highlights.scm"
 VIM = EDITORS / "vim" / "syntax" / "tsched.vim"
 VIM_INDENT = EDITORS / "vim" / "indent" / "tsched.vim"
 EMACS = EDITORS / "emacs" / "tsched-mode.el"
@@ -82,7 +83,7 @@ def lists() -> dict[str, tuple[str, ...]]:
         "REDUCERS": {*REDUCERS, *ARG_REDUCERS},
         "DTYPES": {*DTYPES},
         "TYPES": {*DTYPES, *PARAM_TYPES},
-        "BUILTINS": {*v.FUNCTIONS, *MATHS},
+        "BUILTINS": {*v.FUNCTIONS, *FUNCTIONS},
         "PRIMITIVES": {*PRIMITIVES, *v.COMPOUNDS},
         "DRAWS": {*DRAWS},
         "ANNOTATIONS": {*ANNOTATIONS},
@@ -184,6 +185,12 @@ def queries() -> str:
     return "\n" + "\n".join(parts) + "\n"
 
 
+def zed() -> str:
+    """The queries in the words of Zed's themes, which call a description otherwise."""
+    own = HIGHLIGHTS.read_text(encoding="utf-8").replace("@comment.documentation", "@comment.doc")
+    return f"; `make reference` writes this file from {HIGHLIGHTS.relative_to(ROOT).as_posix()}.\n{own}"
+
+
 def vim(names: Sequence[str] = tuple(SAID)) -> str:
     """The lists of these names in the syntax of Vim, as the alternatives of a pattern."""
     out: list[str] = []
@@ -214,6 +221,7 @@ def textmate() -> str:
 FILES: dict[Path, Callable[[], str]] = {
     WORDS: words,
     HIGHLIGHTS: _marked(HIGHLIGHTS, queries),
+    ZED: zed,
     VIM: _marked(VIM, vim),
     EMACS: _marked(EMACS, emacs),
     VIM_INDENT: _marked(VIM_INDENT, lambda: vim(("REDUCERS",))),

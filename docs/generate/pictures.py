@@ -66,7 +66,10 @@ def main() -> int:
     if browser.FOUND is None:
         print(f"no browser: none of {', '.join(browser.NAMES)}", file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory() as folder, Playground(first()) as served:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Playground(first(), records=str(Path(folder) / "none.sqlite")) as served,
+    ):
         threading.Thread(target=served.serve_forever, daemon=True).start()
         with browser.browser(Path(folder)) as page:
             playground(page, served)

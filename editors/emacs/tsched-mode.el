@@ -74,16 +74,16 @@ The formatter, `tensorc-dsl fmt', writes 4."
 
 (defconst tsched--builtins
   '("abs" "all" "any" "ceil" "clamp" "concat" "cos" "erf" "exp" "floor" "interleave" "len" "log" "log2" "max" "min"
-    "pow" "product" "range" "reversed" "round" "rsqrt" "sigmoid" "sin" "so_far" "sqrt" "sum" "tanh" "tile_levels"
-    "within" "xor"))
+    "pow" "product" "range" "reversed" "round" "rsqrt" "saturate" "select" "sigmoid" "sin" "so_far" "sqrt" "sum"
+    "tanh" "tile_levels" "within" "xor"))
 
 (defconst tsched--primitives
   '("add_unit_loop" "annotate" "bind" "cache_inplace" "cache_read" "cache_write" "compute_at" "compute_inline"
     "decompose_padding" "decompose_reduction" "expand_reduction" "fold_scan" "fuse" "fuse_reduction_epilogue"
     "loop_partition" "merge" "pad_einsum" "parallel" "persist" "prefetch" "read_at" "reindex" "reindex_cache_read"
     "reindex_cache_write" "reorder" "reorder_block_iters" "reverse_compute_at" "reverse_compute_inline" "rfactor"
-    "rolling_buffer" "set_scope" "skew" "software_pipeline" "specialize" "split" "storage_align" "tensorize" "tile"
-    "transform_block_layout" "transform_layout" "unannotate" "unroll" "vectorize" "write_at"))
+    "rolling_buffer" "set_scope" "skew" "software_pipeline" "specialize" "split" "storage_align" "storage_swizzle"
+    "tensorize" "tile" "transform_block_layout" "transform_layout" "unannotate" "unroll" "vectorize" "write_at"))
 
 (defconst tsched--draws
   '("sample_categorical" "sample_compute_location" "sample_int" "sample_partial_tile" "sample_partitioned_tile"

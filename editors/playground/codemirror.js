@@ -1,5 +1,5 @@
 // What the playground's page uses of CodeMirror. `make codemirror` builds one file of it.
-export { closeBrackets, closeBracketsKeymap } from "@codemirror/autocomplete";
+export { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
 export { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 export {
   bracketMatching, indentUnit, StreamLanguage, syntaxHighlighting,
@@ -9,6 +9,6 @@ export { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
 export { Compartment, EditorState, RangeSetBuilder, StateEffect, StateField } from "@codemirror/state";
 export {
   Decoration, drawSelection, EditorView, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars,
-  keymap, lineNumbers,
+  hoverTooltip, keymap, lineNumbers, showTooltip,
 } from "@codemirror/view";
 export { Tag, tagHighlighter } from "@lezer/highlight";

@@ -15,10 +15,11 @@ from itertools import combinations_with_replacement
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.accesses import home
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.instruction import Match, Mismatch, Tile
 from tensorc_dsl.affine.sets import NotAffine, loop_conditions, mapping
 from tensorc_dsl.affine.simplify import extent_ranges, simplify
-from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, add, constant, floormod, free_vars, index, mul, substitute
+from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, add, constant, floormod, free_vars, index, mul, sub, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Intrinsic, Layout, Program, fresh
 
@@ -60,14 +61,7 @@ def misplaced(program: Program, intrinsic: Intrinsic, match: Match) -> Mismatch 
 
 def disagreement(program: Program, units: Iterable[Unit]) -> Disagreement | None:
     """The disagreement on the first buffer for which agreement of all instructions is not proved; None if all agree."""
-    seen: dict[str, list[tuple[Unit, _Use]]] = {}
-    for u in units:
-        for tile in u.match.tiles:
-            layout = next((x for x in u.intrinsic.layouts if x.name == tile.operand.scope), None)
-            if layout is not None and layout.name not in _MEMORY:
-                use = _Use(tuple((x.var, x.extent) for x in u.around), tile, layout)
-                seen.setdefault(tile.buffer, []).append((u, use))
-    for name, uses in seen.items():
+    for name, uses in _uses(units).items():
         own = tuple(x.var for x in home(program, program.buffer(name)) or ())
         grids = {_grid(x) for _, x in uses}
         if len(grids) == 1 and None not in grids:
@@ -78,6 +72,47 @@ def disagreement(program: Program, units: Iterable[Unit]) -> Disagreement | None
             if why is not None:
                 return Disagreement(name, one, other, why)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A fragment as a grid of tiles, each of which is spread over a warp by one layout."""
+
+    sizes: tuple[int, ...]
+    axes: tuple[int, ...]
+    """For each dimension of a tile the subscript that it moves."""
+    layout: Layout
+
+    def place(self, indices: Sequence[Expr], ranges: Ranges) -> tuple[tuple[Expr, ...], dict[str, Expr]]:
+        """The first element of the tile of an element, and its place in it by the names of the layout."""
+        inside = [simplify(floormod(e, index(n)), ranges) for e, n in zip(indices, self.sizes, strict=True)]
+        at = dict[str, Expr](zip(self.layout.params, (inside[k] for k in self.axes), strict=True))
+        first = tuple(simplify(sub(e, r), ranges) for e, r in zip(indices, inside, strict=True))
+        return first, {name: simplify(substitute(e, at), ranges) for name, e in self.layout.places}
+
+
+def cells(units: Iterable[Unit], buffer: str) -> Cells | None:
+    """The grid of a fragment, on which its instructions agree; None if there is none."""
+    uses = _uses(units).get(buffer, [])
+    grids = {_grid(x) for _, x in uses}
+    grid = grids.pop() if len(grids) == 1 else None
+    if grid is None:
+        return None
+    use = uses[0][1]
+    moved = tuple(next(k for k, step in enumerate(steps) if step != ZERO) for steps in use.tile.steps)
+    return Cells(grid, moved, use.layout)
+
+
+def _uses(units: Iterable[Unit]) -> dict[str, list[tuple[Unit, _Use]]]:
+    """The fragments, with the instructions that use them."""
+    seen: dict[str, list[tuple[Unit, _Use]]] = {}
+    for u in units:
+        for tile in u.match.tiles:
+            layout = next((x for x in u.intrinsic.layouts if x.name == tile.operand.scope), None)
+            if layout is not None and layout.name not in _MEMORY:
+                use = _Use(tuple((x.var, x.extent) for x in u.around), tile, layout)
+                seen.setdefault(tile.buffer, []).append((u, use))
+    return seen
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowered_once, lowering_for
 from tensorc_dsl.backend.protocol import Backend, CompiledKernel, CompileError, LoadedKernel, LoweredKernel
@@ -74,13 +76,15 @@ def emulated(program: Program, scheduled: Program, target: Target) -> Emulated:
     backend = require_code(target, program.name)
     if count := too_large(program):
         raise TschedError(TOO_LARGE(None, task=program.name, count=count, most=MOST_FLOPS))
+    lower = lowered(scheduled, target)
     try:
-        kernel = backend.emulate(lowered(scheduled, target))
+        kernel = backend.emulate(lower)
     except CompileError as e:
         raise failed("does not compile", str(e)) from e
     if kernel is None:
         raise TschedError(NOT_EMULATED(None, task=program.name, kind=target.kind))
-    return emulate(program, kernel)
+    found = emulate(program, kernel)
+    return replace(found, cycles=None if found.fault else backend.cycles(lower, target, found.counted_at))
 
 
 def compiled(program: Program, target: Target, threads: int) -> CompiledKernel:

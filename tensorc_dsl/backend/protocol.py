@@ -239,6 +239,10 @@ class Backend(Protocol):
         """
         ...
 
+    def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> float | None:
+        """What a model of time gives a kernel at these sizes, in cycles of the target; None where there is no model."""
+        ...
+
     def load(self, code: Code, program: Program, threads: int) -> LoadedKernel:
         """The kernel of a program in this process; the program need not be scheduled.
 

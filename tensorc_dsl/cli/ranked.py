@@ -1,20 +1,25 @@
-"""`tune --emulate`: draws schedules for a GPU, emulates them, and ranks them by what they move.
+"""`tune --emulate`: draws schedules for a GPU, emulates them, and ranks them by the cycles of a model.
 
-Nothing is timed, and nothing is recorded: the numbers are counts.
+Nothing is timed: the numbers are recorded in a file of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import shlex
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from tensorc_dsl.cli.endings import Ending, finishing
+from tensorc_dsl.cli.tuned import Form
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.report.terminal import say, show
+from tensorc_dsl.report.terminal import say, show, show_object
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task
@@ -24,106 +29,203 @@ if TYPE_CHECKING:
 TIMED = {
     "budget": "--budget",
     "until": "--until",
-    "resume": "--resume",
     "strategy": "--strategy",
     "weights": "--weight",
     "threads": "--threads",
     "prior": "--write-prior",
-    "records": "--records",
-    "as_json": "--json",
-    "as_lines": "--json-lines",
 }
-"""The options of a search that are about times or records."""
+"""The options of a search that are about times."""
 
 SHOWN = 5
 """How many of the best schedules are listed."""
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be emulated: so many draws of a seed, anew or with what `path` has of them, told in a form."""
+
+    trials: int
+    seed: int
+    resume: bool
+    path: Path
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
 class Ranked:
-    """A schedule with its draw's number, its counts, and what the busiest multiprocessor moves."""
+    """A schedule with its draw's number, its counts, the cycles of the model, and what the busiest multiprocessor moves."""
 
     number: int
     trace: Trace
     found: Emulated
+    cycles: int | None
     moves: int
+
+    def facts(self) -> dict[str, Any]:
+        """What a line of JSON says of it."""
+        sectors, passes = (sum(c.moves(shared) for c in self.found.counts) for shared in (False, True))
+        return {"draw": self.number, "cycles": self.cycles, "moves": self.moves, "sectors": sectors, "passes": passes}
+
+
+@dataclass(slots=True)
+class Ranking:
+    """The schedules of a task that were emulated so far: those with counts, those whose kernel is wrong, and the reasons why
+    others have none, with how many there are."""
+
+    valid: list[Ranked] = field(default_factory=list["Ranked"])
+    wrong: list[tuple[int, Trace, str]] = field(default_factory=list["tuple[int, Trace, str]"])
+    refused: Counter[str] = field(default_factory=Counter[str])
+    recorded: int = 0
+    interrupted: bool = False
+
+    @property
+    def best(self) -> list[Ranked]:
+        """The schedules, the fastest of the model first."""
+        return sorted(self.valid, key=lambda r: (r.cycles or 0, r.moves, r.number))
+
+
+Tell = Callable[[str, dict[str, Any]], None]
+"""Hears each event: its name and its facts."""
 
 
 def require_no_times(ctx: click.Context) -> None:
-    """Raises UsageError if an option was given that is about times or records."""
+    """Raises UsageError if an option was given that is about times."""
     for name, option in TIMED.items():
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"`{option}` is about times or records, and `--emulate` counts and records nothing")
+            raise click.UsageError(f"`{option}` is about times, and `--emulate` counts")
 
 
-def rank_and_show(tasks: Sequence[Task], files: Sequence[Path], trials: int, seed: int) -> bool:
-    """Print the best schedules of each task, by their counts, and write the first to its file. Returns whether each has one.
+def rank_and_show(
+    tasks: Sequence[Task], files: Sequence[Path], asked: Asked, ending: Ending, file: str
+) -> list[Ranking]:
+    """Emulate, print the best schedules of each task by the model, and write the first to its file; how it went.
 
-    Raises TschedError (E0908) if a kernel is wrong, and E0903.
+    A signal ends it early, with what there is. Raises TschedError (E0703, E0708, E0903).
     """
-    from tensorc_dsl.report.files import check_writable, write_text
+    from tensorc_dsl.report.files import check_writable
 
     for path in files:
         check_writable(path)
-    complete = True
-    for task, path in zip(tasks, files, strict=True):
-        best = _ranked(task, trials, seed)
-        if not best:
-            complete = False
+    out: list[Ranking] = []
+    for task in tasks:
+        found = Ranking()
+        out.append(found)
+        if not ending.told:
+            with suppress(KeyboardInterrupt):
+                _emulate(task, asked, found, _telling(task.name, asked.form))
+        found.interrupted = ending.told
+    with finishing(ending):
+        facts = [_finish(*x, asked, file) for x in zip(tasks, out, files, strict=True)]
+        if asked.form is Form.OBJECT:
+            show_object(facts[0] if len(facts) == 1 else facts)
+        elif asked.form is Form.LINES:
+            for one in facts:
+                show_object({"event": "result"} | one)
+    return out
+
+
+def _telling(task: str, form: Form) -> Tell:
+    def tell(event: str, facts: dict[str, Any]) -> None:
+        if form is Form.LINES:
+            show_object({"event": event, "task": task, **facts})
+        elif event == "emulated":
+            say(f"{task}: draw {facts['draw']}, {facts['cycles']} cycles of the model", err=True)
+
+    return tell
+
+
+def _emulate(task: Task, asked: Asked, out: Ranking, tell: Tell) -> None:
+    """Emulate the different schedules among the draws, and keep each as soon as it is known."""
+    from tensorc_dsl.api.making import FAILED
+    from tensorc_dsl.records.emulations import Emulation, about, keep, kept
+    from tensorc_dsl.records.keys import digest
+
+    key_of_task = about(task.program, task.target)
+    known = kept(asked.path, key_of_task, asked.seed) if asked.resume else dict[int, Emulation]()
+    tell("started", {"seed": asked.seed, "trials": asked.trials, "recorded": len(known)})
+    seen: set[str] = set()
+    for number in range(asked.trials):
+        trace = task.sample(asked.seed, number)
+        key = digest(trace.text)
+        if key in seen:
             continue
-        origin = f"counted in an emulation, never timed; seed {seed}, draw {best[0].number}"
-        write_text(path, f"// {task.name}: {origin}\n{best[0].trace.text}")
-        show(_table(task, best, path))
-    return complete
+        seen.add(key)
+        one = known.get(number)
+        recorded = one is not None and one.schedule == key
+        if one is None or not recorded:
+            one = Emulation(key_of_task, asked.seed, number, key)
+            try:
+                found = task.emulate(trace)
+                one = Emulation(key_of_task, asked.seed, number, key, None if found.fault else found, found.fault)
+            except TschedError as e:
+                if e.diagnostics[0].code != FAILED.code:  # not of this schedule, but of the task
+                    raise
+                one = Emulation(key_of_task, asked.seed, number, key, refused=e.diagnostics[0].message)
+            keep(asked.path, one)
+        out.recorded += recorded
+        if one.found is not None:
+            cycles, moves = one.found.cycles, one.found.busiest(task.target.cores)
+            out.valid.append(Ranked(number, trace, one.found, None if cycles is None else round(cycles), moves))
+            tell("emulated", out.valid[-1].facts() | {"recorded": recorded})
+        elif one.fault:
+            out.wrong.append((number, trace, one.fault))
+            tell("wrong", {"draw": number, "why": one.fault})
+        else:
+            out.refused[one.refused] += 1
+            tell("refused", {"draw": number, "why": one.refused})
 
 
-def _ranked(task: Task, trials: int, seed: int) -> list[Ranked]:
-    """The different schedules among so many draws that can be emulated, those that move least first."""
-    from tensorc_dsl.api.making import FAILED, failed
+def _finish(task: Task, found: Ranking, path: Path, asked: Asked, file: str) -> dict[str, Any]:
+    """Write the best schedule and the first wrong one, tell people, and return what JSON has of all."""
+    from tensorc_dsl.report.files import write_text
     from tensorc_dsl.units import counted
 
-    found: dict[str, Ranked] = {}
-    refused: dict[str, int] = {}
-    seen: set[str] = set()
-    for number in range(trials):
-        try:
-            trace = task.sample(seed, number)
-            if trace.text in seen:
-                continue
-            seen.add(trace.text)
-            emulated = task.emulate(trace)
-        except TschedError as e:
-            if e.diagnostics[0].code != FAILED.code:  # not of this schedule, but of the task
-                raise
-            reason = e.diagnostics[0].message
-            refused[reason] = refused.get(reason, 0) + 1
-            continue
-        if emulated.fault:
-            raise failed("makes a kernel that is wrong", f"{emulated.fault}; draw {number} with seed {seed}")
-        found[trace.text] = Ranked(number, trace, emulated, emulated.busiest(task.target.cores))
-        say(f"{task.name}: draw {number}, {found[trace.text].moves} moves", err=True)
-    for reason, count in refused.items():
+    best = found.best
+    for reason, count in found.refused.items():
         say(f"{task.name}: {counted(count, 'draw')} without a kernel: {reason}", err=True)
-    return sorted(found.values(), key=lambda r: (r.moves, r.number))
+    for number, trace, fault in found.wrong:
+        say(f"{task.name}: draw {number} with seed {asked.seed} makes a kernel that is wrong: {fault}", err=True)
+        if number == found.wrong[0][0]:
+            other = Path(f"{task.name}.wrong.tsched")
+            write_text(other, trace.text)
+            command = shlex.join(("tensorc-dsl", "replay", file, task.name, str(other), "--emulate"))
+            say(f"{other} holds a schedule that is wrong: `{command}`", err=True)
+    if best:
+        origin = f"counted in an emulation, never timed; seed {asked.seed}, draw {best[0].number}"
+        write_text(path, f"// {task.name}: {origin}\n{best[0].trace.text}")
+    if asked.form is Form.TABLE and best:
+        show(_table(task, found, path, asked))
+    return {
+        "task": task.name,
+        "best": best[0].facts() if best else None,
+        "file": str(path) if best else None,
+        "valid": len(best),
+        "recorded": found.recorded,
+        "wrong": [number for number, _, _ in found.wrong],
+        "refused": dict(found.refused),
+        "interrupted": found.interrupted,
+        "counts": str(asked.path),
+    }
 
 
-def _table(task: Task, best: Sequence[Ranked], path: Path) -> str:
+def _table(task: Task, found: Ranking, path: Path, asked: Asked) -> str:
     from tensorc_dsl.report.table import columns
     from tensorc_dsl.report.traffic import traffic
     from tensorc_dsl.units import counted
 
+    best = found.best
     ranked = counted(len(best), "schedule")
-    head = f"{task.name}: {ranked}, by what the busiest of {task.target.cores} multiprocessors moves: counts, not times"
-    rows = [("draw", "moves", "sectors of global memory", "passes over shared memory")]
-    for r in best[:SHOWN]:
-        sectors, passes = (sum(c.moves(shared) for c in r.found.counts) for shared in (False, True))
-        rows.append((str(r.number), str(r.moves), str(sectors), str(passes)))
+    if found.recorded:
+        ranked += f", {found.recorded} of them recorded before"
+    head = f"{task.name}: {ranked}, by the cycles of a model, not timed; moves are those of the busiest multiprocessor"
+    rows = [("draw", "cycles", "moves", "sectors of global memory", "passes over shared memory")]
+    rows += [tuple(str(x) for x in r.facts().values()) for r in best[:SHOWN]]
     return "\n".join(
         (
             head,
             columns(rows),
             "",
             traffic(best[0].found, best[0].trace.program),
-            f"the first is in {path}; nothing is recorded",
+            f"the first is in {path}; the counts are in {asked.path}, apart from all times",
         )
     )

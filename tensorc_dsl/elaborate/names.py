@@ -26,7 +26,14 @@ from tensorc_dsl.ir.maths import MATHS
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 
-FUNCTIONS: dict[str, int] = {**{f: m.count for f, m in MATHS.items()}, "min": 2, "max": 2, "select": 3, "clamp": 3}
+FUNCTIONS: dict[str, int] = {
+    **{f: m.count for f, m in MATHS.items()},
+    "min": 2,
+    "max": 2,
+    "select": 3,
+    "clamp": 3,
+    "saturate": 2,
+}
 """The functions of the compute layer, with the number of their arguments."""
 
 

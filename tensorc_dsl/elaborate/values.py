@@ -16,6 +16,7 @@ from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
 from tensorc_dsl.affine.simplify import negate, simplify
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import LARGEST, Environment, index_expr
+from tensorc_dsl.elaborate.limited import kept, saturated
 from tensorc_dsl.elaborate.loads import GuardedLoad
 from tensorc_dsl.elaborate.names import FUNCTIONS, inside
 from tensorc_dsl.elaborate.problems import Invalid, each
@@ -66,6 +67,8 @@ class ValueBuilder:
                 if name == "clamp":
                     t = next((t for t in map(self.infer, args) if t is not None), None)
                     return t if t is not None and t.is_float else None if t is None and self._decimal(e) else INDEX
+                if name == "saturate":
+                    return self._named_type(args[0]) if args else None
                 values = args[1:] if name == "select" else args
                 return next((t for t in map(self.infer, values) if t is not None), None)
             case tree.IndexExpr(base=tree.Name(id=name)) if name in self.buffers:
@@ -77,6 +80,9 @@ class ValueBuilder:
 
     def _dtype(self, name: str) -> DType | None:
         return self.env.dtypes.get(name) or DTYPES.get(name)
+
+    def _named_type(self, e: tree.Expr) -> DType | None:
+        return self._dtype(e.id) if isinstance(e, tree.Name) else None
 
     def _decimal(self, e: tree.Expr) -> bool:
         """Whether a literal in `e`, or a name for one, is not an integer."""
@@ -257,7 +263,7 @@ class ValueBuilder:
             count = len(e.args) + len(e.kwargs)
             raise Invalid(problems.ARITY(e.span, name="clamp", wanted="3 values", count=count))
         made = each(*(lambda a=a, n=n: self._index(a, clamped=n == 0) for n, a in enumerate(e.args)))
-        return _kept(made)
+        return kept(*made)
 
     def _of_data(self, e: tree.Expr) -> bool:
         """Whether `e` consists of values that are read, without indices and sizes."""
@@ -346,6 +352,8 @@ class ValueBuilder:
             return self._index(e) if t == INDEX else self._clamped_value(e, t or want)
         if name == "select":
             return self._conditional(tree.Conditional(e.args[0], e.args[1], e.args[2], e.span), want)
+        if name == "saturate":
+            return self._saturate(e.args[0], e.args[1])
         if name == "min" or name == "max":
             x, y = self._pair(e.args[0], e.args[1], want, name, e)
             return self._index(e) if self._arithmetic(x, name, e) == INDEX else ir.Binary(name, x, y)
@@ -361,7 +369,17 @@ class ValueBuilder:
         made = each(*(lambda a=a: self.build(a, want) for a in e.args))
         for x, a in zip(made, e.args, strict=True):
             self.same_type(ir.dtype_of(x), ir.dtype_of(made[0]), a, "a bound of `clamp`")
-        return _kept(made)
+        return kept(*made)
+
+    def _saturate(self, to: tree.Expr, operand: tree.Expr) -> ir.Expr:
+        """`saturate(type, x)`. Literals alone are counted in 64 bits, so that they may be beyond the type."""
+        t = self._named_type(to)
+        if t is None or not t.is_integer:
+            raise Invalid(problems.SATURATES_TO(to.span, text=to.span.text, operand=operand.span.text))
+        x = self.build(operand, self.infer(operand) or (F64 if self._decimal(operand) else I64))
+        if ir.dtype_of(x) == BOOL:
+            raise Invalid(problems.SATURATES(operand.span, text=operand.span.text, dtype=t))
+        return saturated(x, t)
 
     def _cast(self, e: tree.CallExpr, operand: tree.Expr, to: DType) -> ir.Expr:
         if to == BOOL:
@@ -373,12 +391,6 @@ class ValueBuilder:
         if isinstance(x, ir.Const) and not isinstance(x.value, bool) and isinstance(x.value, int):
             return self._literal(x.value, to, e)
         return ir.Cast(x, to)
-
-
-def _kept(clamp: tuple[ir.Expr, ...]) -> ir.Expr:
-    """The first of three values, limited to the other two."""
-    value, low, high = clamp
-    return ir.Binary("min", ir.Binary("max", value, low), high)
 
 
 def _operands(e: tree.Expr) -> Iterator[tree.Expr]:

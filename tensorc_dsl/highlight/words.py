@@ -64,8 +64,8 @@ TYPES: tuple[str, ...] = (
 
 BUILTINS: tuple[str, ...] = (
     "abs", "all", "any", "ceil", "clamp", "concat", "cos", "erf", "exp", "floor", "interleave", "len", "log",
-    "log2", "max", "min", "pow", "product", "range", "reversed", "round", "rsqrt", "sigmoid", "sin", "so_far",
-    "sqrt", "sum", "tanh", "tile_levels", "within", "xor",
+    "log2", "max", "min", "pow", "product", "range", "reversed", "round", "rsqrt", "saturate", "select", "sigmoid",
+    "sin", "so_far", "sqrt", "sum", "tanh", "tile_levels", "within", "xor",
 )  # fmt: skip
 """Functions, in front of `(`."""
 
@@ -75,8 +75,8 @@ PRIMITIVES: tuple[str, ...] = (
     "fuse_reduction_epilogue", "loop_partition", "merge", "pad_einsum", "parallel", "persist", "prefetch",
     "read_at", "reindex", "reindex_cache_read", "reindex_cache_write", "reorder", "reorder_block_iters",
     "reverse_compute_at", "reverse_compute_inline", "rfactor", "rolling_buffer", "set_scope", "skew",
-    "software_pipeline", "specialize", "split", "storage_align", "tensorize", "tile", "transform_block_layout",
-    "transform_layout", "unannotate", "unroll", "vectorize", "write_at",
+    "software_pipeline", "specialize", "split", "storage_align", "storage_swizzle", "tensorize", "tile",
+    "transform_block_layout", "transform_layout", "unannotate", "unroll", "vectorize", "write_at",
 )  # fmt: skip
 """Steps, in front of `(`."""
 

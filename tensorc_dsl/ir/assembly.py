@@ -137,10 +137,41 @@ def assembly_faults(i: Intrinsic, code: str, span: Span) -> Iterator[Diagnostic]
 
 def _meanings(i: Intrinsic, lines: tuple[Line, ...], found: dict[str, Held], span: Span) -> Iterator[Diagnostic]:
     for line in lines:
-        if all(x.number is None for x in line.refs):
-            other = difference(i, line.opcode, tuple(found[x.name] for x in line.refs))
-            if other is not None:
-                yield OTHER_MEANING(span, opcode=line.opcode, why=other.why, repair=other.repair)
+        operands = _groups(line, found)
+        other = None if operands is None else difference(i, line.opcode, operands)
+        if other is not None:
+            yield OTHER_MEANING(span, opcode=line.opcode, why=other.why, repair=other.repair)
+
+
+def _groups(line: Line, found: dict[str, Held]) -> tuple[Held, ...] | None:
+    """The operands of a statement: a whole one, or registers of one in braces, `{C0, C1}`; None if others take part."""
+    out: list[Held] = []
+    inside: list[Ref] | None = None
+    for x in line.rest:
+        if isinstance(x, Ref):
+            if inside is not None:
+                inside.append(x)
+            elif x.number is None:
+                out.append(found[x.name])
+            else:
+                return None
+            continue
+        if re.search(r"[A-Za-z_]", x):
+            return None
+        for brace in re.findall(r"[{}]", x):
+            if brace == "{":
+                inside = []
+                continue
+            names = {y.name for y in inside or ()}
+            numbers = [y.number for y in inside or () if y.number is not None]
+            if len(names) != 1 or len(numbers) != len(inside or ()):
+                return None
+            whole = found[names.pop()]
+            if whole.addresses or max(numbers) >= whole.registers:
+                return None
+            out.append(whole.only(numbers))
+            inside = None
+    return tuple(out)
 
 
 def _nowhere(b: Buffer, span: Span) -> Diagnostic:

@@ -87,12 +87,17 @@ INTRINSIC = "intrinsic"
 ALIGN, OFFSET = "align", "offset"
 """`align.0` and `offset.0` annotate a buffer: neighbours along dimension 0 are n * align + offset elements apart."""
 
+SWIZZLE = "swizzle"
+"""`swizzle.0` annotates a buffer in the memory of a block: neighbours along dimension 0 are in different banks, and so many
+adjacent elements stay adjacent."""
+
 
 @node
 class Buffer:
     """A row-major array. `scope` is its memory: "global", "local" (private to an iteration), …
 
-    It is dense, unless an annotation gives the stride of a dimension (`ALIGN`). A `constant` input is the same in many
+    It is dense, unless an annotation gives the stride of a dimension (`ALIGN`), and in that order, unless one permutes it
+    (`SWIZZLE`). A `constant` input is the same in many
     calls, so values that depend on it alone need not be computed in each call; the result does not depend on the flag.
     """
 

@@ -117,8 +117,15 @@ def _mma(i: Intrinsic, rows: int, depth: int, operands: Sequence[Held]) -> Diffe
     c, a, b, old = operands
     m, n = (x.name for x in i.axes[:2])
     k = i.axes[2].name
-    if [x.extent for x in i.axes] != [rows, 8, depth] or old != c:
-        return Difference(f"it is a product of {rows} x 8 x {depth}", "let the sizes of `desc` be those of the opcode")
+    sizes, extents = [rows, 8, depth], [x.extent for x in i.axes]
+    about = f"it is a product of {rows} x 8 x {depth}"
+    if any(x % size for x, size in zip(extents, sizes, strict=True)) or old != c:
+        return Difference(about, "let the sizes of `desc` be those of the opcode")
+    counts = [h.count * LANES for h in (c, a, b)]
+    if extents != sizes and counts != [rows * 8, rows * depth, 8 * depth]:
+        return Difference(
+            about, "let the sizes of `desc` be those of the opcode, or give it a part, `{C0, C1, C2, C3}`"
+        )
     packed = max(1, REGISTER_BITS // a.operand.dtype.bits)
     step = rows // 8
 
@@ -131,17 +138,31 @@ def _mma(i: Intrinsic, rows: int, depth: int, operands: Sequence[Held]) -> Diffe
     def sums(group: int, part: int, register: int, e: int) -> dict[str, int]:
         return {m: group + 8 * register, n: 2 * part + e}
 
-    return _placed(i, c, 2, sums) or _placed(i, a, packed, left) or _placed(i, b, packed, right)
+    start = {**_start(i, a), **_start(i, b)}
+    return _placed(i, c, 2, sums, start) or _placed(i, a, packed, left, start) or _placed(i, b, packed, right, start)
+
+
+def _start(i: Intrinsic, h: Held) -> dict[str, int]:
+    """The indices of the first element of a part of a fragment."""
+    return _numbers(i, h)(h.elements[0][0])
 
 
 def _placed(
-    i: Intrinsic, h: Held, packed: int, place: Callable[[int, int, int, int], dict[str, int]]
+    i: Intrinsic,
+    h: Held,
+    packed: int,
+    place: Callable[[int, int, int, int], dict[str, int]],
+    start: dict[str, int],
 ) -> Difference | None:
-    """The first element of a fragment that is not where it should be: by group of lanes, lane in it, register and part."""
+    """The first element of a fragment that is not where it should be: by group of lanes, lane in it, register and part.
+
+    `start` has the first indices of the product.
+    """
     values = _numbers(i, h)
     for lane in range(LANES):
         for number in range(h.count):
             found = place(lane // 4, lane % 4, number // packed, number % packed)
+            found = {name: v + start[name] for name, v in found.items()}
             wanted = values(h.elements[lane][number])
             if found != wanted:
                 name = h.operand.name

@@ -8,7 +8,7 @@ and the others are adjacent to it. A lane that gives several addresses counts th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, product
 from math import prod
 
@@ -53,6 +53,12 @@ class Held:
     def registers(self) -> int:
         """The registers of a lane."""
         return self.count * self.operand.dtype.bits // max(REGISTER_BITS, self.operand.dtype.bits)
+
+    def only(self, registers: Sequence[int]) -> Held:
+        """The part of the operand that is in some registers, in their order."""
+        each = self.count // self.registers
+        numbers = [r * each + n for r in registers for n in range(each)]
+        return replace(self, elements=tuple(tuple(own[n] for n in numbers) for own in self.elements))
 
 
 def layout_of(i: Intrinsic, b: Buffer) -> Layout | None:

@@ -19,6 +19,7 @@ from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Intrinsic, LoopKind, Store
 
 Space = Literal["stack", "shared", "worker"]
+Move = Literal["down", "up", "xor", "lane"]
 
 
 class LowerError(Exception):
@@ -64,6 +65,8 @@ class Alloc:
     size: Expr
     space: Space
     body: tuple[Flat, ...]
+    swizzle: tuple[int, Expr] | None = None
+    """The elements of a unit and between rows, if units of rows are to be in different banks of a GPU."""
 
 
 @node
@@ -86,7 +89,20 @@ class Collective:
     body: tuple[Flat, ...]
 
 
-Flat = Loop | Parallel | If | Alloc | Instruction | Collective | Store
+@node
+class Shuffle:
+    """What the lanes of a warp give each other: `body` stores a value, and each lane gets that of another one.
+
+    "down" and "up" are so many lanes further or before, itself where that is beyond the warp; "xor" is the lane whose number
+    differs in the bits of `by`; "lane" is the lane of that number. All lanes of a warp run it together.
+    """
+
+    move: Move
+    by: int
+    body: tuple[Flat, ...]
+
+
+Flat = Loop | Parallel | If | Alloc | Instruction | Collective | Shuffle | Store
 
 
 @node
@@ -190,6 +206,8 @@ def _lines(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}{intrinsic.name}({', '.join(map(_tile, tiles))}) or {{"
             case Collective(intrinsic=intrinsic, code=code):
                 yield f'{pad}{intrinsic.name} by "{code}" {{'
+            case Shuffle(move=move, by=by):
+                yield f"{pad}shuffle {move} {by} {{"
             case _:
                 assert_never(s)
         yield from _lines(s.body, pad + "    ")

@@ -9,7 +9,7 @@ from typing import assert_never
 from tensorc_dsl.affine.instruction import Tile
 from tensorc_dsl.ir.expr import Expr, Var, substitute
 from tensorc_dsl.ir.program import Store
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Kernel, Loop, Parallel
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Kernel, Loop, Parallel, Shuffle
 
 Names = Mapping[str, Var]
 
@@ -37,7 +37,7 @@ def _flat(s: Flat, names: Names) -> Flat:
             return replace(s, vars=called, extents=_all(extents, names), body=_body(body, inner))
         case If(cond=cond, body=body):
             return replace(s, cond=substitute(cond, names), body=_body(body, names))
-        case Alloc(body=body) | Collective(body=body):
+        case Alloc(body=body) | Collective(body=body) | Shuffle(body=body):
             return replace(s, body=_body(body, names))
         case Instruction(tiles=tiles, body=body):
             return replace(s, tiles=tuple(_tile(t, names) for t in tiles), body=_body(body, names))

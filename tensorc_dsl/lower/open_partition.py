@@ -34,7 +34,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.boxes import Ranges, span
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, body_of
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, Shuffle, body_of
 
 SHORT_NEST = 2048
 """The number of runs of its stores up to which a nest keeps its guards, since it may be unrolled as a whole."""
@@ -67,7 +67,7 @@ def partition_open(body: tuple[Flat, ...], ranges: Ranges | None = None, copies:
         match s:
             case Store():
                 out.append(s)
-            case If() | Alloc() | Instruction() | Collective():
+            case If() | Alloc() | Instruction() | Collective() | Shuffle():
                 out.append(replace(s, body=partition_open(s.body, known, copies)))
             case Loop():
                 out.extend(_loop(s, known, copies))
@@ -211,7 +211,7 @@ def _put(s: Flat, values: dict[str, Expr]) -> Flat:
             s = replace(s, cond=new(s.cond))
         case Loop():
             s = replace(s, begin=new(s.begin), end=new(s.end))
-        case Parallel() | Alloc() | Instruction() | Collective():
+        case Parallel() | Alloc() | Instruction() | Collective() | Shuffle():
             pass  # their extents and sizes are over open dimensions only
     return replace(s, body=tuple(_put(x, values) for x in s.body))
 
@@ -285,5 +285,5 @@ def _guards(body: tuple[Flat, ...], inner: Ranges) -> Iterator[tuple[Expr, Range
             case Parallel():
                 more = {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
                 yield from _guards(s.body, {**inner, **more})
-            case Alloc() | Instruction() | Collective():
+            case Alloc() | Instruction() | Collective() | Shuffle():
                 yield from _guards(s.body, inner)

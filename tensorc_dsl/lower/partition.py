@@ -11,13 +11,14 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tensorc_dsl.affine.linear import Context, linear
-from tensorc_dsl.affine.simplify import conjuncts, simplify
+from tensorc_dsl.affine.simplify import conjuncts, prove, simplify
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Compare, Const, Expr, Logic, Var, constant, dims_in, dtype_of, free_vars, index
 from tensorc_dsl.ir.memo import by_identity
 from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.lower.borders import LINE, MOST, on_whole_lines, undecided
 from tensorc_dsl.lower.boxes import Ranges, span
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, Shuffle
 
 PIECES = 12
 """The number of copies of a statement that all cuts together may make; further guards stay guards."""
@@ -38,7 +39,7 @@ def partition(body: tuple[Flat, ...], ranges: Ranges | None = None, copies: int 
                 else:
                     inner = partition(s.body, _narrowed(cond, known), copies)
                     out.extend((If(cond, inner),) if inner else ())
-            case Alloc() | Instruction() | Collective():
+            case Alloc() | Instruction() | Collective() | Shuffle():
                 inner = partition(s.body, known, copies)
                 out.extend((replace(s, body=inner),) if inner else ())
             case Parallel():
@@ -59,7 +60,10 @@ def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
     if begin is None or end is None:
         inner = partition(s.body, {**ranges, s.var: (begin or 0, span(s.end)[1])}, copies)
         return (replace(s, body=inner),) if inner else ()
-    edges = [begin, *cut_points(s.var, begin, end, s.body, ranges), end]
+    cuts = cut_points(s.var, begin, end, s.body, ranges)
+    if s.kind is not LoopKind.UNROLLED:  # its iterations are known one by one in any case
+        cuts = sorted({*cuts, *_at_borders(s, begin, end, ranges)})
+    edges = [begin, *cuts, end]
     if s.kind is not LoopKind.UNROLLED:  # an unrolled loop is written out in full in any case
         edges = [*edges[:-1][: max(1, PIECES // copies)], end]
         copies *= len(edges) - 1
@@ -149,6 +153,19 @@ def cut_points(var: str, begin: int, end: int, body: tuple[Flat, ...], ranges: R
     return sorted(c for c in found if begin < c < end)
 
 
+def _at_borders(s: Loop, begin: int, end: int, ranges: Ranges) -> list[int]:
+    """The values in begin+1 .. end-1 at which a choice in a vector starts or stops to be decided; none if there are many."""
+    found: list[int] = []
+    vectors = s.kind is LoopKind.VECTORIZED
+    for cond, inner in undecided((s,), ranges):
+        if s.var in free_vars(cond):
+            found += _cuts(cond, s.var, inner) or _around(cond, s.var, (begin, end), inner, LINE if vectors else 1)
+    if vectors:
+        found = on_whole_lines([c for c in found if begin < c < end], begin, end)
+    inside = sorted({c for c in found if begin < c < end})
+    return inside if len(inside) <= MOST else []
+
+
 @by_identity(256)
 def _guarding(body: tuple[Flat, ...]) -> frozenset[str]:
     """The names in the guards of a body."""
@@ -161,7 +178,19 @@ def _guarding(body: tuple[Flat, ...]) -> frozenset[str]:
     return found
 
 
-def _cuts(c: Compare, var: str, ranges: Ranges) -> Iterator[int]:
+def _around(cond: Compare, var: str, values: tuple[int, int], ranges: Ranges, step: int) -> list[int]:
+    """The values between which a condition that is not linear is decided, if those are all but the first and last `step`."""
+    begin, end = values[0] + step, values[1] - step
+    known = begin < end and prove(cond, {**ranges, var: (begin, end - 1)}) is not None
+    return [begin, end] if known else []
+
+
+def _cuts(c: Compare, var: str, ranges: Ranges) -> list[int]:
+    """The values of a variable at which a condition that is linear in it starts or stops to hold always."""
+    return list(_changes(c, var, ranges))
+
+
+def _changes(c: Compare, var: str, ranges: Ranges) -> Iterator[int]:
     context = Context(ranges)
     form = linear(c.lhs, context).minus(linear(c.rhs, context))
     factor = form.terms.get(var)
@@ -200,5 +229,5 @@ def _conditions(body: tuple[Flat, ...], ranges: Ranges) -> Iterator[tuple[Expr, 
             case Parallel():
                 more = {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
                 yield from _conditions(s.body, {**ranges, **more})
-            case Alloc() | Instruction() | Collective():
+            case Alloc() | Instruction() | Collective() | Shuffle():
                 yield from _conditions(s.body, ranges)

@@ -11,7 +11,7 @@ from operator import is_
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Load, Var, add, ceildiv, constant, index, loads, mul, sub, transform
 from tensorc_dsl.ir.memo import by_identity
-from tensorc_dsl.ir.program import ALIGN, OFFSET, Block, Buffer, LoopKind, Program, walk
+from tensorc_dsl.ir.program import ALIGN, OFFSET, SWIZZLE, Block, Buffer, LoopKind, Program, walk
 from tensorc_dsl.lower.boxes import Ranges, Side, accesses, bounds_own_index, clip, corner, join, most, side, span
 from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Space, Store, buffers_of, store_loads
 
@@ -221,7 +221,16 @@ def _allocate(part: tuple[Flat, ...], subject: _Subject, around: _Around) -> All
     elements = constant(count)
     small = elements is not None and elements * b.dtype.bytes <= STACK_BYTES
     space: Space = "stack" if small else "worker" if around.parallel else "shared"
-    return Alloc(b.name, b.dtype, count, space, _rewrite(part, {b.name}, subscript))
+    return Alloc(b.name, b.dtype, count, space, _rewrite(part, {b.name}, subscript), _swizzle(b, strides))
+
+
+def _swizzle(b: Buffer, strides: tuple[Expr, ...]) -> tuple[int, Expr] | None:
+    """The unit and the distance of rows from an annotation."""
+    given = dict(b.annotations)
+    for d, stride in zip(range(len(b.shape)), strides, strict=False):
+        if isinstance(unit := given.get(f"{SWIZZLE}.{d}"), int):
+            return unit, stride
+    return None
 
 
 def _on_stack(sizes: tuple[Expr, ...], element: int) -> tuple[Expr, ...]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types as lsp
 
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp.pins import read_decision
-from tensorc_dsl.lsp.documents import path_of
+from tensorc_dsl.lsp.documents import Document, path_of
 from tensorc_dsl.lsp.features import code_lenses, program_after
+from tensorc_dsl.lsp.text import normal
 from tensorc_dsl.syntax import tree as t
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ async def _run(server: Server, command: str, uri: str, task: str) -> str:
     document = server.documents.open.get(uri)
     if not path.is_file():
         return _say(server, f"save the file first: `{command}` reads it", lsp.MessageType.Warning)
-    if document is not None and path.read_bytes().replace(b"\r\n", b"\n") != document.text.encode():
+    if document is not None and not is_saved(document, path):
         _say(server, f"`{command}` reads the file as it was saved last", lsp.MessageType.Warning)
     records = () if server.records.path is None else ("--records", str(server.records.path.absolute()))
     process = await asyncio.create_subprocess_exec(
@@ -93,6 +95,12 @@ async def _run(server: Server, command: str, uri: str, task: str) -> str:
     _say(server, said, lsp.MessageType.Info if process.returncode == 0 else lsp.MessageType.Error)
     refresh(server)
     return said
+
+
+def is_saved(document: Document, path: Path) -> bool:
+    """Whether the file has the text of the document; editors keep a mark of the byte order at its start to themselves."""
+    saved = normal(path.read_bytes().decode(errors="replace").removeprefix("\ufeff"))
+    return document.text in (saved, f" {saved}")
 
 
 def refresh(server: Server) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote
 
 from pygls.uris import from_fs_path, to_fs_path
 
@@ -36,12 +36,30 @@ Stamp = tuple[int, int] | int | None
 """What tells two versions of a file apart: time and size on the disk, or the version of an open document."""
 
 
+LONGEST_NAME, LONGEST_PATH = 255, 4095
+"""Bytes of the names that files can have, and of their paths."""
+
+
+def file_of(uri: str) -> Path | None:
+    """The file or the folder at an address; None for an address that no file can have."""
+    try:
+        path = to_fs_path(uri)
+    except ValueError:
+        return None  # it is no address
+    return Path(path) if path and _can_be_a_file(path) else None
+
+
 def path_of(uri: str) -> Path:
     """The file of a document; for one that is not saved yet, a name in the working folder."""
-    path = to_fs_path(uri)
-    return (
-        Path(path) if path and urlparse(uri).scheme == "file" else Path(Path(unquote(urlparse(uri).path)).name or "new")
-    )
+    if (file := file_of(uri)) is not None:
+        return file
+    name = unquote(uri).rpartition("/")[2].rpartition(":")[2]
+    return Path(name if name not in ("", ".", "..") and _can_be_a_file(name) else "new")
+
+
+def _can_be_a_file(path: str) -> bool:
+    names = [name.encode(errors="replace") for name in path.split("/")]
+    return "\0" not in path and len(path) <= LONGEST_PATH and max(map(len, names)) <= LONGEST_NAME
 
 
 def uri_of(path: Path) -> str:
@@ -214,21 +232,14 @@ class Documents:
     def analysis(self, document: Document) -> Analysis:
         """What is known of the document as it stands."""
         session = document.session
-        known = document.analysis
-        is_fresh = session is not None and session.epoch == self.epoch and session.reads.still()
-        if (
-            known is not None
-            and known.text.source.text == document.text
-            and known.version == document.version
-            and is_fresh
-        ):
-            return known
+        if document.analysis is not None and self._is_known(document):
+            return document.analysis
         text = document.text if len(document.text) <= LARGEST else ""
         source = Source(str(document.path), text)
         pieces = document.pieces.read(source)
         file = t.File(source, tuple(i for p in pieces for i in p.items))
         uses = tuple(i.span.text for i in file.items if isinstance(i, t.UseDecl))
-        if session is None or not is_fresh or session.uses != uses:
+        if session is None or not self._is_fresh(session) or session.uses != uses:
             document.session = session = self._session(document, uses, file)
         session.file = file
         checked = session.versions.load(source)
@@ -242,6 +253,31 @@ class Documents:
             session.resolver,
         )
         return document.analysis
+
+    def users(self, analysis: Analysis) -> Iterator[Analysis]:
+        """What is known of the other open documents that use the files of this one. What has changed since is left out: after
+        an edit, nobody waits for all that uses the file."""
+        own = path_of(analysis.uri).resolve()
+        for document in self.open.values():
+            known, session = document.analysis, document.session
+            if known is None or session is None or document.uri == analysis.uri or own not in session.reads.stamps:
+                continue
+            if self._is_known(document):
+                yield known
+
+    def _is_known(self, document: Document) -> bool:
+        """Whether the analysis of the document is that of its text as it stands, and of the files that it uses."""
+        known, session = document.analysis, document.session
+        return (
+            known is not None
+            and session is not None
+            and known.text.source.text == document.text
+            and known.version == document.version
+            and self._is_fresh(session)
+        )
+
+    def _is_fresh(self, session: Session) -> bool:
+        return session.epoch == self.epoch and session.reads.still()
 
     def _session(self, document: Document, uses: tuple[str, ...], file: t.File) -> Session:
         reads = Reads(self)

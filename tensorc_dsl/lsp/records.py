@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from tensorc_dsl.interp.space import Space
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.interp.watched import Watched
 from tensorc_dsl.lsp.analysis import Analysis
+from tensorc_dsl.lsp.documents import path_of
 from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.records.database import Database, default_path
 from tensorc_dsl.records.keys import program_key, target_key
@@ -53,6 +54,22 @@ class Replayed:
     task: t.TaskDef
     tuned: Tuned
     watched: Watched
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A draw of a document, at these characters, in the best record of a task."""
+
+    start: int
+    end: int
+    text: str
+    replayed: Replayed
+    draw: Draw
+
+    @property
+    def pin(self) -> str:
+        """What pins it, behind its text; empty for a draw that has no place for a pin."""
+        return f" := {shown(self.draw.decision)}" if self.text.startswith("let") and not self.draw.pinned else ""
 
 
 @dataclass(slots=True)
@@ -167,24 +184,36 @@ class Records:
         own = [i for i in analysis.items if isinstance(i, t.ModuleDef | t.SpaceDef | t.ScheduleDef)]
         return tuple(analysis.memory.entry(i) for i in own)
 
-    def draws(self, analysis: Analysis) -> Iterator[tuple[Replayed, Span, Draw]]:
-        """The draws of the document's text in the best records of its tasks, as far as the records decide them."""
+    def draws(self, analysis: Analysis, users: Iterable[Analysis]) -> Iterator[Decided]:
+        """The draws of the document's text in the best records of its tasks, as far as the records decide them; and of the
+        tasks of `users`, other documents, which may use this one."""
+        for found, span, draw in self._decided(analysis):
+            if analysis.is_own(span):
+                yield Decided(analysis.start(span), analysis.end(span), span.text, found, draw)
+        own = path_of(analysis.uri).resolve()
+        for user in users:
+            for found, span, draw in self._decided(user):
+                place = None if user.is_own(span) else user.place(span)
+                if place is not None and place.path == own and place.source.text == analysis.source.text:
+                    yield Decided(place.start, place.end, span.text, found, draw)
+
+    def _decided(self, analysis: Analysis) -> Iterator[tuple[Replayed, Span, Draw]]:
+        """The draws that the best records of the document's tasks decide, with their places in all files."""
         for task in analysis.checked.tasks.values():
-            if not analysis.is_own(task.span):
-                continue
-            found = self.replayed(analysis, task)
+            found = self.replayed(analysis, task) if analysis.is_own(task.span) else None
             if found is None:
                 continue
             decided: Mapping[str, Decision] = found.tuned.best.decisions
             for span, draw in found.watched.places:
-                if analysis.is_own(span) and draw.name in decided and decided[draw.name] == draw.decision:
+                if draw.name in decided and decided[draw.name] == draw.decision:
                     yield found, span, draw
 
-    def told(self, analysis: Analysis, node: Drawing) -> Iterator[str]:
+    def told(self, analysis: Analysis, node: Drawing, users: Iterable[Analysis]) -> Iterator[str]:
         """What the best records say of a draw, and what it can be, as Markdown."""
-        for found, span, draw in self.draws(analysis):
-            if span.source is not node.span.source or span.start != node.span.start:
+        for here in self.draws(analysis, users):
+            if here.start != analysis.start(node.span):
                 continue
+            found, draw = here.replayed, here.draw
             best, legal = units.seconds(found.tuned.best.seconds or 0.0), draw.distribution.describe()
             yield f"**{shown(draw.decision)}** in the best record of `{found.task.name}` ({best}); it can be {legal}"
             yield _values(draw.name, found.tuned)

@@ -25,15 +25,17 @@ class Around(Listener):
     names: dict[str, Kind | None] = field(default_factory=dict[str, "Kind | None"])
     of: Kind | None = None
     """The kind of the value before the point in front of it."""
+    _is_seen: bool = False
 
     def named(self, at: Span, name: str, places: tuple[Span, ...], kind: Kind) -> None:
-        if name != HERE:
+        # What is bound further below does not hold here.
+        if name != HERE and not self._is_seen:
             self.names[name] = kind
 
     def unknown(self, at: Span, scope: Iterable[str]) -> None:
         if at.text == HERE:
-            self.names |= {name: self.names.get(name) for name in scope}
-            self.names = {name: kind for name, kind in self.names.items() if name in set(scope)}
+            self._is_seen = True
+            self.names = {name: self.names.get(name) for name in scope}
 
     def part(self, at: Span, kind: Kind) -> None:
         if at.text == HERE:
@@ -53,7 +55,7 @@ def around(analysis: Analysis, piece: Piece, at: Cursor, offset: int) -> Around:
 
 
 def _texts(text: str, at: Cursor, offset: int) -> Iterable[str]:
-    """The text with a name at the cursor: as it is, then without the rest of the line, its brackets closed."""
+    """The text with a name at the cursor: without the rest of the line, its brackets closed; whole; with a body."""
     start, end = offset - len(at.prefix), offset
     while end < len(text) and text[end] in WORDS:
         end += 1
@@ -62,3 +64,4 @@ def _texts(text: str, at: Cursor, offset: int) -> Iterable[str]:
     rest = text[stop:] if stop >= 0 else ""
     yield f"{text[:start]}{HERE}{at.closing(line)}{rest}"
     yield f"{text[:start]}{HERE}{text[end:]}"
+    yield f"{text[:start]}{HERE}{at.closing(line)} {{ }}{rest}"

@@ -7,16 +7,15 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import cast
 
 from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcException, JsonRpcInternalError, JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
-from pygls.uris import to_fs_path
 
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.answers import Ready, converter
-from tensorc_dsl.lsp.commands import add_commands
-from tensorc_dsl.lsp.documents import Document, Documents
+from tensorc_dsl.lsp.commands import add_commands, refresh
+from tensorc_dsl.lsp.documents import Document, Documents, file_of
 from tensorc_dsl.lsp.features import call_hierarchy
 from tensorc_dsl.lsp.features import rename as renaming
 from tensorc_dsl.lsp.features.code_lenses import SHOW, best_of, code_lenses
@@ -27,12 +26,16 @@ from tensorc_dsl.lsp.features.folding import folding
 from tensorc_dsl.lsp.features.formatting import formatting
 from tensorc_dsl.lsp.features.hover import hover
 from tensorc_dsl.lsp.features.inlay_hints import inlay_hints
+from tensorc_dsl.lsp.features.moves import FILTERS, moves
+from tensorc_dsl.lsp.features.pins import KIND as PIN
+from tensorc_dsl.lsp.features.pins import pins
 from tensorc_dsl.lsp.features.quick_fixes import quick_fixes
 from tensorc_dsl.lsp.features.references import highlights, references
 from tensorc_dsl.lsp.features.selection import selection
 from tensorc_dsl.lsp.features.semantic_tokens import LEGEND, all_tokens, changed_tokens, semantic_tokens
 from tensorc_dsl.lsp.features.signature_help import signature_help
 from tensorc_dsl.lsp.features.symbols import symbols, workspace_symbols
+from tensorc_dsl.lsp.protocol import Answering
 from tensorc_dsl.lsp.records import Records
 from tensorc_dsl.machine.roof import Roof
 from tensorc_dsl.report.entries.named import entries
@@ -49,6 +52,7 @@ class Server(LanguageServer):
             "tensorc-dsl",
             version("tensorc-dsl"),
             text_document_sync_kind=lsp.TextDocumentSyncKind.Full,
+            protocol_cls=Answering,
             converter_factory=converter,
             max_workers=2,
         )
@@ -56,6 +60,7 @@ class Server(LanguageServer):
         self.records = Records(records)
         self.roofs: dict[str, Roof | None] = {}
         self._told: dict[str, Analysis] = {}
+        self._edited = ""
         self._waiting: dict[str, tuple[float, asyncio.TimerHandle]] = {}
 
     def analysis(self, uri: str) -> Analysis | None:
@@ -84,11 +89,17 @@ class Server(LanguageServer):
         known = self.documents.analysis(document)
         if self._told.get(document.uri) is known:
             return  # nothing has changed, for this document
+        if document.uri in self._told and document.uri != self._edited:
+            refresh(self)  # what it says of another document's draws is known now
         self._told[document.uri] = known
         found = diagnostics(known, document)
         self.text_document_publish_diagnostics(
             lsp.PublishDiagnosticsParams(document.uri, found, version=document.version)
         )
+
+    def edited(self, uri: str) -> None:
+        """The editor asks by itself what is beside the text of the document that was edited last."""
+        self._edited = uri
 
     def forget(self, uri: str) -> None:
         """Nothing has been told of a document that is closed."""
@@ -102,8 +113,12 @@ class Server(LanguageServer):
 
     def report_server_error(self, error: Exception, source: type[Exception]) -> None:
         """A bug is written to the log, which editors show on demand; the server goes on."""
-        if isinstance(error, renaming.Refused):
+        if source is JsonRpcException and isinstance(error, ValueError | RecursionError):
+            assert isinstance(self.protocol, Answering)
+            self.protocol.cannot_read()
             return
+        if isinstance(error, JsonRpcException) and not isinstance(error, JsonRpcInternalError):
+            return  # the editor has been told
         self.window_log_message(lsp.LogMessageParams(lsp.MessageType.Error, f"{source.__name__}: {error}"))
 
 
@@ -138,8 +153,8 @@ def _documents(server: Server) -> None:
         workspace = server.workspace
         documents.encoding = str(getattr(workspace.position_encoding, "value", workspace.position_encoding))
         for uri, folder in workspace.folders.items():
-            if path := to_fs_path(folder.uri):
-                documents.folders[uri] = Path(path)
+            if path := file_of(folder.uri):
+                documents.folders[uri] = path
         known = server.client_capabilities.workspace
         if known is not None and known.did_change_watched_files and known.did_change_watched_files.dynamic_registration:
             watcher = lsp.DidChangeWatchedFilesRegistrationOptions([lsp.FileSystemWatcher("**/*.tsched")])
@@ -151,8 +166,8 @@ def _documents(server: Server) -> None:
         for folder in params.event.removed:
             documents.folders.pop(folder.uri, None)
         for folder in params.event.added:
-            if path := to_fs_path(folder.uri):
-                documents.folders[folder.uri] = Path(path)
+            if path := file_of(folder.uri):
+                documents.folders[folder.uri] = path
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     def opened(params: lsp.DidOpenTextDocumentParams) -> None:
@@ -166,6 +181,7 @@ def _documents(server: Server) -> None:
         uri = params.text_document.uri
         text = server.workspace.get_text_document(uri).source
         documents.put(uri, text, params.text_document.version)
+        server.edited(uri)
         server.tell_soon(uri)
         server.tell_others(uri)
 
@@ -196,7 +212,9 @@ def _answers(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
     def on_hover(params: lsp.HoverParams) -> lsp.Hover | None:
         known = server.analysis(params.text_document.uri)
-        return None if known is None else hover(known, params.position, server.records)
+        if known is None:
+            return None
+        return hover(known, params.position, server.records, server.documents.users(known))
 
     @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=[".", "~", "(", "{", ","]))
     def on_completion(params: lsp.CompletionParams) -> lsp.CompletionList | None:
@@ -219,6 +237,11 @@ def _answers(server: Server) -> None:
     def on_formatting(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
         document = server.documents.open.get(params.text_document.uri)
         return [] if document is None else formatting(document.text)
+
+    @server.feature(lsp.TEXT_DOCUMENT_RANGE_FORMATTING)
+    def on_range_formatting(params: lsp.DocumentRangeFormattingParams) -> list[lsp.TextEdit]:
+        document = server.documents.open.get(params.text_document.uri)
+        return [] if document is None else formatting(document.text, params.range)
 
 
 def _overviews(server: Server) -> None:
@@ -256,12 +279,16 @@ def _overviews(server: Server) -> None:
         known = server.analysis(params.text_document.uri)
         return None if known is None else lsp.SemanticTokens(semantic_tokens(known, params.range))
 
-    @server.feature(
-        lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix])
-    )
+    kinds = lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix, PIN])
+
+    @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, kinds)
     def on_code_action(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
         known = server.analysis(params.text_document.uri)
-        return [] if known is None else quick_fixes(known, params)
+        if known is None:
+            return []
+        users = server.documents.users(known)
+        found = [*quick_fixes(known, params), *pins(known, params.range, server.records, users)]
+        return found if params.context.only is None else [a for a in found if _is_wanted(a, params.context.only)]
 
 
 def _across(server: Server) -> None:
@@ -290,6 +317,10 @@ def _across(server: Server) -> None:
         known = server.analysis(params.text_document.uri)
         return None if known is None else renaming.rename(documents, known, params.position, params.new_name)
 
+    @server.feature(lsp.WORKSPACE_WILL_RENAME_FILES, FILTERS)
+    def on_moves(params: lsp.RenameFilesParams) -> lsp.WorkspaceEdit | None:
+        return moves(documents, [*params.files])
+
     @server.feature(lsp.WORKSPACE_SYMBOL)
     def on_workspace_symbol(params: lsp.WorkspaceSymbolParams) -> list[lsp.WorkspaceSymbol]:
         return workspace_symbols(documents, params.query)
@@ -314,7 +345,9 @@ def _from_records(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
     def on_inlay_hint(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
         known = server.analysis(params.text_document.uri)
-        return [] if known is None else inlay_hints(known, params.range, server.records)
+        if known is None:
+            return []
+        return inlay_hints(known, params.range, server.records, server.documents.users(known))
 
     @server.feature(lsp.TEXT_DOCUMENT_CODE_LENS, lsp.CodeLensOptions(resolve_provider=True))
     def on_code_lens(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
@@ -323,11 +356,21 @@ def _from_records(server: Server) -> None:
 
     @server.feature(lsp.CODE_LENS_RESOLVE)
     def on_resolve(lens: lsp.CodeLens) -> lsp.CodeLens:
-        data = cast("dict[str, str] | None", lens.data)
-        if data is not None and (known := server.analysis(data["uri"])) is not None:
-            title = best_of(known, data["task"], server.records, server.roofs)
-            lens.command = lsp.Command(title, SHOW, arguments=[data["uri"], data["task"]])
+        match lens.data:
+            case {"uri": str(uri), "task": str(task)}:
+                known = server.analysis(uri)
+            case _:
+                raise JsonRpcInvalidParams("this lens is none of the server's")
+        if known is not None:
+            title = best_of(known, task, server.records, server.roofs)
+            lens.command = lsp.Command(title, SHOW, arguments=[uri, task])
         return lens
+
+
+def _is_wanted(action: lsp.CodeAction, kinds: Sequence[lsp.CodeActionKind | str]) -> bool:
+    """Whether an action is of one of the kinds; `refactor` stands for all that begin with it."""
+    own = "" if action.kind is None else lsp.CodeActionKind(action.kind).value
+    return any(f"{own}.".startswith(f"{getattr(kind, 'value', kind)}.") for kind in kinds)
 
 
 def _snippets(server: Server) -> bool:

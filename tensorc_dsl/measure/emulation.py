@@ -28,13 +28,15 @@ SEED = 0
 class Emulated:
     """What an emulation found: the largest error as a share of what is allowed, and what is wrong, "" if nothing is.
 
-    `counts` says what each kernel costs at the sizes `counted_at`, the largest; none if something is wrong. It has no times.
+    `counts` says what each kernel costs at the sizes `counted_at`, the largest; none if something is wrong. It has no times:
+    `cycles` are those of a model, where there is one.
     """
 
     max_error: float
     fault: str = ""
     counts: tuple[Counts, ...] = ()
     counted_at: Sizes = field(default_factory=dict[str, int])
+    cycles: float | None = None
 
     def busiest(self, multiprocessors: int) -> int:
         """What the multiprocessor with the most blocks moves, kernel after kernel: sectors of global memory and passes over

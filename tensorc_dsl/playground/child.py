@@ -8,10 +8,23 @@ from pathlib import Path
 from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.documents import Document, Documents, uri_of
+from tensorc_dsl.lsp.records import Records
 from tensorc_dsl.measure.child import serve
 from tensorc_dsl.playground.findings import checked
-from tensorc_dsl.playground.messages import Answer, Check, Errand, Open, Opened, Refused, Show, errands
+from tensorc_dsl.playground.messages import (
+    Answer,
+    Check,
+    Complete,
+    Describe,
+    Errand,
+    Open,
+    Opened,
+    Refused,
+    Show,
+    errands,
+)
 from tensorc_dsl.playground.steps import Expanded, expanded, told
+from tensorc_dsl.playground.words import completed, described
 
 _Key = tuple[str, dict[str, str], int]
 """What an expansion of a text depends on: the task, the decisions and the seed."""
@@ -22,6 +35,7 @@ class Desk:
 
     def __init__(self, opened: Open) -> None:
         self._documents = Documents(opened.include)
+        self._records = Records(None if opened.records is None else Path(opened.records))
         path = Path(opened.path)
         self._uri = uri_of(path)
         # In messages, the text has the name by which its writer knows it.
@@ -33,6 +47,12 @@ class Desk:
         document = self._document(asked.text)
         return checked(self._documents.analysis(document), document)
 
+    def complete(self, asked: Complete) -> Answer:
+        return completed(self._documents.analysis(self._document(asked.text)), asked.at, self._records)
+
+    def describe(self, asked: Describe) -> Answer:
+        return described(self._documents.analysis(self._document(asked.text)), asked.at, self._records)
+
     def show(self, asked: Show) -> Answer:
         analysis = self._documents.analysis(self._document(asked.text))
         if asked.task not in analysis.checked.elaborated:
@@ -43,7 +63,7 @@ class Desk:
                 self._last = (analysis, key, expanded(analysis, asked))
         except TschedError as e:
             return Refused("\n".join(map(render, e.diagnostics)))
-        return told(analysis, asked, self._last[2])
+        return told(analysis, asked, self._last[2], self._records)
 
     def _document(self, text: str) -> Document:
         """The document with that text."""
@@ -65,6 +85,10 @@ def main() -> None:
                 return Opened()
             case Check():
                 return desks[0].check(errand)
+            case Complete():
+                return desks[0].complete(errand)
+            case Describe():
+                return desks[0].describe(errand)
             case Show():
                 return desks[0].show(errand)
 

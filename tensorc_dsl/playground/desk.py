@@ -8,7 +8,7 @@ from typing import Self
 
 from tensorc_dsl.measure.memory import available
 from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout
-from tensorc_dsl.playground.messages import Answer, Check, Open, Opened, Question, Refused, Show, answers
+from tensorc_dsl.playground.messages import Answer, Open, Opened, Question, Refused, Show, answers
 
 CHECK_SECONDS, SHOW_SECONDS = 10.0, 30.0
 """How long an answer may take: a large file of the library takes a tenth of a second."""
@@ -25,13 +25,18 @@ class Busy(Exception):
 
 
 class Desks:
-    """Two processes, one for what is wrong in a text and one for what it becomes, so that a long answer of the second does
+    """Two processes, one for what a text says and one for what it becomes, so that a long answer of the second does
     not hold up the first. They start at once, and with the next question after one was killed."""
 
     def __init__(
-        self, path: str, include: Sequence[str], check: float = CHECK_SECONDS, show: float = SHOW_SECONDS
+        self,
+        path: str,
+        include: Sequence[str],
+        records: str | None,
+        check: float = CHECK_SECONDS,
+        show: float = SHOW_SECONDS,
     ) -> None:
-        opened = Open(path, tuple(include))
+        opened = Open(path, tuple(include), records)
         self._check = _Desk(opened, check, "check")
         self._show = _Desk(opened, show, "show")
 
@@ -44,11 +49,7 @@ class Desks:
 
     def ask(self, question: Question) -> Answer:
         """The answer; Refused if it takes too long. Raises Busy, and WorkerBug for a bug."""
-        match question:
-            case Check():
-                return self._check.ask(question)
-            case Show():
-                return self._show.ask(question)
+        return (self._show if isinstance(question, Show) else self._check).ask(question)
 
 
 class _Desk:

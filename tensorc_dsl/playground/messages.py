@@ -56,7 +56,8 @@ class Step(msgspec.Struct, frozen=True):
 class Choice(msgspec.Struct, frozen=True):
     """A draw: its `value`, and in order those that it can have, as far as they are listed; `legal` says it in words.
 
-    A `pinned` one is decided by the text; `at` is its place in the page's text, None for one of another file."""
+    A `pinned` one is decided by the text; `at` is its place in the page's text, None for one of another file. `whole` if
+    `values` are all of them. `best` is its value in the best record, empty if there is none."""
 
     name: str
     value: str
@@ -64,6 +65,26 @@ class Choice(msgspec.Struct, frozen=True):
     legal: str
     pinned: bool
     at: Range | None
+    whole: bool
+    best: str
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """The best record of a task on this machine: what is said of it, and the values of its draws."""
+
+    said: str
+    decisions: dict[str, str]
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """A text that can stand at a place. `kind` is a word of the protocol of editors; `about` is HTML. Those of a lower
+    `order` come first, and the others by the alphabet."""
+
+    text: str
+    kind: str
+    detail: str
+    about: str
+    order: int
 
 
 class Check(msgspec.Struct, tag=True, frozen=True, forbid_unknown_fields=True):
@@ -87,14 +108,30 @@ class Show(msgspec.Struct, tag=True, frozen=True, forbid_unknown_fields=True):
     step: int | None = None
 
 
-Question = Check | Show
+class Complete(msgspec.Struct, tag=True, frozen=True, forbid_unknown_fields=True):
+    """From the page: what can stand there?"""
+
+    text: str
+    at: Position
+
+
+class Describe(msgspec.Struct, tag=True, frozen=True, forbid_unknown_fields=True):
+    """From the page: what is that?"""
+
+    text: str
+    at: Position
+
+
+Question = Check | Complete | Describe | Show
 
 
 class Open(msgspec.Struct, tag=True, frozen=True):
-    """To a process that has just been started: the name of the text, and the folders in which to look for what it uses."""
+    """To a process that has just been started: the name of the text, the folders in which to look for what it uses, and the
+    database of searches, the user's without one."""
 
     path: str
     include: tuple[str, ...]
+    records: str | None
 
 
 class Opened(msgspec.Struct, tag=True, frozen=True):
@@ -109,7 +146,8 @@ class Checked(msgspec.Struct, tag=True, frozen=True):
 class Shown(msgspec.Struct, tag=True, frozen=True):
     """`text` is what was asked for, after so many of the `steps`; `changed` are the lines in it, from 0, that the last step
     made. `problem` says why the schedule ended early, or why there is no text. `redrawn` says which draws could not keep the
-    values that were wanted. `stages` are those that there are, with a description of each."""
+    values that were wanted. `stages` are those that there are, with a description of each. `record` is None without
+    records."""
 
     steps: tuple[Step, ...]
     step: int
@@ -119,6 +157,18 @@ class Shown(msgspec.Struct, tag=True, frozen=True):
     text: str
     problem: str
     redrawn: tuple[str, ...]
+    record: Recorded | None
+
+
+class Completed(msgspec.Struct, tag=True, frozen=True):
+    offers: tuple[Offer, ...]
+
+
+class Described(msgspec.Struct, tag=True, frozen=True):
+    """`about` is HTML; empty, without a place, where there is nothing to be said."""
+
+    about: str
+    at: Range | None
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):
@@ -127,8 +177,8 @@ class Refused(msgspec.Struct, tag=True, frozen=True):
     message: str
 
 
-Errand = Open | Check | Show
-Answer = Ready | Opened | Checked | Shown | Refused | Exhausted | Bug
+Errand = Open | Question
+Answer = Ready | Opened | Checked | Completed | Described | Shown | Refused | Exhausted | Bug
 
 questions = msgspec.json.Decoder(Question)
 errands = msgspec.msgpack.Decoder(Errand)

@@ -55,6 +55,7 @@ class Playground(ThreadingHTTPServer):
         *,
         port: int = 0,
         include: Sequence[str] = (),
+        records: str | None = None,
         check: float = CHECK_SECONDS,
         show: float = SHOW_SECONDS,
     ) -> None:
@@ -65,7 +66,7 @@ class Playground(ThreadingHTTPServer):
             raise TschedError(NO_PORT(None, port=port, why=(e.strerror or str(e)).lower())) from e
         self.source = source
         self.token = secrets.token_urlsafe(24)
-        self.desks = Desks(source.name, include, check, show)
+        self.desks = Desks(source.name, include, records, check, show)
 
     @property
     def hosts(self) -> tuple[str, ...]:

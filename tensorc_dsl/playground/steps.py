@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -18,19 +19,20 @@ from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.interp.watched import Stand, Watched
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.lsp.analysis import Analysis
+from tensorc_dsl.lsp.records import Records
 from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.playground.findings import range_of
-from tensorc_dsl.playground.messages import LOOPS, PROGRAM, Choice, Range, Show, Shown, Step
+from tensorc_dsl.playground.messages import LOOPS, PROGRAM, Choice, Range, Recorded, Show, Shown, Step
 from tensorc_dsl.report.page.data import by_size
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.schedule.render import refusal_diagnostic
 from tensorc_dsl.source import Span
-from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.trace.distribution import Decision, Distribution
 from tensorc_dsl.trace.draw import Draw
 from tensorc_dsl.trace.model import preferring, prior, shown
 
-MOST_VALUES = 200
-"""Values of a draw that its slider has."""
+MOST_VALUES, NEAR = 1_000, 200
+"""A draw with more values than the first has a slider over so many, those nearest to the present one; others are typed."""
 
 LONGEST = 400_000
 """Characters of a text that the page shows."""
@@ -62,7 +64,7 @@ def expanded(analysis: Analysis, asked: Show) -> Expanded:
     return Expanded(space, watched, tuple(stands))
 
 
-def told(analysis: Analysis, asked: Show, found: Expanded) -> Shown:
+def told(analysis: Analysis, asked: Show, found: Expanded, records: Records) -> Shown:
     """The answer to a question about an expansion."""
     watched, stands = found.watched, found.stands
     step = len(stands) if asked.step is None else max(0, min(asked.step, len(stands)))
@@ -79,11 +81,17 @@ def told(analysis: Analysis, asked: Show, found: Expanded) -> Shown:
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]}\n… and {len(text) - LONGEST:,} more characters: `tensorc-dsl show` has them\n"
     backend = backend_of(found.space.target.kind)
+    task = analysis.checked.tasks[asked.task]
+    tuned = records.tuned(analysis, task)
+    best: Mapping[str, Decision] = {} if tuned is None else tuned.best.decisions
+    record = (
+        Recorded("; ".join(records.about(analysis, task)), {n: shown(d) for n, d in best.items()}) if tuned else None
+    )
     return Shown(
         steps=tuple(_step(analysis, s) for s in stands),
         step=step,
         changed=changed,
-        draws=tuple(_choice(analysis, span, draw) for span, draw in watched.places),
+        draws=tuple(_choice(analysis, span, draw, best) for span, draw in watched.places),
         stages=(
             (PROGRAM, "the program after the step"),
             (LOOPS, "the flat loops that the schedule makes"),
@@ -92,6 +100,7 @@ def told(analysis: Analysis, asked: Show, found: Expanded) -> Shown:
         text=text,
         problem=problem,
         redrawn=tuple(_redrawn(asked.decisions, [d for _, d in watched.places])),
+        record=record,
     )
 
 
@@ -118,10 +127,34 @@ def _own(analysis: Analysis, span: Span) -> Range | None:
     return range_of(analysis.text.range(analysis.start(span), analysis.end(span)))
 
 
-def _choice(analysis: Analysis, span: Span, draw: Draw) -> Choice:
-    values = (draw.decision,) if draw.pinned else sorted(nearest(draw, MOST_VALUES), key=by_size)
-    legal = draw.distribution.describe()
-    return Choice(draw.name, shown(draw.decision), tuple(map(shown, values)), legal, draw.pinned, _own(analysis, span))
+def _choice(analysis: Analysis, span: Span, draw: Draw, record: Mapping[str, Decision]) -> Choice:
+    of = draw.distribution
+    values = (draw.decision,) if draw.pinned else _values(draw)
+    best = record.get(draw.name)
+    return Choice(
+        draw.name,
+        shown(draw.decision),
+        tuple(map(shown, values)),
+        of.describe(),
+        draw.pinned,
+        _own(analysis, span),
+        len(values) == of.size(),
+        shown(best) if best is not None and of.contains(best) else "",
+    )
+
+
+def _values(draw: Draw) -> tuple[Decision, ...]:
+    """What the slider of a draw has, in order: all values, or those nearest to the present one."""
+    if draw.distribution.size() <= MOST_VALUES:
+        return _all(draw.distribution)
+    return tuple(sorted(nearest(draw, NEAR), key=by_size))
+
+
+@lru_cache(maxsize=256)
+def _all(of: Distribution) -> tuple[Decision, ...]:
+    """All values of a distribution: moves lead from any of them to all."""
+    some = Draw("any", of, of.sample(np.random.default_rng(0)))
+    return tuple(sorted(nearest(some, of.size()), key=by_size))
 
 
 def _redrawn(wanted: Mapping[str, str], draws: list[Draw]) -> Iterator[str]:

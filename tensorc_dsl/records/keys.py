@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
 
 import msgspec
 
@@ -62,3 +64,13 @@ def workload_key(program: Program) -> str:
 def facts_text(facts: Mapping[str, int | str]) -> str:
     """The facts of a machine as text; its fingerprint is the digest of that text."""
     return msgspec.json.encode(facts, order="sorted").decode()
+
+
+@cache
+def package_key() -> str:
+    """A digest of the package's code."""
+    root = Path(__file__).parents[1]
+    made = hashlib.blake2b(digest_size=16)
+    for path in sorted(root.rglob("*.py")):
+        made.update(path.read_bytes())
+    return made.hexdigest()

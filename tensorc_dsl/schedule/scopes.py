@@ -1,8 +1,9 @@
 """The scopes of buffers.
 
 "global" is memory that all iterations share. A buffer of any other scope is private to an iteration of the innermost loop
-around all its uses: "local" to a thread, "shared" and "shared.dyn" to the threads of a GPU block, and `family.part`
-("mma.a", "wmma.accumulator") to the registers of a warp, in the layout of an instruction. On a CPU all of them are local
+around all its uses: "local" to a thread, "shared" and "shared.dyn" to the threads of a GPU block. "warp" is spread over the
+lanes of a warp: each has the elements that it stores in registers, and others get them by shuffles. `family.part`
+("mma.a", "wmma.accumulator") is spread in the layout of an instruction. On a CPU all of them are local
 memory. On a GPU a statement at the top of a program is a kernel, and only global memory outlives it.
 """
 
@@ -18,7 +19,7 @@ from tensorc_dsl.schedule.refusal import refusal
 @refusal(
     "E0622",
     'there is no scope "{scope}"',
-    help='write "global", "local", "shared", "shared.dyn", or a fragment as "mma.a"',
+    help='write "global", "local", "warp", "shared", "shared.dyn", or a fragment as "mma.a"',
     at="scope",
 )
 def NO_SCOPE(*focus: str, scope: str) -> None: ...
@@ -30,7 +31,7 @@ def NO_SCOPE(*focus: str, scope: str) -> None: ...
 def OUTLIVES(*focus: str, buffer: str, scope: str, first: str, second: str) -> None: ...
 
 
-_PLAIN = frozenset(("global", "local", "shared"))
+_PLAIN = frozenset(("global", "local", "shared", "warp"))
 _PART = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
 
 

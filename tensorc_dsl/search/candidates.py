@@ -57,7 +57,7 @@ class Reserve:
         rng = self._explorer.rng("offspring")
         vectors, speeds = [c.draws for c, _ in known], np.array([s for _, s in known])
         offspring = self._breeder.offspring(parents, vectors, speeds, blind, rng)
-        return [self._described(t) for t in self._explorer.first(offspring, count, 4 * count)]
+        return [self._described(t) for t in self._explorer.offspring(offspring, count, 4 * count)]
 
     def replayed(self, many: Iterable[Mapping[str, Decision]], count: int, tries: int) -> list[Candidate]:
         """At most `count` new programs that the first of these decisions make, of which at most `tries` are considered."""

@@ -31,6 +31,9 @@ REFIT = 1.2
 INTERVAL = 1.96
 """Deviations to either side between which a normal value lies with probability 0.95."""
 
+ESTIMATED = 4
+"""Numbers that the trials estimate beside those of columns: the mean, the scale, the noise and the share of the prior."""
+
 SLOPES = (1.0, 0.75, 0.5, 0.25, 0.0)
 """How much of the prediction from other tasks may be taken as the mean: the one that predicts the trials best counts."""
 
@@ -102,7 +105,8 @@ class Model:
     """Beliefs about candidates with the given features, in log speed.
 
     The mean of the process is `base + slope * prior`, where `prior` is what other tasks say of a candidate (0 without any).
-    `deviation` is that of a standardized value in log speed. `works` is None while there are too few failures to learn from.
+    `deviation` is that of a standardized value in log speed. Stated deviations are `widening` times as large, since what few
+    trials estimate is uncertain itself. `works` is None while there are too few failures to learn from.
     """
 
     scaler: Scaler
@@ -111,6 +115,7 @@ class Model:
     slope: float
     deviation: float
     calibration: float
+    widening: float
     works: _Works | None
 
     @staticmethod
@@ -131,7 +136,8 @@ class Model:
         y = (left[kept] - base) / deviation
         hyper = memory.speed.of(x, y, scaler, len(speed))
         works = _Works.of(rows, good, memory.works) if len(good) - good.sum() >= FAILURES else None
-        return Model(scaler, Posterior.of(x, y, hyper), base, slope, deviation, memory.calibration, works)
+        widening = _widening(len(kept))
+        return Model(scaler, Posterior.of(x, y, hyper), base, slope, deviation, memory.calibration, widening, works)
 
     def beliefs(self, rows: Array, prior: Array) -> Beliefs:
         """Mean and variance of the log speed of each row, in deviations, the prior's part included."""
@@ -142,7 +148,7 @@ class Model:
         """Means and calibrated deviations of the log speed, noise of a measurement included."""
         found = self.beliefs(rows, prior)
         spread = np.sqrt(found.variance + math.exp(self.posterior.hyper.log_noise))
-        return found.mean * self.deviation, spread * self.deviation * self.calibration
+        return found.mean * self.deviation, spread * self.deviation * self.calibration * self.widening
 
     def log_feasible(self, rows: Array) -> Array:
         """Log probability that each row compiles, runs and is right; 0 while there is little to go by."""
@@ -173,6 +179,11 @@ class _Works:
         beliefs = self.posterior.at(self.scaler(rows))
         spread = np.sqrt(beliefs.variance + math.exp(self.posterior.hyper.log_noise))
         return scipy.special.log_ndtr((beliefs.mean - self.even) / spread)
+
+
+def _widening(trials: int) -> float:
+    """How much wider an interval for 95 % is if so many trials estimate it: Student's over the normal distribution's."""
+    return float(scipy.special.stdtrit(max(1, trials - ESTIMATED), 0.975)) / INTERVAL
 
 
 def _slope(x: Array, speed: Array, prior: Array, hyper: Hyper) -> float:

@@ -59,7 +59,7 @@ def tune_all(
             if number is None:
                 break
             on_turn(number)
-            searches[number].step(left)
+            searches[number].step(left, total)
     except KeyboardInterrupt:
         interrupted = True
     results: list[TuneResult] = []

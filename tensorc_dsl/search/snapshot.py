@@ -12,13 +12,13 @@ import pickle
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
 from tensorc_dsl.measure.outcome import Outcome
+from tensorc_dsl.records.keys import package_key
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.expansion import SpaceLike
 from tensorc_dsl.search.options import SearchOptions
@@ -75,7 +75,7 @@ class Keeper:
 
     def __init__(self, path: Path, options: SearchOptions, run: str, shared: Sequence[object]) -> None:
         self._path = path
-        self._about = f"{_package()} {options.trials} {options.seed} {options.strategy} {run}".encode()
+        self._about = f"{package_key()} {options.trials} {options.seed} {options.strategy} {run}".encode()
         self._shared = {id(x): n for n, x in enumerate(shared)}
         self._objects = list(shared)
 
@@ -119,13 +119,3 @@ class _Reader(pickle.Unpickler):
 
     def persistent_load(self, pid: int) -> object:
         return self._objects[pid]
-
-
-@cache
-def _package() -> str:
-    """A digest of the package's code."""
-    root = Path(__file__).parents[1]
-    made = blake2b(digest_size=16)
-    for path in sorted(root.rglob("*.py")):
-        made.update(path.read_bytes())
-    return made.hexdigest()

@@ -17,6 +17,7 @@ from tensorc_dsl.records.keys import digest, program_key
 from tensorc_dsl.search.expansion import Expander, Order, SpaceLike, described, here
 from tensorc_dsl.search.gp import Array
 from tensorc_dsl.search.streams import stream
+from tensorc_dsl.search.twins import Twins
 from tensorc_dsl.trace.draw import Decision
 from tensorc_dsl.trace.trace import Refused, Trace
 
@@ -49,6 +50,9 @@ class Explorer:
     """Expansions in a row without anything new before `draw` gives up: a program with 5 % of the prior is then missed
     with probability .95^48 < .09, and the neighbours of what was seen (`neighbour`) are asked afterwards."""
 
+    WALKED = 4
+    """So many decisions are looked at for each that may be expanded, where most are expected to be known."""
+
     def __init__(
         self,
         space: SpaceLike,
@@ -66,6 +70,7 @@ class Explorer:
         self._task = task
         self._seen: set[str] = set()
         self._asked: set[tuple[tuple[str, str, Decision], ...]] = set()
+        self._twins = Twins()
         self._exhausted = False
         self._slots = 0
         self.refusals = 0
@@ -119,6 +124,10 @@ class Explorer:
             out += self.replays(some)
         return out
 
+    def offspring(self, many: Iterable[Mapping[str, Decision]], count: int, tries: int) -> list[Trace]:
+        """As `first`, without decisions that are expected to make a program that is known (`Twins`)."""
+        return self.first((d for d in islice(many, self.WALKED * tries) if not self._twins.expected(d)), count, tries)
+
     def neighbour(self, traces: list[Trace]) -> Trace | None:
         """The first unseen program one move away from one of the traces, in their order; None when there is none left.
 
@@ -149,7 +158,8 @@ class Explorer:
         return f"{purpose}/{self._slots}"
 
     def _new(self, purpose: str, many: Sequence[Mapping[str, Decision]]) -> list[Trace]:
-        return [t for t in self._expanded(purpose, many) if t is not None and self._take(t)]
+        found = self._expanded(purpose, many)
+        return [t for d, t in zip(many, found, strict=True) if t is not None and self._take(t, d)]
 
     def _expanded(self, purpose: str, many: Sequence[Mapping[str, Decision] | None]) -> list[Trace | None]:
         """The traces with these decisions, or from the prior; None for a refusal."""
@@ -163,9 +173,13 @@ class Explorer:
                 self.refused.update(trace.refused)
         return found
 
-    def _take(self, trace: Trace) -> bool:
+    def _take(self, trace: Trace, wanted: Mapping[str, Decision] | None = None) -> bool:
+        """Whether the program is new. `wanted` are the decisions that it was to have; it may have no use for some of them."""
         key = kernel_key(trace.program, self._target)
         self._asked.add(_key(trace.decisions))
+        self._twins.add(trace.decisions, key)
+        if wanted is not None and wanted != trace.decisions:
+            self._twins.add(wanted, key)
         if key in self._seen:
             return False
         self._seen.add(key)

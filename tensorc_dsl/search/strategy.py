@@ -19,7 +19,8 @@ from tensorc_dsl.trace.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The input of a strategy: `trials` is the whole budget, and `defaults` are decisions to try first.
+    """The input of a strategy: `trials` is the budget, in a run over several tasks the mean of one, and `defaults` are
+    decisions to try first.
 
     `source` returns a model that was fitted to the records of other tasks, None if there are none. Its argument is the median
     of the loop features of draws from the prior. A fit takes a second. `bests` returns the decisions of the best schedules of
@@ -36,8 +37,11 @@ class Setting:
 class Strategy(Protocol):
     """Decides what to try. It may use no randomness but the explorer's streams: equal answers give equal questions."""
 
-    def propose(self, count: int) -> list[Trace]:
-        """At most `count` traces, none proposed before; an empty list ends the search."""
+    def propose(self, count: int, left: float) -> list[Trace]:
+        """At most `count` traces, none proposed before; an empty list ends the search.
+
+        `left` is the share of the budget that is left, in a run over several tasks the budget that they share.
+        """
         ...
 
     def tell(self, trace: Trace, outcome: Outcome) -> None:

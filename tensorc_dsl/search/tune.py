@@ -218,11 +218,11 @@ class Search:
     def _late(self) -> bool:
         return self.options.budget is not None and self._given.clock() - self._started >= self.options.budget
 
-    def step(self, most: int) -> None:
-        """Try a batch of at most `most` candidates."""
+    def step(self, left: int, total: int) -> None:
+        """Try a batch, where `left` trials are left of the `total` ones that the tasks of the run share."""
         log, before = self.log, self._given.clock()
         with one_blas_thread(), _no_collection():
-            batch = self._asked.propose(min(BATCH, most))
+            batch = self._asked.propose(min(BATCH, left), left / total)
             predictions = tuple(map(self._predicted, batch))
         if not batch:
             self._exhausted = Exhausted(len(log.traces), self._explorer.followed(log.traces))

@@ -136,6 +136,9 @@ class Meaning:
                 if f == "clamp":
                     t = self.type(args[0], own)
                     return t if t in FLOATS else INDEX
+                if f == "saturate":
+                    assert isinstance(args[0], tree.Name)
+                    return self.named_type(args[0].id)
                 return next((t for a in (args[1:] if f == "select" else args) if (t := self.type(a, own))), None)
             case tree.Reduce(reducer=r, body=body):
                 return "i64" if r in ARG else self.type(body, own)
@@ -220,6 +223,9 @@ class Meaning:
             t = self.type(e)
             x, low, high = (self.value(a, scope, t) for a in args)
             return operate("min", operate("max", x, low, INDEX), high, INDEX)
+        if f == "saturate":
+            x, (low, high) = self.value(args[1], scope, self.type(args[1]) or "i64"), ends(str(self.type(e)))
+            return 0 if x != x else int(min(max(x, low), high))
         if f in ("min", "max"):
             return self.pair(f, args[0], args[1], scope, want)
         t = next((t for a in args if (t := self.type(a))), want) or ""

@@ -85,6 +85,7 @@ class Features:
             options += [
                 f"({a} * {b})", f"({a} / 3)", f"({a} % {5 if self.t[0] == 'u' else -5})", f"({a} / {self.read()})",
                 f"({a} % {self.read()})", f"{self.t}(j)", f"{self.t}({other}({self.read()}))",
+                f"saturate({self.t}, {other}({a}) * 3)", f"{self.t}(saturate({self.pick('i8', 'u16')}, {a}))",
             ]  # fmt: skip
         else:
             options += [

@@ -31,6 +31,22 @@ def test_its_configurations_can_be_read() -> None:
     assert len(found) >= 4 and all(found)
 
 
+def test_the_extension_for_zed_names_this_checkout(tmp_path: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no checkout")
+    subprocess.run(["make", "--silent", "zed", f"OUT={tmp_path}"], check=True, cwd=ROOT, timeout=60)
+    made = tmp_path / "zed"
+    said = tomllib.loads((made / "extension.toml").read_text(encoding="utf-8"))
+    grammar = said["grammars"]["tsched"]
+    assert grammar["repository"] == f"file://{ROOT}" and re.fullmatch("[0-9a-f]{40}", grammar["rev"])
+    assert (ROOT / grammar["path"] / "src" / "parser.c").is_file()
+    language = tomllib.loads((made / "languages" / "tsched" / "config.toml").read_text(encoding="utf-8"))
+    assert language["grammar"] in said["grammars"]
+    assert said["language_servers"]["tensorc-dsl"]["languages"] == [language["name"]]
+    package = tomllib.loads((made / "Cargo.toml").read_text(encoding="utf-8"))
+    assert (made / package["lib"]["path"]).is_file() and package["package"]["version"] == said["version"]
+
+
 def test_the_grammar_becomes_a_property_list(tmp_path: Path) -> None:
     (command,) = [f.text for f in fences(PAGE) if "plistlib" in f.text]
     command = command.replace("REPOSITORY", str(ROOT)).replace("python3", sys.executable)

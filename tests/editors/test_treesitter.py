@@ -16,6 +16,7 @@ import pytest
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.highlight.rules import Class
 from tensorc_dsl.source import Source
+from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.parse import parse
 from tests.editors import treesitter
 from tests.editors.oracle import CORPUS, LIBRARY, ROOT, differences
@@ -163,11 +164,25 @@ def test_broken_texts_are_judged_as_the_language_judges_them(parser: Any) -> Non
     assert [(t, said) for t, said, ok in judged if ok == bool(said) and said not in FACTS] == []
 
 
-@pytest.mark.parametrize("name", ["highlights", "folds", "locals", "injections", "indents"])
-def test_a_query_fits_the_grammar(language: Any, parser: Any, name: str) -> None:
-    query = tree_sitter.Query(language, (QUERIES / f"{name}.scm").read_text(encoding="utf-8"))
+@pytest.mark.parametrize(
+    "path",
+    [*sorted(QUERIES.glob("*.scm")), *sorted((ROOT / "editors" / "zed" / "languages" / "tsched").glob("*.scm"))],
+    ids=lambda p: f"{p.parent.name}-{p.stem}",
+)
+def test_a_query_fits_the_grammar(language: Any, parser: Any, path: Path) -> None:
+    query = tree_sitter.Query(language, path.read_text(encoding="utf-8"))
     tree = parser.parse((ROOT / "examples" / "own_module.tsched").read_bytes())
     assert tree_sitter.QueryCursor(query).captures(tree.root_node)
+
+
+def test_the_outline_of_zed_has_each_item(language: Any, parser: Any) -> None:
+    outline = (ROOT / "editors" / "zed" / "languages" / "tsched" / "outline.scm").read_text(encoding="utf-8")
+    cursor = tree_sitter.QueryCursor(tree_sitter.Query(language, outline))
+    for path in LIBRARY:
+        text = path.read_text(encoding="utf-8")
+        named = {n.text.decode() for n in cursor.captures(parser.parse(text.encode()).root_node).get("name", [])}
+        items = {str(i.name) for i in parse(Source(path.name, text)).items if not isinstance(i, t.UseDecl)}
+        assert items <= named, path
 
 
 def test_each_word_has_its_class(language: Any, parser: Any) -> None:

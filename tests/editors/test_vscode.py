@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from docs.generate.textmate import scope
+from tensorc_dsl.highlight.rules import Class
+from tensorc_dsl.lsp.features.semantic_tokens import LEGEND
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.parse import parse
 from tests.editors.oracle import CORPUS, LIBRARY, ROOT, Word, words
@@ -125,6 +127,16 @@ def test_what_the_extension_names_is_there() -> None:
         json.loads((FOLDER / name).read_text(encoding="utf-8"))
     scopes = {g["scopeName"]: json.loads((FOLDER / g["path"]).read_text(encoding="utf-8")) for g in said["grammars"]}
     assert all(scopes[name]["scopeName"] == name for name in scopes)
+
+
+def test_words_keep_their_colours_when_the_server_has_started() -> None:
+    """A theme without rules for a type of the server's takes the colour of one of the grammar's scopes."""
+    (said,) = package()["contributes"]["semanticTokenScopes"]
+    types, modifiers = set(LEGEND.token_types), set(LEGEND.token_modifiers)
+    scopes = {scope(cls) for cls in Class}
+    for selector, wanted in said["scopes"].items():
+        kind, *rest = selector.split(".")
+        assert kind in types and set(rest) <= modifiers and set(wanted) <= scopes, selector
 
 
 def test_no_registry_is_named() -> None:

@@ -24,8 +24,8 @@ from tensorc_dsl.source import Source
 
 @cache
 def gpu_library() -> CheckedFile:
-    """All operators, the default space for GPUs, and targets."""
-    text = "use std.ops\nuse std.gpu.default.{default}\nuse std.gpu.targets.{sm_80, sm_90}\n"
+    """All operators and computes of images, the default space for GPUs, and targets."""
+    text = "use std.ops\nuse std.image\nuse std.gpu.default.{default}\nuse std.gpu.targets.{sm_80, sm_90}\n"
     return load_source(Source("gpu.tsched", text))
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+import signal
+from operator import itemgetter
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
+from tensorc_dsl.api import Task
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Barrier, Device, DeviceKernel, DeviceProgram, Phase, Shared
 from tensorc_dsl.backend.memory import aligned_empty
@@ -18,6 +23,9 @@ from tensorc_dsl.ir.dtypes import F16, F32, DType
 from tensorc_dsl.ir.expr import ONE, Compare, Const, Expr, Load, Var, add, floordiv, floormod, index, mul
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, If, Loop, Param
+from tensorc_dsl.measure.emulation import Emulated
+from tensorc_dsl.records.emulations import kept
+from tensorc_dsl.trace.trace import Trace
 from tests.stdlib.gpu_checks import task
 
 T, V, R = Var(THREAD), Var("v"), Var("r")
@@ -127,36 +135,89 @@ def test_run_tells_what_moves_in_excess(tmp_path: Path, monkeypatch: pytest.Monk
     assert found is not None and float(found[3]) > float(found[4])
 
 
-def test_tune_ranks_by_counts_and_records_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+def tuned(folder: Path, *more: str) -> Result:
+    """`tune --emulate` of `t.tsched`, with records in the folder."""
+    best = str(folder / "b.tsched")
+    command = ["tune", str(folder / "t.tsched"), "t", "--emulate", "--trials", "3", "--output", best]
+    return CliRunner().invoke(main, [*command, "--records", str(folder / "r.sqlite"), *more])
+
+
+def test_tune_ranks_by_a_model_and_keeps_them_apart_from_times(tmp_path: Path) -> None:
     t = task(tmp_path, "matmul(M=32, N=32, K=8)")
-    command = [
-        "tune",
-        str(tmp_path / "t.tsched"),
-        "t",
-        "--emulate",
-        "--trials",
-        "3",
-        "--output",
-        str(tmp_path / "b.tsched"),
-    ]
-    said = CliRunner().invoke(main, command)
+    said = tuned(tmp_path)
     assert said.exit_code == 0, said.output
-    assert "by what the busiest of 108 multiprocessors moves: counts, not times" in said.stdout
-    rows = re.findall(r"^(\d) +(\d+) +(\d+) +(\d+)$", said.stdout, re.MULTILINE)
+    assert "t: 3 schedules, by the cycles of a model, not timed" in said.stdout
+    rows = re.findall(r"^(\d) +(\d+) +(\d+) +(\d+) +(\d+)$", said.stdout, re.MULTILINE)
     assert [int(r[1]) for r in rows] == sorted(int(r[1]) for r in rows)
     best = (tmp_path / "b.tsched").read_text()
     assert best.startswith(f"// t: counted in an emulation, never timed; seed 0, draw {rows[0][0]}\n")
     assert t.frozen(tmp_path / "b.tsched").text == t.sample(0, int(rows[0][0])).text
-    assert t.emulate(t.frozen(tmp_path / "b.tsched")).busiest(108) == int(rows[0][1])
-    assert not (tmp_path / "data").exists() or not list((tmp_path / "data").rglob("*.sqlite"))
+    assert t.emulate(t.frozen(tmp_path / "b.tsched")).busiest(108) == int(rows[0][2])
+    assert not list(tmp_path.rglob("*.sqlite")) and len((tmp_path / "emulated.jsonl").read_bytes().splitlines()) == 3
 
 
-@pytest.mark.parametrize("option", [["--budget", "1m"], ["--json"], ["--strategy", "bayes"], ["--records", "r"]])
-def test_options_about_times_and_records_are_refused(option: list[str], tmp_path: Path) -> None:
+def test_events_of_an_emulated_search_are_lines_of_json(tmp_path: Path) -> None:
+    task(tmp_path, "matmul(M=32, N=32, K=8)")
+    lines = [json.loads(x) for x in tuned(tmp_path, "--json-lines").stdout.splitlines()]
+    assert [x["event"] for x in lines] == ["started", "emulated", "emulated", "emulated", "result"]
+    assert all(x["task"] == "t" for x in lines)
+    result = json.loads(tuned(tmp_path, "--json", "--resume").stdout)
+    assert result == {k: v for k, v in lines[-1].items() if k != "event"} | {"recorded": 3}
+    assert result["best"] == {k: v for k, v in min(lines[1:4], key=itemgetter("cycles")).items()
+                              if k in ("draw", "cycles", "moves", "sectors", "passes")}  # fmt: skip
+
+
+def test_what_was_counted_is_not_emulated_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that was cut off is no record; those of another seed are left."""
+    task(tmp_path, "matmul(M=32, N=32, K=8)")
+    first = tuned(tmp_path, "--json")
+    path = tmp_path / "emulated.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    calls: list[object] = []
+    emulate = Task.emulate
+    monkeypatch.setattr(Task, "emulate", lambda t, trace: calls.append(trace) or emulate(t, trace))
+    again = tuned(tmp_path, "--resume", "--json")
+    assert len(calls) == 1 and json.loads(again.stdout) == json.loads(first.stdout) | {"recorded": 2}
+    assert len(kept(path, msgspec.json.decode(path.read_bytes().splitlines()[0])["about"], 0)) == 3
+    tuned(tmp_path, "--resume", "--seed", "1")
+    assert len(calls) == 4
+
+
+def test_a_signal_leaves_what_was_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task(tmp_path, "matmul(M=32, N=32, K=8)")
+    emulate, done = Task.emulate, list[object]()
+
+    def second(t: Task, trace: Trace) -> Emulated:
+        done.append(trace)
+        if len(done) == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return emulate(t, trace)
+
+    monkeypatch.setattr(Task, "emulate", second)
+    said = tuned(tmp_path, "--json")
+    assert said.exit_code == 143 and "interrupted; the schedules so far are recorded" in said.stderr
+    result = json.loads(said.stdout)
+    assert (result["valid"], result["interrupted"], (tmp_path / "b.tsched").exists()) == (1, True, True)
+
+
+def test_wrong_candidates_are_named_and_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    t = task(tmp_path, "matmul(M=32, N=32, K=8)")
+    emulate, wrong = Task.emulate, t.sample(0, 1).text
+    fault = Emulated(np.inf, "thread 0 and thread 1 meet")
+    monkeypatch.setattr(Task, "emulate", lambda t, x: fault if x.text == wrong else emulate(t, x))
+    said = tuned(tmp_path)
+    assert said.exit_code == 4
+    assert "t: draw 1 with seed 0 makes a kernel that is wrong: thread 0 and thread 1 meet\n" in said.stderr
+    assert (tmp_path / "t.wrong.tsched").read_text() == wrong and (tmp_path / "b.tsched").exists()
+    assert json.loads(tuned(tmp_path, "--resume", "--json").stdout)["wrong"] == [1]
+
+
+@pytest.mark.parametrize("option", [["--budget", "1m"], ["--strategy", "bayes"], ["--until", "2%"]])
+def test_options_about_times_are_refused(option: list[str], tmp_path: Path) -> None:
     task(tmp_path, "matmul(M=32, N=32, K=8)")
     said = CliRunner().invoke(main, ["tune", str(tmp_path / "t.tsched"), "t", "--emulate", *option])
-    assert said.exit_code == 2 and f"`{option[0]}` is about times or records" in said.output
+    assert said.exit_code == 2 and f"`{option[0]}` is about times, and" in said.output
 
 
 def test_a_kernel_of_a_cpu_is_not_ranked(tmp_path: Path) -> None:

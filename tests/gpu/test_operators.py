@@ -1,34 +1,99 @@
-"""Every operator has kernels for GPUs: PTX is made, and their emulation gives NumPy's and SciPy's result.
+"""Every compute of the library has kernels for GPUs: PTX is made, and their emulation gives what the compute says.
 
-`make gpu DRAWS=20` draws more schedules of each.
+`make gpu DRAWS=20` draws more schedules of each, at all sizes, for both targets, and emulates all of them. Otherwise those
+for images are emulated whose kernels differ most.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from tensorc_dsl.api.drawing import sample
+from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
-from tests.gpu.kernels import emulated, gpu_space, ptx
+from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.elaborate.compute import elaborate
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.measure.emulation import emulate
+from tests.gpu.kernels import emulated, gpu_library, gpu_space, ptx
 from tests.stdlib.cases import case
+from tests.stdlib.images import COMPUTES
+from tests.stdlib.numerics import Sizes
 from tests.stdlib.references import OPERATORS
 
 DRAWS = int(os.environ.get("GPU_DRAWS", "1"))
 
+IMAGES = [*COMPUTES] if DRAWS > 1 else [
+    "box", "demosaiced", "equalized", "framed", "from_rest", "gray_u8", "greatest_below", "histogram", "sliced_cells",
+    "unsharp_u8",
+]  # fmt: skip
+
 TARGETS = ("sm_80", "sm_90")
+
+PRIMES = (13, 7, 11, 5, 17, 3, 2, 19)
+
+
+def targets(name: str, draws: int) -> Iterator[tuple[int, str]]:
+    """A seed and a target for each draw: both targets for each seed of a campaign, by turns in tests."""
+    for seed in range(draws):
+        yield from ((seed, t) for t in (TARGETS if DRAWS > 1 else (TARGETS[(seed + len(name)) % len(TARGETS)],)))
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_kernels_of_an_operator_give_its_reference(name: str) -> None:
-    c = case(name, -1)
-    for seed in range(DRAWS):
-        target = TARGETS[(seed + len(name)) % len(TARGETS)]
-        trace = sample(gpu_space(c.program, target), name, seed)
+    for number in range(len(OPERATORS[name].sizes)) if DRAWS > 1 else (-1,):
+        c = case(name, number)
+        for seed, target in targets(name, DRAWS):
+            trace = sample(gpu_space(c.program, target), name, seed)
+            kernels = lower_device(trace.program)
+            assert f".target {target}" in ptx(kernels, target)
+            fault, found = emulated(kernels, c.program, c.inputs)
+            assert fault == "", trace.text
+            for outputs in found:
+                c.check(outputs)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_kernels_of_an_image_compute_give_its_result(name: str) -> None:
+    for sizes in COMPUTES[name].sizes if DRAWS > 1 else COMPUTES[name].sizes[-1:]:
+        check(name, made(name, sizes), DRAWS, emulates=True)
+
+
+@pytest.mark.parametrize("name", {**OPERATORS, **COMPUTES})
+def test_no_size_is_without_a_kernel(name: str) -> None:
+    """A dimension of size 0, and in a campaign each of them, primes and ones: operators have odd sizes of their own."""
+    sizes = {**OPERATORS, **COMPUTES}[name].sizes[-1]
+    dims = [k for k, v in sizes.items() if isinstance(v, int) and k.isupper()]
+    empty = dims if DRAWS > 1 else dims[len(name) % max(1, len(dims)) :][:1]
+    odd = [dict.fromkeys(dims, 1), {k: PRIMES[n % len(PRIMES)] for n, k in enumerate(dims)}] if DRAWS > 1 else []
+    for given in (*odd, *({k: 0} for k in empty)):
+        if (program := made_if_any(name, {**sizes, **given})) is not None:
+            check(name, program, DRAWS, emulates=DRAWS > 1)
+
+
+def check(name: str, program: Program, draws: int, *, emulates: bool) -> None:
+    """Each draw has PTX and, if asked for, gives the result of the reference in each order of threads."""
+    for seed, target in targets(name, draws):
+        trace = sample(gpu_space(program, target), name, seed)
         kernels = lower_device(trace.program)
         assert f".target {target}" in ptx(kernels, target)
-        fault, found = emulated(kernels, c.program, c.inputs)
-        assert fault == "", trace.text
-        for outputs in found:
-            c.check(outputs)
+        if emulates:
+            found = emulate(program, emulation(kernels))
+            assert (found.fault, found.max_error <= 1) == ("", True), trace.text
+
+
+def made(name: str, sizes: Sizes | Mapping[str, int | str | float]) -> Program:
+    """A compute at these sizes."""
+    file = gpu_library()
+    return elaborate(file.computes[name], sizes, name, file.library)
+
+
+def made_if_any(name: str, sizes: Mapping[str, int | str | float]) -> Program | None:
+    """A compute at these sizes; None if it has none there, such as a window that is larger than its image."""
+    try:
+        return made(name, sizes)
+    except TschedError:
+        return None

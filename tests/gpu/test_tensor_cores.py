@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +36,8 @@ from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.lower.flat import Collective, Flat, LowerError
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.source import Source
+from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.trace.handlers import condition
 from tests.gpu.kernels import emulated, ptx
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.stdlib.gpu_checks import task
@@ -61,6 +63,7 @@ CASES: dict[str, tuple[str, Callable[..., Array]]] = {
     "dense": ("half_transposed(M=16, N=40, K=24)", lambda a, b: a @ b.T),
     "columns": ("half_columns(M=48, N=16, K=40)", lambda a, b: a.T @ b),
     "batched": ("half_batched(B=3, M=16, N=8, K=31)", _matmul),
+    "narrow conv2d": ("conv2d_nhwc(N=1, H=5, W=9, CI=16, KH=3, KW=3, CO=8, T=f16, Acc=f32)", _conv2d),
     "conv2d": ("conv2d_nhwc(N=1, H=4, W=18, CI=16, KH=3, KW=3, CO=8, T=f16, Acc=f32)", _conv2d),
 }
 
@@ -78,10 +81,16 @@ def kernels(t: Task, count: int) -> list[tuple[Program, DeviceProgram]]:
     raise AssertionError(f"{len(out)} of {count} schedules")
 
 
+def drawn(t: Task, count: int, decisions: Mapping[str, Decision]) -> list[tuple[Program, DeviceProgram]]:
+    """As `kernels`, with some draws decided."""
+    return kernels(t.drawn_from(condition(t.model, decisions)), count)
+
+
 def whole_numbers(program: Program) -> tuple[dict[str, Array], list[Array]]:
     """Small integers for each input, as stored and as float64: sums of their products are exact."""
     rng = np.random.default_rng(0)
-    wide = {b.name: rng.integers(-4, 5, shape_of(b)).astype(np.float64) for b in program.inputs}
+    low = {b.name: 0 if b.dtype.kind == "uint" else -4 for b in program.inputs}
+    wide = {b.name: rng.integers(low[b.name], 5, shape_of(b)).astype(np.float64) for b in program.inputs}
     return {b.name: narrow(wide[b.name], b.dtype) for b in program.inputs}, list(wide.values())
 
 
@@ -113,7 +122,7 @@ def test_machine_code_has_the_instructions(tmp_path: Path) -> None:
     t = task(tmp_path, "half_matmul(M=64, N=64, K=64)", "tensor_core")
     trace = next(x for seed in range(40) if "tensorize(" in (x := t.sample(seed)).text)
     code = t.compile(trace).view("sass")
-    assert "HMMA.16816.F32" in code and "LDSM.16.M88.4" in code and "LDSM.16.MT88.2" in code
+    assert "HMMA.16816.F32" in code and "LDSM.16.M88.4" in code and "LDSM.16.MT88.4" in code
 
 
 def test_each_barrier_of_a_product_is_needed(tmp_path: Path) -> None:
@@ -126,7 +135,7 @@ def test_the_lowered_stage_shows_what_a_lane_accesses(tmp_path: Path) -> None:
     t = task(tmp_path, "half_matmul(M=32, N=32, K=32)", "tensor_core")
     trace = next(x for seed in range(40) if "tensorize(" in (x := t.sample(seed)).text)
     text = t.lowered_text(trace)
-    assert 'mma_m16n8k16_f16 by "mma.sync.aligned' in text and "tensorized for S.element in 0 .. 8 {" in text
+    assert 'mma_m16n16k16_f16 by "mma.sync.aligned' in text and "tensorized for S.element in 0 .. 8 {" in text
 
 
 # A kernel by hand, of two warps

@@ -205,9 +205,34 @@ def test_a_product_with_another_layout_is_told(old: str, new: str) -> None:
 
 def test_a_product_of_another_size_is_told() -> None:
     (message,) = said(mma("f16").replace("m16n8k16", "m16n8k8"))
-    assert message.endswith("it is a product of 16 x 8 x 8; let the sizes of `desc` be those of the opcode")
+    assert message.endswith(
+        "it is a product of 16 x 8 x 8; let the sizes of `desc` be those of the opcode, or give it a part, `{C0, C1, C2, C3}`"
+    )
 
 
 def test_instructions_that_are_not_known_are_taken_as_declared() -> None:
     text = LOAD.replace("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 D, [S];", "ld.shared.v2.b32 D, [S];")
     assert read(text).lowerings[0].code == "ld.shared.v2.b32 D, [S];"
+
+
+PAIR = "mma_m16n16k16_f16"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{C4, C5, C6, C7}, A, {B2, B3}, {C4, C5, C6, C7}", "{C4, C5, C6, C7}, A, {B0, B1}, {C4, C5, C6, C7}"),
+        ("{C4, C5, C6, C7}, A, {B2, B3}, {C4, C5, C6, C7}", "{C4, C5, C6, C7}, A, {B3, B2}, {C4, C5, C6, C7}"),
+        ("{C0, C1, C2, C3}, A, {B0, B1}, {C0, C1, C2, C3}", "{C0, C1, C2, C3}, A, {B0, B1}, {C4, C5, C6, C7}"),
+        ("{C0, C1, C2, C3}, A, {B0, B1}, {C0, C1, C2, C3}", "{C0, C1, C3, C2}, A, {B0, B1}, {C0, C1, C3, C2}"),
+        ("{C0, C1, C2, C3}, A, {B0, B1}, {C0, C1, C2, C3}", "C, A, {B0, B1}, C"),
+    ],
+)
+def test_parts_of_fragments_are_compared_too(old: str, new: str) -> None:
+    """An instruction that is written twice, for the left and the right half of its columns."""
+    text = FILE.read_text(encoding="utf-8")
+    text = text[text.index(f"intrinsic {PAIR}") : text.index("/// As `mma_m16n16k16_f16`, of bf16.")]
+    read(text)
+    assert old in text
+    (message,) = said(text.replace(old, new))
+    assert message.startswith("E0674: `mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32` does something else: ")

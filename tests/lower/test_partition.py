@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import operator
+import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.ir.dtypes import INDEX
-from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Logic, Not, Var, add, index, mul
+from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Logic, Not, Select, Var, add, index, mul
+from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel
+from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, format_body
 from tensorc_dsl.lower.guards import hoist_guards
 from tensorc_dsl.lower.partition import partition
+from tensorc_dsl.source import Source
 
 OPS = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
@@ -34,6 +39,8 @@ def value(e: Expr, env: dict[str, int]) -> int:
             return x & y if op == "and" else x | y
         case Not(operand=a):
             return 1 - value(a, env)
+        case Select(cond=c, then=a, other=b):
+            return value(a if value(c, env) else b, env)
         case _:
             raise AssertionError(e)
 
@@ -97,3 +104,76 @@ def test_the_same_iterations_run(conds: list[Expr], m: int, n: int, kind: LoopKi
     assert trail(hoist_guards((nest,)), {}) == want
     assert trail(partition((nest,)), {}) == want
     assert trail(partition(hoist_guards((nest,))), {}) == want
+
+
+borders = st.builds(
+    lambda op, a, b, c, d: Binary(op, add(add(mul(Var("i"), index(a)), mul(Var("j"), index(b))), index(c)), index(d)),
+    st.sampled_from(["min", "max"]), small, small, st.integers(-40, 40), st.integers(-40, 40),
+) | st.builds(
+    lambda a, b, c, d: Binary("%", add(add(mul(Var("i"), index(a)), mul(Var("j"), index(b))), index(c)), index(d)),
+    small, small, st.integers(-40, 40), st.integers(1, 90),
+)  # fmt: skip
+
+
+@given(borders, borders, conditions, st.integers(1, 70), st.integers(1, 70))
+def test_vectors_are_cut_at_borders_and_store_the_same(x: Expr, y: Expr, c: Expr, m: int, n: int) -> None:
+    clamped = Binary("min", Binary("max", x, index(-7)), y)
+    place = add(mul(Var("i"), index(1000)), Var("j"))
+    value_ = Select(c, clamped, Binary("max", y, Var("j")))
+    nest = Loop(
+        "i", index(0), index(m), LoopKind.SERIAL,
+        (Loop("j", index(0), index(n), LoopKind.VECTORIZED, (Store("C", (add(mul(place, index(1000)), value_),), x),)),),
+    )  # fmt: skip
+    assert trail(partition((nest,)), {}) == trail((nest,), {})
+
+
+def row(kind: str, index_: str, n: int = 100) -> str:
+    text = f"""
+program f(X: f32[3, {n}], Y: f32[3, {n}]) {{
+    for y in 3 {{ {kind}for x in {n} {{ block Y {{
+        spatial vy in 3 = y
+        spatial vx in {n} = x
+        Y[vy, vx] = {index_}
+    }} }} }}
+}}
+"""
+    return format_body(lower_cpu(parse_program(Source("test.tsched", text))).body)
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        "X[min(max(vy - 1, 0), 2), min(max(vx - 1, 0), 99)] + X[vy, min(max(vx + 2, 0), 99)]",
+        "X[vy, max(vx - 1, 0)] + X[vy, min(vx + 2, 99)]",
+        "(X[vy, vx - 1] if vx >= 1 else 0.0) + (X[vy, vx + 2] if vx < 98 else 0.0)",
+        "X[vy, (vx + 99) % 100] + X[vy, (vx + 2) % 100]",
+        "X[vy, vx - 1 if vx >= 1 else 1 - vx] + X[vy, vx + 2 if vx + 2 <= 99 else 196 - vx]",
+    ],
+)
+def test_between_the_borders_of_a_row_nothing_is_asked(element: str) -> None:
+    """Every vector of an image that is continued at its border was gathered, element by element."""
+    found = row("vectorized ", element)
+    assert [x.split("{")[0].strip() for x in found.splitlines() if "vectorized" in x] == [
+        "vectorized for x in 0 .. 16",
+        "vectorized for x in 16 .. 96",
+        "vectorized for x in 96 .. 100",
+    ]
+    (line,) = (x for x in found.split("16 .. 96 {")[1].splitlines()[1:2])
+    assert re.findall(r"X\[([^\]]*x[^\]]*)\]", line) == re.findall(r"X\[([^\]]*\bx [-+] \d+)\]", line)
+    assert not re.search(r"\bif\b|%", line)
+    assert line.count("X[") == 2
+
+
+def test_the_borders_of_an_image_of_twice_the_size() -> None:
+    found = row("vectorized ", "X[vy, min(max(vx / 2 + vx % 2 * 2 - 1, 0), 49)]")
+    assert "x in 16 .. 80 {\n        Y[y * 100 + x] = X[y * 100 + x % 2 * 2 + x / 2 - 1]" in found
+
+
+@pytest.mark.parametrize(("kind", "element"), [("", "X[vy, max(vx - 1, 0)]"), ("vectorized ", "X[max(vy - 1, 0), vx]")])
+def test_borders_that_no_vector_crosses_are_no_cuts(kind: str, element: str) -> None:
+    assert " x in 0 .. 100" in row(kind, element)
+    assert row(kind, element).count("Y[") == 1
+
+
+def test_what_changes_everywhere_is_no_border() -> None:
+    assert row("vectorized ", "X[vy, vx] if vx % 2 == 0 else X[vy, vx % 7]").count("Y[") == 1

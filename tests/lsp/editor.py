@@ -33,6 +33,7 @@ class Editor:
         self.client = LanguageClient("tests", "1")
         self.told: dict[str, list[lsp.PublishDiagnosticsParams]] = {}
         self.messages: list[str] = []
+        self.refreshed = 0
         self.registered: list[str] = []
         self._changed = threading.Condition(threading.RLock())
         self._listen()
@@ -48,6 +49,12 @@ class Editor:
         @self.client.feature(lsp.CLIENT_REGISTER_CAPABILITY)
         def registered(params: lsp.RegistrationParams) -> None:
             self.registered += [r.method for r in params.registrations]
+
+        @self.client.feature(lsp.WORKSPACE_INLAY_HINT_REFRESH)
+        def refreshed(_: None) -> None:
+            with self._changed:
+                self.refreshed += 1
+                self._changed.notify_all()
 
         @self.client.feature(lsp.WINDOW_LOG_MESSAGE)
         def said(params: lsp.LogMessageParams) -> None:
@@ -69,7 +76,8 @@ class Editor:
             )
         )
         watching = lsp.DidChangeWatchedFilesClientCapabilities(dynamic_registration=True)
-        workspace = lsp.WorkspaceClientCapabilities(did_change_watched_files=watching)
+        hints = lsp.InlayHintWorkspaceClientCapabilities(refresh_support=True)
+        workspace = lsp.WorkspaceClientCapabilities(did_change_watched_files=watching, inlay_hint=hints)
         found = await self.client.initialize_async(
             lsp.InitializeParams(
                 lsp.ClientCapabilities(workspace, document, general=general),
@@ -125,7 +133,7 @@ class Editor:
         return list(known[-1].diagnostics)
 
     def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds, which is asked again whenever diagnostics are told."""
+        """Wait until something holds, which is asked again whenever diagnostics are told, or hints are to be asked for."""
         with self._changed:
             assert self._changed.wait_for(holds, PATIENCE), self.messages
 

@@ -76,6 +76,92 @@ def test_what_applies_comes_first(tmp_path: Path, name: str, typed: str, first: 
     assert found["split"] == found["transform_layout"] == found["tile"] == "3"
 
 
+MODULE = """\
+compute two(A: f32[M, N]) -> C: f32[M] {
+    let T[i, j] = A[i, j] * 2.0
+    C[i] = sum[j] T[i, j]
+}
+module first(b: Block) when b.is_injective {
+    FIRST
+    compute_inline(b)
+    SECOND
+}
+module wide(b: Block, width = 4, most: list = [1]) when b.is_reduction {
+    let l = b.loops[0]
+    let parts ~ sample_perfect_tile(l, parts=2)
+    either way: one(0.5) {
+        THIRD
+        let [outer, inner] = split(l, parts)
+        FOURTH
+        unroll(inner)
+    } or other(0.5) {
+        parallel(l)
+    }
+    let below = 3
+    unroll(b.loops[below - 3])
+}
+module nobody(b: Block) { FIFTH
+    parallel(b.loops[0])
+}
+space rules for llvm { first; wide(width=2) }
+task small = two(M=16, N=8) with rules
+"""
+
+MODULE_PLACES = ("FIRST", "SECOND", "THIRD", "FOURTH", "FIFTH")
+
+
+def inside(name: str, typed: str) -> str:
+    text = MODULE.replace(name, f"{typed}|")
+    for other in MODULE_PLACES:
+        text = text.replace(other, "")
+    return text
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "first", "last"),
+    [
+        ("FIRST", "", {"compute_inline", "parallel"}, {"reverse_compute_inline"}),
+        ("SECOND", "pa", {"parallel", "rfactor"}, {"compute_inline", "merge"}),
+        ("THIRD", "", {"rfactor"}, {"compute_inline"}),
+        ("FIFTH", "", set[str](), set[str]()),
+    ],
+)  # fmt: skip
+def test_what_applies_in_a_module_comes_first(
+    tmp_path: Path, name: str, typed: str, first: set[str], last: set[str]
+) -> None:
+    found = offered(tmp_path, inside(name, typed))
+    assert {n for n in first if found[n] != "2"} == set()
+    assert {n for n in last if found[n] != "4"} == set()
+    if not first:
+        assert found["parallel"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "has", "lacks"),
+    [
+        ("THIRD", "", ["b", "l", "parts", "width", "most", "split"], ["outer", "below", "way"]),
+        ("FOURTH", "", ["outer", "inner", "parts"], ["below"]),
+        ("FOURTH", "let x = ", ["outer"], ["x", "below"]),
+        ("FOURTH", "let x = b.", ["loops", "is_injective"], ["extent"]),
+        ("FOURTH", "let x = inner.", ["extent"], ["loops"]),
+        ("FOURTH", "if b.", ["loops", "is_injective"], ["extent"]),
+        ("FOURTH", "for x in b.", ["loops"], ["extent"]),
+        ("FOURTH", "first(", ["b=", "outer"], ["width="]),
+        ("FOURTH", "wide(b, ", ["width=", "most="], ["b="]),
+    ],
+)
+def test_what_a_module_knows_is_offered(
+    tmp_path: Path, name: str, typed: str, has: list[str], lacks: list[str]
+) -> None:
+    found = offered(tmp_path, inside(name, typed))
+    assert {*has} <= {*found} and not {*lacks} & {*found}
+
+
+def test_the_condition_of_a_module_knows_its_parameters(tmp_path: Path) -> None:
+    found = offered(tmp_path, "module m(b: Block, width = 4) when b.|")
+    assert {"is_injective", "loops"} <= {*found} and "extent" not in found
+
+
 def test_without_a_task_nothing_is_judged(tmp_path: Path) -> None:
     found = offered(tmp_path, place("SECOND", "").partition("task")[0])
     assert {found[n] for n in ("parallel", "compute_inline", "split")} == {"3"}

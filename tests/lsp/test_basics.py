@@ -215,6 +215,17 @@ def test_formatting(editor: Editor, text: str) -> None:
     assert formatted(editor, text) == format_text(Source("x", text))
 
 
+def test_lines_are_formatted(editor: Editor) -> None:
+    lines = ["const a=1", "const b=2", "const c=3", ""]
+    file = editor.open("format.tsched", "\n".join(lines))
+    options = lsp.FormattingOptions(4, True)
+    for first, last, character, changed in ((1, 1, 9, {1}), (1, 2, 0, {1}), (0, 1, 1, {0, 1}), (2, 3, 0, {2})):
+        within = lsp.Range(lsp.Position(first, 0), lsp.Position(last, character))
+        edits = file.ask("text_document_range_formatting", lsp.DocumentRangeFormattingParams(file.id, within, options))
+        wanted = [line.replace("=", " = ") if n in changed else line for n, line in enumerate(lines)]
+        assert file.changed(edits).split("\n") == wanted, (first, last)
+
+
 def test_a_text_that_does_not_parse_stays_as_it_is(editor: Editor) -> None:
     assert formatted(editor, "task a=f( M=") == "task a=f( M="
 

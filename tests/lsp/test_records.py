@@ -91,6 +91,56 @@ def test_hints_are_of_the_text_as_it_stands(file: Document) -> None:
     assert len(hints(file)) == 3
 
 
+def test_a_hint_can_be_taken_into_the_text(file: Document) -> None:
+    file.edit(FILE)
+    whole = lsp.Range(lsp.Position(0, 0), file.at(len(file.text)))
+    found = file.ask("text_document_inlay_hint", lsp.InlayHintParams(file.id, whole))
+    edits = [e for h in found for e in h.text_edits or ()]
+    pinned = FILE.replace("[0, 16, 64])", "[0, 16, 64]) := 16").replace("(i, parts=2)", "(i, parts=2) := [8, 2]")
+    assert file.changed(edits) == pinned
+    file.edit(pinned)
+    assert file.said() == [] and hints(file) == {"maybe(70) wide": "⟵ true"}
+    file.edit(FILE)
+
+
+def actions(file: Document, place: str, only: list[str] | None = None) -> dict[str, str]:
+    """The text after each action at a place, by its title."""
+    at = file.place(place)
+    context = lsp.CodeActionContext([], only=None if only is None else [lsp.CodeActionKind(k) for k in only])
+    found = file.ask("text_document_code_action", lsp.CodeActionParams(file.id, lsp.Range(at, at), context))
+    return {a.title: file.changed(a.edit.changes[file.uri]) for a in found}
+
+
+def test_a_draw_is_pinned_to_the_value_of_the_record(file: Document) -> None:
+    file.edit(FILE)
+    pinned = {
+        "Pin `rows` to [8, 2], as in the best record of `small`": FILE.replace("(i, parts=2)", "(i, parts=2) := [8, 2]")
+    }
+    assert actions(file, "rows ~") == actions(file, "rows ~", ["refactor"]) == pinned
+    assert actions(file, "rows ~", ["quickfix"]) == {}
+    assert actions(file, "columns ~") == {}
+    assert actions(file, "maybe(70)") == {}
+
+
+def test_draws_of_a_file_that_is_used_are_told_beside_its_user(tuned: Editor) -> None:
+    head, end = FILE.index("module ends"), FILE.index("schedule tiled")
+    ends = "// 🙂 saved otherwise\n" + FILE[head:end]
+    (tuned.root / "ends.tsched").write_text("const nothing = 1\n")
+    alone = tuned.open("ends.tsched", ends)
+    assert hints(alone) == {}
+    user = tuned.open("user.tsched", "use ends.{ends}\n" + FILE[:head] + FILE[end:])
+    assert user.said() == []
+    assert hints(alone) == {"let most ~ sample_categorical([0, 16, 64])": "⟵ 16"}
+    assert "**16** in the best record of `small`" in alone.hover(alone.place("most ~"))
+    assert list(actions(alone, "most ~")) == ["Pin `most` to 16, as in the best record of `small`"]
+    before = tuned.refreshed
+    alone.edit("\n" + ends.replace("[0, 16, 64]", "[0, 16, 32]"))
+    tuned.until(lambda: tuned.refreshed > before)
+    assert hints(alone) == {"let most ~ sample_categorical([0, 16, 32])": "⟵ 16"}
+    user.edit("use ends.{ends}\n")
+    assert hints(alone) == {}
+
+
 def test_hover_tells_the_values_of_a_draw(file: Document) -> None:
     file.edit(FILE)
     said = file.hover(file.place("rows ~"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -11,9 +12,25 @@ import pytest
 
 from tensorc_dsl.playground.child import Desk
 from tensorc_dsl.playground.desk import Desks
-from tensorc_dsl.playground.messages import Answer, Check, Checked, Choice, Open, Refused, Show, Shown
+from tensorc_dsl.playground.messages import (
+    Answer,
+    Check,
+    Checked,
+    Choice,
+    Complete,
+    Completed,
+    Describe,
+    Described,
+    Open,
+    Position,
+    Refused,
+    Show,
+    Shown,
+)
 from tensorc_dsl.playground.page import first
 from tensorc_dsl.playground.server import Playground
+from tensorc_dsl.trace.model import shown as spelt
+from tests.playground.conftest import RECORD
 
 TEXT = first().text
 
@@ -84,10 +101,45 @@ def test_what_a_text_uses_is_looked_for_beside_it_and_in_the_folders_that_are_na
         file.parent.mkdir(exist_ok=True)
         file.write_text(f"const {file.stem}_value = {value}\n", encoding="utf-8")
     text = "use beside.{beside_value}\nuse apart.{apart_value}\n"
-    opened = Open(str(tmp_path / "mine.tsched"), (str(tmp_path / "elsewhere"),))
+    opened = Open(str(tmp_path / "mine.tsched"), (str(tmp_path / "elsewhere"),), None)
     assert Desk(opened).check(Check(text)) == Checked((), ())
-    found = Desk(Open(opened.path, ())).check(Check(text))
+    found = Desk(Open(opened.path, (), None)).check(Check(text))
     assert isinstance(found, Checked) and len(found.findings) == 1
+
+
+# --- words ---------------------------------------------------------------------------------------------------------
+
+
+def place(text: str, before: str) -> Position:
+    """The position behind a part of the text."""
+    head = text[: text.index(before) + len(before)]
+    return Position(head.count("\n"), len(head.rpartition("\n")[2].encode("utf-16-le")) // 2)
+
+
+def test_what_can_stand_at_a_place(desks: Desks) -> None:
+    text = TEXT.replace("    unroll(i1)\n", '    let s = "🙂"; unro\n')
+    found = desks.ask(Complete(text, place(text, "unro")))
+    assert isinstance(found, Completed)
+    offers = {o.text: o for o in found.offers}
+    assert offers["unroll"].kind == "function" and offers["i1"].detail == "a loop"
+    assert "<p>" in offers["unroll"].about and offers["i1"].order < offers["unroll"].order
+    assert desks.ask(Complete("// a", Position(0, 4))) == Completed(())
+
+
+def test_what_a_word_is(desks: Desks) -> None:
+    found = desks.ask(Describe(TEXT, place(TEXT, "split(i, ro")))
+    assert isinstance(found, Described) and found.at is not None
+    assert "<strong>[32, 2]</strong> in the best record of <code>small</code>" in found.about and "<td>" in found.about
+    assert TEXT.split("\n")[found.at.start.line][found.at.start.character : found.at.end.character] == "rows"
+    assert desks.ask(Describe(TEXT, Position(0, 0))) == Described("", None)
+    assert isinstance(desks.ask(Describe(TEXT, Position(-1, 10**9))), Described)
+
+
+def test_a_description_in_the_text_is_text(desks: Desks) -> None:
+    text = "/// <img src=x onerror=alert(1)> [a](javascript:alert(1))\n" + TEXT.replace("/// C = A · B\n", "")
+    found = desks.ask(Describe(text, place(text, "compute mat")))
+    assert isinstance(found, Described)
+    assert "&lt;img" in found.about and "<img" not in found.about and "<a" not in found.about
 
 
 # --- programs --------------------------------------------------------------------------------------------------------
@@ -157,6 +209,43 @@ def test_what_is_not_legal_is_drawn_anew_and_told(desks: Desks) -> None:
     found = shown(desks, pinned, decisions={"rows": "[8, 8]"})
     assert draw(found, "rows").pinned and draw(found, "rows").values == ("[16, 4]",)
     assert found.redrawn == ("rows is [16, 4] now, since [8, 8] is not legal beside the others: the text pins it",)
+
+
+def test_all_values_of_a_draw_are_there_in_order(desks: Desks) -> None:
+    text = (
+        TEXT.replace("M=64", "M=4096")
+        .replace("parts=2, max_innermost=8)", "parts=4)")
+        .replace("split(i, rows)", "split(i, rows[:2])")
+    )
+    text = text.replace("let [i0, i1] = split(i, rows[:2])", "let [i0, i1, i2, i3] = split(i, rows)").replace(
+        "i0, j0, k0, k1, i1, j1", "i0, j0"
+    )
+    rows = draw(shown(desks, text), "rows")
+    assert rows.whole and len(rows.values) == len({*rows.values}) == math.comb(12 + 3, 3)
+    assert rows.values[0] == "[4096, 1, 1, 1]" and rows.values[-1] == "[1, 1, 1, 4096]"
+    many = draw(
+        shown(
+            desks,
+            text.replace("let [i0, i1, i2, i3]", "let all")
+            .replace("i0", "all[0]")
+            .replace("i1", "all[1]")
+            .replace("parts=4", "parts=6"),
+        ),
+        "rows",
+    )
+    assert not many.whole and many.value in many.values and len(many.values) == 200
+
+
+def test_what_a_record_decided_is_told(desks: Desks) -> None:
+    found = shown(desks)
+    assert found.record is not None and found.record.said == "best record: 1.00 µs on 1 thread, of 1 valid trial"
+    assert found.record.decisions == {name: spelt(d) for name, d in RECORD.items()}
+    assert {d.name: d.best for d in found.draws} == found.record.decisions
+    best = shown(desks, decisions=found.record.decisions)
+    assert {d.name: d.value for d in best.draws} == found.record.decisions and best.redrawn == ()
+    other = shown(desks, TEXT.replace("M=64", "M=32"))
+    assert other.record is None and {d.best for d in other.draws} == {""}
+    assert draw(shown(desks, TEXT.replace("max_innermost=32", "max_innermost=16")), "columns").best == ""
 
 
 def test_seeds_draw_anew(desks: Desks) -> None:

@@ -75,6 +75,54 @@ def each_step_and_each_stage_can_be_seen(page: browser.Page) -> None:
     until(page, f"{PROGRAM}.startsWith('program')")
 
 
+def what_can_stand_and_what_a_word_is_are_told(page: browser.Page) -> None:
+    before = page.evaluate(TEXT)
+    page.evaluate(
+        f"playground.text.focus(), playground.text.dispatch({{ selection: {{ anchor: {TEXT}.indexOf('parallel(i0)') }} }})"
+    )
+    page.call("Input.insertText", text="vec")
+    until(page, "document.querySelector('.cm-tooltip-autocomplete li[aria-selected]')")
+    assert page.evaluate("document.querySelector('.cm-tooltip-autocomplete li').textContent").startswith("vectorize")
+    page.evaluate(
+        "new Promise((done) => setTimeout(done, 150))"
+    )  # a key so soon is not meant for what has just appeared
+    page.press("Enter")
+    until(page, f"{TEXT}.includes('vectorizeparallel(i0)')")
+    whole = f"{{ from: 0, to: {TEXT}.length, insert: {json.dumps(before)} }}"
+    page.evaluate(f"playground.text.dispatch({{ changes: {whole} }})")
+    until(page, "document.getElementById('problems-title').textContent === 'Nothing is wrong'")
+    page.evaluate(f"playground.text.dispatch({{ selection: {{ anchor: {TEXT}.indexOf('depth ~') }} }})")
+    page.press("F1")
+    until(page, "document.querySelector('.cm-tooltip .about')")
+    about = page.evaluate("document.querySelector('.cm-tooltip .about').textContent")
+    assert "8 in the best record of small (1.00 µs)" in about
+    page.press("Escape")
+    until(page, "!document.querySelector('.cm-tooltip .about')")
+
+
+def any_value_can_be_typed(page: browser.Page) -> None:
+    typed = "document.querySelector('#draws .slider input[type=text]')"
+    shown = "playground.state.shown.draws.find((d) => d.name === 'columns').value"
+    for value, kept in (("[3, 32]", "[3, 32]"), ("[3", "[3, 32]"), ("[12, 8]", "[12, 8]")):
+        until(page, "!document.body.classList.contains('busy')")
+        page.evaluate(f"{typed}.value = {json.dumps(value)}, {typed}.dispatchEvent(new Event('change'))")
+        wanted = json.dumps(kept)
+        until(page, f"!document.body.classList.contains('busy') && {shown} === {wanted} && {typed}.value === {wanted}")
+        assert page.evaluate("playground.state.decisions.columns") == kept
+    assert page.evaluate("document.querySelector('#draws .slider input').title") == "all 10 values"
+
+
+def the_decisions_of_the_best_record_are_taken(page: browser.Page) -> None:
+    assert "1.00 µs" in page.evaluate("document.getElementById('best').title")
+    page.evaluate("[...document.querySelectorAll('#draws .best')][0].click()")
+    until(page, "playground.state.decisions.rows === '[32, 2]' && !document.body.classList.contains('busy')")
+    assert page.evaluate("playground.state.decisions.columns") == "[12, 8]"
+    page.evaluate("document.getElementById('best').click()")
+    until(page, f"{PROGRAM}.includes('for j_0 in 3 ') && {PROGRAM}.includes('for i_0 in 32 ')")
+    page.evaluate("document.getElementById('reset').click()")
+    until(page, f"{PROGRAM}.includes('for j_0 in 8 ')")
+
+
 def a_refused_step_is_explained(page: browser.Page) -> None:
     page.evaluate(
         f"(at => playground.text.dispatch({{ changes: {{ from: at, to: at + 13, insert: 'vectorize(k1)' }} }}))"
@@ -119,6 +167,9 @@ def test_the_page_in_a_browser(playground: Playground, tmp_path: Path) -> None:
         page.visit(playground.address)
         until(page, "playground.state.shown !== null")
         an_error_is_typed_seen_and_mended(page)
+        what_can_stand_and_what_a_word_is_are_told(page)
+        any_value_can_be_typed(page)
+        the_decisions_of_the_best_record_are_taken(page)
         a_slider_redraws_and_the_program_changes(page)
         each_step_and_each_stage_can_be_seen(page)
         a_refused_step_is_explained(page)

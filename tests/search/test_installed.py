@@ -15,7 +15,7 @@ from tensorc_dsl.search.strategy import Factory
 class First:
     """What the space draws first, and nothing else."""
     def __init__(self, setting): self.explorer, self.done = setting.explorer, False
-    def propose(self, count):
+    def propose(self, count, left):
         found = None if self.done else self.explorer.draw()
         self.done = True
         return [] if found is None else [found]

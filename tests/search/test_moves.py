@@ -61,7 +61,7 @@ def test_a_search_tries_every_value_of_users_draws(strategy: str) -> None:
     tried: dict[str, set[Decision]] = {name: set() for name in DRAWS}
     sizes: dict[str, int] = {}
     for _ in range(12):
-        for trace in asked.propose(8):
+        for trace in asked.propose(8, 1.0):
             for d in trace.draws:
                 tried[d.name].add(d.decision)
                 sizes[d.name] = d.distribution.size()
@@ -95,7 +95,7 @@ def test_hidden_and_conditioned_draws_are_not_moved() -> None:
     explorer = Explorer(s, 0, "task", Target())
     asked = strategy_of("bayes")(Setting(explorer, 32))
     for _ in range(4):
-        for t in asked.propose(8):
+        for t in asked.propose(8, 1.0):
             assert t.decisions["count"] == 3
             asked.tell(t, Outcome(Status.OK, 1.0, (1.0,)))
 
@@ -105,4 +105,4 @@ def test_an_illegal_condition_ends_a_search_without_candidates() -> None:
     with pytest.raises(ScheduleRefusal):
         s.sample(rng())
     explorer = Explorer(s, 0, "task", Target())
-    assert strategy_of("bayes")(Setting(explorer, 8)).propose(8) == []
+    assert strategy_of("bayes")(Setting(explorer, 8)).propose(8, 1.0) == []

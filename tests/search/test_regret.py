@@ -164,6 +164,6 @@ def test_a_search_that_cannot_model_yet_states_nothing(tables: dict[str, Table])
     explorer = TableExplorer(table, 0)
     asked = strategy_of("bayes")(Setting(explorer, 64))  # type: ignore[arg-type]
     assert states_regret(type(asked))
-    for trace in asked.propose(8):
+    for trace in asked.propose(8, 1.0):
         asked.tell(trace, Outcome(Status.CRASH))
     assert asked.regret() is None  # type: ignore[attr-defined]

@@ -13,7 +13,9 @@ from tensorc_dsl.search.expansion import SpaceLike
 from tensorc_dsl.search.input import SearchInput
 from tensorc_dsl.search.options import SearchOptions
 from tensorc_dsl.search.several import tune_all
+from tensorc_dsl.search.strategies.random import Random
 from tensorc_dsl.search.tune import Search, TuneResult
+from tensorc_dsl.trace.trace import Trace
 from tests.search.landscape import FewSpace, TileSpace
 from tests.search.test_tune import TARGET, TASK, FakeRunner, time_of
 
@@ -82,6 +84,20 @@ def test_a_task_that_takes_longer_has_more_trials() -> None:
     results, _ = searched([Scaled(times=1.0), Scaled(times=10.0)])
     few, many = trials_of(results)
     assert few < many and few + many == 128
+
+
+def test_strategies_are_told_what_is_left_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[float] = []
+
+    def propose(self: Random, count: int, left: float) -> list[Trace]:
+        told.append(left)
+        return draw(self, count, left)
+
+    draw = Random.propose
+    monkeypatch.setattr(Random, "propose", propose)
+    _, turns = searched([Scaled(times=1.0), Scaled(times=100.0)], trials=32)
+    assert turns.count(0) < turns.count(1)
+    assert told == [(64 - 8 * n) / 64 for n in range(8)]
 
 
 def test_a_weight_counts_as_much_as_time() -> None:

@@ -65,6 +65,17 @@ def test_a_prior_that_is_wrong_loses_its_say() -> None:
     assert _slope(-new.speeds, new.features, new.speeds) == 0.0
 
 
+def test_intervals_are_wider_after_few_trials() -> None:
+    new = task(11, 60, 0.0)
+
+    def widening(trials: int) -> float:
+        times = [float(np.exp(-s)) for s in new.speeds[:trials]]
+        return Model.of(new.features[:trials], times, np.zeros(trials), Memory()).widening
+
+    assert 1.0 < widening(60) < 1.03 < 1.4 < widening(8) < 1.5 < widening(6) < 2.5
+    assert widening(2) == widening(5) > 6  # Student's distribution has at least one degree of freedom
+
+
 def test_intervals_are_widened_by_errors_that_were_made() -> None:
     memory = Memory()
     assert memory.calibration == 1.0

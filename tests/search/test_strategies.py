@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -42,7 +43,10 @@ def play(name: str, space: SpaceLike, seed: int, trials: int) -> tuple[list[Trac
     batch: list[Trace] = []
     while len(traces) < trials:
         batch.clear()
-        slowest = max(slowest, calls(lambda: batch.extend(asked.propose(min(8, trials - len(traces))))))
+        slowest = max(
+            slowest,
+            calls(lambda: batch.extend(asked.propose(min(8, trials - len(traces)), (trials - len(traces)) / trials))),
+        )
         if not batch:
             break
         for t in batch:
@@ -111,7 +115,7 @@ def test_a_space_that_always_refuses_ends_the_search(name: str) -> None:
 def test_where_everything_fails_the_search_goes_on(name: str) -> None:
     asked = strategy_of(name)(Setting(Explorer(TileSpace(), 0, "task", Target()), 48))
     for _ in range(6):
-        batch = asked.propose(8)
+        batch = asked.propose(8, 1.0)
         assert len(batch) == 8
         for t in batch:
             asked.tell(t, Outcome(Status.COMPILE_ERROR))
@@ -123,7 +127,7 @@ def test_defaults_come_first(name: str) -> None:
     refused = good | {"i": (1, 1, 8, 64)}
     other = good | {"unroll": 16}
     explorer = Explorer(TileSpace(), 0, "task", Target())
-    batch = strategy_of(name)(Setting(explorer, 32, (good, refused, good, other))).propose(8)
+    batch = strategy_of(name)(Setting(explorer, 32, (good, refused, good, other))).propose(8, 1.0)
     assert [dict(t.decisions) for t in batch[:2]] == [good, other]
     assert len({t.text for t in batch}) == 8
 
@@ -145,13 +149,34 @@ def test_bayes_beats_random() -> None:
     assert np.median(ours) < 0.6 * np.median(chance)
 
 
+def test_the_end_of_a_search_is_beside_the_best() -> None:
+    """How many of the trials from the 33rd on differ in one draw from one of the best two before them."""
+
+    def near(seed: int, left: float) -> int:
+        explorer = Explorer(TileSpace(), seed, "task", Target())
+        asked = strategy_of("bayes")(Setting(explorer, 64))
+        tried: list[tuple[float, Trace]] = []
+        found = 0
+        while len(tried) < 64:
+            ranked = [t for s, t in sorted(tried, key=lambda one: one[0])[:2]]
+            for t in asked.propose(8, 1.0 if len(tried) < 32 else left):
+                took = seconds(t)
+                apart = [sum(b.decisions.get(n) != d for n, d in t.decisions.items()) for b in ranked]
+                found += len(tried) >= 32 and min(apart) == 1
+                asked.tell(t, Outcome(Status.CRASH) if took is None else Outcome(Status.OK, took, (took,)))
+                tried.append((took or math.inf, t))
+        return found
+
+    assert sum(near(s, 0.1) for s in range(3)) > 1.2 * sum(near(s, 1.0) for s in range(3))
+
+
 def test_bayes_learns_what_crashes() -> None:
     early, late = 0, 0
     for seed in range(3):
         asked = strategy_of("bayes")(Setting(Explorer(TileSpace(), seed, "task", Target()), 64))
         failed: list[bool] = []
         while len(failed) < 64:
-            for t in asked.propose(8):
+            for t in asked.propose(8, 1.0):
                 took, j = seconds(t), t.decisions["j"]
                 assert isinstance(j, tuple)
                 bad = took is None or j[3] >= 8

@@ -14,7 +14,7 @@ from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_expr, format_program
-from tensorc_dsl.ir.program import For, Program, walk
+from tensorc_dsl.ir.program import Axis, For, Program, walk
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.schedule.queries import QUERIES
@@ -40,6 +40,25 @@ compute half_columns(A: f16[K, M], B: f16[K, N]) -> C: f32[M, N] {
 
 compute half_batched(A: f16[B, M, K], W: f16[B, K, N]) -> C: f32[B, M, N] {
     C[b, i, j] = sum[k] f32(A[b, i, k]) * f32(W[b, k, j])
+}
+
+compute any_product(A: T[M, K], B: T[K, N]; T: dtype, Acc: dtype) -> C: Acc[M, N] {
+    C[i, j] = sum[k] Acc(A[i, k]) * Acc(B[k, j])
+}
+
+compute any_turned(A: T[K, M], B: T[N, K]; T: dtype, Acc: dtype) -> C: Acc[M, N] {
+    C[i, j] = sum[k] Acc(A[k, i]) * Acc(B[j, k])
+}
+
+compute half_biased(A: f16[M, K], B: f16[K, N], D: f32[N]) -> Y: f32[M, N] {
+    let C[i, j] = sum[k] f32(A[i, k]) * f32(B[k, j])
+    Y[i, j] = max(C[i, j] + D[j], 0)
+}
+
+compute half_gelu(A: f16[M, K], B: f16[N, K], D: f32[N]) -> Y: f16[M, N] {
+    let C[i, j] = sum[k] f32(A[i, k]) * f32(B[j, k])
+    let Z[i, j] = C[i, j] + D[j]
+    Y[i, j] = f16(0.5 * Z[i, j] * (1 + erf(Z[i, j] * 0.7071067811865476)))
 }
 
 compute batched(A: f32[B, M, K], W: f32[B, K, N]) -> C: f32[B, M, N] {
@@ -113,9 +132,11 @@ def check_axes(t: Task, program: Program) -> None:
 
 
 def check_threads_keep_to_themselves(program: Program) -> None:
-    """No element of a buffer that is private to threads is touched by two threads of a block.
+    """No element of a buffer that is private to threads is touched by two threads of a block, nor written by two if lanes may
+    read each other's.
 
-    Brute force over all iterations, with Python's own arithmetic.
+    Brute force over all iterations, with Python's own arithmetic. A fragment is a warp's: lowering proves which lane has
+    what.
     """
     for buffer in program.buffers:
         if buffer.scope in ("global", "shared"):
@@ -123,10 +144,13 @@ def check_threads_keep_to_themselves(program: Program) -> None:
         owners: dict[tuple[int, ...], tuple[int, ...]] = {}
         inside = len(home(program, buffer) or ())
         for x in accesses((), program.body, frozenset((buffer.name,))):
+            if buffer.scope == "warp" and not x.is_write:
+                continue
             grid = [(v.var, constant(v.extent) or 0) for v in x.loops]
             counting = [
                 v.var for v in x.loops[inside:]
                 if v.axis is not None and v.axis.counts_threads and constant(v.extent) != 1
+                and not (v.axis is Axis.LANE and "." in buffer.scope)
             ]  # fmt: skip
             guard = " and ".join(f"({_python(format_expr(c))})" for c in x.guard) or "True"
             place = f"({', '.join(_python(format_expr(i)) for i in x.indices)},)"

@@ -142,13 +142,14 @@ def gelu_tanh(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class Operator:
-    """A reference of the inputs (in float64 or int64) and the attributes, and the sizes to ask at.
+    """A reference of the inputs (in float64 or int64) and the attributes, and the sizes to ask at. It returns one array, or
+    a tuple for several outputs.
 
     `prepare` makes of random inputs such as the operator is for, and may add what only the reference takes. Errors of f32
     may be `loss` times the largest result.
     """
 
-    reference: Callable[..., Array]
+    reference: Callable[..., Array | tuple[Array, ...]]
     sizes: Sequence[Sizes]
     prepare: Callable[[dict[str, Array]], dict[str, Array]] = dict
     loss: float = 2e-6

@@ -27,13 +27,43 @@ INTRINSICS: dict[str, Intrinsic] = {
     if isinstance(i, tree.IntrinsicDef)
 }
 
-CUTE = {
-    "mma.a": (((4, 8), (2, 2, 2)), ((32, 1), (16, 8, 128)), lambda at: (at % 16, at // 16)),
-    "mma.b": (((4, 8), (2, 2)), ((16, 1), (8, 64)), lambda at: (at // 8, at % 8)),
-    "mma.c": (((4, 8), (2, 2)), ((32, 1), (16, 8)), lambda at: (at % 16, at // 16)),
+Lay = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
+
+HALVES: dict[str, Lay] = {
+    "mma.a": (((4, 8), (2, 2, 2)), ((32, 1), (16, 8, 128))),
+    "mma.b": (((4, 8), (2, 2)), ((16, 1), (8, 64))),
+    "mma.c": (((4, 8), (2, 2)), ((32, 1), (16, 8))),
 }
-"""Shapes and strides of (lane, value), the first index fastest, and the element at an offset: `ALayout`, `BLayout` (of the
-transposed operand) and `CLayout` of CUTLASS (include/cute/atom/mma_traits_sm80.hpp, `SM80_16x8x16_F16F16F16F16_TN`)."""
+"""Shapes and strides of (lane, value), the first index fastest, by which a place is an offset in the operand, by columns:
+`ALayout`, `BLayout` (of the transposed operand) and `CLayout` of CUTLASS (include/cute/atom/mma_traits_sm80.hpp,
+`SM80_16x8x16_F16F16F16F16_TN`)."""
+
+WIDE: dict[str, Lay] = HALVES | {
+    "mma.b": (((4, 8), (2, 2, 2)), ((32, 1), (16, 128, 8))),
+    "mma.c": (((4, 8), (2, 2, 2)), ((32, 1), (16, 8, 128))),
+}
+"""Two of these side by side: one more bit of a value counts eight columns."""
+
+BYTES: dict[str, Lay] = HALVES | {
+    "mma.a": (((4, 8), (4, 2, 2)), ((64, 1), (16, 8, 256))),
+    "mma.b": (((4, 8), (4, 2)), ((32, 1), (8, 128))),
+}
+"""`SM80_16x8x32_S32S8S8S32_TN`."""
+
+DOUBLES: dict[str, Lay] = {
+    "mma.a": (((4, 8), (1,)), ((8, 1), (0,))),
+    "mma.b": (((4, 8), (1,)), ((8, 1), (0,))),
+    "mma.c": (((4, 8), (2,)), ((16, 1), (8,))),
+}
+"""`SM80_8x8x4_F64F64F64F64_TN`."""
+
+
+def cute(i: Intrinsic) -> dict[str, Lay]:
+    if any(b.dtype.name == "f64" for b in i.operands):
+        return DOUBLES
+    if any(b.dtype.bits == 8 or b.dtype.name == "i32" for b in i.operands):
+        return BYTES
+    return WIDE if re.search("n16|x4", i.name) else HALVES
 
 
 @pytest.mark.parametrize("name", INTRINSICS)
@@ -41,17 +71,23 @@ def test_fragments_lie_as_in_cutlass(name: str) -> None:
     for layout in INTRINSICS[name].layouts:
         if layout.name in MEMORY:
             continue
-        shape, strides, element = CUTE[layout.name]
+        shape, strides = cute(INTRINSICS[name])[layout.name]
+        operand = next(b for b in INTRINSICS[name].operands if b.scope == layout.name)
+        sizes = [constant(n) or 0 for n in operand.shape]
+        turned = layout.name == "mma.b"
+        height = sizes[1] if turned else sizes[0]
         seen = 0
         for place in product(*(range(n) for part in shape for n in part)):
             offset = sum(n * s for n, s in zip(place, (s for part in strides for s in part), strict=True))
-            values = dict(zip(layout.params, element(offset), strict=True))
+            row, column = offset % height, offset // height
+            values = dict(zip(layout.params, (column, row) if turned else (row, column), strict=True))
             found = {n: eval(format_expr(e).replace("/", "//"), {}, values) for n, e in layout.places}
-            lane, reg = place[0] + 4 * place[1], sum(n << k for k, n in enumerate(place[2:]))
-            assert found == {"lane": lane, "reg": reg}, (layout.name, values)
+            reg = 0
+            for n, size in reversed(list(zip(place[2:], shape[1], strict=True))):
+                reg = reg * size + n
+            assert found == {"lane": place[0] + 4 * place[1], "reg": reg}, (layout.name, values)
             seen += 1
-        operand = next(b for b in INTRINSICS[name].operands if b.scope == layout.name)
-        assert seen == prod(constant(n) or 0 for n in operand.shape)
+        assert seen == prod(sizes)
 
 
 def ptx(i: Intrinsic) -> str:
@@ -61,12 +97,12 @@ def ptx(i: Intrinsic) -> str:
         if b.scope in MEMORY:
             text = re.sub(rf"\[{b.name}\d*\]", "[address]", text)
             continue
-        kind = "f" if b.dtype.bits == 32 else "h"
-        count = prod(constant(n) or 0 for n in b.shape) * b.dtype.bits // 32 // 32
+        kind = "d" if b.dtype.bits == 64 else "f" if b.dtype.name == "f32" else "h"
+        count = prod(constant(n) or 0 for n in b.shape) * b.dtype.bits // max(32, b.dtype.bits) // 32
         every = ", ".join(f"%{kind}{n}" for n in range(count))
         text = re.sub(rf"\b{b.name}(\d)", rf"%{kind}\1", text)
         text = re.sub(rf"\b{b.name}\b", f"{{{every}}}", text)
-    return text.replace("address", "%s" if ".shared." in text else "%d")
+    return text.replace("address", "%s" if ".shared." in text else "%p")
 
 
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="the CUDA toolkit is not installed")
@@ -75,7 +111,7 @@ def test_the_assembler_takes_the_text(name: str, tmp_path: Path) -> None:
     intrinsic = INTRINSICS[name]
     (tmp_path / "k.ptx").write_text(
         ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k() {\n"
-        ".reg .b32 %h<4>, %s; .reg .f32 %f<4>; .reg .b64 %d;\n"
+        ".reg .b32 %h<4>, %s; .reg .f32 %f<8>; .reg .f64 %d<2>; .reg .b64 %p;\n"
         f"{ptx(intrinsic)}\nret;\n}}\n"
     )
     command = ["ptxas", "-arch", "sm_80", str(tmp_path / "k.ptx"), "-o", str(tmp_path / "k.cubin")]

@@ -79,8 +79,8 @@
     "decompose_padding" "decompose_reduction" "expand_reduction" "fold_scan" "fuse" "fuse_reduction_epilogue"
     "loop_partition" "merge" "pad_einsum" "parallel" "persist" "prefetch" "read_at" "reindex" "reindex_cache_read"
     "reindex_cache_write" "reorder" "reorder_block_iters" "reverse_compute_at" "reverse_compute_inline" "rfactor"
-    "rolling_buffer" "set_scope" "skew" "software_pipeline" "specialize" "split" "storage_align" "tensorize" "tile"
-    "transform_block_layout" "transform_layout" "unannotate" "unroll" "vectorize" "write_at"))
+    "rolling_buffer" "set_scope" "skew" "software_pipeline" "specialize" "split" "storage_align" "storage_swizzle"
+    "tensorize" "tile" "transform_block_layout" "transform_layout" "unannotate" "unroll" "vectorize" "write_at"))
 
 ((call function: (identifier) @function.draw)
   (#any-of? @function.draw
@@ -90,7 +90,7 @@
 ((call function: (identifier) @function.builtin)
   (#any-of? @function.builtin
     "abs" "all" "any" "ceil" "clamp" "concat" "cos" "erf" "exp" "floor" "interleave" "len" "log" "log2" "max" "min"
-    "pow" "product" "range" "reversed" "round" "rsqrt" "sigmoid" "sin" "so_far" "sqrt" "sum" "tanh" "tile_levels"
-    "within" "xor"))
+    "pow" "product" "range" "reversed" "round" "rsqrt" "saturate" "select" "sigmoid" "sin" "so_far" "sqrt" "sum"
+    "tanh" "tile_levels" "within" "xor"))
 
 ; end: lists

@@ -14,6 +14,7 @@ from tensorc_dsl.backend.cuda.compiled import STAGES, CudaKernel, compile_device
 from tensorc_dsl.backend.cuda.emulate import Emulation, emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, format_device
 from tensorc_dsl.backend.cuda.lower.lower import OLDEST, PASSES, lower_device, lower_device_until, require_room
+from tensorc_dsl.backend.cuda.model.time import estimates
 from tensorc_dsl.backend.cuda.runtime.driver import Device, Missing, find
 from tensorc_dsl.backend.cuda.runtime.facts import number_of, processor_of
 from tensorc_dsl.backend.cuda.runtime.kernel import GpuKernel
@@ -137,6 +138,10 @@ class CudaBackend:
     def emulate(self, lowered: LoweredKernel) -> Emulation:
         assert isinstance(lowered, DeviceProgram)
         return emulation(lowered)
+
+    def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> float:
+        assert isinstance(lowered, DeviceProgram)
+        return sum(e.cycles for e in estimates(lowered, target, sizes))
 
     def load(self, code: Code, program: Program, threads: int) -> GpuKernel:
         """Raises TschedError (E0918)."""

@@ -101,6 +101,9 @@ class CpuBackend:
     def emulate(self, lowered: LoweredKernel) -> None:
         return None
 
+    def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> None:
+        return None
+
     def load(self, code: Code, program: Program, threads: int) -> NativeKernel:
         outputs = program.outputs
         params = tuple(Param(p.name, p.dtype, p.shape, p in outputs, p.constant) for p in program.params)

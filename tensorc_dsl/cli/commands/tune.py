@@ -28,7 +28,7 @@ from tensorc_dsl.cli.options import (
     target_options,
 )
 from tensorc_dsl.cli.prior import Prior
-from tensorc_dsl.cli.ranked import rank_and_show, require_no_times
+from tensorc_dsl.cli.ranked import Asked, rank_and_show, require_no_times
 from tensorc_dsl.cli.tuned import Form, tell_what_is_lost, tell_what_is_wrong, write_and_show
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.report.terminal import say, show_diagnostics, show_foreign, show_object, write
@@ -148,8 +148,9 @@ def tune(
     and keep its results; a second Ctrl-C ends at once. Exit status 3: no schedule works; 4: a schedule that was as fast
     as the best is proved to be wrong, and the best of the others is written.
 
-    With --emulate no GPU is needed. Schedules are drawn, run on the CPU thread by thread, checked, and ranked by the sectors
-    of global memory and the passes over shared memory that the busiest multiprocessor has. These are counts, not times.
+    With --emulate no GPU is needed. Schedules are drawn, run on the CPU thread by thread, checked, and ranked by the cycles
+    of a model of the GPU. They are recorded apart from times, in `emulated.jsonl` beside the database, where `--resume` finds
+    those of the same seed.
     """
     if as_json and as_lines:
         raise click.UsageError("--json prints one object, and --json-lines many: give one of them")
@@ -164,9 +165,20 @@ def tune(
         return there, found, [Path(output or f"{one.name}.best.tsched") for one in found]
 
     if emulate:
+        from tensorc_dsl.records.emulations import place
+
         require_no_times(ctx)
         _, found, files = read()
-        if not rank_and_show(found, files, _trials(trials, None), seed):
+        form, counts = _form(as_json, as_lines), place(Path(records) if records else None)
+        ending = settings(ctx).ending
+        ranked = rank_and_show(found, files, Asked(_trials(trials, None), seed, resume, counts, form), ending, file)
+        if ending.told:
+            say("interrupted; the schedules so far are recorded", err=True)
+            ctx.exit(ending.status)
+        if any(r.wrong for r in ranked):
+            ctx.exit(ExitCode.INTERNAL)
+        if not all(r.valid for r in ranked):
+            say("no valid candidate", err=True)
             ctx.exit(ExitCode.NO_CANDIDATE)
         return
     from tensorc_dsl.records.queue import Queue
@@ -226,7 +238,7 @@ def tune(
         Ended(one.name, one.target, one.threads, strategy, result, yards, one.timed_at)
         for one, result, yards in zip(found, results, yardsticks, strict=True)
     ]
-    form = Form.LINES if as_lines else Form.OBJECT if as_json else Form.TABLE
+    form = _form(as_json, as_lines)
     with finishing(ending):
         problems = write_and_show(ended, files, form)
     tell_what_is_lost(ended, problems)
@@ -253,6 +265,10 @@ def _trials(trials: int | None, budget: float | None) -> int:
     if trials is not None:
         return trials
     return DEFAULTS.trials if budget is None else MANY
+
+
+def _form(as_json: bool, as_lines: bool) -> Form:
+    return Form.LINES if as_lines else Form.OBJECT if as_json else Form.TABLE
 
 
 def _both(one: Listener, other: Listener) -> Listener:

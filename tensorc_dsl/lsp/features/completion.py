@@ -182,8 +182,11 @@ def _in_body(analysis: Analysis, piece: Piece | None, at: Cursor, offset: int, r
     if line[:1] == ("let",) and not {"=", "~"} & set(line):
         return  # a name of one's own
     yield from _arguments(analysis, at)
+    bound = set(re.split(r"[=~]", " ".join(line))[0].split()) if line[:1] == ("let",) else set[str]()
     if piece is not None:
         for name, kind in around(analysis, piece, at, offset).names.items():
+            if name in bound:
+                continue
             detail = None if kind is None or kind == ANY else show(kind)
             yield lsp.CompletionItem(name, kind=_K.Variable, detail=detail, sort_text=f"1{name}")
     if not line:

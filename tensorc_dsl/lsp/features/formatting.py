@@ -12,8 +12,9 @@ from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.fmt import format_text
 
 
-def formatting(text: str) -> list[lsp.TextEdit]:
-    """The edits, by whole lines; none for a text that does not parse, of which the diagnostics tell."""
+def formatting(text: str, within: lsp.Range | None = None) -> list[lsp.TextEdit]:
+    """The edits, by whole lines, or those that touch lines of a range; none for a text that does not parse, of which the
+    diagnostics tell."""
     try:
         after = format_text(Source("<text>", text))
     except TschedError:
@@ -21,9 +22,18 @@ def formatting(text: str) -> list[lsp.TextEdit]:
     old, new = _lines(text), _lines(after)
     edits: list[lsp.TextEdit] = []
     for kind, a, b, c, d in SequenceMatcher(None, old, new).get_opcodes():
-        if kind != "equal":
-            edits.append(lsp.TextEdit(_range(text, old, a, b), "".join(new[c:d])))
-    return edits
+        if kind == "equal":
+            continue
+        # Lines that only change are edits of their own, so that one of them can be formatted alone.
+        parts = [(n, n + 1, n - a + c, n - a + c + 1) for n in range(a, b)] if b - a == d - c else [(a, b, c, d)]
+        edits += (lsp.TextEdit(_range(text, old, a, b), "".join(new[c:d])) for a, b, c, d in parts)
+    return edits if within is None else [e for e in edits if _touches(e.range, within)]
+
+
+def _touches(edit: lsp.Range, within: lsp.Range) -> bool:
+    """Whether an edit changes a line of the range, whose last one counts if something of it is chosen."""
+    last = within.end.line - (within.end.character == 0 and within.end.line > within.start.line)
+    return edit.start.line <= last and within.start.line < max(edit.end.line, edit.start.line + 1)
 
 
 def _lines(text: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lsprotocol import types as lsp
 
@@ -21,12 +21,14 @@ MOST_TASKS = 4
 """The number of tasks whose shapes are shown."""
 
 
-def hover(analysis: Analysis, position: lsp.Position, records: Records) -> lsp.Hover | None:
+def hover(
+    analysis: Analysis, position: lsp.Position, records: Records, users: Iterable[Analysis] = ()
+) -> lsp.Hover | None:
     """What the name at a position is; None where nothing is known."""
     found = analysis.name_at(analysis.text.offset(position))
     if found is None:
         return None
-    text = "\n\n".join(_text(analysis, found, records))
+    text = "\n\n".join(_text(analysis, found, records, users))
     if not text:
         return None
     markup = lsp.MarkupContent(lsp.MarkupKind.Markdown, text)
@@ -47,7 +49,7 @@ def fenced(text: str) -> str:
     return f"```tsched\n{text}\n```"
 
 
-def _text(analysis: Analysis, found: Found, records: Records) -> Iterator[str]:
+def _text(analysis: Analysis, found: Found, records: Records, users: Iterable[Analysis]) -> Iterator[str]:
     match found.definition:
         case Entry() as entry:
             yield word(entry)
@@ -56,7 +58,7 @@ def _text(analysis: Analysis, found: Found, records: Records) -> Iterator[str]:
         case Written() as written:
             known = meaning(analysis, written)
             if known is not None:
-                yield from _written(analysis, found, known, records)
+                yield from _written(analysis, found, known, records, users)
 
 
 def word(entry: Entry) -> str:
@@ -75,7 +77,9 @@ def word(entry: Entry) -> str:
             return f"{kind} `{entry.name}`"
 
 
-def _written(analysis: Analysis, found: Found, known: Meaning, records: Records) -> Iterator[str]:
+def _written(
+    analysis: Analysis, found: Found, known: Meaning, records: Records, users: Iterable[Analysis]
+) -> Iterator[str]:
     item, node = known.item, known.node
     match node:
         case t.TensorParam() | t.Stage():
@@ -87,11 +91,11 @@ def _written(analysis: Analysis, found: Found, known: Meaning, records: Records)
         case t.DrawStmt():
             yield fenced(node.span.text)
             yield from _kind(analysis, found)
-            yield from records.told(analysis, node)
+            yield from records.told(analysis, node, users)
         case t.Maybe() | t.Either() | t.Branch():
             yield fenced(node.span.text.partition("\n")[0].rstrip())
             if not isinstance(node, t.Branch):
-                yield from records.told(analysis, node)
+                yield from records.told(analysis, node, users)
         case t.Let() | t.ForList():
             yield fenced(node.span.text.partition("\n")[0].rstrip())
             yield from _kind(analysis, found)

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lsprotocol import types as lsp
 
 from tensorc_dsl import units
 from tensorc_dsl.lsp.analysis import Analysis
-from tensorc_dsl.lsp.records import Records
+from tensorc_dsl.lsp.records import Decided, Records
 from tensorc_dsl.trace.model import shown
 
 MOST = 3
 """The number of different values that stand beside one draw."""
 
 
-def inlay_hints(analysis: Analysis, within: lsp.Range, records: Records) -> list[lsp.InlayHint]:
+def inlay_hints(
+    analysis: Analysis, within: lsp.Range, records: Records, users: Iterable[Analysis]
+) -> list[lsp.InlayHint]:
     """A hint for each draw of the range that a record decides, as the text stands. Values of several tasks, or of several
-    blocks of one, are joined by `|`."""
+    blocks of one, are joined by `|`; a single one is pinned when the hint is taken into the text."""
     low, high = analysis.text.offsets(within)
-    values: dict[int, list[tuple[str, str, str]]] = {}
-    for found, span, draw in records.draws(analysis):
-        end = analysis.end(span)
-        head = analysis.start(span)
-        if span.text.startswith(("maybe", "either")):
+    values: dict[int, list[Decided]] = {}
+    for found in records.draws(analysis, users):
+        end = found.end
+        if found.text.startswith(("maybe", "either")):
             # The name of the draw stands in front of its body.
-            end = head + len(span.text.partition("{")[0].rstrip())
-        if low <= head <= high and not draw.pinned:
-            said = units.seconds(found.tuned.best.seconds or 0.0)
-            values.setdefault(end, []).append((shown(draw.decision), str(found.task.name), said))
+            end = found.start + len(found.text.partition("{")[0].rstrip())
+        if low <= found.start <= high and not found.draw.pinned:
+            values.setdefault(end, []).append(found)
     return [_hint(analysis, end, found) for end, found in sorted(values.items())]
 
 
-def _hint(analysis: Analysis, end: int, found: list[tuple[str, str, str]]) -> lsp.InlayHint:
-    different = list(dict.fromkeys(value for value, _, _ in found))
+def _hint(analysis: Analysis, end: int, found: list[Decided]) -> lsp.InlayHint:
+    different = list(dict.fromkeys(shown(f.draw.decision) for f in found))
     label = " | ".join(different[:MOST]) + (" | …" if len(different) > MOST else "")
-    lines = dict.fromkeys(f"- **{value}** in the best record of `{task}` ({time})" for value, task, time in found)
+    lines = dict.fromkeys(
+        f"- **{shown(f.draw.decision)}** in the best record of `{f.replayed.task.name}` "
+        f"({units.seconds(f.replayed.tuned.best.seconds or 0.0)})"
+        for f in found
+    )
     tooltip = lsp.MarkupContent(lsp.MarkupKind.Markdown, "\n".join(lines))
-    return lsp.InlayHint(analysis.text.position(end), f"⟵ {label}", tooltip=tooltip, padding_left=True)
+    at, pin = analysis.text.position(end), found[0].pin
+    edits = [lsp.TextEdit(lsp.Range(at, at), pin)] if pin and len(different) == 1 else None
+    return lsp.InlayHint(at, f"⟵ {label}", text_edits=edits, tooltip=tooltip, padding_left=True)

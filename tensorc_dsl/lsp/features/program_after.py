@@ -88,22 +88,29 @@ def program_after(
 def program_before(
     analysis: Analysis, offset: int, records: Records, clock: Callable[[], float] = time.monotonic
 ) -> Program | None:
-    """The program before the step of a schedule that is written at an offset.
+    """The program before the step of a schedule or of a module that is written at an offset.
 
-    None without a task that takes the schedule, and if its expansion takes long.
+    None without a task that takes the steps around it, and if its expansion takes long. Where a module is applied to several
+    blocks, the program is that of the last one to which the steps above are applied.
     """
     item = analysis.item_at(offset)
     until = clock() + SECONDS
-    if not isinstance(item, t.ScheduleDef):
+    if not isinstance(item, t.ScheduleDef | t.ModuleDef):
         return None
     for name in _tasks(analysis, item, None):
         try:
             watched = _watched(analysis, name, records, {}, lambda: clock() > until)
         except Late:
             return None
-        if watched is not None:
-            before = [s for s in watched.stands if _inside(s, item) and analysis.end(s.span) < offset]
-            return before[-1].program if before else watched.start
+        if watched is None:
+            continue
+        programs = [watched.start, *(s.program for s in watched.stands)]
+        own = [n for n, s in enumerate(watched.stands) if _inside(s, item)]
+        above = [n for n in own if analysis.end(watched.stands[n].span) < offset]
+        if above:
+            return programs[above[-1] + 1]
+        if own or isinstance(item, t.ScheduleDef):
+            return programs[own[0]] if own else watched.start
     return None
 
 

@@ -119,6 +119,11 @@ export function offset(doc, { line, character }) {
   return Math.min(found.from + character, found.to);
 }
 
+function position(doc, at) {
+  const line = doc.lineAt(at);
+  return { line: line.number - 1, character: at - line.from };
+}
+
 export function apply(view, edits) {
   const doc = view.state.doc;
   view.dispatch({
@@ -150,7 +155,80 @@ function common(data) {
   ];
 }
 
-export function editor(data, tsched, parent, changed) {
+const KINDS = { module: "namespace", struct: "type", operator: "function" };
+
+/** What can stand at the cursor, asked once a word is begun or a sign that something follows is written. */
+function completions(complete) {
+  return async (context) => {
+    const word = context.matchBefore(/\w*/);
+    const begun = word.from < word.to || context.matchBefore(/(?:[.({,]|~ ?)/);
+    if (!begun && !context.explicit) return null;
+    const offers = await complete(position(context.state.doc, context.pos));
+    if (!offers.length || context.aborted) return null;
+    const options = offers.map((o) => ({
+      label: o.text,
+      type: KINDS[o.kind] ?? o.kind,
+      detail: o.detail.length > 60 ? `${o.detail.slice(0, 60)} …` : o.detail,
+      boost: -10 * o.order,
+      info: o.about ? () => description(o.about) : undefined,
+    }));
+    return { from: word.from, options, validFor: /^\w*=?$/ };
+  };
+}
+
+/** HTML from the server, in which whatever the text says is text. */
+function description(html) {
+  const made = document.createElement("div");
+  made.className = "about";
+  made.innerHTML = html;
+  return made;
+}
+
+/** What the name at a place is, as a tooltip; null where there is nothing to be said. */
+async function tooltip(describe, state, at) {
+  const { about, at: range } = await describe(position(state.doc, at));
+  if (!about) return null;
+  const [pos, end] = [offset(state.doc, range.start), offset(state.doc, range.end)];
+  const dom = document.createElement("div");
+  dom.append(description(about));
+  return { pos, end, above: true, create: () => ({ dom }) };
+}
+
+const setTooltip = cm.StateEffect.define();
+
+/** The tooltip that a key has asked for; it goes with the next change or movement. */
+const asked = cm.StateField.define({
+  create: () => null,
+  update(now, change) {
+    for (const effect of change.effects) if (effect.is(setTooltip)) return effect.value;
+    return change.docChanged || change.selection ? null : now;
+  },
+  provide: (field) => cm.showTooltip.from(field),
+});
+
+function describing(describe) {
+  const show = (view) => {
+    const { state } = view;
+    tooltip(describe, state, state.selection.main.head).then((found) => {
+      const isThere = view.state.doc.eq(state.doc) && view.state.selection.eq(state.selection);
+      if (found && isThere) view.dispatch({ effects: setTooltip.of(found), scrollIntoView: true });
+    });
+    return true;
+  };
+  const hide = (view) => {
+    if (!view.state.field(asked)) return false;
+    view.dispatch({ effects: setTooltip.of(null) });
+    return true;
+  };
+  return [
+    cm.hoverTooltip((view, at) => tooltip(describe, view.state, at)),
+    asked,
+    cm.keymap.of([{ key: "F1", run: show, preventDefault: true }, { key: "Escape", run: hide }]),
+  ];
+}
+
+/** The editor of a text. `complete` and `describe` are asked about a place of it. */
+export function editor(data, tsched, parent, changed, { complete, describe }) {
   return new cm.EditorView({
     parent,
     doc: data.text,
@@ -163,12 +241,14 @@ export function editor(data, tsched, parent, changed) {
       cm.highlightActiveLineGutter(),
       cm.bracketMatching(),
       cm.closeBrackets(),
+      cm.autocompletion({ override: [completions(complete)], icons: false, maxRenderedOptions: 200 }),
+      describing(describe),
       cm.indentUnit.of("    "),
       cm.lintGutter(),
       cm.EditorView.contentAttributes.of({ "aria-label": data.name }),
       cm.keymap.of([
-        ...cm.closeBracketsKeymap, ...cm.defaultKeymap, ...cm.searchKeymap, ...cm.historyKeymap, ...cm.lintKeymap,
-        cm.indentWithTab,
+        ...cm.completionKeymap, ...cm.closeBracketsKeymap, ...cm.defaultKeymap, ...cm.searchKeymap, ...cm.historyKeymap,
+        ...cm.lintKeymap, cm.indentWithTab,
       ]),
       cm.EditorView.updateListener.of((update) => update.docChanged && changed()),
     ],

@@ -10,7 +10,10 @@ const state = { tasks: [], wrong: true, decisions: {}, seed: 0, stage: "program"
 
 const scan = scanner(data.highlight);
 const tsched = language(scan);
-const text = editor(data, tsched, at.editor, () => soon());
+const text = editor(data, tsched, at.editor, () => soon(), {
+  complete: async (where) => (await word("Complete", where)).offers ?? [],
+  describe: async (where) => word("Describe", where),
+});
 const { view: result, put } = viewer(data, tsched, at.program);
 
 // For the tests: the words of a text with their classes.
@@ -26,6 +29,15 @@ async function ask(question) {
   });
   if (!answer.ok) throw new Error(await answer.text());
   return answer.json();
+}
+
+/** What the server says of a place of the text; nothing if it cannot. */
+async function word(type, where) {
+  try {
+    return await ask({ type, text: written(), at: where });
+  } catch {
+    return {}; // the next check tells why
+  }
 }
 
 /** A function that asks: one question at a time, and of those that come meanwhile only the last. */
@@ -143,10 +155,12 @@ function takeProgram(answer, more) {
   if (answer.type === "Refused") {
     at.problem.textContent = answer.message;
     at.problem.hidden = false;
+    if (state.shown) keep(state.shown.draws), takeDraws(state.shown.draws); // a value that is none was typed
     return say("there is no program");
   }
   state.shown = answer;
-  if (!more) for (const d of answer.draws) if (!d.pinned) state.decisions[d.name] = d.value;
+  if (!more) keep(answer.draws);
+  takeRecord(answer.record);
   takeStages(answer);
   takeDraws(answer.draws, more);
   takeSteps(answer, more);
@@ -158,6 +172,15 @@ function takeProgram(answer, more) {
   mark(result, answer.changed, true);
   const ended = answer.problem ? "the schedule ends early: " : "";
   say(`${ended}${counted(answer.steps.length, "step")}, ${counted(answer.draws.length, "draw")}`);
+}
+
+function keep(draws) {
+  for (const d of draws) if (!d.pinned) state.decisions[d.name] = d.value;
+}
+
+function takeRecord(record) {
+  at.best.disabled = !record;
+  at.best.title = record ? `Take the decisions of the ${record.said}` : "No search has recorded this task on this machine";
 }
 
 const TITLES = { program: "Program", loops: "Loops", llvm: "LLVM", asm: "Assembly", ptx: "PTX", sass: "SASS" };
@@ -245,17 +268,23 @@ function decide(name, value) {
   program();
 }
 
-/** A row with the name of a draw, and a button that writes its value into the text. */
+/** A row with the name of a draw, and buttons that take the value of the best record, and write the value into the text. */
 function row(name, kind, ...inputs) {
+  const best = element("button", { type: "button", className: "best" });
   const pin = element("button", { type: "button", className: "pin", title: "Write this value into the text" }, "pin");
   const label = element("span", { className: "draw", id: `draw-${name}` }, name);
-  const made = element("div", { className: `row ${kind}` }, label, ...inputs, pin);
+  const made = element("div", { className: `row ${kind}` }, label, ...inputs, best, pin);
   made.setAttribute("role", "group");
   made.setAttribute("aria-labelledby", label.id);
   const put = (d) => {
     label.title = `${d.name}: ${d.legal}`;
     const doc = text.state.doc;
     const written = d.at ? doc.sliceString(offset(doc, d.at.start), offset(doc, d.at.end)) : "";
+    best.hidden = d.pinned || !d.best;
+    best.textContent = `⟵ ${d.best}`;
+    best.title = `Take the value of the best record, ${d.best}`;
+    best.disabled = d.best === d.value;
+    best.onclick = () => decide(name, d.best);
     pin.hidden = d.pinned || !/^let\s[^]*~/.test(written);
     pin.onclick = () => apply(text, [{ at: { start: d.at.end, end: d.at.end }, text: ` := ${d.value}` }]);
   };
@@ -265,19 +294,24 @@ function row(name, kind, ...inputs) {
 const KINDS = {
   slider(name) {
     const input = element("input", { type: "range", min: 0 });
-    const output = element("output");
+    const typed = element("input", { type: "text", spellcheck: false });
     input.setAttribute("aria-labelledby", `draw-${name}`);
-    const made = row(name, "slider", input, output);
+    typed.setAttribute("aria-labelledby", `draw-${name}`);
+    const made = row(name, "slider", input, typed);
     let values = [];
     const tell = (value) => {
-      output.textContent = value;
+      typed.value = value;
+      typed.size = Math.max(8, value.length);
       input.setAttribute("aria-valuetext", value);
     };
     input.oninput = () => (tell(values[input.value]), decide(name, values[input.value]));
+    typed.onchange = () => decide(name, typed.value.trim());
     const put = (d) => {
       values = d.values;
       input.max = values.length - 1;
       input.value = values.indexOf(d.value);
+      input.title = d.whole ? `all ${values.length} values` : `the ${values.length} values nearest to this one`;
+      typed.title = `${d.legal}`;
       tell(d.value);
       made.put(d);
     };
@@ -316,6 +350,7 @@ const KINDS = {
 
 at.task.onchange = () => ((state.decisions = {}), (state.step = null), program());
 at.redraw.onclick = () => ((state.decisions = {}), (state.seed = Math.floor(Math.random() * 2 ** 31)), program());
+at.best.onclick = () => ((state.decisions = { ...state.shown.record.decisions }), program());
 at.reset.onclick = () => ((state.decisions = {}), (state.seed = 0), (state.step = null), program());
 
 look();

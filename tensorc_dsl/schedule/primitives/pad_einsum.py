@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tensorc_dsl.affine.parts import NotApart, constant_value, parts_of
-from tensorc_dsl.affine.simplify import is_multiple, simplify
+from tensorc_dsl.affine.simplify import bounds, extent_ranges, is_multiple, simplify
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -20,6 +20,7 @@ from tensorc_dsl.ir.expr import (
     ceildiv,
     children,
     conjunction,
+    constant,
     dtype_of,
     free_vars,
     index,
@@ -85,8 +86,9 @@ def pad_einsum(program: Program, block: BlockRef, padding: tuple[int, ...]) -> R
                                                for i in 8, k in 8: C_pad[i] += A_pad[i, k]
                                                for ax0 in 5: C[ax0] = C_pad[ax0]
 
-    Inputs with padded subscripts are read from copies with zeros around them. Outputs with padded subscripts go to a larger
-    buffer, whose inside is copied out. A reduction step over zeros must be proved to change nothing.
+    Inputs with padded subscripts are read from copies with zeros around them, as far as windows reach. Outputs with
+    padded subscripts go to a larger buffer, whose inside is copied out. A reduction step over zeros must be proved to
+    change nothing.
     In TVM: `pad_einsum`.  Cases: tests/primitives/pad_einsum.md
     """
     around, b = the_block(program, block)
@@ -183,12 +185,20 @@ def _parts(e: Expr) -> Iterator[Expr]:
 
 
 def _shapes(program: Program, b: Block, new: dict[str, Expr]) -> dict[str, tuple[Expr, ...]]:
-    """The padded shape of each buffer that is accessed with padded iterators, each of which must be a whole subscript."""
+    """The padded shape of each buffer that is accessed with padded iterators.
+
+    A padded iterator is the subscript of a whole dimension. One that is spatial may also be part of a subscript of an
+    input, as in a window: what is read further on goes to elements of the output that are cropped.
+    """
     found: list[tuple[str, tuple[Expr, ...]]] = []
     for s in (*b.init, *b.body):
         found.append((s.buffer, s.indices))
         found += [(x.buffer, x.indices) for e in (s.value, *s.indices) for x in loads(e)]
     extents = {it.name: it.extent for it in b.iters}
+    reach = extent_ranges(For(it.name, new.get(it.name, it.extent), ()) for it in b.iters)
+    reduced = {it.name for it in b.iters if it.kind is IterKind.REDUCE and it.name in new}
+    own = own_buffers(b)
+    windows: dict[tuple[str, int], int] = {}
     out: dict[str, dict[int, Expr]] = {}
     for name, indices in dict.fromkeys(found):
         shape = program.buffer(name).shape
@@ -196,12 +206,25 @@ def _shapes(program: Program, b: Block, new: dict[str, Expr]) -> dict[str, tuple
             if not free_vars(i) & new.keys():
                 continue
             text = f"{name}[{', '.join(map(format_expr, indices))}]"
-            if not isinstance(i, Var) or extents[i.name] != size:
+            whole = isinstance(i, Var) and extents[i.name] == size
+            low, high = bounds(i, reach)
+            if not whole and name not in own and free_vars(i).isdisjoint(reduced) and constant(size) is not None:
+                if low is not None and low >= 0 and high is not None:
+                    windows[name, d] = max(windows.get((name, d), 0), high + 1)
+                    continue
+            if not isinstance(i, Var) or not whole:
                 reason = f"`{text}` has `{format_expr(i)}` where a padded iterator must stand for the whole dimension"
                 raise _not_plain(program, b, reason, "pad the other iterators only, with 1 for this one")
             if out.setdefault(name, {}).setdefault(d, new[i.name]) != new[i.name]:
                 reason = f"it reads `{name}` with paddings that differ"
                 raise _not_plain(program, b, reason, f"pad the iterators of `{name}` alike")
+    for (name, d), most in windows.items():
+        made = constant(out.get(name, {}).get(d, program.buffer(name).shape[d]))
+        if made is None or (most > made and d in out.get(name, {})):
+            reason = f"it reads `{name}` with paddings that differ"
+            raise _not_plain(program, b, reason, f"pad the iterators of `{name}` alike")
+        if most > made:
+            out.setdefault(name, {})[d] = index(most)
     return {n: tuple(p.get(d, e) for d, e in enumerate(program.buffer(n).shape)) for n, p in out.items()}
 
 

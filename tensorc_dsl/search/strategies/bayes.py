@@ -82,7 +82,6 @@ class _Tried:
 class Bayes:
     def __init__(self, setting: Setting) -> None:
         self._explorer = setting.explorer
-        self._trials = setting.trials
         self._setting = setting
         self._source: Source | None = None
         self._defaults = list(setting.defaults)
@@ -97,22 +96,20 @@ class Bayes:
         self._memory = Memory()
         self._model: Model | None = None
         self._fitted = 0
-        self._proposed = 0
 
-    def propose(self, count: int) -> list[Trace]:
+    def propose(self, count: int, left: float) -> list[Trace]:
         """The next traces; fewer than `count` only when the space has no more."""
         if self._design is None:
             self._design = self._plan()
         out = self._design[:count]
         del self._design[:count]
         if len(out) < count and any(t.seconds is not None for t in self._tried):
-            out += self._batch(count - len(out))
+            out += self._batch(count - len(out), left)
         while len(out) < count:
             found = self._anything([t.candidate.trace for t in self._tried] + [c.trace for c in out])
             if not found:
                 break
             out += found
-        self._proposed += len(out)
         self._asked |= {id(c.trace): c for c in out}
         if out and self._model is not None:
             means, deviations = self._model.log_speed(self._reserve.rows(out), self._prior(out))
@@ -193,7 +190,7 @@ class Bayes:
         good = [t for t in self._tried if t.seconds is not None]
         return sorted(good, key=lambda t: t.seconds or 0.0)
 
-    def _batch(self, count: int) -> list[Candidate]:
+    def _batch(self, count: int, left: float) -> list[Candidate]:
         ranked = self._ranked()
         known = (
             ranked if len(ranked) <= KNOWN else [*ranked[: KNOWN // 2], *ranked[KNOWN // 2 :: len(ranked) // KNOWN + 1]]
@@ -206,7 +203,7 @@ class Bayes:
         joining = count * (0.25 if len(self._reserve.waiting) >= RICH else 1.0)
         bred = self._reserve.bred(parents, speeds, share + round(joining * BRED))
         evolved = bred[:share]
-        last = self._proposed >= self._trials * (1 - LAST)
+        last = left <= LAST
         drawn = self._reserve.drawn(plain + (0 if last else round(joining * DRAWN)))
         self._reserve.keep(bred[share:])
         self._reserve.keep(drawn[plain:])

@@ -24,7 +24,7 @@ class Descent:
         self._here: tuple[float, Trace] | None = None
         self._untried: list[dict[str, Decision]] = []
 
-    def propose(self, count: int) -> list[Trace]:
+    def propose(self, count: int, left: float) -> list[Trace]:
         """The next traces; fewer than `count` only when the space has no more."""
         out = self._explorer.first(self._defaults, count, count)
         del self._defaults[:count]

@@ -32,7 +32,7 @@ class Evolutionary:
         self._owed = 0.0
         self._initial = min(INITIAL, max(4, setting.trials // 4))
 
-    def propose(self, count: int) -> list[Trace]:
+    def propose(self, count: int, left: float) -> list[Trace]:
         """The next traces; fewer than `count` only when the space has no more."""
         out = self._explorer.first(self._defaults, count, count)
         del self._defaults[:count]
@@ -60,7 +60,7 @@ class Evolutionary:
         vectors = [v for _, v, _ in self._tried]
         parents = parents_of([self._tried[n][0] for _, n in ranked])
         offspring = self._breeder.offspring(parents, vectors, speeds, 0, self._explorer.rng("offspring"))
-        return self._explorer.first(offspring, count, 8 * count)
+        return self._explorer.offspring(offspring, count, 8 * count)
 
 
 STRATEGY: Factory = Evolutionary

@@ -85,7 +85,7 @@ class IndexGP:
         self._lists: dict[Distribution, List] = {}
         self._memory = Memory()
 
-    def propose(self, count: int) -> list[Trace]:
+    def propose(self, count: int, left: float) -> list[Trace]:
         """The next traces; fewer than `count` only when the space has no more."""
         out: list[Trace] = []
         while self._defaults and len(out) < count:

@@ -13,7 +13,7 @@ class Random:
         self._defaults = list(setting.defaults)
         self._seen: list[Trace] = []
 
-    def propose(self, count: int) -> list[Trace]:
+    def propose(self, count: int, left: float) -> list[Trace]:
         out = self._explorer.first(self._defaults, count, count)
         del self._defaults[:count]
         out += self._explorer.draws(count - len(out))

@@ -18,12 +18,16 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     Wait,
 )
-from tensorc_dsl.backend.llvm.codegen.body import Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.scope import Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements
 from tensorc_dsl.backend.llvm.codegen.values import in_memory
 from tensorc_dsl.ir.expr import ZERO, Load
 from tensorc_dsl.ir.program import Store
+from tensorc_dsl.lower.flat import Shuffle
+
+WORD = 32
+"""The bits of a register, which lanes give each other."""
 
 PLAN = Plan(8 * ALIGNMENT, 1, ZERO, ZERO, late=True)
 
@@ -76,6 +80,33 @@ class DeviceStatements(Statements, ABC):
                     f.start_block(after)
                 case _:
                     assert_never(s)
+
+    def shuffle(self, s: Shuffle) -> None:
+        """Write what lanes give each other as words of their bits, one after the other."""
+        f, (store,) = self.f, s.body
+        assert isinstance(store, Store) and isinstance(store.value, Load)  # as `shuffled` makes them
+        bits = 8 * store.value.dtype.bytes
+        source = self.expressions.pointer(store.value.buffer, store.value.indices[0], None)
+        target = self.expressions.target(store.buffer, store.indices[0], None)
+        if bits > WORD:
+            words = range(bits // WORD)
+            every = [f.op(f"load i{WORD}, ptr {f.op(f'getelementptr i{WORD}, ptr {source}, i64 {n}')}") for n in words]
+            for n, word in enumerate(every):
+                got = self.exchange(word, s)
+                f.line(f"store i{WORD} {got}, ptr {f.op(f'getelementptr i{WORD}, ptr {target}, i64 {n}')}")
+            return
+        word = f.op(f"load i{bits}, ptr {source}")
+        if bits < WORD:
+            word = f.op(f"zext i{bits} {word} to i{WORD}")
+        got = self.exchange(word, s)
+        if bits < WORD:
+            got = f.op(f"trunc i{WORD} {got} to i{bits}")
+        f.line(f"store i{bits} {got}, ptr {target}")
+
+    @abstractmethod
+    def exchange(self, word: str, s: Shuffle) -> str:
+        """Write that a lane gives a word of 32 bits, and return the one that it gets."""
+        ...
 
     def _store(self, s: Store, at: Piece | None) -> None:
         if not self._starts_copies:

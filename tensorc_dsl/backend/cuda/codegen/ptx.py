@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -12,7 +13,8 @@ from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, storage
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, BLOCK_AXES, THREAD, DeviceKernel, DeviceProgram
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.protocol import CompileError
-from tensorc_dsl.lower.flat import Collective
+from tensorc_dsl.ir.warp import LANES
+from tensorc_dsl.lower.flat import Collective, Move, Shuffle
 
 TRIPLE = "nvptx64-nvidia-cuda"
 
@@ -21,6 +23,9 @@ VERSION = "+ptx80"
 
 _SHARED = "@shared = external addrspace(3) global [0 x i8], align 128\n"
 """The shared memory of a block, whose size is an argument of the launch."""
+
+_SHUFFLES: Mapping[Move, str] = {"down": "down", "up": "up", "xor": "bfly", "lane": "idx"}
+"""What PTX calls the ways by which lanes get values."""
 
 _REGISTERS = "llvm.nvvm.read.ptx.sreg"
 
@@ -43,6 +48,13 @@ class _Lanes(DeviceStatements):
 
     def collective(self, s: Collective) -> None:
         write_assembly(self.f, self.expressions, s)
+
+    def exchange(self, word: str, s: Shuffle) -> str:
+        name = f"llvm.nvvm.shfl.sync.{_SHUFFLES[s.move]}.i32"
+        # All lanes take part; the last number is the end of a warp, its beginning for lanes before.
+        args = ("i32 -1", f"i32 {word}", f"i32 {s.by}", f"i32 {0 if s.move == 'up' else LANES - 1}")
+        self.f.module.declare("i32", name, ("i32",) * 4, "convergent nounwind")
+        return self.f.op(f"call i32 @{name}({', '.join(args)})")
 
     def barrier(self) -> None:
         self._call("llvm.nvvm.barrier.cta.sync.aligned.all", "i32 0", attributes="convergent nounwind")

@@ -15,8 +15,8 @@ from math import prod
 from tensorc_dsl.backend.cuda.codegen.device import PLAN
 from tensorc_dsl.backend.cuda.lower.collectives import operands_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
-from tensorc_dsl.backend.llvm.codegen.body import SymbolTable
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
+from tensorc_dsl.backend.llvm.codegen.scope import SymbolTable
 from tensorc_dsl.backend.llvm.codegen.statements import Statements
 from tensorc_dsl.ir.dtypes import INDEX, U16, DType
 from tensorc_dsl.ir.expr import (
@@ -60,8 +60,8 @@ def offsets(i: Intrinsic) -> tuple[dict[str, int], int]:
 
 
 def warp_bytes(k: DeviceKernel) -> int:
-    """The bytes that a warp of a kernel needs for its largest instruction."""
-    return max((offsets(s.intrinsic)[1] for s in collectives_in(k.body)), default=0)
+    """The bytes that a warp of a kernel needs for its largest instruction, and for a word of each lane."""
+    return max((offsets(s.intrinsic)[1] for s in collectives_in(k.body)), default=0) + 4 * LANES
 
 
 @dataclass(frozen=True, slots=True)

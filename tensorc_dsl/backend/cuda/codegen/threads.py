@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
 from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, offsets
@@ -10,13 +11,15 @@ from tensorc_dsl.backend.cuda.codegen.tally import key
 from tensorc_dsl.backend.cuda.codegen.watch import COLLECTIVE
 from tensorc_dsl.backend.cuda.lower.collectives import Access, address_of, element_of, operands_of, register_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel
-from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece, SymbolTable
+from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.scope import Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.values import in_memory
 from tensorc_dsl.ir.expr import ZERO, Expr, index, substitute
 from tensorc_dsl.ir.print import format_store
 from tensorc_dsl.ir.program import Store
-from tensorc_dsl.lower.flat import Collective
+from tensorc_dsl.ir.warp import LANES
+from tensorc_dsl.lower.flat import Collective, Shuffle
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,23 @@ class Threads(DeviceStatements):
     def barrier(self) -> None:
         self._waits += 1
         self.suspend(self._waits)
+
+    def exchange(self, word: str, s: Shuffle) -> str:
+        f, memory = self.f, self._lanes.memory(self.f)
+        f.line(f"store i32 {word}, ptr {f.op(f'getelementptr i32, ptr {memory}, i64 %lane')}")
+        self._rendezvous()
+        match s.move:
+            case "down" | "up":
+                other = f.op(f"{'add' if s.move == 'down' else 'sub'} i64 %lane, {s.by}")
+                there = f.op(f"icmp ult i64 {other}, {LANES}")
+                source = f.op(f"select i1 {there}, i64 {other}, i64 %lane")
+            case "xor":
+                source = f.op(f"xor i64 %lane, {s.by}")
+            case "lane":
+                source = str(s.by)
+            case _:
+                assert_never(s.move)
+        return f.op(f"load i32, ptr {f.op(f'getelementptr i32, ptr {memory}, i64 {source}')}")
 
     def _rendezvous(self) -> None:
         """Write that a lane waits for its warp."""

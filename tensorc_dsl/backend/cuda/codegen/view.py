@@ -6,7 +6,7 @@ Nothing is compiled from this text. It is complete, so that a compiler of NVIDIA
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from tensorc_dsl.backend.cuda.codegen.assembly import CONSTRAINTS, assembly_text, kind_of
@@ -50,7 +50,7 @@ from tensorc_dsl.ir.expr import (
     substitute,
 )
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, format_shape
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Move, Parallel, Shuffle, format_shape
 
 _TYPES = {
     "f16": "__half", "bf16": "__nv_bfloat16", "f32": "float", "f64": "double", "bool": "bool", "index": "long long",
@@ -168,6 +168,11 @@ def _flat(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}}}"
             case Collective():
                 yield from _assembly(s, pad)
+            case Shuffle(move=move, by=by, body=(Store(buffer=b, indices=(at,), value=e),)):
+                given = f"__shfl_{_SHUFFLES[move]}sync(0xffffffffu, {_value(e)}, {by})"
+                yield f"{pad}{_name(b)}[{_value(at)}] = ({_TYPES[dtype_of(e).name]}){given};"
+            case Shuffle():
+                raise TypeError("a shuffle gives one value")
             case Instruction(intrinsic=i):
                 raise CompileError(f"the view in CUDA C++ has no words for the instruction `{i.name}`; see its PTX")
             case Parallel():
@@ -175,6 +180,8 @@ def _flat(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
             case _:
                 assert_never(s)
 
+
+_SHUFFLES: Mapping[Move, str] = {"down": "down_", "up": "up_", "xor": "xor_", "lane": ""}
 
 _REGISTERS = {"float": "float", "double": "double", "i32": "unsigned", "i64": "long long"}
 """C's types of registers, by LLVM's."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tensorc_dsl.affine.simplify import conjuncts, negate
 from tensorc_dsl.ir.expr import Expr, Load, Logic, Select, children
 from tensorc_dsl.ir.program import Store
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop, Shuffle
 
 Loops = tuple[tuple[str, Expr], ...]
 
@@ -42,7 +42,7 @@ def _stmts(body: tuple[Flat, ...], private: frozenset[str], loops: Loops, conds:
             case If(cond=cond, body=inside):
                 yield from _read(cond, private, loops, conds)
                 yield from _stmts(inside, private, loops, (*conds, *conjuncts(cond)))
-            case Collective(body=inside):
+            case Collective(body=inside) | Shuffle(body=inside):
                 yield from _stmts(inside, private, loops, conds)
             case Alloc(name=name, body=inside):
                 yield from _stmts(inside, private | {name}, loops, conds)
@@ -51,25 +51,25 @@ def _stmts(body: tuple[Flat, ...], private: frozenset[str], loops: Loops, conds:
 
 
 def _read(e: Expr, private: frozenset[str], loops: Loops, conds: tuple[Expr, ...]) -> Iterator[Access]:
-    for x, inner in _loads(e, conds):
+    for x, inner in loads_under(e, conds):
         if x.buffer not in private:
             yield Access(x.buffer, False, x.indices[0], loops, inner)
 
 
-def _loads(e: Expr, conds: tuple[Expr, ...]) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
+def loads_under(e: Expr, conds: tuple[Expr, ...]) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
     """The loads of an expression, each with the conditions under which it happens."""
     match e:
         case Load(indices=indices):
             yield e, conds
             for i in indices:
-                yield from _loads(i, conds)
+                yield from loads_under(i, conds)
         case Select(cond=cond, then=then, other=other):
-            yield from _loads(cond, conds)
-            yield from _loads(then, (*conds, *conjuncts(cond)))
-            yield from _loads(other, (*conds, negate(cond)))
+            yield from loads_under(cond, conds)
+            yield from loads_under(then, (*conds, *conjuncts(cond)))
+            yield from loads_under(other, (*conds, negate(cond)))
         case Logic(op=op, lhs=a, rhs=b):
-            yield from _loads(a, conds)
-            yield from _loads(b, (*conds, *(conjuncts(a) if op == "and" else (negate(a),))))
+            yield from loads_under(a, conds)
+            yield from loads_under(b, (*conds, *(conjuncts(a) if op == "and" else (negate(a),))))
         case _:
             for part in children(e):
-                yield from _loads(part, conds)
+                yield from loads_under(part, conds)

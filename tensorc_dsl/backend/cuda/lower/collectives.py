@@ -8,14 +8,15 @@ threads. An operand in memory is at the addresses that the lanes give, by its la
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.affine.fragments import Unit, disagreement, misplaced
+from tensorc_dsl.affine.fragments import Unit, cells, disagreement, misplaced
 from tensorc_dsl.affine.instruction import Match, Tile, match_nest, stored_place
 from tensorc_dsl.affine.simplify import is_multiple, simplify
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD
+from tensorc_dsl.backend.cuda.lower.lanes import by_lanes
 from tensorc_dsl.ir.expr import (
     ZERO,
     Expr,
@@ -30,12 +31,12 @@ from tensorc_dsl.ir.expr import (
     substitute,
     transform,
 )
-from tensorc_dsl.ir.print import format_expr, format_store
+from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Axis, For, Intrinsic, LoopKind, Program, Store, intrinsic_of, walk
 from tensorc_dsl.ir.warp import ADDRESS, ELEMENT, LANE, LANES, Held, held, layout_of
 from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.boxes import Ranges, span
-from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, buffers_of, stores
+from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, stores
 from tensorc_dsl.lower.instructions import instructions, match_flat
 
 KIND = "cuda"
@@ -56,20 +57,16 @@ class Collected:
 
 def collected(program: Program, body: tuple[Flat, ...], axes: Axes, features: Collection[str]) -> Collected:
     """The statements with proved nests as instructions of a warp. Raises LowerError if a fragment is used in another way."""
-    _require_agreement(program)
+    units = _agreed(program)
     made = _Maker(instructions(program), axes, features, {}, {})
     out = made.run(body, {}, ())
-    for s in _plain(out):
-        for name in buffers_of(s) & made.fragments.keys():
-            raise LowerError(
-                f"`{format_store(s)}` is no instruction, and `{name}` is in a fragment, which only instructions access; use"
-                ' `tensorize`, or store it in "local"'
-            )
+    out = by_lanes(out, axes, {name: cells(units, name) for name in made.fragments})
     return Collected(out, axes.with_lanes(made.lanes), made.fragments)
 
 
-def _require_agreement(program: Program) -> None:
-    """Raises LowerError unless instructions that share a fragment agree on it: a program by hand may say anything."""
+def _agreed(program: Program) -> list[Unit]:
+    """The instructions. Raises LowerError unless those that share a fragment agree on it: a program by hand may say
+    anything."""
     units: list[Unit] = []
     for around, s in walk(program.body):
         named = intrinsic_of(program, s) if isinstance(s, For) else None
@@ -81,15 +78,7 @@ def _require_agreement(program: Program) -> None:
     if (other := disagreement(program, units)) is not None:
         names = " and ".join(u.intrinsic.name for u in (other.one, other.other))
         raise LowerError(f"{names} do not agree on the fragment `{other.buffer}`: {other.why}")
-
-
-def _plain(body: tuple[Flat, ...]) -> Iterator[Store]:
-    """The stores that are not part of an instruction."""
-    for s in body:
-        if isinstance(s, Store):
-            yield s
-        elif not isinstance(s, Collective):
-            yield from _plain(s.body)
+    return units
 
 
 @dataclass(frozen=True, slots=True)

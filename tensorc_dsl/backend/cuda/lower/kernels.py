@@ -13,6 +13,7 @@ from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr
 from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.swizzle import Swizzle
 from tensorc_dsl.lower.flat import Collective, Flat, Param, Prepared, format_body, format_shape
 from tensorc_dsl.lower.flat import inside as inside_flat
 from tensorc_dsl.units import counted
@@ -97,6 +98,7 @@ class Shared:
     dtype: DType
     size: int
     offset: int
+    swizzle: Swizzle | None = None
 
 
 @node

@@ -13,8 +13,10 @@ from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjace
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Local, collectives_in, format_device
 from tensorc_dsl.backend.cuda.lower.owners import own
 from tensorc_dsl.backend.cuda.lower.pipelines import versioned
+from tensorc_dsl.backend.cuda.lower.shuffles import SCOPE, shuffled
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline, marked
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
+from tensorc_dsl.backend.cuda.lower.swizzles import with_swizzles
 from tensorc_dsl.backend.llvm.lower.passes import max_step
 from tensorc_dsl.ir.program import Block, Buffer, Program, walk
 from tensorc_dsl.ir.target import Target
@@ -118,15 +120,21 @@ def _collectives(n: Nest) -> Nest:
     return replace(n, unit=replace(n.unit, flat=found.body), axes=found.axes, fragments=found.fragments)
 
 
+def _shuffles(n: Nest) -> Nest:
+    buffers = {b.name: b for b in n.unit.program.buffers if b.scope == SCOPE}
+    body, local = shuffled(n.unit.loops, buffers, n.axes)
+    return replace(n, unit=replace(n.unit, flat=body), local=(*n.local, *local))
+
+
 def _owners(n: Nest) -> Nest:
     """Private buffers above threads, and fragments, become storage of each thread."""
     program = n.unit.program
-    home, body, local = homes(program), n.unit.loops, list[Local]()
+    home, body, local = homes(program), n.unit.loops, list(n.local)
     used = {name for s in stores(body) for name in (s.buffer, *(x.buffer for x in store_loads(s)))}
     for b in program.buffers:
         if b.name in used and b.scope.split(".")[0] not in ("global", "shared"):
             around = home.get(b.name, frozenset())
-            if b.name in n.fragments or not _threads_around(program, b.name, n.axes) <= around:
+            if b.name in n.fragments or b.scope == SCOPE or not _threads_around(program, b.name, n.axes) <= around:
                 if b.name in n.fragments:
                     b = replace(b, shape=with_lanes(b.shape, n.fragments[b.name]))
                 body, storage = own(body, b, around, n.axes)
@@ -214,17 +222,23 @@ def _bodies(n: Nest) -> Nest:
     )
 
 
+def _swizzles(n: Nest) -> Nest:
+    return replace(n, kernels=tuple(map(with_swizzles, n.kernels)))
+
+
 PASSES = (
     _Pass("prove", _common("prove"), "instructions without a proof are loops"),
     _Pass("essential", _common("essential"), "guards that others imply go"),
     _Pass("stages", _stages, "statements of pipelines are marked"),
     _Pass("erase", _common("erase"), "blocks become stores, `where` guards, `init` stores of its own"),
     _Pass("collectives", _collectives, "tensorized nests become what each lane of a warp accesses"),
+    _Pass("shuffles", _shuffles, "lanes of a warp get what others have in registers"),
     _Pass("owners", _owners, "private buffers above threads, and fragments, become storage of each thread"),
     _Pass("guards", _common("guards"), "guards move out of loops that they do not read"),
     _Pass("place", _place, "buffers get memory: a thread's, a block's"),
     _Pass("phases", _phases, "bound loops become values of a thread, statements phases"),
     _Pass("barriers", _barriers, "barriers where threads meet"),
     _Pass("bodies", _bodies, "vectors of whole lanes, unrolled loops over private buffers"),
+    _Pass("swizzles", _swizzles, "elements of swizzled buffers get their places"),
 )
 """The passes of GPUs, in order."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +17,11 @@ from numpy.typing import NDArray
 from tensorc_dsl.affine.simplify import bounds, linear_form, simplify
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD, Local
+from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
 from tensorc_dsl.ir.expr import (
     ZERO,
-    Binary,
-    Const,
     Expr,
     Load,
-    Var,
     add,
     free_vars,
     index,
@@ -39,8 +36,6 @@ from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Flat, Loop, LowerError, Store, buffers_of, store_loads
-
-Numbers = NDArray[np.int64]
 
 MOST_VALUES = 1 << 16
 """The largest number of elements along one dimension that a thread may own; more cannot be in registers by far."""
@@ -155,65 +150,37 @@ def _is_of_thread(e: Expr) -> bool:
     return free_vars(e) == frozenset((THREAD,))
 
 
-def _of_threads(terms: dict[Expr, int], threads: int) -> Numbers:
+def of_block(threads: int) -> dict[str, Numbers]:
+    """The numbers of the threads of a block."""
+    return {THREAD: np.arange(threads, dtype=np.int64)}
+
+
+def of_threads(terms: dict[Expr, int], threads: int) -> Numbers:
     """The sum of the terms over `thread` alone, for each thread."""
     total = np.zeros(threads, np.int64)
     for atom, factor in terms.items():
         if _is_of_thread(atom):
-            total += factor * evaluate(atom, threads)
+            total += factor * evaluate(atom, of_block(threads))
     return total
 
 
-def evaluate(e: Expr, threads: int) -> Numbers:
-    """The value of an expression over `thread` in each thread."""
-    match e:
-        case Var():
-            return np.arange(threads, dtype=np.int64)
-        case Const(value=int(value)):
-            return np.full(threads, value, np.int64)
-        case Binary(op=op, lhs=a, rhs=b):
-            x, y = evaluate(a, threads), evaluate(b, threads)
-            match op:
-                case "+":
-                    return x + y
-                case "-":
-                    return x - y
-                case "*":
-                    return x * y
-                case "/":
-                    return x // y
-                case "%":
-                    return x % y
-                case "min":
-                    return np.minimum(x, y)
-                case "max":
-                    return np.maximum(x, y)
-                case "xor":
-                    return x ^ y
-                case _:
-                    assert_never(op)
-        case _:
-            raise LowerError(f"which elements a thread owns is not known: they depend on `{format_expr(e)}`")
-
-
-def _active(a: _Access, axes: Axes) -> NDArray[np.bool_]:
-    """The threads that run the statement of an access."""
+def running(bound: Sequence[str], axes: Axes) -> NDArray[np.bool_]:
+    """The threads that run a statement inside of these bound loops."""
     on = np.ones(axes.threads, np.bool_)
-    for c in axes.conditions(a.bound):
-        x, y = evaluate(c.lhs, axes.threads), evaluate(c.rhs, axes.threads)
-        on &= x == y if c.op == "==" else x < y
+    for c in axes.conditions(bound):
+        on &= evaluate(c, of_block(axes.threads)) != 0
     return on
 
 
 def _require_same(b: Buffer, found: Sequence[_Access], around: Sequence[list[dict[Expr, int]]], axes: Axes) -> None:
     """Raises LowerError unless each thread has the same part of the subscripts in all accesses."""
-    first, on = around[0], _active(found[0], axes)
+    first, on = around[0], running(found[0].bound, axes)
     for a, other in zip(found[1:], around[1:], strict=True):
-        both = on & _active(a, axes)
+        both = on & running(a.bound, axes)
         for d, (x, y) in enumerate(zip(first, other, strict=True)):
             apart = {e: c for e, c in x.items() if not _is_of_thread(e)}
             if apart != {e: c for e, c in y.items() if not _is_of_thread(e)} or np.any(
-                (_of_threads(x, axes.threads) != _of_threads(y, axes.threads))[both]
+                (of_threads(x, axes.threads) != of_threads(y, axes.threads))[both]
             ):
                 raise LowerError(
                     f"threads own other elements of `{b.name}` in one nest than in another: dimension {d} is"
@@ -231,9 +198,9 @@ def _require_apart(
     axes: Axes,
 ) -> None:
     """Raises LowerError if two threads of one home touch the same element."""
-    on = reduce(np.logical_or, (_active(a, axes) for a in found))
-    columns = [_of_threads(t, axes.threads)[on] for t in around[0]]
-    columns += [evaluate(simplify(axes.value(v), {}), axes.threads)[on] for v in home]
+    on = reduce(np.logical_or, (running(a.bound, axes) for a in found))
+    columns = [of_threads(t, axes.threads)[on] for t in around[0]]
+    columns += [evaluate(simplify(axes.value(v), {}), of_block(axes.threads))[on] for v in home]
     none = np.zeros(1, np.int64)
     rows = np.stack([*columns, np.zeros(int(on.sum()), np.int64)], axis=1)
     kinds, counts = np.unique(rows, axis=0, return_counts=True)
@@ -257,6 +224,8 @@ def _dense(values: Numbers) -> tuple[int, int, int, int]:
 
     Runs at one distance, as virtual threads make them, are moved together; other holes stay.
     """
+    if not len(values):  # in loops without iterations
+        return 1, 0, 0, 0
     first, last = int(values[0]), int(values[-1])
     size = last - first + 1
     if size == len(values):

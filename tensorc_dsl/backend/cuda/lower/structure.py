@@ -12,12 +12,14 @@ from tensorc_dsl.backend.cuda.lower.collectives import require_uniform
 from tensorc_dsl.backend.cuda.lower.copies import Copying, NoCopy, as_copies
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, THREAD, Device, Guard, Local, Phase, Shared, Steps
 from tensorc_dsl.backend.cuda.lower.pipelines import Part, in_rounds, versioned
+from tensorc_dsl.backend.cuda.lower.shuffles import guarded
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline
 from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, size_of
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, Expr, conjunction, constant, free_vars, substitute
-from tensorc_dsl.ir.print import format_store
+from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.swizzle import UNITS, Swizzle, swizzle_of
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop, LowerError, inside, store_loads, stores
 
 TRANSACTION = 128
@@ -34,10 +36,30 @@ class Storage:
     notes: list[str] = field(default_factory=list[str])
     """What of a schedule is done in another way than it says, and why."""
 
-    def share(self, name: str, dtype: DType, size: int) -> None:
+    def share(self, s: Alloc, size: int) -> None:
         """Give a buffer a place in shared memory of its own."""
-        self.shared.append(Shared(name, dtype, size, self.bytes))
-        self.bytes += -(-size * dtype.bytes // TRANSACTION) * TRANSACTION
+        order = _order(s)
+        size = size if order is None else _whole(size, order.line)
+        self.shared.append(Shared(s.name, s.dtype, size, self.bytes, order))
+        self.bytes += _whole(size * s.dtype.bytes, TRANSACTION)
+
+
+def _order(s: Alloc) -> Swizzle | None:
+    """The order of the elements of a buffer. Raises LowerError if its rows are no whole units of the wanted swizzle."""
+    if s.swizzle is None:
+        return None
+    unit, distance = s.swizzle[0], constant(s.swizzle[1])
+    if unit * s.dtype.bytes not in UNITS or distance is None or distance % unit:
+        raise LowerError(
+            f"the rows of `{s.name}` are `{format_expr(s.swizzle[1])}` elements apart, which are no whole units of {unit}, in"
+            f" which a swizzle moves them; give them a multiple of the unit, of {UNITS[0]} to {UNITS[-1]} bytes"
+        )
+    return swizzle_of(unit, distance, s.dtype.bytes)
+
+
+def _whole(size: int, n: int) -> int:
+    """The next multiple of `n`."""
+    return -(-size // n) * n
 
 
 def phases(
@@ -109,8 +131,9 @@ class _Cutter:
                         part(y, (*around, cond))
                 case Alloc(name=name):
                     size, count = size_of(x), pipeline.versions[name]
-                    if count > 1:  # each version begins where the widest access may
-                        size = -(-size * x.dtype.bytes // ALIGNMENT) * ALIGNMENT // x.dtype.bytes
+                    if count > 1:  # each version begins where the widest access may, and with a line of a swizzle
+                        order = _order(x) if self._is_shared(x) else None
+                        size = _whole(size, max(ALIGNMENT // x.dtype.bytes, 1 if order is None else order.line))
                     self._place(x, size * count, bound)
                     if self._is_shared(x):
                         own[name] = x.dtype
@@ -157,7 +180,7 @@ class _Cutter:
                 " threads would need a buffer of its own that others share; move it outside of all loops that count threads"
             )
         if self._is_shared(s):
-            self.storage.share(s.name, s.dtype, size)
+            self.storage.share(s, size)
         else:
             self.storage.local.append(Local(s.name, s.dtype, size))
 
@@ -173,5 +196,4 @@ class _Cutter:
         mine = (*conds, *self.axes.conditions(bound))
         if isinstance(s, Collective):
             require_uniform(s, mine)
-        guard = conjunction(mine)
-        return Phase(body if guard is None else (If(guard, body),))
+        return Phase(guarded(body, conjunction(mine)))

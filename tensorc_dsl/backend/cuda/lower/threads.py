@@ -10,7 +10,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Commit, Device, Guar
 from tensorc_dsl.ir.expr import ZERO, Expr, constant, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, LowerError, Parallel
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, LowerError, Parallel, Shuffle
 
 
 def size_of(s: Alloc) -> int:
@@ -41,7 +41,7 @@ def plain(body: Sequence[Flat], values: Mapping[str, Expr]) -> tuple[Flat, ...]:
                 out.append(If(substitute(s.cond, values), plain(s.body, values)))
             case Alloc():
                 out.append(replace(s, size=_count(s), space="stack", body=plain(s.body, values)))
-            case Collective():
+            case Collective() | Shuffle():
                 out.append(replace(s, body=plain(s.body, values)))
             case Parallel() | Instruction():
                 raise AssertionError("no pass of GPUs makes them")

@@ -6,8 +6,9 @@ from tensorc_dsl.affine.solve_sizes import solve_sizes
 from tensorc_dsl.backend.llvm.ahead.cpu import Check
 from tensorc_dsl.backend.llvm.ahead.entry import MEMORY, Entry
 from tensorc_dsl.backend.llvm.ahead.interface import Interface, Signature, Status, c_type
-from tensorc_dsl.backend.llvm.codegen.body import Expressions, Scalar, SymbolTable
+from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Module
+from tensorc_dsl.backend.llvm.codegen.scope import Scalar, SymbolTable
 
 RECORD = 48
 """The number of bytes of a `tensorc_array`, which has the layout of DLPack's `DLTensor`."""

@@ -10,9 +10,10 @@ from tensorc_dsl.backend.llvm.ahead.described import write_checked
 from tensorc_dsl.backend.llvm.ahead.entry import MEMORY, Entry, Span
 from tensorc_dsl.backend.llvm.ahead.interface import Interface, Signature, Status
 from tensorc_dsl.backend.llvm.ahead.prepared import LINE, WORD, PreparedMemory
-from tensorc_dsl.backend.llvm.codegen.body import Expressions, Scalar, SymbolTable
+from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, workspace_symbol
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
+from tensorc_dsl.backend.llvm.codegen.scope import Scalar, SymbolTable
 from tensorc_dsl.ir.expr import Expr, index, mul
 from tensorc_dsl.lower.flat import Param
 

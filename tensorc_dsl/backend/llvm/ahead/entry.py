@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from tensorc_dsl.backend.llvm.ahead.cpu import Check
 from tensorc_dsl.backend.llvm.ahead.interface import Signature, Status
 from tensorc_dsl.backend.llvm.ahead.prepared import LINE, WORD, PreparedMemory
-from tensorc_dsl.backend.llvm.codegen.body import Scalar
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
+from tensorc_dsl.backend.llvm.codegen.scope import Scalar
 from tensorc_dsl.ir.expr import Dim
 
 MEMORY = "%prepared"

@@ -7,16 +7,17 @@ lanes becomes a mask. A lane that is masked off accesses no memory; no load runs
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import assert_never
 
 from tensorc_dsl.affine.linear import Context, Linear, linear
 from tensorc_dsl.affine.simplify import prove
 from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.lanes import Picked, period, pick, picked
 from tensorc_dsl.backend.llvm.codegen.maths.call import call
+from tensorc_dsl.backend.llvm.codegen.saturating import saturating
 from tensorc_dsl.backend.llvm.codegen.scalars import any_lane, binary, compare, convert, invert, logic, select
+from tensorc_dsl.backend.llvm.codegen.scope import Piece, Scalar, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, in_memory, mangled, vector_type
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, U8, DType
 from tensorc_dsl.ir.expr import (
@@ -32,65 +33,24 @@ from tensorc_dsl.ir.expr import (
     Not,
     Select,
     Var,
+    add,
     children,
     dtype_of,
     free_vars,
+    index,
     loads,
+    substitute,
 )
-
-Scalar = int | str
-"""An index that is the same in all lanes: a constant, or the name of an i64."""
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Lanes `offset` .. `offset + width - 1` of the loop over `var`, counted from the value of `var` in the scope.
-
-    `mask` has the active lanes (None: all). `some` means that at least one is active, so that a value which all lanes share
-    may be loaded once.
-    """
-
-    var: str
-    offset: int
-    width: int
-    mask: Value | None = None
-    some: bool = True
-
-
-@dataclass(slots=True)
-class SymbolTable:
-    """The values of names at a place: loop variables, open dimensions, and buffers as pointers to their first elements."""
-
-    vars: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
-    buffers: dict[str, tuple[str, DType]] = field(default_factory=dict[str, tuple[str, DType]])
-    factors: dict[str, int] = field(default_factory=dict[str, int])
-    """For each loop variable a number that divides it, if one greater than 1 is known."""
-    aligned: dict[str, int] = field(default_factory=dict[str, int])
-    """The alignment of buffers in bytes, where vectors are only loaded and stored at once if they are aligned."""
-    streamed: dict[str, int] = field(default_factory=dict[str, int])
-    """The buffers that begin at a cache line and are stored past the caches, with the size of their vectors in bytes."""
-
-    @contextmanager
-    def bound(self, values: Mapping[str, Scalar], factor: int = 1) -> Generator[None]:
-        """A context in which variables have the given values, which are multiples of `factor`."""
-        before, factors = {v: self.vars[v] for v in values if v in self.vars}, self.factors
-        self.vars.update(values)
-        self.factors = factors | dict.fromkeys(values, factor)
-        try:
-            yield
-        finally:
-            for v in values:
-                del self.vars[v]
-            self.vars.update(before)
-            self.factors = factors
 
 
 class Expressions:
     """Writes expressions into one function."""
 
-    def __init__(self, f: Function, scope: SymbolTable) -> None:
+    def __init__(self, f: Function, scope: SymbolTable, *, picks: bool = False) -> None:
         self.f = f
         self.scope = scope
+        self.picks = picks
+        """Whether lanes at known distances are picked from vectors, which read what lies between them as well."""
         self._forms: dict[Expr, Linear] = {}
         self.turned: dict[Load, Value] = {}
         """The values that the lanes of the current piece load, if a whole tile was loaded before."""
@@ -218,6 +178,9 @@ class Expressions:
             case Not(operand=x):
                 return invert(f, self.value(x, at))
             case Cast(operand=x, dtype=t):
+                if (found := saturating(e)) is not None:
+                    intrinsic, x, y = found
+                    return f.intrinsic(intrinsic, t, self.alike(self.value(x, at), self.value(y, at)))
                 return convert(f, self.value(x, at), t)
             case Call(function=name, args=args):
                 values = [self.value(a, at) for a in args]
@@ -301,12 +264,25 @@ class Expressions:
             return self._load_if_any(e, at, at.mask)
         if step == 1:
             return self._load_vector(e, at)
+        if at.mask is None and (lanes := self._picked(e, at)) is not None:
+            begin = substitute(e.indices[0], {at.var: add(Var(at.var), index(at.offset))})
+            ref = pick(self.f, lambda n: self.pointer(e.buffer, add(begin, index(n)), None), e.dtype, lanes)
+            return self.from_memory(ref, e.dtype, at.width)
         if step is None or at.mask is not None:
             return self._gather(e, at)
         first = self.pointer(e.buffer, e.indices[0], at)
         kind = in_memory(e.dtype)
         places = [self.f.cached(f"getelementptr {kind}, ptr {first}, i64 {k * step}") for k in range(at.width)]
         return self.f.gather_lanes([self._load_one(p, e.dtype) for p in places])
+
+    def _picked(self, e: Load, at: Piece) -> Picked | None:
+        """The vectors that the lanes of a load can be picked from."""
+        every = 0 if not self.picks or loads(e.indices[0]) else period(e.indices[0], at.var)
+        value = self.scope.vars[at.var]
+        if not every or not (isinstance(value, int) or self.scope.factors.get(at.var, 1) % every == 0):
+            return None
+        first = at.offset + (value if isinstance(value, int) else 0)
+        return picked(e.indices[0], at.var, first % every, at.width)
 
     def _load_one(self, pointer: str, t: DType) -> Value:
         ref = self.f.op(f"load {in_memory(t)}, ptr {pointer}, align {t.bytes}")

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from tensorc_dsl.affine.simplify import simplify
-from tensorc_dsl.backend.llvm.codegen.body import Expressions, Scalar, SymbolTable
+from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.machine import Machine, native_triple
+from tensorc_dsl.backend.llvm.codegen.scope import Scalar, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements, whole_lines
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, add, index, mul

@@ -8,6 +8,7 @@ from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value, element, vector_type, with_dtype
 from tensorc_dsl.ir.dtypes import BF16, BOOL, F32, F64, I32, INDEX, DType
 from tensorc_dsl.ir.expr import BinaryOp, CompareOp
+from tensorc_dsl.ir.numbers import limits
 
 _FLOAT_COMPARE = {"<": "olt", "<=": "ole", ">": "ogt", ">=": "oge", "==": "oeq", "!=": "une"}
 _SIGNED = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
@@ -158,9 +159,11 @@ def convert(f: Function, v: Value, t: DType) -> Value:
     elif s.is_float:
         if s.bits < 32:  # LLVM 22 makes the least i16 of the NaN of a half where it has instructions for halves
             return convert(f, convert(f, v, F32), t)
-        name = f"llvm.fpto{'si' if t.kind == 'int' else 'ui'}.sat.{_mangled(t, v.lanes)}.{_mangled(s, v.lanes)}"
+        if v.lanes:
+            return _whole(f, v, t)
+        name = f"llvm.fpto{'si' if t.kind == 'int' else 'ui'}.sat.i{t.bits}.f{s.bits}"
         f.module.declare(to, name, (v.type,))
-        return f.value(t, f"call {to} @{name}({v.typed})", v.lanes)
+        return f.value(t, f"call {to} @{name}({v.typed})", 0)
     elif element(s) == element(t):
         return with_dtype(v, t)
     elif s.bits > t.bits:
@@ -170,9 +173,30 @@ def convert(f: Function, v: Value, t: DType) -> Value:
     return f.value(t, f"{word} {v.typed} to {to}", v.lanes)
 
 
-def _mangled(t: DType, lanes: int) -> str:
-    name = f"f{t.bits}" if t.is_float else f"i{t.bits}"
-    return f"v{lanes}{name}" if lanes else name
+def _whole(f: Function, v: Value, t: DType) -> Value:
+    """A vector of f32 or f64 as integers: limited first, then converted by instructions that do not saturate.
+
+    LLVM has a conversion that does, for which it takes vectors apart.
+    """
+    n, (low, high) = v.lanes, limits(t)
+    lost = high.bit_length() - (24 if v.dtype == F32 else 53)
+    top = high + 1 - 2**lost if lost > 0 else high  # the greatest float that the type holds
+
+    def limited(word: str, a: Value, end: int) -> Value:
+        """`a` where it is on this side of the end, and the end instead of other numbers and of NaN."""
+        e = constant_value(v.dtype, float(end), n)
+        return select(f, f.value(BOOL, f"fcmp {word} {a.type} {a.ref}, {e.ref}", n), a, e)
+
+    inside = limited("olt", limited("ogt", v, low), top)
+    held = I32 if t.bits < 32 else t
+    word = "fptosi" if held.kind == "int" else "fptoui"
+    out = f.value(held, f"{word} {inside.typed} to {vector_type(element(held), n)}", n)
+    if top < high:
+        beyond = compare(f, ">", v, constant_value(v.dtype, float(top), n))
+        out = select(f, beyond, constant_value(held, high, n), out)
+    if low < 0:
+        out = select(f, compare(f, "==", v, v), out, constant_value(held, 0, n))
+    return convert(f, out, t)
 
 
 def _to_odd_i64(f: Function, v: Value) -> Value:

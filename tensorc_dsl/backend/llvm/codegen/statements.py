@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from tensorc_dsl.backend.llvm.codegen.across import combined, fold_lanes
-from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece, Scalar, SymbolTable, any_lane
+from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import UNROLL, Function
 from tensorc_dsl.backend.llvm.codegen.instructions import code_for, write_instruction
+from tensorc_dsl.backend.llvm.codegen.scalars import any_lane
+from tensorc_dsl.backend.llvm.codegen.scope import Piece, Scalar, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.turn import turned, write_turned
 from tensorc_dsl.backend.llvm.codegen.values import Value, in_memory, mangled
 from tensorc_dsl.ir.dtypes import BOOL
@@ -26,6 +28,7 @@ from tensorc_dsl.lower.flat import (
     Loop,
     Parallel,
     Prepared,
+    Shuffle,
     body_of,
     store_loads,
     stores,
@@ -69,7 +72,7 @@ class Statements:
         self.symbol = symbol
         self.workspace = workspace
         self.worker = worker
-        self.expressions = Expressions(f, scope)
+        self.expressions = Expressions(f, scope, picks=not plan.late)
         self._used: dict[str, Expr] = {"shared": ZERO, "worker": ZERO}
 
     def write(self, body: Sequence[Flat], pieces: tuple[Piece, ...] = ()) -> None:
@@ -94,6 +97,8 @@ class Statements:
                     self._instruction(s, pieces)
                 case Collective():
                     self.collective(s)
+                case Shuffle():
+                    self.shuffle(s)
                 case _:
                     assert_never(s)
 
@@ -107,6 +112,10 @@ class Statements:
     def collective(self, s: Collective) -> None:
         """Write an instruction of a warp; a generator for GPUs says how."""
         raise AssertionError(f"CPUs have no warps for {s.intrinsic.name}")
+
+    def shuffle(self, s: Shuffle) -> None:
+        """Write what lanes of a warp give each other; a generator for GPUs says how."""
+        raise AssertionError(f"CPUs have no lanes for {s.move}")
 
     # Loops
 
@@ -406,7 +415,7 @@ def _mentioned(body: tuple[Flat, ...]) -> tuple[set[str], set[str]]:
                     exprs.append(s.cond)
                 case Alloc():
                     exprs.append(s.size)
-                case Instruction() | Collective():
+                case Instruction() | Collective() | Shuffle():
                     pass  # the same names occur in its body
             go(body_of(s))
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tensorc_dsl.backend.llvm.codegen.body import Expressions, Piece
+from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.scope import Piece
 from tensorc_dsl.backend.llvm.codegen.values import Value, element, in_memory, vector_type
 from tensorc_dsl.ir.expr import Expr, Load, Logic, Select, children, constant
 from tensorc_dsl.ir.program import LoopKind, Store

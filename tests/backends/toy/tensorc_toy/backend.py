@@ -240,6 +240,9 @@ class ToyBackend:
     def emulate(self, lowered: LoweredKernel) -> None:
         return None
 
+    def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> None:
+        return None
+
     def load(self, code: Code, program: Program, threads: int) -> ToyLoaded:
         params = tuple(Param(p.name, p.dtype, p.shape, p in program.outputs) for p in program.params)
         with tempfile.TemporaryDirectory() as folder:

@@ -1,0 +1,97 @@
+; `make reference` writes this file from editors/treesitter/queries/highlights.scm.
+; What each word is. No two patterns take the same word, so it does not matter which of two an editor prefers.
+
+(comment) @comment
+(doc_line) @comment.doc
+
+[
+  (integer)
+  (float)
+] @number
+
+[
+  (boolean)
+  (float_constant)
+  (wildcard)
+] @constant.builtin
+
+(escape) @string.escape
+
+[
+  "+" "-" "*" "/" "%" "=" "+=" ":=" "~" "->" "@" ".."
+  (comparator)
+  (rest)
+] @operator
+
+[ "(" ")" "[" "]" "{" "}" ] @punctuation.bracket
+[ "," ":" ";" "." ] @punctuation.delimiter
+
+(attribute attribute: (identifier) @property)
+(use attribute: (identifier) @property)
+
+(reducer_name) @function.builtin
+
+[
+  (compute name: (identifier) @function)
+  (reducer name: (identifier) @function)
+  (intrinsic name: (identifier) @function)
+  (const name: (identifier) @function)
+  (module name: (identifier) @function)
+  (space name: (identifier) @function)
+  (schedule name: (identifier) @function)
+  (prior name: (identifier) @function)
+  (target name: (identifier) @function)
+  (task name: (identifier) @function)
+  (program name: (identifier) @function)
+  (block name: (identifier) @function)
+  (buffer name: (identifier) @function)
+]
+
+; generated: lists
+
+[
+  "and" "either" "else" "for" "if" "in" "let" "maybe" "not" "or" "where" "yield" "asm" "assume" "at" "block" "bound"
+  "buffer" "call" "compute" "const" "desc" "identity" "init" "intrinsic" "layout" "lower" "module" "parallel"
+  "pipelined" "prior" "program" "reduce" "reducer" "requires" "scan" "schedule" "space" "spatial" "step" "target"
+  "task" "tensorized" "unrolled" "use" "vectorized" "when" "with"
+] @keyword
+
+((string) @attribute
+  (#match? @attribute "^\"(intrinsic|pipeline[.]asynchronous|pipeline[.]order|pipeline[.]stages|reducer|specialize[.]registers|specialize[.]roles|store[.]nontemporal|unroll[.]max_step)\"$"))
+
+((string) @string
+  (#not-match? @string "^\"(intrinsic|pipeline[.]asynchronous|pipeline[.]order|pipeline[.]stages|reducer|specialize[.]registers|specialize[.]roles|store[.]nontemporal|unroll[.]max_step)\"$"))
+
+([
+  (tensor_type type: (identifier) @type.builtin)
+  (param_type type: (identifier) @type.builtin)
+]
+  (#any-of? @type.builtin
+    "Block" "Buffer" "Instruction" "Loop" "Program" "Target" "bf16" "bool" "f16" "f32" "f64" "float" "i16" "i32" "i64"
+    "i8" "int" "list" "str" "u16" "u32" "u8"))
+
+((call function: (identifier) @type.builtin)
+  (#any-of? @type.builtin
+    "bf16" "bool" "f16" "f32" "f64" "i16" "i32" "i64" "i8" "u16" "u32" "u8"))
+
+((call function: (identifier) @function.primitive)
+  (#any-of? @function.primitive
+    "add_unit_loop" "annotate" "bind" "cache_inplace" "cache_read" "cache_write" "compute_at" "compute_inline"
+    "decompose_padding" "decompose_reduction" "expand_reduction" "fold_scan" "fuse" "fuse_reduction_epilogue"
+    "loop_partition" "merge" "pad_einsum" "parallel" "persist" "prefetch" "read_at" "reindex" "reindex_cache_read"
+    "reindex_cache_write" "reorder" "reorder_block_iters" "reverse_compute_at" "reverse_compute_inline" "rfactor"
+    "rolling_buffer" "set_scope" "skew" "software_pipeline" "specialize" "split" "storage_align" "storage_swizzle"
+    "tensorize" "tile" "transform_block_layout" "transform_layout" "unannotate" "unroll" "vectorize" "write_at"))
+
+((call function: (identifier) @function.draw)
+  (#any-of? @function.draw
+    "sample_categorical" "sample_compute_location" "sample_int" "sample_partial_tile" "sample_partitioned_tile"
+    "sample_perfect_tile" "sample_permutation"))
+
+((call function: (identifier) @function.builtin)
+  (#any-of? @function.builtin
+    "abs" "all" "any" "ceil" "clamp" "concat" "cos" "erf" "exp" "floor" "interleave" "len" "log" "log2" "max" "min"
+    "pow" "product" "range" "reversed" "round" "rsqrt" "saturate" "select" "sigmoid" "sin" "so_far" "sqrt" "sum"
+    "tanh" "tile_levels" "within" "xor"))
+
+; end: lists

@@ -1,0 +1,5 @@
+; Where brackets are not closed by themselves.
+
+(comment) @comment
+(doc_line) @comment
+(string) @string

@@ -1,0 +1,75 @@
+"""Statements that are no instructions, and access fragments: each lane takes the elements that it has in its registers.
+
+A loop that is bound to lanes says which iterations a lane runs. Such a statement may access an element of a fragment if the
+lane is proved to have it, by the layout on which the instructions of the fragment agree. Then the element is a number of that
+lane's. So what comes behind a product, as a bias and an activation, is computed before anything is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tensorc_dsl.affine.fragments import Cells
+from tensorc_dsl.affine.simplify import simplify
+from tensorc_dsl.backend.cuda.lower.axes import Axes
+from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, sub, transform
+from tensorc_dsl.ir.print import format_expr, format_store
+from tensorc_dsl.ir.program import Axis, Store
+from tensorc_dsl.ir.warp import LANE
+from tensorc_dsl.lower.boxes import Ranges, span
+from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, buffers_of
+
+
+def by_lanes(body: tuple[Flat, ...], axes: Axes, fragments: Mapping[str, Cells | None]) -> tuple[Flat, ...]:
+    """The statements with accesses to fragments outside of instructions as those of a lane to its own elements.
+
+    Raises LowerError if that is not proved. A fragment without a grid of tiles is None.
+    """
+    return _Lanes(axes, fragments).run(body, {}, None) if fragments else body
+
+
+@dataclass(frozen=True, slots=True)
+class _Lanes:
+    axes: Axes
+    fragments: Mapping[str, Cells | None]
+
+    def run(self, body: tuple[Flat, ...], ranges: Ranges, lane: str | None) -> tuple[Flat, ...]:
+        """The statements inside the loops of `ranges`, of which `lane` counts lanes."""
+        out: list[Flat] = []
+        for s in body:
+            if isinstance(s, Collective):
+                out.append(s)
+            elif isinstance(s, Store):
+                out.append(s if buffers_of(s).isdisjoint(self.fragments) else self._store(s, ranges, lane))
+            elif isinstance(s, Loop):
+                inner = s.var if self.axes.loops.get(s.var) is Axis.LANE else lane
+                out.append(replace(s, body=self.run(s.body, {**ranges, s.var: span(s.end)}, inner)))
+            else:
+                out.append(replace(s, body=self.run(s.body, ranges, lane)))
+        return tuple(out)
+
+    def _store(self, s: Store, ranges: Ranges, lane: str | None) -> Store:
+        def place(buffer: str, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+            grid = self.fragments[buffer]
+            if lane is None or grid is None:
+                raise LowerError(
+                    f"`{format_store(s)}` is no instruction, and `{buffer}` is in a fragment, which the lanes of a warp have;"
+                    ' use `tensorize`, bind loops to "lane" as its layout says, or store it in "local"'
+                )
+            first, at = grid.place(indices, ranges)
+            if simplify(sub(at[LANE], Var(lane)), ranges) != ZERO:
+                raise LowerError(
+                    f"`{format_store(s)}` takes an element of `{buffer}`, which is in a fragment, where lane"
+                    f" `{format_expr(at[LANE])}` has it, and lane `{lane}` runs it; divide the loops as the layout"
+                    f' "{grid.layout.name}" does'
+                )
+            return (*first, Var(lane), at["reg"])
+
+        def load(e: Expr) -> Expr:
+            if isinstance(e, Load) and e.buffer in self.fragments:
+                return Load(e.buffer, place(e.buffer, e.indices), e.dtype)
+            return e
+
+        indices = place(s.buffer, s.indices) if s.buffer in self.fragments else s.indices
+        return Store(s.buffer, indices, transform(s.value, load))

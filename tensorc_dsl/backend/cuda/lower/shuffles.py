@@ -1,0 +1,261 @@
+"""Reads of what other lanes of a warp have in registers, which become shuffles.
+
+The lane that stores an element of a buffer in "warp" has it. A lane that reads an element of another gets it by a shuffle,
+which all lanes of the warp run together, whether they use the value or not. So a shuffle stands outside of all conditions
+that differ between threads, and only what uses its value is inside. Which lane has an element is counted for all
+threads of a block. Apart from that such a buffer is private to threads like a "local" one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorc_dsl.affine.simplify import conjuncts, linear_form
+from tensorc_dsl.backend.cuda.lower.axes import Axes
+from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Local
+from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
+from tensorc_dsl.backend.cuda.lower.owners import of_block, of_threads, running
+from tensorc_dsl.ir.expr import ZERO, Expr, Load, constant, free_vars, index, loads, substitute, transform
+from tensorc_dsl.ir.print import format_expr, format_store
+from tensorc_dsl.ir.program import Buffer, Store
+from tensorc_dsl.ir.warp import LANES
+from tensorc_dsl.lower.boxes import Ranges, span
+from tensorc_dsl.lower.flat import Flat, If, Loop, LowerError, Move, Shuffle, store_loads, stores
+
+SCOPE = "warp"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the code is: the ranges of the loops around, the bound ones of them, conditions, and what the nest of threads
+    writes that the code is in."""
+
+    ranges: Ranges
+    bound: tuple[str, ...] = ()
+    conds: tuple[Expr, ...] = ()
+    written: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """A store of a buffer, whose threads have its elements: the subscripts, and of each thread that runs it the values of
+    those that depend on the thread."""
+
+    indices: tuple[Expr, ...]
+    lanes: tuple[int, ...]
+    threads: Mapping[tuple[int, ...], int]
+
+
+def shuffled(body: tuple[Flat, ...], buffers: Mapping[str, Buffer], axes: Axes) -> tuple[tuple[Flat, ...], list[Local]]:
+    """The statements with shuffles for reads of buffers in "warp" that other lanes have, and storage for what they give.
+
+    Raises LowerError if a read needs more than one shuffle.
+    """
+    if not buffers:
+        return body, []
+    maker = _Maker(axes, buffers, {})
+    maker.find_owners(body, _Place({THREAD: (0, axes.threads - 1)}))
+    return tuple(maker.run(body, _Place({THREAD: (0, axes.threads - 1)}))), maker.local
+
+
+def guarded(body: tuple[Flat, ...], cond: Expr | None) -> tuple[Flat, ...]:
+    """The statements under a condition that may differ between the lanes of a warp: all lanes run the shuffles in them."""
+    if cond is None:
+        return body
+    out: list[Flat] = []
+    kept: list[Flat] = []
+    for s in (*body, None):
+        if s is not None and not _shuffles(s):
+            kept.append(s)
+            continue
+        if kept:
+            out.append(If(cond, tuple(kept)))
+            kept = []
+        if s is not None:
+            out.append(s if isinstance(s, Shuffle | Store) else replace(s, body=guarded(s.body, cond)))
+    return tuple(out)
+
+
+def _shuffles(s: Flat) -> bool:
+    return isinstance(s, Shuffle) or (not isinstance(s, Store) and any(map(_shuffles, s.body)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    axes: Axes
+    buffers: Mapping[str, Buffer]
+    owners: dict[str, _Owner]
+    local: list[Local] = field(default_factory=list[Local])
+
+    def find_owners(self, body: tuple[Flat, ...], at: _Place) -> None:
+        for s in body:
+            if isinstance(s, Store):
+                if s.buffer in self.buffers and s.buffer not in self.owners:
+                    self.owners[s.buffer] = self._owner(s, at)
+            else:
+                self.find_owners(s.body, self._inside(s, at))
+
+    def _owner(self, s: Store, at: _Place) -> _Owner:
+        indices = tuple(substitute(i, self._values()) for i in s.indices)
+        parts = [self._part(e, at) for e in indices]
+        lanes = tuple(d for d, e in enumerate(indices) if THREAD in free_vars(e))
+        for d in lanes:
+            if any(v in at.ranges for atom in parts[d][1] for v in free_vars(atom)):
+                raise LowerError(
+                    f'`{s.buffer}` is in "warp", and `{format_expr(indices[d])}` does not say which lane has an element: a'
+                    " loop inside of the thread counts lanes; give it a dimension of its own"
+                )
+        rows = np.flatnonzero(self._active(at))
+        return _Owner(indices, lanes, {tuple(int(parts[d][0][t]) for d in lanes): int(t) for t in rows})
+
+    def run(self, body: tuple[Flat, ...], at: _Place) -> Iterator[Flat]:
+        """The statements with shuffles."""
+        for s in body:
+            if isinstance(s, Store):
+                yield from self._store(s, at)
+            elif not self._reads_lanes(s):
+                yield s
+            elif isinstance(s, Loop) and s.var not in self.axes.loops and s.var in self._counting_lanes(s):
+                for k in range(_count(s)):
+                    yield from self.run(tuple(_at(x, {s.var: index(k)}) for x in s.body), at)
+            elif isinstance(s, If):
+                inner = tuple(self.run(s.body, self._inside(s, at)))
+                yield from guarded(inner, s.cond) if self._differs(s.cond) else (replace(s, body=inner),)
+            else:
+                if isinstance(s, Loop) and self._differs(s.end):
+                    raise LowerError(
+                        f"`{s.var}` runs a different number of times in lanes that read each other's registers"
+                    )
+                yield replace(s, body=tuple(self.run(s.body, self._inside(s, at))))
+
+    def _reads_lanes(self, s: Flat) -> bool:
+        return any(x.buffer in self.buffers for st in stores((s,)) for x in store_loads(st))
+
+    def _differs(self, e: Expr) -> bool:
+        """Whether a value may differ between the lanes of a warp."""
+        return THREAD in free_vars(substitute(e, self._values())) or bool(loads(e))
+
+    def _values(self) -> dict[str, Expr]:
+        return {v: self.axes.value(v) for v in self.axes.loops}
+
+    def _inside(self, s: Flat, at: _Place) -> _Place:
+        """The place inside of a statement."""
+        match s:
+            case Loop():
+                at = replace(at, ranges={**at.ranges, s.var: span(s.end)})
+                if s.var in self.axes.loops:
+                    at = replace(at, bound=(*at.bound, s.var))
+                    if at.written is None and self.axes.is_thread(s.var):
+                        at = replace(at, written=frozenset(x.buffer for x in stores((s,))))
+                return at
+            case If():
+                return replace(at, conds=(*at.conds, *conjuncts(substitute(s.cond, self._values()))))
+            case _:
+                return at
+
+    def _counting_lanes(self, loop: Loop) -> frozenset[str]:
+        """The variables in subscripts of reads that say which lane has an element."""
+        found = (x for s in stores(loop.body) for x in store_loads(s) if x.buffer in self.owners)
+        return frozenset(v for x in found for d in self.owners[x.buffer].lanes for v in free_vars(x.indices[d]))
+
+    def _part(self, e: Expr, at: _Place) -> tuple[Numbers, dict[Expr, int]]:
+        """The value of a subscript in each thread, without the part that is the same in all of them, and that part."""
+        terms, first = linear_form(e, at.ranges)
+        rest = {x: n for x, n in terms.items() if THREAD not in free_vars(x)}
+        return of_threads({x: n for x, n in terms.items() if x not in rest}, self.axes.threads) + first, rest
+
+    def _active(self, at: _Place) -> NDArray[np.bool_]:
+        """The threads that run a statement, as far as their numbers say so."""
+        on = running(at.bound, self.axes)
+        for c in at.conds:
+            if free_vars(c) <= {THREAD} and not loads(c):
+                on &= evaluate(c, of_block(self.axes.threads)) != 0
+        return on
+
+    def _store(self, s: Store, at: _Place) -> Iterator[Flat]:
+        given: dict[Load, Load] = {}
+        for x in dict.fromkeys(store_loads(s)):
+            if x.buffer in self.owners:
+                written = at.written if at.written is not None else frozenset((s.buffer,))
+                own, move = self._move(s, x, at)
+                if move is None:
+                    given[x] = own
+                    continue
+                if x.buffer in written:
+                    raise LowerError(
+                        f"`{format_store(s)}` reads what another lane has of `{x.buffer}`, which the same threads write, and"
+                        " which comes first is not known; store it in a buffer of its own"
+                    )
+                name = f"{x.buffer}.{len(self.local)}"
+                self.local.append(Local(name, x.dtype, 1))
+                yield Shuffle(*move, (Store(name, (ZERO,), own),))
+                given[x] = Load(name, (ZERO,), x.dtype)
+
+        def here(e: Expr) -> Expr:
+            return given.get(e, e) if isinstance(e, Load) else e
+
+        yield Store(s.buffer, tuple(transform(i, here) for i in s.indices), transform(s.value, here))
+
+    def _move(self, s: Store, x: Load, at: _Place) -> tuple[Load, tuple[Move, int] | None]:
+        """What a thread has itself of what it reads, and the shuffle by which it gets another one's, if there is one."""
+        owner = self.owners[x.buffer]
+        indices = tuple(substitute(i, self._values()) for i in x.indices)
+        for d, e in enumerate(indices):
+            if d not in owner.lanes and THREAD in free_vars(e):
+                raise self._refused(s, x, "one lane has what is read of several")
+        parts = [self._part(indices[d], at) for d in owner.lanes]
+        theirs = [self._part(owner.indices[d], at) for d in owner.lanes]
+        if any(mine[1] != other[1] for mine, other in zip(parts, theirs, strict=True)):
+            raise self._refused(s, x, "which lane has it is not known")
+        rows = np.flatnonzero(self._active(at))
+        keys = [tuple(int(p[0][t]) for p in parts) for t in rows]
+        if any(key not in owner.threads for key in keys):
+            raise self._refused(s, x, "no lane has stored it")
+        sources = np.array([owner.threads[key] for key in keys], np.int64)
+        own = Load(x.buffer, tuple(o if d in owner.lanes else i for d, (o, i) in
+                                   enumerate(zip(owner.indices, indices, strict=True))), x.dtype)  # fmt: skip
+        if np.array_equal(sources, rows):
+            return own, None
+        if np.any(sources // LANES != rows // LANES):
+            raise self._refused(s, x, "another warp has it")
+        if self.axes.threads % LANES:
+            raise self._refused(s, x, f"the {self.axes.threads} threads of a block are no whole warps")
+        by_move: dict[Move, Numbers] = {
+            "down": sources - rows, "up": rows - sources, "xor": sources ^ rows, "lane": sources % LANES,
+        }  # fmt: skip
+        for move, by in by_move.items():
+            if by[0] >= 0 and np.all(by == by[0]):
+                return own, (move, int(by[0]))
+        raise self._refused(s, x, "its lanes are at several distances")
+
+    def _refused(self, s: Store, x: Load, why: str) -> LowerError:
+        at = ", ".join(map(format_expr, x.indices))
+        return LowerError(
+            f'`{format_store(s)}` reads `{x.buffer}[{at}]`, in "warp", and {why}: one shuffle does not bring it; store'
+            f' `{x.buffer}` in "shared"'
+        )
+
+
+def _count(s: Loop) -> int:
+    n = constant(s.end)
+    if n is None or n > LANES:
+        raise LowerError(f"`{s.var}` counts lanes whose registers are read, and a warp has {LANES}")
+    return n
+
+
+def _at(s: Flat, values: Mapping[str, Expr]) -> Flat:
+    """A statement with values for variables."""
+    match s:
+        case Store():
+            return Store(s.buffer, tuple(substitute(i, values) for i in s.indices), substitute(s.value, values))
+        case Loop():
+            inner = tuple(_at(x, values) for x in s.body)
+            return replace(s, begin=substitute(s.begin, values), end=substitute(s.end, values), body=inner)
+        case If():
+            return If(substitute(s.cond, values), tuple(_at(x, values) for x in s.body))
+        case _:
+            return replace(s, body=tuple(_at(x, values) for x in s.body))

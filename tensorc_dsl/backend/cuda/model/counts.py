@@ -1,0 +1,266 @@
+"""What the warps of a kernel do, counted from its lowered code for some of them: instructions, sectors, passes over banks.
+
+A warp, and an iteration of each loop, are drawn at random some times, the same in every run, and what the lanes of the warp
+access there is counted as on the machine. The sums are those of the kernel where warps and iterations are alike, and else
+estimates. Subscripts and conditions that depend on data are taken for scattered and for true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
+from math import prod
+
+import numpy as np
+
+from tensorc_dsl.backend.cuda.lower.accesses import loads_under
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    BLOCK_AXES,
+    THREAD,
+    Barrier,
+    Commit,
+    Device,
+    DeviceKernel,
+    Guard,
+    Phase,
+    Steps,
+    Wait,
+)
+from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
+from tensorc_dsl.ir.bind import Sizes
+from tensorc_dsl.ir.expr import ZERO, Binary, Call, Expr, Load, children, free_vars, substitute
+from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.warp import LANES
+from tensorc_dsl.lower.bounds import stride
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, LowerError, Parallel, Shuffle
+
+SAMPLES = 32
+"""The warps that are looked at."""
+
+SECTOR, BANKS, WORD, WIDEST = 32, 32, 4, 128
+"""The bytes of a sector of global memory, the banks of shared memory and the bytes of a word in one, the bytes of a pass."""
+
+OF_MEMORY, OF_SHARED, OF_INSTRUCTION, OF_BARRIER = 500.0, 20.0, 4.0, 20.0
+"""The cycles that a warp waits for memory, for shared memory or another lane, for a result, and for the other warps."""
+
+MOST_APART = 8.0
+"""The independent instructions that a warp has under way, at most: registers and queues are not endless."""
+
+CALL = 20
+"""The instructions of a maths function, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What all warps of a kernel do together: instructions of warps, sectors of global memory that they move, passes over the
+    banks of shared memory, and the cycles that they wait, each by itself, one instruction after the other."""
+
+    instructions: float = 0.0
+    sectors: float = 0.0
+    passes: float = 0.0
+    waiting: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """The warps that are looked at: the values of variables in their lanes, which lanes are active, and for how many
+    iterations each stands."""
+
+    values: Mapping[str, Numbers]
+    active: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    weight: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+    lanes: tuple[str, int] | None = None
+    """The loop that is one vector, and its extent."""
+    unrolled: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The unrolled loops inside of the last one that is not, with their iterations, which are independent of each other."""
+
+    def under(self, cond: Expr) -> _Here:
+        try:
+            return replace(self, active=self.active & (evaluate(cond, self.values) != 0))
+        except LowerError:
+            return self
+
+
+@dataclass(slots=True)
+class _Counter:
+    shared: Mapping[str, int]
+    params: Mapping[str, int]
+    rng: np.random.Generator
+    found: dict[str, float] = field(default_factory=lambda: asdict(Counted()))
+
+    def device(self, body: tuple[Device, ...], here: _Here) -> None:
+        for s in body:
+            match s:
+                case Phase(body=inner):
+                    self.flat(inner, here)
+                case Steps(var=var, end=end, body=inner):
+                    self.device(inner, self._inside(var, ZERO, end, here))
+                case Guard(cond=cond, body=inner):
+                    self.device(inner, here.under(cond))
+                case Barrier():
+                    self._does(here, OF_BARRIER)
+                case Commit() | Wait():
+                    self._does(here, OF_INSTRUCTION)
+
+    def flat(self, body: tuple[Flat, ...], here: _Here) -> None:
+        for s in body:
+            match s:
+                case Store():
+                    self._store(s, here)
+                case Loop(kind=LoopKind.VECTORIZED, var=var):
+                    count = int(evaluate(s.end, here.values).max())
+                    values = {**here.values, var: np.zeros_like(here.values[THREAD])}
+                    self.flat(s.body, replace(here, values=values, lanes=(var, count)))
+                case Loop(var=var, begin=begin, end=end, kind=kind, body=inner):
+                    inside = self._inside(var, begin, end, here)
+                    if kind is LoopKind.UNROLLED:
+                        times = float(inside.weight.sum() / max(float(here.weight.sum()), 1.0))
+                        inside = replace(inside, unrolled={**here.unrolled, var: max(times, 1.0)})
+                    else:
+                        inside = replace(inside, unrolled={})
+                    self.flat(inner, inside)
+                case If(cond=cond, body=inner):
+                    self._does(here, OF_INSTRUCTION)
+                    self.flat(inner, here.under(cond))
+                case Alloc(body=inner):
+                    self.flat(inner, here)
+                case Collective(body=inner):
+                    self._does(here, OF_SHARED)
+                    for x in _accesses(inner):
+                        self.flat((x,), here)
+                case Shuffle():
+                    self._does(here, OF_SHARED)
+                case Parallel() | Instruction():
+                    raise AssertionError("no pass of GPUs makes them")
+
+    def _inside(self, var: str, begin: Expr, end: Expr, here: _Here) -> _Here:
+        """One iteration of a loop, which stands for all of them."""
+        first, last = evaluate(begin, here.values), evaluate(end, here.values)
+        count = np.maximum(last - first, 0).max(axis=1)
+        at = first + np.floor(self.rng.random(len(count)) * count).astype(np.int64)[:, None]
+        values = {**here.values, var: np.minimum(at, np.maximum(last - 1, first))}
+        return replace(here, values=values, weight=here.weight * count)
+
+    def _add(self, what: str, here: _Here, each: object) -> None:
+        self.found[what] += float(np.sum(here.weight * here.active.any(axis=1) * np.asarray(each)))
+
+    def _does(self, here: _Here, latency: float, count: float = 1.0) -> None:
+        """So many instructions of this latency, which those of other iterations of unrolled loops do not wait for."""
+        apart = min(MOST_APART, count * prod(here.unrolled.values()))
+        self._add("instructions", here, count)
+        self._add("waiting", here, count * latency / max(apart, 1.0))
+
+    def _store(self, s: Store, here: _Here) -> None:
+        for x, conds in dict.fromkeys(loads_under(s.value, ())):
+            self._access(x.buffer, x.indices[0], _once(x, s, reduce(_Here.under, conds, here)))
+        self._access(s.buffer, s.indices[0], here)
+        if count := _operations(s.value) * (here.lanes[1] if here.lanes else 1):
+            self._does(here, OF_INSTRUCTION, float(count))
+
+    def _access(self, buffer: str, at: Expr, here: _Here) -> None:
+        """One access of each lane, of a vector if there is one."""
+        if buffer not in self.shared and buffer not in self.params:
+            return  # in registers
+        size = self.shared.get(buffer) or self.params[buffer]
+        count = 1
+        if here.lanes is not None and stride(at, here.lanes[0]) == 1:
+            count = here.lanes[1]
+        kind = "shared" if buffer in self.shared else "global"
+        self._does(here, OF_SHARED if kind == "shared" else OF_MEMORY)
+        try:
+            first = evaluate(at, here.values) * size
+        except LowerError:
+            first = np.arange(here.active.size, dtype=np.int64).reshape(here.active.shape) * WIDEST
+        moved = (
+            _passes(first, size * count, here.active)
+            if kind == "shared"
+            else _sectors(first, size * count, here.active)
+        )
+        self._add("passes" if kind == "shared" else "sectors", here, moved)
+
+
+def counted(k: DeviceKernel, sizes: Sizes, bytes_of: Mapping[str, int]) -> Counted:
+    """What the warps of a kernel do; `bytes_of` has the sizes of elements of its arrays."""
+    rng = np.random.default_rng(0)
+    warps = -(-k.threads // LANES)
+    shape = (SAMPLES, LANES)
+    lane, one = np.arange(LANES, dtype=np.int64)[None, :], np.ones(shape, np.int64)
+    values: dict[str, Numbers] = {d: n * one for d, n in sizes.items()}
+    values[THREAD] = (np.arange(SAMPLES, dtype=np.int64) * warps // SAMPLES)[:, None] * LANES + lane
+    blocks = 1
+    for axis, extent in zip(BLOCK_AXES, k.grid, strict=True):
+        n = int(evaluate(extent, {**values, "": one}).max())
+        values[axis] = rng.integers(0, max(n, 1), SAMPLES)[:, None] * one
+        blocks *= n
+    here = _Here(values, values[THREAD] < k.threads, np.full(SAMPLES, blocks * warps / SAMPLES))
+    counter = _Counter({b.name: b.dtype.bytes for b in k.shared}, {n: bytes_of[n] for n in k.params}, rng)
+    if blocks:
+        counter.device(k.body, here)
+    return Counted(**counter.found)
+
+
+def _once(x: Load, s: Store, here: _Here) -> _Here:
+    """The place of a load that stays in a register for the iterations of unrolled loops that do not change it."""
+    if x.buffer == s.buffer:
+        return here
+    same = prod(n for v, n in here.unrolled.items() if v not in free_vars(x.indices[0]))
+    return replace(here, weight=here.weight / same)
+
+
+def _operations(e: Expr) -> int:
+    """The instructions of an expression, about: a product that is added is one with the sum; subscripts are counted with
+    their accesses."""
+    match e:
+        case Load():
+            return 0
+        case Binary(op="+", lhs=a, rhs=Binary(op="*", lhs=b, rhs=c)):
+            return 1 + sum(map(_operations, (a, b, c)))
+        case Call(args=args):
+            return CALL + sum(map(_operations, args))
+        case _:
+            parts = children(e)
+            return bool(parts) + sum(map(_operations, parts))
+
+
+def _accesses(body: tuple[Flat, ...]) -> list[Store]:
+    """What a lane accesses of an instruction, each address once."""
+    out: list[Store] = []
+    for s in body:
+        if isinstance(s, Store):
+            out.append(s)
+        else:
+            inner = _accesses(s.body)
+            out += [_first(x, s.var) if isinstance(s, Loop) else x for x in inner]
+    return out
+
+
+def _first(s: Store, var: str) -> Store:
+    here = {var: ZERO}
+    return Store(s.buffer, tuple(substitute(i, here) for i in s.indices), substitute(s.value, here))
+
+
+def _sectors(first: Numbers, size: int, active: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Numbers:
+    """The sectors that the lanes of each warp touch."""
+    places = [np.where(active, (first + n) // SECTOR, -1) for n in range(0, size, SECTOR)]
+    places.append(np.where(active, (first + size - 1) // SECTOR, -1))
+    return _distinct(np.concatenate(places, axis=1))
+
+
+def _distinct(rows: Numbers) -> Numbers:
+    """The different numbers of each row that are not negative."""
+    ordered = np.sort(rows, axis=1)
+    new = np.diff(ordered, axis=1, prepend=-1) != 0
+    return np.sum(new & (ordered >= 0), axis=1)
+
+
+def _passes(first: Numbers, size: int, active: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Numbers:
+    """The passes over the banks that the lanes of each warp need: the most words in one bank, for so many lanes at a time."""
+    together = min(LANES, max(1, WIDEST // max(size, WORD)))
+    total = np.zeros(len(first), np.int64)
+    for start in range(0, LANES, together):
+        part = slice(start, start + together)
+        words = [np.where(active[:, part], first[:, part] // WORD + n, -1) for n in range(max(1, size // WORD))]
+        every = np.concatenate(words, axis=1)
+        total += np.max([_distinct(np.where(every % BANKS == bank, every, -1)) for bank in range(BANKS)], axis=0)
+    return total

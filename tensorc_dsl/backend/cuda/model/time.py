@@ -1,0 +1,84 @@
+"""The cycles of kernels by a model: the slowest of what a multiprocessor does at once, or waiting that too few warps hide.
+
+A roofline (Williams, Waterman, Patterson, Roofline, 2009) of instructions, shared memory, the second-level cache and memory,
+with a bound by latency after Little's law: the warps that are there at one time wait for what each of them does in turn
+(Volkov, Understanding Latency Hiding on GPUs, 2016). Latencies and rates are of the order of published ones (Jia et al.,
+Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking, 2018). None was measured here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, prod
+
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram
+from tensorc_dsl.backend.cuda.model.counts import SECTOR, Counted, counted
+from tensorc_dsl.backend.cuda.model.machines import Machine, machine_of
+from tensorc_dsl.ir.bind import Sizes, evaluate_size
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.ir.warp import LANES
+
+LAUNCH = 4000.0
+"""The cycles from one kernel to the next, about 3 µs."""
+
+ISSUED, CACHE = 4.0, 64.0
+"""What a multiprocessor does in a cycle: instructions of warps, bytes from the second-level cache."""
+
+SPARE = 32
+"""The registers for addresses and what is under way, besides what a schedule keeps in them; as in `std.gpu.limits`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The cycles of a kernel, and what they are by each bound; `resident` blocks run on a multiprocessor at one time."""
+
+    kernel: str
+    resident: int
+    instructions: float
+    shared: float
+    cache: float
+    memory: float
+    latency: float
+
+    @property
+    def cycles(self) -> float:
+        """The largest bound, and the launch."""
+        if not self.resident:
+            return inf
+        return LAUNCH + max(self.instructions, self.shared, self.cache, self.memory, self.latency)
+
+
+def estimates(p: DeviceProgram, target: Target, sizes: Sizes) -> tuple[Estimate, ...]:
+    """The cycles of each kernel at these sizes, on the GPU of a target."""
+    machine = machine_of(target.cpu)
+    return tuple(_estimate(p, k, counted(k, sizes, _bytes(p)), machine, target, sizes) for k in p.kernels)
+
+
+def registers(k: DeviceKernel) -> int:
+    """The registers of a thread: those for its private storage, and some to spare."""
+    return SPARE + sum(-(-b.size * b.dtype.bytes // 4) for b in k.local)
+
+
+def _bytes(p: DeviceProgram) -> dict[str, int]:
+    return {x.name: x.dtype.bytes for x in (*p.params, *p.scratch)}
+
+
+def _estimate(p: DeviceProgram, k: DeviceKernel, c: Counted, m: Machine, target: Target, sizes: Sizes) -> Estimate:
+    blocks = prod(evaluate_size(n, sizes) for n in k.grid)
+    resident = m.resident(k.threads, registers(k), k.shared_bytes)
+    most = -(-blocks // target.cores)
+    share = most / max(blocks, 1)  # of the busiest multiprocessor
+    warps = -(-k.threads // LANES)
+    arrays = {x.name: prod(evaluate_size(n, sizes) for n in x.shape) for x in p.params}
+    arrays |= {x.name: evaluate_size(x.size, sizes) for x in p.scratch}
+    touched = sum(arrays[n] * _bytes(p)[n] for n in k.params)
+    at_once = max(1, min(resident, most)) * warps
+    return Estimate(
+        k.name,
+        resident,
+        instructions=c.instructions * share / ISSUED,
+        shared=c.passes * share,
+        cache=c.sectors * SECTOR * share / CACHE,
+        memory=min(touched, c.sectors * SECTOR) / (m.memory_rate * target.cores),
+        latency=c.waiting * share / at_once,
+    )

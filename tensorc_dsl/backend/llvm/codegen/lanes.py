@@ -1,0 +1,86 @@
+"""Finds where the lanes of a load lie, if their distances are numbers: every second element of a row, a row backwards, or
+each element twice. Such lanes are picked from vectors that are loaded at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from math import lcm
+
+from tensorc_dsl.affine.linear import Context, linear
+from tensorc_dsl.backend.llvm.codegen.function import Function
+from tensorc_dsl.backend.llvm.codegen.values import in_memory, vector_type
+from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.expr import Binary, Expr, Var, add, children, constant, free_vars, index, mul, substitute
+
+LONGEST_PERIOD = 64
+"""The largest common multiple of divisors of a subscript for which its lanes are looked at one by one."""
+
+MOST_VECTORS = 8
+"""More vectors are not loaded for one; neither are more than half as many as there are lanes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Vectors of `width` elements at distances `starts` from lane 0. Lane k is element `of[k][1]` of vector `of[k][0]`."""
+
+    width: int
+    starts: tuple[int, ...]
+    of: tuple[tuple[int, int], ...]
+
+
+@lru_cache(maxsize=4096)
+def period(e: Expr, var: str) -> int:
+    """A number after which the distances of neighbours along `var` repeat, if they do; 0 if it is too long."""
+    n = lcm(*_divisors(e, var))
+    return n if n <= LONGEST_PERIOD else 0
+
+
+def _divisors(e: Expr, var: str) -> Iterator[int]:
+    if isinstance(e, Binary) and e.op in ("/", "%") and var in free_vars(e):
+        yield constant(e.rhs) or LONGEST_PERIOD + 1
+    for c in children(e):
+        yield from _divisors(c, var)
+
+
+@lru_cache(maxsize=4096)
+def picked(e: Expr, var: str, first: int, lanes: int) -> Picked | None:
+    """The vectors for the lanes of a subscript, where `var` is a multiple of its period plus `first` in lane 0. None if
+    distances are no numbers, or the lanes are too far from each other.
+    """
+    times = mul(Var(var), index(period(e, var)))
+    context = Context({})
+    forms = [linear(substitute(e, {var: add(times, index(first + k))}), context) for k in range(lanes)]
+    distances = [form.minus(forms[0]) for form in forms]
+    if any(d.terms for d in distances):
+        return None
+    at = [d.constant for d in distances]
+    low, count = min(at), max(at) - min(at) + 1
+    width = min(lanes, 1 << (count.bit_length() - 1))
+    vectors = -(-count // width)
+    if vectors > min(MOST_VECTORS, lanes // 2) or (vectors > 2 and width != lanes):
+        return None
+    # The last vector ends at the last element that is needed: no load leaves the array.
+    starts = (*range(0, (vectors - 1) * width, width), count - width)
+    of = tuple((n, p - starts[n]) for p in (x - low for x in at) for n in (min(p // width, vectors - 1),))
+    return Picked(width, tuple(s + low for s in starts), of)
+
+
+def pick(f: Function, place: Callable[[int], str], dtype: DType, lanes: Picked) -> str:
+    """Write loads of whole vectors and the choice of the lanes. `place(n)` is the address n elements from lane 0."""
+    kind, count = in_memory(dtype), len(lanes.of)
+    loaded, chosen = vector_type(kind, lanes.width), vector_type(kind, count)
+    refs = [f.op(f"load {loaded}, ptr {place(s)}, align {dtype.bytes}") for s in lanes.starts]
+    first = [str(p) if n == 0 else str(lanes.width + p) if n == 1 else "poison" for n, p in lanes.of]
+    second = refs[1] if len(refs) > 1 else "poison"
+    out = f.op(f"shufflevector {loaded} {refs[0]}, {loaded} {second}, {_mask(first)}")
+    for v, ref in enumerate(refs[2:], 2):  # as long as the result: see `picked`
+        among = [str(k) if n < v else str(count + p) if n == v else "poison" for k, (n, p) in enumerate(lanes.of)]
+        out = f.op(f"shufflevector {chosen} {out}, {chosen} {ref}, {_mask(among)}")
+    return out
+
+
+def _mask(places: list[str]) -> str:
+    return f"<{len(places)} x i32> <{', '.join(f'i32 {p}' for p in places)}>"

@@ -1,0 +1,149 @@
+"""The model of time: what it counts is what emulations count, and schedules that must be faster are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, Shared
+from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.backend.cuda.model.counts import counted
+from tensorc_dsl.backend.cuda.model.machines import machine_of
+from tensorc_dsl.backend.cuda.model.time import Estimate, estimates
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.measure.emulation import emulate
+from tests.gpu.test_lowering import program
+from tests.stdlib.gpu_checks import task
+
+A100 = Target("cuda", "sm_80", cores=108, threads=1024, shared_memory=166912, registers=65536)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "threads", "registers", "shared", "resident"),
+    [
+        ("sm_80", 256, 32, 0, 8),  # 64 warps
+        ("sm_80", 32, 32, 0, 32),  # as many blocks as there may be
+        ("sm_80", 1024, 64, 0, 1),  # all registers
+        ("sm_80", 256, 65, 0, 3),  # registers are given to a warp by 256: 72 a thread
+        ("sm_80", 128, 32, 48 * 1024, 3),  # with the 1 KB of each block
+        ("sm_80", 128, 32, 163 * 1024, 1),
+        ("sm_80", 128, 32, 164 * 1024, 0),
+        ("sm_86", 256, 32, 0, 6),
+        ("sm_86", 32, 32, 0, 16),
+        ("sm_89", 32, 32, 0, 24),
+        ("sm_90", 128, 32, 227 * 1024, 1),
+        ("sm_90a", 33, 32, 0, 32),
+        ("sm_100", 1024, 32, 0, 2),  # as the last one that is known
+    ],
+)
+def test_blocks_that_are_resident(cpu: str, threads: int, registers: int, shared: int, resident: int) -> None:
+    assert machine_of(cpu).resident(threads, registers, shared) == resident
+
+
+@pytest.mark.parametrize(
+    "text", ["matmul(M=64, N=64, K=32)", "softmax(M=8, N=64)", "half_matmul(M=32, N=32, K=32)", "cumsum(N=32, M=32)"]
+)
+def test_counts_are_those_of_an_emulation(text: str, tmp_path: Path) -> None:
+    """Where warps and iterations are alike; random ones stand for all."""
+    t = task(tmp_path, text)
+    for seed in range(2):
+        kernels = lower_device(t.sample(seed).program)
+        found = emulate(t.program, emulation(kernels))
+        sizes = {x.name: x.dtype.bytes for x in (*kernels.params, *kernels.scratch)}
+        for k, c in zip(kernels.kernels, found.counts, strict=True):
+            mine = counted(k, {}, sizes)
+            assert mine.sectors == pytest.approx(c.moves(False), rel=0.15), (text, seed)
+            # What stays in a register is loaded once on a GPU, and each time in an emulation.
+            assert c.moves(True) / 16 <= mine.passes <= 1.15 * c.moves(True), (text, seed)
+            if "matmul" not in text:
+                assert mine.passes == pytest.approx(c.moves(True), rel=0.15), (text, seed)
+
+
+COPY = """
+program p(A: f32[1024, 1024], C: f32[1024, 1024]) {
+    bound("block.x") for i in 1024 {
+        bound("thread.x") for j in 256 { KIND for k in 4 {
+            block C { spatial vi in 1024 = i; spatial vj in 1024 = PLACE; C[WHERE] = A[WHERE] }
+        } }
+    }
+}
+"""
+
+
+def copy(place: str = "k * 256 + j", where: str = "vi, vj", kind: str = "") -> DeviceProgram:
+    text = COPY.replace("PLACE", place).replace("WHERE", where).replace("KIND", kind)
+    return lower_device(program(text))
+
+
+def estimate(p: DeviceProgram) -> Estimate:
+    (found,) = estimates(p, A100, {})
+    return found
+
+
+def test_neighbours_before_distant_elements() -> None:
+    near, far = estimate(copy()), estimate(copy(where="vj, vi"))
+    assert near.cache * 8 == far.cache and near.cycles < far.cycles
+
+
+def test_vectors_before_single_elements() -> None:
+    wide, single = estimate(copy("j * 4 + k", kind="vectorized")), estimate(copy())
+    assert wide.cache == single.cache and wide.instructions * 2 < single.instructions and wide.latency < single.latency
+
+
+SHARED = """
+program p(A: f32[64, 256], C: f32[64, 256]) {
+    buffer T: f32[SIZE] in "shared"
+    bound("block.x") for i in 64 {
+        bound("thread.x") for j in 256 {
+            block T { spatial vi in 64 = i; spatial vj in 256 = j; T[vj] = A[vi, vj] }
+        }
+        bound("thread.x") for j_1 in 256 { for r in 64 {
+            block C { spatial vi in 64 = i; spatial vj in 256 = j_1; reduce vr in 64 = r
+                init { C[vi, vj] = 0.0 }
+                C[vi, vj] = C[vi, vj] + T[PLACE] }
+        } }
+    }
+}
+"""
+
+
+def test_banks_without_conflicts_before_eight_at_once() -> None:
+    def passes(place: str) -> float:
+        return estimate(lower_device(program(SHARED.replace("SIZE", "4096").replace("PLACE", place)))).shared
+
+    free = passes("(vj + vr) % 256")
+    assert passes("vj % 32 * 8 + vr % 8") > 6 * free
+    assert passes("vj % 32 * 9 + vr % 8") < 1.2 * free
+
+
+def test_tiles_before_none(tmp_path: Path) -> None:
+    """The best of a few tiled products beats the one where each thread reads whole rows and columns."""
+    t = task(tmp_path, "matmul(M=512, N=512, K=512)")
+    tiled = [t.sample(seed) for seed in range(8)]
+    assert all("shared" in {b.scope for b in x.program.buffers} for x in tiled)
+    cycles = [estimate(lower_device(x.program)).cycles for x in tiled]
+    plain = """
+program p(A: f32[512, 512], B: f32[512, 512], C: f32[512, 512]) {
+    bound("block.x") for i in 1024 { bound("thread.x") for j in 256 { for k in 512 {
+        block C { spatial vi in 512 = i / 2; spatial vj in 512 = i % 2 * 256 + j; reduce vk in 512 = k
+            init { C[vi, vj] = 0.0 }
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj] }
+    } } }
+}
+"""
+    assert min(cycles) < estimate(lower_device(program(plain))).cycles / 2
+
+
+def test_more_blocks_at_once_hide_more() -> None:
+    """With most of the shared memory for each block, one runs at a time."""
+    p = copy()
+    (k,) = p.kernels
+    shared = (Shared("S", p.params[0].dtype, 40000, 0),)
+    alone = replace(p, kernels=(replace(k, shared=shared, shared_bytes=160000),))
+    assert estimate(p).resident == 8 and estimate(alone).resident == 1
+    assert estimate(alone).latency > 4 * estimate(p).latency
+    none = replace(p, kernels=(replace(k, shared_bytes=170000),))
+    assert estimate(none).cycles == float("inf")
