@@ -14,7 +14,7 @@ import pytest
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, lower_device_until
-from tensorc_dsl.backend.cuda.lower.owners import evaluate
+from tensorc_dsl.backend.cuda.lower.numbers import evaluate
 from tensorc_dsl.backend.memory import aligned_copy, aligned_empty
 from tensorc_dsl.backend.protocol import Traffic
 from tensorc_dsl.ir.arrays import Array, stored_dtype
@@ -33,7 +33,7 @@ from tests.stdlib.gpu_checks import task
 
 def places(s: Swizzle, count: int) -> np.ndarray:
     """The place of each of the first so many elements."""
-    return evaluate(swizzled({Var("thread"): 1}, 0, s), count)
+    return evaluate(swizzled({Var("thread"): 1}, 0, s), {"thread": np.arange(count)})
 
 
 @pytest.mark.parametrize(("unit", "size"), [(8, 2), (16, 1), (4, 4), (8, 4), (2, 8), (8, 8), (32, 1)])

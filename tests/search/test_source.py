@@ -69,7 +69,7 @@ def test_intervals_are_wider_after_few_trials() -> None:
     new = task(11, 60, 0.0)
 
     def widening(trials: int) -> float:
-        times = [float(np.exp(-s)) for s in new.speeds[:trials]]
+        times: list[float | None] = [float(np.exp(-s)) for s in new.speeds[:trials]]
         return Model.of(new.features[:trials], times, np.zeros(trials), Memory()).widening
 
     assert 1.0 < widening(60) < 1.03 < 1.4 < widening(8) < 1.5 < widening(6) < 2.5

@@ -38,6 +38,7 @@ from tensorc_dsl.lower.flat import (
     Loop,
     LowerError,
     Parallel,
+    Shuffle,
     Store,
     store_loads,
     stores,
@@ -89,7 +90,7 @@ def _flat(body: tuple[Flat, ...], orders: Orders, ranges: Ranges, lanes: tuple[s
                 out.append(replace(s, body=_flat(inner, orders, {**ranges, var: span(end)}, own)))
             case If(cond=cond, body=inner):
                 out.append(If(_expr(cond, orders, ranges, lanes), _flat(inner, orders, ranges, lanes)))
-            case Alloc(body=inner):
+            case Alloc(body=inner) | Shuffle(body=inner):
                 out.append(replace(s, body=_flat(inner, orders, ranges, lanes)))
             case Collective(body=inner):
                 _require_together(s, orders)

@@ -11,12 +11,13 @@ from tensorc_dsl.backend.llvm.codegen.across import combined, fold_lanes
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import UNROLL, Function
 from tensorc_dsl.backend.llvm.codegen.instructions import code_for, write_instruction
+from tensorc_dsl.backend.llvm.codegen.mentioned import mentioned
 from tensorc_dsl.backend.llvm.codegen.scalars import any_lane
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, Scalar, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.turn import turned, write_turned
 from tensorc_dsl.backend.llvm.codegen.values import Value, in_memory, mangled
 from tensorc_dsl.ir.dtypes import BOOL
-from tensorc_dsl.ir.expr import ZERO, Expr, Load, add, ceildiv, constant, dtype_of, free_vars, index, loads, mul
+from tensorc_dsl.ir.expr import ZERO, Expr, Load, add, ceildiv, constant, dtype_of, free_vars, index, mul
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.lower.flat import (
@@ -29,7 +30,6 @@ from tensorc_dsl.lower.flat import (
     Parallel,
     Prepared,
     Shuffle,
-    body_of,
     store_loads,
     stores,
 )
@@ -234,7 +234,7 @@ class Statements:
             values.append((kind, value))
             return f"%a{len(values) - 1}"
 
-        buffers, names = _mentioned(s.body)
+        buffers, names = mentioned(s.body)
         names |= {v for e in (*s.extents, self.plan.shared_bytes, self.plan.worker_bytes) for v in free_vars(e)}
         for name in sorted(buffers & self.scope.buffers.keys()):
             pointer, dtype = self.scope.buffers[name]
@@ -393,34 +393,3 @@ class Statements:
 def whole_lines(s: Alloc | Prepared) -> Expr:
     """The size of a buffer in bytes, rounded up to 64-byte lines."""
     return mul(ceildiv(mul(s.size, index(s.dtype.bytes)), index(64)), index(64))
-
-
-def _mentioned(body: tuple[Flat, ...]) -> tuple[set[str], set[str]]:
-    """The buffers and variables that occur in statements."""
-    buffers: set[str] = set()
-    names: set[str] = set()
-    exprs: list[Expr] = []
-
-    def go(part: tuple[Flat, ...]) -> None:
-        for s in part:
-            match s:
-                case Store():
-                    buffers.add(s.buffer)
-                    exprs.extend((*s.indices, s.value))
-                case Loop():
-                    exprs.extend((s.begin, s.end))
-                case Parallel():
-                    exprs.extend(s.extents)
-                case If():
-                    exprs.append(s.cond)
-                case Alloc():
-                    exprs.append(s.size)
-                case Instruction() | Collective() | Shuffle():
-                    pass  # the same names occur in its body
-            go(body_of(s))
-
-    go(body)
-    for e in exprs:
-        names |= free_vars(e)
-        buffers.update(x.buffer for x in loads(e))
-    return buffers, names
