@@ -13,6 +13,7 @@ from bench.random_site import NothingToName, Site, any_block, any_loop
 from tensorc_dsl.affine.accesses import touched
 from tensorc_dsl.ir.expr import Binary, Logic, Select, free_vars, loads
 from tensorc_dsl.ir.program import Block, For, IterKind
+from tensorc_dsl.schedule.columns import is_scan
 from tensorc_dsl.schedule.motion import own_buffers, read_indices
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 
@@ -77,6 +78,10 @@ def _place_behind(site: Site) -> LoopRef:
 
 def _reduction(site: Site) -> BlockRef:
     return site.likely_block([b for b in site.blocks if b.is_reduction and b.init])
+
+
+def _scan(site: Site) -> BlockRef:
+    return site.likely_block([b for b in site.blocks if is_scan(b)])
 
 
 def _counting_loops(site: Site) -> list[For]:
@@ -208,6 +213,8 @@ HINTS: dict[str, Callable[[Site], typing.Any]] = {
     "distance": lambda s: s.rng.choice([1, 2, 3]),
     "epilogue": _epilogue,
     "factors": loops.factors,
+    "fold_scan.block": _scan,
+    "fold_scan.steps": lambda s: s.rng.choice([1, 2, 2, 3]),
     "fuse.loops": loops.neighbours,
     "fuse_reduction_epilogue.block": _with_epilogue,
     "intrinsic": loops.instruction,

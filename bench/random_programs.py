@@ -69,6 +69,7 @@ SIZES: dict[str, tuple[str, Callable[[random.Random], Sizes]]] = {
     "chain": ("chain", lambda rng: {**_plain("M", "N")(rng), "pad": rng.choice([1, 1, 2])}),
     "gather": ("gather", _plain("V", "D", "N")),
     "bags": ("bags", _plain("V", "D", "N", "L")),
+    "swept": ("swept", _plain("N", "M")),
     "windows": ("windows", lambda rng: {"T": rng.choice([3, 5, 8, 11]), "N": rng.choice([1, 2, 3, 5])}),
 }
 """By name: a compute of the file, and sizes for it."""

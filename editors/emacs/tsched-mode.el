@@ -79,8 +79,8 @@ The formatter, `tensorc-dsl fmt', writes 4."
 
 (defconst tsched--primitives
   '("add_unit_loop" "annotate" "bind" "cache_inplace" "cache_read" "cache_write" "compute_at" "compute_inline"
-    "decompose_padding" "decompose_reduction" "expand_reduction" "fuse" "fuse_reduction_epilogue" "loop_partition"
-    "merge" "pad_einsum" "parallel" "persist" "prefetch" "read_at" "reindex" "reindex_cache_read"
+    "decompose_padding" "decompose_reduction" "expand_reduction" "fold_scan" "fuse" "fuse_reduction_epilogue"
+    "loop_partition" "merge" "pad_einsum" "parallel" "persist" "prefetch" "read_at" "reindex" "reindex_cache_read"
     "reindex_cache_write" "reorder" "reorder_block_iters" "reverse_compute_at" "reverse_compute_inline" "rfactor"
     "rolling_buffer" "set_scope" "skew" "software_pipeline" "specialize" "split" "storage_align" "storage_swizzle"
     "tensorize" "tile" "transform_block_layout" "transform_layout" "unannotate" "unroll" "vectorize" "write_at"))

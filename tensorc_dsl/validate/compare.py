@@ -104,8 +104,10 @@ class Comparison:
         if pairs is None:
             return []
         a, b = o.a, o.b
-        # Loads first, so that values of whole statements are compared: recurrences lead back to those.
-        if is_load(a) or not is_load(b) or self.scheduled.steps(b) is None:
+        # Loads first, so that values of whole statements are compared: recurrences lead back to those. But where a step of a
+        # recurrence hands on the value of the one before, as at the border of a stencil, both sides take that step together.
+        waits = is_own(a) and not is_load(b)
+        if (not waits and (is_load(a) or not is_load(b))) or self.scheduled.steps(b) is None:
             steps = self.original.steps(a)
             if steps is not None:
                 self.original.require_written(a, pairs.domain())
@@ -241,6 +243,11 @@ class Comparison:
 
 def is_load(node: Node) -> bool:
     return isinstance(node, At) and isinstance(node.expr, Load)
+
+
+def is_own(node: Node) -> bool:
+    """Whether the node reads the buffer that its statement stores into."""
+    return isinstance(node, At) and isinstance(node.expr, Load) and node.expr.buffer == node.statement.store.buffer
 
 
 def is_whole(node: Node) -> bool:

@@ -260,7 +260,24 @@ program relu(A: f32[8, 12], S: f32[8]) {
 }
 """
 
+STENCIL = """
+program heat(A: f32[9, 9], B: f32[9, 9]) {
+    buffer S: f32[41, 9, 9]
+    for t in 41, i in 9, j in 9 { block S { scan vt in 41 = t; spatial vi in 9 = i; spatial vj in 9 = j
+        S[vt, vi, vj] = A[vi, vj] if vt < 1 else (S[vt - 1, vi - 1, vj] + S[vt - 1, vi, vj + 1]
+            if 1 <= vi and vi < 8 and 1 <= vj and vj < 8 else S[vt - 1, vi, vj]) } }
+    for i_1 in 9, j_1 in 9 { block B { spatial vi in 9 = i_1; spatial vj in 9 = j_1
+        B[vi, vj] = S[40, vi, vj] } }
+}
+"""
+
+STENCIL_IN_TWO = (
+    STENCIL.replace("f32[41, 9, 9]", "f32[2, 9, 9]").replace("S[vt - 1", "S[(vt - 1) % 2").replace("S[vt,", "S[vt % 2,")
+).replace("S[40", "S[0")
+
 RIGHT = {
+    "a stencil of many steps": (STENCIL, STENCIL.replace("i in 9, j in 9 { block S", "j in 9, i in 9 { block S")),
+    "a stencil on two arrays": (STENCIL, STENCIL_IN_TWO),
     "argmax": (ARGMAX, ARGMAX.replace("i in 5, k in 12", "k in 12, i in 5")),
     "argmax of parts": (ARGMAX, ARGMAX_PARTS),
     "an update of another kind at the end": (IN_PLACE, IN_PLACE.replace("i in 8, k in 12", "k in 12, i in 8")),
@@ -329,8 +346,11 @@ def test_wrong(name: str) -> None:
 
 
 UNDECIDED = {
+    "a stencil on two arrays, the older of which is read": (
+        STENCIL, STENCIL_IN_TWO.replace("S[0", "S[1"), "a recurrence is not understood",
+    ),
     "equal terms in another order": (ONES, ONES.replace("vk", "vq"), "told apart"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", UNDECIDED)

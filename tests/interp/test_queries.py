@@ -93,6 +93,8 @@ ANSWERS = {
         "C.loops[1].can_parallel and not C.loops[2].can_parallel": True,
         "C.loops[1].can_vectorize and not C.loops[2].can_vectorize": True,
         "C.loops[1].is_independent and not C.loops[2].is_independent": True,
+        "C.loops[2].can_leave(C.loops[0])": True,
+        "C.can_fold_scan()": False,
         "C.kinds.find(\"R\")": 2,
         "C.kinds.find(\"X\")": -1,
         "C.loops.contains(C.loops[1])": True,

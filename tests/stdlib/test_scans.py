@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tensorc_dsl.api import Task, loads
+from tensorc_dsl.ir.expr import index
 from tensorc_dsl.ir.program import For, LoopKind, walk
 from tensorc_dsl.validate.validate import Valid, validate
 from tests.codegen.native import require_right
 from tests.stdlib.scans import SCANS, text
+from tests.stdlib.stencils import STENCILS
 
 
 def task(name: str, h: int, w: int, dtype: str = "f32") -> Task:
@@ -23,6 +25,34 @@ def test_a_draw_is_proved_and_right(name: str, h: int, w: int, dtype: str) -> No
     t = task(name, h, w, dtype)
     trace = t.sample(len(name) + h)
     assert trace.refused == ()
+    assert isinstance(validate(t.program, trace.program), Valid)
+    require_right(t, [trace])
+
+
+DRAW = 3
+"""A draw in which steps go in tiles and nothing is unrolled, so that it is built soon."""
+
+
+@pytest.mark.parametrize(
+    ("name", "kept", "moves"),
+    [
+        ("jacobi", 2, 1),
+        ("border_of_zeros", 2, 1),
+        ("wave", 3, 1),
+        ("upwind", 2, 2),
+        ("wide", 2, 1),
+        ("heat", 2, 1),
+        ("every_step", None, 1),
+        ("back", 2, 1),
+    ],
+)
+def test_steps_go_in_tiles_and_few_are_kept(name: str, kept: int | None, moves: int) -> None:
+    t = loads(STENCILS[name].text, threads=2)["t"]
+    trace = t.sample(DRAW)
+    assert trace.refused == ()
+    assert ("fold_scan" in trace.text) == (kept is not None)
+    assert kept is None or trace.program.buffer("S").shape[0] == index(kept)
+    assert trace.text.count("skew(") == moves
     assert isinstance(validate(t.program, trace.program), Valid)
     require_right(t, [trace])
 

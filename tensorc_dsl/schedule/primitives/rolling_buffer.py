@@ -10,8 +10,8 @@ from tensorc_dsl.affine.accesses import touched, written
 from tensorc_dsl.affine.form import Context
 from tensorc_dsl.affine.linear import linear
 from tensorc_dsl.affine.private import follow_writes, is_private
-from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify
-from tensorc_dsl.ir.expr import ZERO, Expr, Var, add, constant, floormod, free_vars, index
+from tensorc_dsl.affine.simplify import bounds, extent_ranges
+from tensorc_dsl.ir.expr import ZERO, Expr, Var, add, constant, free_vars, index
 from tensorc_dsl.ir.program import (
     Block,
     Buffer,
@@ -26,8 +26,9 @@ from tensorc_dsl.ir.program import (
     used_names,
     walk,
 )
+from tensorc_dsl.schedule.circular import computes_the_same, wrapped
 from tensorc_dsl.schedule.motion import Nest, writers
-from tensorc_dsl.schedule.nests import iter_ranges, map_accesses, replace_buffer
+from tensorc_dsl.schedule.nests import replace_buffer
 from tensorc_dsl.schedule.places import NO_BLOCK, NO_LOOP, the_block, the_loop
 from tensorc_dsl.schedule.primitive import primitive
 from tensorc_dsl.schedule.primitives.compute_at import NOT_PURE, OUTPUT, pure_buffer
@@ -109,19 +110,11 @@ def _rolled(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[BlockRe
         if buffer.name in touched(x) and not follow_writes(private, buffer.name, x.name):
             reason = f"`{x.name}` may read elements that were left out before"
             raise NOT_KEPT(program, x.name, at.var, loop=at.var, buffer=buffer.name, reason=reason)
-    shape = (*buffer.shape[: window.axis], index(window.size), *buffer.shape[window.axis + 1 :])
-    result = replace_buffer(_wrapped(whole, buffer, window), buffer.name, (replace(buffer, shape=shape),))
-    if rolled and not _proved(program, result):
+    result = wrapped(whole, buffer, window.axis, window.size)
+    if rolled and not computes_the_same(program, result):
         reason = f"`{rolled[0]}` may hold other elements by then"
         raise NOT_KEPT(program, at.var, b.name, loop=at.var, buffer=buffer.name, reason=reason)
     return Rewrite(result, BlockRef(name))
-
-
-def _proved(program: Program, result: Program) -> bool:
-    # The validator loads isl and NumPy, which a check of a file does without.
-    from tensorc_dsl.validate.validate import Valid, validate
-
-    return isinstance(validate(program, result), Valid)
 
 
 def _window(program: Program, nest: Nest, depth: int, buffer: Buffer) -> _Window:
@@ -209,17 +202,3 @@ def _later(program: Program, around: tuple[For, ...], window: _Window) -> Progra
     shifted = add(Var(inner.var), index(window.size - window.step))
     body = replace_variables(inner.body, {inner.var: shifted}, (*outer, inner))
     return replace_stmt(program, inner.var, (replace(inner, body=body),))
-
-
-def _wrapped(program: Program, buffer: Buffer, window: _Window) -> Program:
-    """The program with all subscripts of the window's dimension taken modulo the size of the window."""
-    for b in blocks(program):
-        if buffer.name in touched(b):
-            ranges = iter_ranges(b)
-
-            def wrapped(indices: tuple[Expr, ...], ranges: Mapping[str, tuple[int | None, int | None]] = ranges):
-                at = simplify(floormod(indices[window.axis], index(window.size)), ranges)
-                return buffer.name, (*indices[: window.axis], at, *indices[window.axis + 1 :])
-
-            program = replace_stmt(program, b.name, (map_accesses(b, buffer.name, wrapped),))
-    return program

@@ -13,6 +13,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.places import the_block, the_loop
 from tensorc_dsl.schedule.primitives.compute_at import compute_at
 from tensorc_dsl.schedule.primitives.compute_inline import compute_inline
+from tensorc_dsl.schedule.primitives.fold_scan import fold_scan
 from tensorc_dsl.schedule.primitives.pad_einsum import pad_einsum
 from tensorc_dsl.schedule.primitives.parallel import parallel
 from tensorc_dsl.schedule.primitives.reorder import reorder
@@ -69,6 +70,12 @@ def can_roll(program: Program, block: BlockRef, loop: LoopRef) -> bool:
 
 
 @query
+def can_fold_scan(program: Program, block: BlockRef, steps: int = 2) -> bool:
+    """Whether `fold_scan` would keep that many steps of it only."""
+    return _accepted(fold_scan, program, block, steps)
+
+
+@query
 def can_pad_einsum(program: Program, block: BlockRef, padding: tuple[int, ...]) -> bool:
     """Whether its extents are multiples of these numbers, or `pad_einsum` would make them so."""
     return _accepted(pad_einsum, program, block, padding)
@@ -86,6 +93,12 @@ def can_parallel(program: Program, loop: LoopRef) -> bool:
 def can_vectorize(program: Program, loop: LoopRef) -> bool:
     """Whether `vectorize` would be accepted at its place."""
     return _accepted(vectorize, program, loop)
+
+
+@query
+def can_leave(program: Program, loop: LoopRef, other: LoopRef) -> bool:
+    """Whether `reorder` could move it outside of another loop around it."""
+    return _accepted(reorder, program, loop, other)
 
 
 @query

@@ -1,0 +1,66 @@
+"""`fold_scan`: keep the last steps of a scan, in the places of those before."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tensorc_dsl.ir.expr import constant, free_vars
+from tensorc_dsl.ir.program import IterKind, Program
+from tensorc_dsl.schedule.circular import computes_the_same, wrapped
+from tensorc_dsl.schedule.columns import is_scan
+from tensorc_dsl.schedule.motion import is_param, own_buffer
+from tensorc_dsl.schedule.places import NO_BLOCK, the_block
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
+
+
+@refusal(
+    "E0649",
+    "`{block}` cannot keep {steps} steps only: {reason}",
+    help="a scan that is no output keeps as many steps as are read, that of the reader among them",
+    at="block",
+)
+def NOT_FOLDED(*focus: str, block: str, steps: int, reason: str) -> None: ...
+
+
+@primitive(NO_BLOCK, NOT_FOLDED)
+def fold_scan(program: Program, block: BlockRef, steps: int = 2) -> Rewrite[None]:
+    """The buffer of a scan holds `steps` of its steps: each new one takes the place of the oldest.
+
+    for t in 9, i: S[t, i] = A[i] if t < 1 else S[t - 1, i + 1]     ->    … S[t % 2, i] = … S[(t - 1) % 2, i + 1]
+    for i: B[i] = S[8, i]                                                 … B[i] = S[0, i]
+
+    It is accepted if the result is proved to compute the same: nothing reads a step after another one took its place. Later
+    steps keep that order.
+    In Halide: `fold_storage`; in C two arrays that change places.  Cases: tests/primitives/fold_scan.md
+    """
+    return _folded(program, block, steps)
+
+
+@lru_cache(maxsize=16)
+def _folded(program: Program, block: BlockRef, steps: int) -> Rewrite[None]:
+    """As `fold_scan`: a query and the step after it ask alike, and the answer takes a proof."""
+    _, b = the_block(program, block)
+
+    def refuse(reason: str) -> Exception:
+        return NOT_FOLDED(program, b.name, block=b.name, steps=steps, reason=reason)
+
+    name = own_buffer(b)
+    if not is_scan(b) or name is None:
+        raise refuse("it is no scan with a buffer of its own")
+    if is_param(program, name):
+        raise refuse(f"the caller gets all of `{name}`")
+    counts = {it.name for it in b.iters if it.kind is IterKind.SCAN}
+    axes = [d for d, i in enumerate(b.body[0].indices) if free_vars(i) & counts]
+    buffer = program.buffer(name)
+    if len(axes) != 1 or len(counts) != 1:
+        raise refuse(f"not just one subscript of `{name}` counts its steps")
+    whole = constant(buffer.shape[axes[0]])
+    if steps < 1 or (whole is not None and steps >= whole):
+        raise refuse("that is none of them" if steps < 1 else "it has no more")
+    result = wrapped(program, buffer, axes[0], steps)
+    if not computes_the_same(program, result):
+        raise refuse("it is not proved that none of them is read after a new one took its place")
+    return Rewrite(result, None)
