@@ -317,11 +317,13 @@ def test_the_emulation_goes_by_the_layouts() -> None:
         if s.intrinsic.name != "mma_store":
             return None
         places = {"C": "lane: i / 2 * 4 + j / 2, reg: i % 2 * 2 + j % 2"}
-        text = other[other.index("intrinsic mma_store") :].replace(
-            "lane: i % 8 * 4 + j / 2, reg: i / 8 * 2 + j % 2", places["C"]
+        text = (
+            other[other.index("intrinsic mma_store") :]
+            .partition("\n\n")[0]
+            .replace("lane: i % 8 * 4 + j / 2, reg: i / 8 * 2 + j % 2", places["C"])
         )
         (found,) = parse_program(
-            Source("q.tsched", text + "program q(A: f32[1]) { block A { A[0] = 1.0 } }")
+            Source("q.tsched", text + "\nprogram q(A: f32[1]) { block A { A[0] = 1.0 } }")
         ).intrinsics
         return replace(s, intrinsic=found)
 

@@ -134,9 +134,9 @@ def test_an_instruction_of_a_warp_is_assembly_over_the_elements_that_a_lane_has(
     shown = t.compile(t.sample(0)).view("cuda")
     (product, *_) = (x.strip() for x in shown.splitlines() if "mma.sync" in x)
     text, outputs, inputs, clobbered = product.removeprefix("asm volatile(").split(" : ")
-    assert text == (
-        '"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"'
-    )
-    assert (outputs.count('"+f"'), inputs.count('"r"')) == (4, 6)
+    mma, a = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "{%8, %9, %10, %11}"
+    left, right = "{%0, %1, %2, %3}", "{%4, %5, %6, %7}"
+    assert text == f'"{mma} {left}, {a}, {{%12, %13}}, {left}; {mma} {right}, {a}, {{%14, %15}}, {right};"'
+    assert (outputs.count('"+&f"'), inputs.count('"r"')) == (8, 8)
     assert clobbered.startswith('"memory"')
     assert '"r"((unsigned)__cvta_generic_to_shared(&' in shown

@@ -216,10 +216,10 @@ def test_formatting(editor: Editor, text: str) -> None:
 
 
 def test_lines_are_formatted(editor: Editor) -> None:
-    lines = ["const a=1", "const b=2", "const c=3", ""]
+    lines = ["const a=1", "", "const b=2", "", "const c=3", "task t=f(M=1)", ""]
     file = editor.open("format.tsched", "\n".join(lines))
     options = lsp.FormattingOptions(4, True)
-    for first, last, character, changed in ((1, 1, 9, {1}), (1, 2, 0, {1}), (0, 1, 1, {0, 1}), (2, 3, 0, {2})):
+    for first, last, character, changed in ((2, 2, 9, {2}), (2, 3, 0, {2}), (0, 2, 1, {0, 2}), (4, 5, 0, {4})):
         within = lsp.Range(lsp.Position(first, 0), lsp.Position(last, character))
         edits = file.ask("text_document_range_formatting", lsp.DocumentRangeFormattingParams(file.id, within, options))
         wanted = [line.replace("=", " = ") if n in changed else line for n, line in enumerate(lines)]

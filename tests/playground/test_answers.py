@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.playground.child import Desk
+from tensorc_dsl.api.files import loads
 from tensorc_dsl.playground.desk import Desks
 from tensorc_dsl.playground.messages import (
     Answer,
@@ -238,7 +239,9 @@ def test_all_values_of_a_draw_are_there_in_order(desks: Desks) -> None:
 
 def test_what_a_record_decided_is_told(desks: Desks) -> None:
     found = shown(desks)
-    assert found.record is not None and found.record.said == "best record: 1.00 µs on 1 thread, of 1 valid trial"
+    threads = loads(TEXT)["small"].threads  # as many as there are processors
+    on = f"{threads} thread{'s' if threads > 1 else ''}"
+    assert found.record is not None and found.record.said == f"best record: 1.00 µs on {on}, of 1 valid trial"
     assert found.record.decisions == {name: spelt(d) for name, d in RECORD.items()}
     assert {d.name: d.best for d in found.draws} == found.record.decisions
     best = shown(desks, decisions=found.record.decisions)
