@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.playground.child import Desk
 from tensorc_dsl.api.files import loads
+from tensorc_dsl.playground.child import Desk
 from tensorc_dsl.playground.desk import Desks
 from tensorc_dsl.playground.messages import (
     Answer,
