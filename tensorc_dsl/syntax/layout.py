@@ -222,4 +222,4 @@ def _header(words: Words, i: int, match: dict[int, int]) -> str:
 
 def _is_program(kinds: list[str], i: int) -> bool:
     """Whether the word `program` at `i` begins an item."""
-    return i + 2 < len(kinds) and kinds[i + 2] == "LPAR"
+    return i + 2 < len(kinds) and kinds[i + 1] in _NAMES and kinds[i + 2] == "LPAR"

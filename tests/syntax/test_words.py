@@ -58,6 +58,13 @@ def test_programs_keep_their_names() -> None:
     ]  # fmt: skip
 
 
+def test_a_size_may_be_called_program() -> None:
+    """It begins no program, in which `reduce` would be a name."""
+    text = "compute f(A: f32[3]) -> B: f32[3]\nwhere program = (1) {\n    let y = {1: reduce best[k in M] k}\n}\n"
+    (found,) = parse(Source("f", text)).items
+    assert isinstance(found, t.ComputeDef) and found.name == "f"
+
+
 def test_a_place_takes_no_part_in_equality() -> None:
     a, b = parse(Source("a", "task t = f(M=1)")).items, parse(Source("b", "\n\ntask t  =  f( M = 1 )")).items
     assert a == b
