@@ -1,0 +1,89 @@
+"""What PTX says of `wgmma.mma_async`, the product of a warpgroup, beside what a declaration says.
+
+It is the only instruction that takes descriptors, runs beside the threads that start it, and is done by four warps: lowering
+knows when they may access its operands. So an instruction with such operands has this text, and no other.
+
+PTX ISA 9.2, section 9.7.15: "Asynchronous Warpgroup Level Matrix Instructions", "Register Fragments and Shared Memory Matrix
+Layouts"; the layouts of sums are those of `CLayout_64xN` in CUTLASS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from tensorc_dsl.ir.expr import Load, Var, loads
+from tensorc_dsl.ir.program import Intrinsic
+from tensorc_dsl.ir.warp import GROUP, LANES, Described, Held, points
+
+OPCODE = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(f16|bf16)\.(f16|bf16)")
+
+_ENDING = re.compile(r"\s*,\s*(\w+)\s*,\s*1\s*,\s*1\s*,\s*([01])\s*,\s*([01])\s*")
+"""What follows the operands: whether the old sums count, no changed signs, and which operands have their lines along k."""
+
+FORM = "{ .reg .pred p; setp.eq.b32 p, 0, 0; wgmma… C, A, B, p, 1, 1, 0, 0; }"
+
+
+def wgmma_difference(
+    i: Intrinsic, statements: Sequence[str], operands: Mapping[str, Held | Described]
+) -> tuple[str, str] | None:
+    """Why the text of an instruction with descriptors is not the product that `i` declares, and a repair; None if it is.
+
+    `statements` are those of the text, with operands by name and without braces.
+    """
+    ours = [s for s in statements if not s.startswith(".reg")]
+    if len(ours) != 2 or (m := OPCODE.match(ours[1])) is None:
+        return "descriptors and fragments of four warps are for one `wgmma.mma_async`", f"write `{FORM}`"
+    names = (i.store.buffer, *(x.buffer for x in loads(i.store.value) if x.buffer != i.store.buffer))
+    rest = ours[1][m.end() :].strip()
+    ending = _ENDING.fullmatch(rest[len(", ".join(names)) :]) if rest.startswith(", ".join(names)) else None
+    if ending is None or len(names) != 3:
+        return f"its operands are `{rest}`", f"write `{FORM}`"
+    if ours[0] != f"setp.eq.b32 {ending[1]}, 0, 0":
+        return f"it adds to the old sums where `{ending[1]}` is true, which `{ours[0]}` does not say", f"write `{FORM}`"
+    c, a, b = (operands[n] for n in names)
+    if not isinstance(c, Held) or not isinstance(a, Described) or not isinstance(b, Described):
+        return "its sums are in registers of four warps, and its factors have descriptors", f"write `{FORM}`"
+    types = (c.operand.dtype.name, a.operand.dtype.name, b.operand.dtype.name)
+    if types != ("f32", m[2], m[3]) or m[2] != m[3]:
+        return f"its types are f32 and twice {m[2]}, those of `desc` are {', '.join(types)}", "let both be the same"
+    if [x.extent for x in i.axes] != [64, int(m[1]), 16] or int(m[1]) % 8 or not 8 <= int(m[1]) <= 256:
+        return f"it is a product of 64 x {m[1]} x 16", "let the sizes of `desc` be those of the opcode"
+    rows, columns, depth = (x.name for x in i.axes)
+    return _sums(i, c, rows, columns) or _factor(i, a, rows, depth, ending[2]) or _factor(i, b, columns, depth, ending[3])
+
+
+def _at(i: Intrinsic, name: str) -> tuple[str, ...]:
+    """The indices with which the effect accesses an operand."""
+    every = (Load(i.store.buffer, i.store.indices, i.operands[0].dtype), *loads(i.store.value))
+    return tuple(e.name for e in next(x.indices for x in every if x.buffer == name) if isinstance(e, Var))
+
+
+def _sums(i: Intrinsic, c: Held, rows: str, columns: str) -> tuple[str, str] | None:
+    every, names = points(c.operand.shape), _at(i, c.operand.name)
+    if len(c.elements) != GROUP:
+        return f"`{c.operand.name}` is spread over four warps", 'count them: `(warp: …, lane: …, reg: …)`'
+    for lane, own in enumerate(c.elements):
+        for n, number in enumerate(own):
+            warp, one = divmod(lane, LANES)
+            wanted = {rows: 16 * warp + one // 4 + 8 * (n // 2 % 2), columns: 8 * (n // 4) + 2 * (one % 4) + n % 2}
+            found = dict(zip(names, every[number], strict=True))
+            if found != wanted:
+                shown = (", ".join(f"{x} {v}" for x, v in sorted(w.items())) for w in (wanted, found))
+                why = "lane {} of warp {} has {} as element {}, and {} by the layout"
+                first, other = shown
+                return why.format(one, warp, first, n, other), f'mend the layout "{c.operand.scope}"'
+    return None
+
+
+def _factor(i: Intrinsic, x: Described, outer: str, depth: str, turned: str) -> tuple[str, str] | None:
+    """Lines are rows of the left, or columns of the right operand; or, if it is turned, they are the depth."""
+    names = _at(i, x.operand.name)
+    line, number = (depth, outer) if turned == "1" else (outer, depth)
+    for point, here, at in zip(points(x.operand.shape), x.lines, x.numbers, strict=True):
+        value = dict(zip(names, point, strict=True))
+        if (here, at) != (value[line], value[number]):
+            other = (here, at) == (value[number], value[line])
+            repair = f"write {1 - int(turned)} for `{x.operand.name}`" if other else f'mend the layout "{x.operand.scope}"'
+            return f"`{x.operand.name}` has lines along {number}, `(line: {line}, element: {number})`", repair
+    return None
