@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 
 from tensorc_dsl.ir.expr import Load, Var, loads
-from tensorc_dsl.ir.program import Intrinsic
+from tensorc_dsl.ir.program import Intrinsic, IterKind, TileAxis
 from tensorc_dsl.ir.warp import GROUP, LANES, Described, Held, points
 
 OPCODE = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(f16|bf16)\.(f16|bf16)")
@@ -47,10 +49,40 @@ def wgmma_difference(
     types = (c.operand.dtype.name, a.operand.dtype.name, b.operand.dtype.name)
     if types != ("f32", m[2], m[3]) or m[2] != m[3]:
         return f"its types are f32 and twice {m[2]}, those of `desc` are {', '.join(types)}", "let both be the same"
-    if [x.extent for x in i.axes] != [64, int(m[1]), 16] or int(m[1]) % 8 or not 8 <= int(m[1]) <= 256:
+    rows, columns, depth = axes = _axes(i, a)
+    if [x.extent for x in axes] != [64, int(m[1]), 16] or int(m[1]) % 8 or not 8 <= int(m[1]) <= 256:
         return f"it is a product of 64 x {m[1]} x 16", "let the sizes of `desc` be those of the opcode"
-    rows, columns, depth = (x.name for x in i.axes)
     return _sums(i, c, rows, columns) or _factor(i, a, rows, depth, ending[2]) or _factor(i, b, columns, depth, ending[3])
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """Rows, columns or depth of a product, as one index or as several that count it together."""
+
+    parts: tuple[TileAxis, ...]
+
+    @property
+    def extent(self) -> int:
+        return prod(x.extent for x in self.parts)
+
+    def of(self, values: Mapping[str, int]) -> int:
+        """The number of a row, column or product that has these indices."""
+        number = 0
+        for x in self.parts:
+            number = number * x.extent + values[x.name]
+        return number
+
+    def __str__(self) -> str:
+        inner = [prod(y.extent for y in self.parts[n + 1 :]) for n in range(len(self.parts))]
+        return " + ".join(x.name if n == 1 else f"{x.name} * {n}" for x, n in zip(self.parts, inner, strict=True))
+
+
+def _axes(i: Intrinsic, left: Described) -> tuple[_Axis, _Axis, _Axis]:
+    """Rows, which are of the left operand, columns, which are not, and the depth."""
+    own = {*_at(i, left.operand.name)}
+    spatial = [x for x in i.axes if x.kind is IterKind.SPATIAL]
+    rows, columns = ([x for x in spatial if (x.name in own) == of_left] for of_left in (True, False))
+    return _Axis(tuple(rows)), _Axis(tuple(columns)), _Axis(tuple(x for x in i.axes if x not in spatial))
 
 
 def _at(i: Intrinsic, name: str) -> tuple[str, ...]:
@@ -59,31 +91,35 @@ def _at(i: Intrinsic, name: str) -> tuple[str, ...]:
     return tuple(e.name for e in next(x.indices for x in every if x.buffer == name) if isinstance(e, Var))
 
 
-def _sums(i: Intrinsic, c: Held, rows: str, columns: str) -> tuple[str, str] | None:
+def _sums(i: Intrinsic, c: Held, rows: _Axis, columns: _Axis) -> tuple[str, str] | None:
     every, names = points(c.operand.shape), _at(i, c.operand.name)
     if len(c.elements) != GROUP:
         return f"`{c.operand.name}` is spread over four warps", 'count them: `(warp: …, lane: …, reg: …)`'
     for lane, own in enumerate(c.elements):
         for n, number in enumerate(own):
             warp, one = divmod(lane, LANES)
-            wanted = {rows: 16 * warp + one // 4 + 8 * (n // 2 % 2), columns: 8 * (n // 4) + 2 * (one % 4) + n % 2}
-            found = dict(zip(names, every[number], strict=True))
+            wanted = (16 * warp + one // 4 + 8 * (n // 2 % 2), 8 * (n // 4) + 2 * (one % 4) + n % 2)
+            values = dict(zip(names, every[number], strict=True))
+            found = (rows.of(values), columns.of(values))
             if found != wanted:
-                shown = (", ".join(f"{x} {v}" for x, v in sorted(w.items())) for w in (wanted, found))
-                why = "lane {} of warp {} has {} as element {}, and {} by the layout"
-                first, other = shown
-                return why.format(one, warp, first, n, other), f'mend the layout "{c.operand.scope}"'
+                first, other = (f"row {r}, column {k}" for r, k in (wanted, found))
+                return (
+                    f"lane {one} of warp {warp} has {first} as element {n}, and {other} by the layout",
+                    f'mend the layout "{c.operand.scope}"',
+                )
     return None
 
 
-def _factor(i: Intrinsic, x: Described, outer: str, depth: str, turned: str) -> tuple[str, str] | None:
+def _factor(i: Intrinsic, x: Described, outer: _Axis, depth: _Axis, turned: str) -> tuple[str, str] | None:
     """Lines are rows of the left, or columns of the right operand; or, if it is turned, they are the depth."""
     names = _at(i, x.operand.name)
     line, number = (depth, outer) if turned == "1" else (outer, depth)
-    for point, here, at in zip(points(x.operand.shape), x.lines, x.numbers, strict=True):
-        value = dict(zip(names, point, strict=True))
-        if (here, at) != (value[line], value[number]):
-            other = (here, at) == (value[number], value[line])
-            repair = f"write {1 - int(turned)} for `{x.operand.name}`" if other else f'mend the layout "{x.operand.scope}"'
-            return f"`{x.operand.name}` has lines along {number}, `(line: {line}, element: {number})`", repair
-    return None
+    every = [dict(zip(names, point, strict=True)) for point in points(x.operand.shape)]
+    here = list(zip(x.lines, x.numbers, strict=True))
+    if here == [(line.of(values), number.of(values)) for values in every]:
+        return None
+    other = here == [(number.of(values), line.of(values)) for values in every]
+    repair = f"write {1 - int(turned)} for `{x.operand.name}`" if other else f'mend the layout "{x.operand.scope}"'
+    return f"`{x.operand.name}` has lines along the sum, `(line: {line}, element: {number})`" if turned == "1" else (
+        f"the lines of `{x.operand.name}` are not along the sum, `(line: {line}, element: {number})`"
+    ), repair

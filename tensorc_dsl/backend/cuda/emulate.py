@@ -22,6 +22,7 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     BESIDE,
     CHANGED,
     COUNT,
+    EARLY,
     ELEMENT,
     EPOCH,
     KIND,
@@ -174,9 +175,11 @@ class Emulation:
         where = f"in `{k.name}`, {_who(thread)} of block {block}"
         if kind == APART:
             return f"{where} and thread {other} come to different barriers or instructions{more}"
-        if kind == TOUCHED:
-            said = f"starts `{self.sites[site].statement}`, and is not done with its sums"
-            return f"{where} {said}{more}"
+        if kind in (TOUCHED, EARLY):
+            does, lacks = (
+                ("starts", "is not done with its sums") if kind == TOUCHED else ("runs", "has not waited for its sums")
+            )
+            return f"{where} {does} `{self.sites[site].statement}`, and {lacks}{more}"
         name = (*k.params, *(b.name for b in k.shared))[row]
         at = f"element {element} of `{name}` in `{self.sites[site].statement}`"
         if kind == OUTSIDE:

@@ -14,6 +14,7 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     BESIDE,
     BLOCK,
     CHANGED,
+    EARLY,
     EPOCH,
     NOW,
     PLAIN,
@@ -86,10 +87,24 @@ define internal void @tensorc_publish(ptr %s, i64 %t) nounwind {{
   ret void
 }}
 
-define internal void @tensorc_touch(ptr %s, i64 %t, i64 %how) nounwind {{
+define internal void @tensorc_engage(ptr %s, i64 %t) nounwind {{
   {_QUEUE}
   {_at("touch", "q", _TOUCH)}
-  store i64 %how, ptr %touch.at
+  store i64 0, ptr %touch.at
+  ret void
+}}
+
+define internal void @tensorc_touch(ptr %s, i64 %t, i64 %site) nounwind {{
+  {_QUEUE}
+  {_at("touch", "q", _TOUCH)}
+  store i64 1, ptr %touch.at
+  {word("length", "q", _LENGTH)}
+  %busy = icmp ne i64 %length, 0
+  br i1 %busy, label %fault, label %out
+fault:
+  call void @tensorc_fault(ptr %s, i64 {EARLY}, i64 %site, i64 0, i64 0, i64 %t, i64 0)
+  br label %out
+out:
   ret void
 }}
 

@@ -185,7 +185,7 @@ class Threads(DeviceStatements):
         self._state("publish")
 
     def engage(self, buffers: Sequence[str]) -> None:
-        self._state("touch", "i64 0")
+        self._state("engage")
 
     def finish(self, buffers: Sequence[str]) -> None:
         f, number = self.f, self.f.alloca("i64", 1)
@@ -218,7 +218,7 @@ class Threads(DeviceStatements):
         if s.buffer in self._described and not self._starts_copies:
             self._state("stored")
         if not self._sums.isdisjoint(buffers_of(s)):
-            self._state("touch", "i64 1")
+            self._state("touch", f"i64 {self._watched.site(s.buffer)}")
 
     def _here(self, text: str, into: str) -> None:
         self._watched.statement, self._watched.into = text, into

@@ -36,10 +36,10 @@ their instructions; the instructions of warpgroups that each thread has under wa
 
 STATE_WORDS = 24
 
-OUTSIDE, RACE, APART, UNDER_WAY, MISALIGNED, CHANGED, UNKNOWN, TOUCHED = range(1, 9)
+OUTSIDE, RACE, APART, UNDER_WAY, MISALIGNED, CHANGED, UNKNOWN, TOUCHED, EARLY = range(1, 10)
 """Kinds of faults: an element out of bounds, two threads that race, threads at different barriers, an element to which a
 copy is under way, an address that is not aligned. Of instructions that run beside threads: an element that is stored before it
-is waited for, one whose store is not made known, sums that a thread has used and is not done with."""
+is waited for, one whose store is not made known, sums that a thread has used and is not done with, or has not waited for."""
 
 PROXY = 1024
 """The number, as a thread, of the instructions of the first warpgroup; those of the others follow. A block has no such thread."""
