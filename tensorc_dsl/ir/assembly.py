@@ -130,7 +130,11 @@ def assembly_faults(i: Intrinsic, code: str, span: Span) -> Iterator[Diagnostic]
     for name, place in places.items():
         if place is None:
             yield _nowhere(operands[name], span)
-        elif isinstance(place, Held) and name == i.store.buffer and len({e for one in place.elements for e in one}) < len(place.elements) * place.count:
+        elif (
+            isinstance(place, Held)
+            and name == i.store.buffer
+            and len({e for one in place.elements for e in one}) < len(place.elements) * place.count
+        ):
             yield STORED_TWICE(span, name=name)
     found = {name: place for name, place in places.items() if place is not None}
     for x in dict.fromkeys(x for line in lines for x in line.refs if x.name in found):

@@ -52,7 +52,9 @@ def wgmma_difference(
     rows, columns, depth = axes = _axes(i, a)
     if [x.extent for x in axes] != [64, int(m[1]), 16] or int(m[1]) % 8 or not 8 <= int(m[1]) <= 256:
         return f"it is a product of 64 x {m[1]} x 16", "let the sizes of `desc` be those of the opcode"
-    return _sums(i, c, rows, columns) or _factor(i, a, rows, depth, ending[2]) or _factor(i, b, columns, depth, ending[3])
+    return (
+        _sums(i, c, rows, columns) or _factor(i, a, rows, depth, ending[2]) or _factor(i, b, columns, depth, ending[3])
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def _at(i: Intrinsic, name: str) -> tuple[str, ...]:
 def _sums(i: Intrinsic, c: Held, rows: _Axis, columns: _Axis) -> tuple[str, str] | None:
     every, names = points(c.operand.shape), _at(i, c.operand.name)
     if len(c.elements) != GROUP:
-        return f"`{c.operand.name}` is spread over four warps", 'count them: `(warp: …, lane: …, reg: …)`'
+        return f"`{c.operand.name}` is spread over four warps", "count them: `(warp: …, lane: …, reg: …)`"
     for lane, own in enumerate(c.elements):
         for n, number in enumerate(own):
             warp, one = divmod(lane, LANES)

@@ -18,7 +18,6 @@ from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.expr import Compare, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
-from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.source import Source
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.gpu.test_pipeline_faults import changed
@@ -219,7 +218,9 @@ def test_a_store_before_the_wait_is_found() -> None:
         return Guard(Compare("==", index(0), index(0)), (replace(s, body=inner), Finish(("Cf",))))
 
     fault, _ = run(program, changed(found, late))
-    assert re.search(r"reads element \d+ of `As` .*which thread \d+ has stored before the instruction was waited for", fault)
+    assert re.search(
+        r"reads element \d+ of `As` .*which thread \d+ has stored before the instruction was waited for", fault
+    )
 
 
 @pytest.mark.parametrize("mode", [0, 2, 3])

@@ -131,7 +131,9 @@ def write_tied(f: Function, text: str, storage: Sequence[tuple[str, DType, int]]
             places.append(_Register(kind, place, max(t.bytes, REGISTER_BITS // 8)))
     values = [f"{r.kind} {f.op(f'load {r.kind}, ptr {r.place}, align {r.align}')}" for r in places]
     constraints = [f"={CONSTRAINTS[r.kind]}" for r in places] + [str(n) for n in range(len(places))] + ["~{memory}"]
-    result = "void" if not places else places[0].kind if len(places) == 1 else f"{{ {', '.join(r.kind for r in places)} }}"
+    result = (
+        "void" if not places else places[0].kind if len(places) == 1 else f"{{ {', '.join(r.kind for r in places)} }}"
+    )
     call = f'call {result} asm sideeffect "{text}", "{",".join(constraints)}"({", ".join(values)}) convergent nounwind'
     if not places:
         f.line(call)

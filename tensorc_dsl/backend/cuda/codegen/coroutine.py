@@ -40,7 +40,17 @@ def emulation_module(p: DeviceProgram) -> tuple[str, tuple[Site, ...]]:
     instructions = Instructions(module)
     sites: list[Site] = []
     runs = [_write_kernel(instructions, p, k, sites) for k in p.kernels]
-    text = (_COROUTINES, WATCH, FAST_CODE, UNDER_WAY_CODE, BESIDE_CODE, TALLY_CODE, *instructions.tables, module.text(), *runs)
+    text = (
+        _COROUTINES,
+        WATCH,
+        FAST_CODE,
+        UNDER_WAY_CODE,
+        BESIDE_CODE,
+        TALLY_CODE,
+        *instructions.tables,
+        module.text(),
+        *runs,
+    )
     return "".join(text), tuple(sites)
 
 

@@ -199,7 +199,9 @@ class Threads(DeviceStatements):
         f.start_block(each)
         with f.region():
             memory = self._lanes.memory(f)
-            f.line(f"call void @tensorc_gather(ptr %state, ptr %rows, ptr %shared, i64 %thread, ptr {entry}, ptr {memory})")
+            f.line(
+                f"call void @tensorc_gather(ptr %state, ptr %rows, ptr %shared, i64 %thread, ptr {entry}, ptr {memory})"
+            )
             self._rendezvous()
             self._state("compute", f"i64 {n}", f"ptr {memory}")
             f.line(f"store i64 {f.op(f'add i64 {n}, 1')}, ptr {number}")

@@ -34,7 +34,20 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Axis, Buffer, For, Intrinsic, LoopKind, Program, Store, intrinsic_of, walk
-from tensorc_dsl.ir.warp import ADDRESS, ELEMENT, GROUP, LANE, LANES, WARP, WARPS, Held, held, is_described, lane_of, layout_of
+from tensorc_dsl.ir.warp import (
+    ADDRESS,
+    ELEMENT,
+    GROUP,
+    LANE,
+    LANES,
+    WARP,
+    WARPS,
+    Held,
+    held,
+    is_described,
+    lane_of,
+    layout_of,
+)
 from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, stores

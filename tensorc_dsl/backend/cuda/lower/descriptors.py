@@ -77,7 +77,11 @@ def require_described(s: Collective, orders: Mapping[str, Swizzle], ranges: Rang
         name, operand = s.intrinsic.name, d.operand.operand.name
         found, wanted = orders.get(d.buffer), swizzle_of(d.operand)
         if found != wanted:
-            has = "none" if found is None else f"one of {found.bits} bits in units of {found.unit} and {found.shift} further up"
+            has = (
+                "none"
+                if found is None
+                else f"one of {found.bits} bits in units of {found.unit} and {found.shift} further up"
+            )
             how = (
                 f"`storage_swizzle` it in units of {UNIT // size} elements, with rows of {width // size}"
                 if wanted is not None
@@ -89,7 +93,12 @@ def require_described(s: Collective, orders: Mapping[str, Swizzle], ranges: Rang
         atom = simplify(floormod(d.first, index(LINES * width // size)), ranges)
         low, high = bounds(atom, ranges)
         length = min(width, (max(d.operand.numbers) + 1) * size)
-        if low is None or high is None or high * size + length > width or not is_multiple(d.first, UNIT // size, ranges):
+        if (
+            low is None
+            or high is None
+            or high * size + length > width
+            or not is_multiple(d.first, UNIT // size, ranges)
+        ):
             raise LowerError(
                 f"{name} takes `{operand}` from element `{format_expr(d.first)}` of `{d.buffer}` on, which is not known to be"
                 f" in the first of {LINES} lines of {width} bytes, at a multiple of {UNIT} bytes; let tiles have a multiple of"
