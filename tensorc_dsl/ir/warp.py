@@ -51,7 +51,7 @@ REGISTER_BITS = 32
 class Held:
     """An operand as the lanes of a warp have it. `elements[lane]` are its elements by row-major number, in the lane's order.
 
-    They are in registers, or at `addresses` addresses, equally many at each. Those of a warpgroup have the lanes of four warps.
+    They are in registers, or at `addresses` addresses, equally many at each. A warpgroup has the lanes of four warps.
     """
 
     operand: Buffer
@@ -82,8 +82,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """An operand in shared memory of which an instruction gets a descriptor: the line of each element by row-major number, its
-    number in the line, and the bytes of the swizzle, one of `SWIZZLES`. `deep` lines follow each other along the sum."""
+    """An operand in shared memory of which an instruction gets a descriptor: the line of each element by row-major number,
+    its number in the line, and the bytes of the swizzle, one of `SWIZZLES`. `deep` lines follow each other along the sum."""
 
     operand: Buffer
     lines: tuple[int, ...]

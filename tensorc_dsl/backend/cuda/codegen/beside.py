@@ -1,9 +1,9 @@
 """LLVM code that delays the instructions of an emulated warpgroup as long as it may: they run where a thread waits for them.
 
 Each thread has a queue of what it has started. Until it waits, its sums are not numbers. Then the lanes of a warp gather both
-factors from shared memory as it is by then, by the descriptors that they have given, and each computes its sums. Reads are those
-of a thread of their own, one for each warpgroup: so a store by any thread races with them unless a barrier is between. A store
-behind a later barrier changes what was to be read, and one that its thread has not made known may not be there.
+factors from shared memory as it is by then, by the descriptors that they have given, and each computes its sums. Reads are
+those of a thread of their own, one for each warpgroup: so a store by any thread races with them unless a barrier is between.
+A store behind a later barrier changes what was to be read, and one that its thread has not made known may not be there.
 """
 
 from __future__ import annotations
@@ -357,8 +357,8 @@ out:
   ret void
 }}
 """
-"""For kernels with instructions of warpgroups: `tensorc_beside` notes that one is started, `tensorc_gather` looks at its factors,
-or copies them to memory of the warp, `tensorc_compute` adds to the sums, and `tensorc_finished` empties the queue."""
+"""For kernels with instructions of warpgroups: `tensorc_beside` notes that one is started, `tensorc_gather` looks at its
+factors, or copies them to memory of the warp, `tensorc_compute` adds to the sums, `tensorc_finished` empties the queue."""
 
 
 @dataclass(frozen=True, slots=True)

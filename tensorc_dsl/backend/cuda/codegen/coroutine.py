@@ -40,18 +40,8 @@ def emulation_module(p: DeviceProgram) -> tuple[str, tuple[Site, ...]]:
     instructions = Instructions(module)
     sites: list[Site] = []
     runs = [_write_kernel(instructions, p, k, sites) for k in p.kernels]
-    text = (
-        _COROUTINES,
-        WATCH,
-        FAST_CODE,
-        UNDER_WAY_CODE,
-        BESIDE_CODE,
-        TALLY_CODE,
-        *instructions.tables,
-        module.text(),
-        *runs,
-    )
-    return "".join(text), tuple(sites)
+    fixed = (_COROUTINES, WATCH, FAST_CODE, UNDER_WAY_CODE, BESIDE_CODE, TALLY_CODE)
+    return "".join((*fixed, *instructions.tables, module.text(), *runs)), tuple(sites)
 
 
 def _write_kernel(instructions: Instructions, p: DeviceProgram, k: DeviceKernel, sites: list[Site]) -> str:

@@ -61,8 +61,8 @@ WIDEST = 16
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Statements with their instructions, the axes with the loops over lanes, and of each fragment the lanes that share a tile,
-    with the elements that each of them has."""
+    """Statements with their instructions, the axes with the loops over lanes, and of each fragment the lanes that share a
+    tile, with the elements that each of them has."""
 
     body: tuple[Flat, ...]
     axes: Axes
@@ -135,8 +135,8 @@ class _Maker:
             if self.axes.loops[v] not in allowed:
                 who, axis = ("four warps do", Axis.WARPGROUP) if groups else ("a warp does", Axis.WARP)
                 raise LowerError(
-                    f"{found.name} is inside of `{v}`, which counts {'warps or ' * groups}threads, and {who} it together; bind"
-                    f' `{v}` to "{axis}"'
+                    f"{found.name} is inside of `{v}`, which counts {'warps or ' * groups}threads, and {who} it together;"
+                    f' bind `{v}` to "{axis}"'
                 )
         warp, lane = f"{s.var}.{WARP}", f"{s.var}.{LANE}"
         self.lanes[lane] = Axis.LANE

@@ -63,7 +63,7 @@ class Barrier:
 
 @node
 class Publish:
-    """What a thread has stored in shared memory is known, from the next barrier on, to instructions that run beside threads."""
+    """What a thread has stored in shared memory is known, from the next barrier on, to instructions beside threads."""
 
 
 @node
