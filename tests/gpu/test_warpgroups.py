@@ -18,6 +18,7 @@ from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.expr import Compare, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.source import Source
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.gpu.test_pipeline_faults import changed
@@ -103,10 +104,9 @@ program p(A: f16[128, 128], B: f16[128, 64], C: f32[128, 64]) {
 
 def hand(*changes: tuple[str, str]) -> Program:
     text = HAND
-    for old, new in changes:
+    for old, new in changes or (("PRODUCT", PRODUCT),):
         assert old in text, old
         text = text.replace(old, new)
-    text = text.replace("PRODUCT", PRODUCT)
     return parse_program(Source("p.tsched", STDLIB.read_text(encoding="utf-8") + PLAIN + text))
 
 
@@ -200,7 +200,9 @@ def removed(kind: type[Device]) -> Callable[[Device], Device | None]:
     return lambda s: None if isinstance(s, kind) else s
 
 
-HIDDEN = r"an instruction of warpgroup 0 of block 0 reads element \d+ of `[AB]s` in `wgmma_m64n64k16_f16\(Cf, As, Bs\)`, which"
+HIDDEN = (
+    r"an instruction of warpgroup 0 of block 0 reads element \d+ of `[AB]s` in `wgmma_m64n64.*\(Cf, As, Bs\)`, which"
+)
 
 MISSING: dict[str, tuple[type[Device], str]] = {
     "stores are not made known": (Publish, HIDDEN + r" thread \d+ has stored, and not made known to it"),
@@ -260,3 +262,49 @@ def test_another_distance_in_the_descriptor_is_told_by_the_result(name: str, mon
     program = short_lines()
     fault, right = run(program, lower_device(program, FEATURES))
     assert fault or not right
+
+
+LONGER = ("As: f16[128, 64] in", "As: f16[136, 64] in")
+"""The left factor has rows to spare."""
+
+REFUSED: dict[str, tuple[tuple[str, str], str]] = {
+    "no swizzle": (
+        (' @("swizzle.0", 8)\n    buffer Bs', "\n    buffer Bs"),
+        (
+            "wgmma_m64n64k16_f16 takes `A` with a swizzle of 128 bytes, and `As` has none; `storage_swizzle` it in units of 8 "
+            "elements, with rows of 64"
+        ),
+    ),
+    "longer rows": (
+        (
+            'Bs: f16[64, 64] in "shared" @("swizzle.0", 8)',
+            'Bs: f16[64, 64] in "shared" @("align.0", 16) @("offset.0", 8)',
+        ),
+        (
+            "wgmma_m64n64k16_f16 takes `B` in lines of 128 bytes, eight of them in a row, and those of `Bs` are not so: its "
+            "elements are 72 and 1 apart; let the rows of `Bs` have 64 elements"
+        ),
+    ),
+    "a tile that begins between": (
+        ("f32(As[vi, vk])", "f32(As[vi + 4, vk])"),
+        (
+            "wgmma_m64n64k16_f16 takes `A` from element `thread / 128 * 4096 + q * 16 + 256` of `As` on, which is not known to "
+            "be in the first of 8 lines of 128 bytes, at a multiple of 16 bytes; let tiles have a multiple of 8 lines"
+        ),
+    ),
+    "lanes that have other rows": (
+        ("g_2 * 64 + w_1 * 16 + h_1 * 8 + l_1 / 4", "g_2 * 64 + (3 - w_1) * 16 + h_1 * 8 + l_1 / 4"),
+        (
+            "which is in a fragment, where warp `3 - w_1` has it, and warp `w_1` runs it; divide the loops as the layout "
+            '"wgmma.c" does'
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_no_warpgroup_can_do_is_refused(case: str) -> None:
+    change, message = REFUSED[case]
+    with pytest.raises(LowerError) as e:
+        lower_device(hand(("PRODUCT", PRODUCT), LONGER, change), FEATURES)
+    assert str(e.value).endswith(message)

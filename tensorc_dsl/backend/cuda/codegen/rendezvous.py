@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from math import prod
 
-from tensorc_dsl.backend.cuda.codegen.beside import factor
 from tensorc_dsl.backend.cuda.codegen.device import PLAN
+from tensorc_dsl.backend.cuda.codegen.factors import factor
 from tensorc_dsl.backend.cuda.lower.collectives import is_of_group, operands_of
 from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
