@@ -1,11 +1,12 @@
 """Assembles kernels for GPUs with ptxas: `python -m bench.ptxas --draws 6`. Needs `pip install nvidia-cuda-nvcc`, no GPU.
 
 For operators of the library at sizes as in networks, schedules are drawn for sm_80 and sm_90 by turns; those of "tensor …"
-are of `std.gpu.tensor_core`, those of "hopper …" of `std.gpu.hopper`, for sm_90a, and with instructions of warpgroups. For each it prints how many there were, how many use tensor cores, how many have no code or are
-refused by ptxas, how many spill registers, the most registers and bytes of stack, and the median seconds of processor time of
-lowering with PTX, and of ptxas. Where `nvdisasm` is installed, the machine code has an HMMA for each `mma.sync` of the PTX,
-an HGMMA for each `wgmma`, an LDSM for each `ldmatrix`, an LDGSTS for each copy that only starts, and a SHFL for each shuffle; loops that ptxas unrolls
-have more. The status is 1 if one is refused, or has fewer.
+are of `std.gpu.tensor_core`. Those of "hopper …" are of `std.gpu.hopper`, for sm_90a, all with instructions of warpgroups. For
+each it prints how many there were, how many use tensor cores, how many have no code or are refused by ptxas, how many spill
+registers, the most registers and bytes of stack, and the median seconds of processor time of lowering with PTX, and of ptxas.
+Where `nvdisasm` is installed, the machine code has an HMMA for each `mma.sync` of the PTX, an HGMMA for each `wgmma`, an LDSM for
+each `ldmatrix`, an LDGSTS for each copy that only starts, and a SHFL for each shuffle; loops that ptxas unrolls have more. The
+status is 1 if one is refused, or has fewer.
 """
 
 from __future__ import annotations
@@ -41,7 +42,6 @@ HOPPER = "hopper "
 TASKS = {
     "hopper matmul": "matmul(M=1024, N=1024, K=1024, T=f16, Acc=f32)",
     "hopper bf16": "matmul(M=1024, N=1024, K=1024, T=bf16, Acc=f32)",
-    "hopper dense": "dense(M=1024, N=1024, K=1024, T=f16, Acc=f32)",
     "hopper odd": "matmul(M=1000, N=777, K=513, T=f16, Acc=f32)",
     "hopper batched": "batch_matmul(G=8, M=128, N=128, K=64, T=f16, Acc=f32)",
     "tensor matmul": "matmul(M=1024, N=1024, K=1024, T=f16, Acc=f32)",

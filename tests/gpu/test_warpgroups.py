@@ -271,8 +271,8 @@ REFUSED: dict[str, tuple[tuple[str, str], str]] = {
     "no swizzle": (
         (' @("swizzle.0", 8)\n    buffer Bs', "\n    buffer Bs"),
         (
-            "wgmma_m64n64k16_f16 takes `A` with a swizzle of 128 bytes, and `As` has none; `storage_swizzle` it in units of 8 "
-            "elements, with rows of 64"
+            "wgmma_m64n64k16_f16 takes `A` with a swizzle of 128 bytes, and `As` has none; `storage_swizzle` it in units of "
+            "8 elements, with rows of 64"
         ),
     ),
     "longer rows": (
@@ -288,8 +288,8 @@ REFUSED: dict[str, tuple[tuple[str, str], str]] = {
     "a tile that begins between": (
         ("f32(As[vi, vk])", "f32(As[vi + 4, vk])"),
         (
-            "wgmma_m64n64k16_f16 takes `A` from element `thread / 128 * 4096 + q * 16 + 256` of `As` on, which is not known to "
-            "be in the first of 8 lines of 128 bytes, at a multiple of 16 bytes; let tiles have a multiple of 8 lines"
+            "wgmma_m64n64k16_f16 takes `A` from element `thread / 128 * 4096 + q * 16 + 256` of `As` on, which is not known "
+            "to be in the first of 8 lines of 128 bytes, at a multiple of 16 bytes; let tiles have a multiple of 8 lines"
         ),
     ),
     "lanes that have other rows": (

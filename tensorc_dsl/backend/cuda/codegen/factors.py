@@ -1,7 +1,8 @@
 """LLVM code that gathers a factor of a product of a warpgroup from shared memory, by the descriptor that the kernel gives.
 
 What a descriptor means is written here once more, apart from the code that makes it: so a distance, a mode or an address
-that is wrong is read as the machine would. Each unit is looked at as it is read: whether its stores are known, and none came later.
+that is wrong is read as the machine would. Each unit is looked at as it is read: whether its stores are known, and none came
+later.
 """
 
 from __future__ import annotations

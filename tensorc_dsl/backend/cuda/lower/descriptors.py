@@ -100,8 +100,8 @@ def require_described(s: Collective, orders: Mapping[str, Swizzle], ranges: Rang
             or not is_multiple(d.first, UNIT // size, ranges)
         ):
             raise LowerError(
-                f"{name} takes `{operand}` from element `{format_expr(simplify(d.first, ranges))}` of `{d.buffer}` on, which is"
-                f" not known to be in the first of {LINES} lines of {width} bytes, at a multiple of {UNIT} bytes; let"
+                f"{name} takes `{operand}` from element `{format_expr(simplify(d.first, ranges))}` of `{d.buffer}` on, which"
+                f" is not known to be in the first of {LINES} lines of {width} bytes, at a multiple of {UNIT} bytes; let"
                 f" tiles have a multiple of {LINES} lines"
             )
 
