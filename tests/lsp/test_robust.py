@@ -180,7 +180,8 @@ def test_nothing_is_kept_of_messages_that_were_handled(tmp_path: Path) -> None:
     uri = uri_of(tmp_path / "memory.tsched")
 
     def say(method: str, params: dict[str, Any], **number: int) -> None:
-        server.protocol.handle_message({"jsonrpc": "2.0", "method": method, "params": params, **number})
+        message: Any = {"jsonrpc": "2.0", "method": method, "params": params, **number}
+        server.protocol.handle_message(message)
 
     async def edits() -> None:
         say("initialize", {"processId": None, "rootUri": None, "capabilities": {}}, id=1)
