@@ -2,11 +2,11 @@
 
 This is a running error analysis in the manner of Higham, Accuracy and Stability of Numerical Algorithms (2nd ed., 2002),
 section 3.3: each value comes with a bound on its error. An operation propagates the errors of its operands to first order and
-adds the roundings of the kernel and of the reference. For sums of n terms the worst case n*u is far too wide to notice a lost term. Rounding errors of different
-signs cancel, and the bound lambda*sqrt(n)*u times the sum of the terms' magnitudes holds with probability at least
-1 - 2*exp(-lambda^2/2) per element for any order of summation (N. J. Higham and T. Mary, A New Approach to Probabilistic
-Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4). With lambda = 4 this probability is 0.9993, and
-errors rarely come close to the bound.
+adds the roundings of the kernel and of the reference. For sums of n terms the worst case n*u is far too wide to notice a lost
+term. Rounding errors of different signs cancel, and the bound lambda*sqrt(n)*u times the sum of the terms' magnitudes holds
+with probability at least 1 - 2*exp(-lambda^2/2) per element for any order of summation (N. J. Higham and T. Mary, A New
+Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4). With lambda = 4 this
+probability is 0.9993, and errors rarely come close to the bound.
 
 The theorem assumes that rounding errors have mean 0. This fails when a running sum of terms of one sign grows so large that a
 term is below its rounding error: from about a million terms in f32 on, a sum in order exceeds the bound. The check then
