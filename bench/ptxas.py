@@ -1,12 +1,12 @@
 """Assembles kernels for GPUs with ptxas: `python -m bench.ptxas --draws 6`. Needs `pip install nvidia-cuda-nvcc`, no GPU.
 
 For operators of the library at sizes as in networks, schedules are drawn for sm_80 and sm_90 by turns; those of "tensor …"
-are of `std.gpu.tensor_core`. Those of "hopper …" are of `std.gpu.hopper`, for sm_90a, all with instructions of warpgroups. For
-each it prints how many there were, how many use tensor cores, how many have no code or are refused by ptxas, how many spill
-registers, the most registers and bytes of stack, and the median seconds of processor time of lowering with PTX, and of ptxas.
-Where `nvdisasm` is installed, the machine code has an HMMA for each `mma.sync` of the PTX, an HGMMA for each `wgmma`, an LDSM for
-each `ldmatrix`, an LDGSTS for each copy that only starts, and a SHFL for each shuffle; loops that ptxas unrolls have more. The
-status is 1 if one is refused, or has fewer.
+are of `std.gpu.tensor_core`. Those of "hopper …" are of `std.gpu.hopper`, for sm_90a, all with instructions of warpgroups.
+For each it prints how many there were, how many use tensor cores, how many have no code or are refused by ptxas, how many
+spill registers, the most registers and bytes of stack, and the median seconds of processor time of lowering with PTX, and of
+ptxas. Where `nvdisasm` is installed, the machine code has an HMMA for each `mma.sync` of the PTX, an HGMMA for each `wgmma`,
+an LDSM for each `ldmatrix`, an LDGSTS for each copy that only starts, and a SHFL for each shuffle; loops that ptxas unrolls
+have more. The status is 1 if one is refused, or has fewer.
 """
 
 from __future__ import annotations
