@@ -115,7 +115,7 @@ def assembled(text: str, space: str, draws: int, seed: int, folder: Path) -> Fou
             out.draws += 1
             try:
                 begin = time.process_time()
-                ptx = compile_device(lower_device(program), t.target).ptx
+                ptx = compile_device(lower_device(program, tuple(t.target.feature_names)), t.target).ptx
                 out.tensors += "mma.sync" in ptx or "wgmma" in ptx
                 out.own.append(time.process_time() - begin)
                 begin = _children()

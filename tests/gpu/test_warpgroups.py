@@ -267,6 +267,14 @@ def test_another_distance_in_the_descriptor_is_told_by_the_result(name: str, mon
 LONGER = ("As: f16[128, 64] in", "As: f16[136, 64] in")
 """The left factor has rows to spare."""
 
+
+def test_a_gpu_without_the_instruction_is_told() -> None:
+    with pytest.raises(
+        LowerError, match="wgmma_m64n64k16_f16 is for GPUs that are sm_90a, and this one is sm_80, sm_90; draw"
+    ):
+        lower_device(hand(), FEATURES[:2])
+
+
 REFUSED: dict[str, tuple[tuple[str, str], str]] = {
     "no swizzle": (
         (' @("swizzle.0", 8)\n    buffer Bs', "\n    buffer Bs"),

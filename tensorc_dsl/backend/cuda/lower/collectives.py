@@ -127,6 +127,12 @@ class _Maker:
             return replace(s, kind=LoopKind.SERIAL, body=self.run(s.body, {**ranges, s.var: span(s.end)}, bound))
         match = None if found is None else match_flat(s, found, ranges)
         code = None if found is None else self._code(found)
+        if found is not None and code is None and is_of_group(found):
+            wanted = " or ".join(" with ".join(x.requires) for x in found.lowerings if x.target == KIND)
+            raise LowerError(
+                f"{found.name} is for GPUs that are {wanted}, and this one is {', '.join(self.features)}; draw a schedule"
+                " for it"
+            )
         if found is None or match is None or code is None:
             return _serial(s)
         groups = is_of_group(found)
