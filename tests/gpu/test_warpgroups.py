@@ -190,9 +190,9 @@ def test_what_stands_around_products_is_placed() -> None:
     """Stores are made known before the barrier, sums are done with before the first product, and waited for at the end."""
     text = format_device(lower_device(hand(), FEATURES))
     lines = [x.strip() for x in text.splitlines()]
-    of_interest = ("make", "barrier", "be done", "wait", "for s", "wgmma")
+    of_interest = ("publish", "barrier", "be done", "wait", "for s", "wgmma")
     assert [x.split("_")[0] for x in lines if x.startswith(of_interest)] == [
-        "for s in 0 .. 2 {", "barrier", "make stores known", "barrier", "be done with Cf", "wgmma", "wait for Cf",
+        "for s in 0 .. 2 {", "barrier", "publish stores", "barrier", "be done with Cf", "wgmma", "wait for Cf",
     ]  # fmt: skip
 
 
