@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import count, product
 from math import prod
 
@@ -167,6 +168,7 @@ def column(e: Expr, values: Mapping[str, Sequence[int]], length: int) -> Sequenc
             return [constant(e)] * length
 
 
+@lru_cache(maxsize=256)
 def _registers(layout: Layout, b: Buffer) -> Held | None:
     every, places = points(b.shape), dict(layout.places)
     if set(places) - {WARP} != {LANE, "reg"} or len(layout.params) != len(b.shape):

@@ -50,7 +50,7 @@ CASES: dict[str, tuple[str, dict[str, Decision], Callable[..., Array]]] = {
 COLUMNS = {"128 columns at once": 2, "256 columns at once": 4}
 """How many times 64 columns an instruction takes."""
 
-FEW = ("rows", "columns of the left", "256 columns at once", "odd", "bias")
+FEW = ("columns of the left", "256 columns at once", "odd", "bias")
 """The cases in tests; a campaign has all."""
 
 

@@ -24,7 +24,7 @@ from tests.gpu.test_barriers import check_each_is_needed
 from tests.gpu.test_pipeline_faults import changed
 from tests.gpu.test_tensor_cores import run, whole_numbers
 
-STDLIB = Path(__file__).parents[2] / "stdlib" / "intrinsics" / "cuda.tsched"
+STDLIB = Path(__file__).parents[2] / "stdlib" / "intrinsics" / "hopper.tsched"
 
 FEATURES = ("sm_80", "sm_90", "sm_90a")
 
@@ -107,7 +107,9 @@ def hand(*changes: tuple[str, str]) -> Program:
     for old, new in changes or (("PRODUCT", PRODUCT),):
         assert old in text, old
         text = text.replace(old, new)
-    return parse_program(Source("p.tsched", STDLIB.read_text(encoding="utf-8") + PLAIN + text))
+    library = STDLIB.read_text(encoding="utf-8")
+    first = library[: library.index("///", library.index("intrinsic"))]
+    return parse_program(Source("p.tsched", first + PLAIN + text))
 
 
 PRODUCT = """

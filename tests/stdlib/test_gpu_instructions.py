@@ -1,4 +1,4 @@
-"""`std.intrinsics.cuda`: layouts as in CUTLASS, and texts that the toolkit's assembler accepts."""
+"""`std.intrinsics.cuda` and `hopper`: layouts as in CUTLASS, and texts that the toolkit's assembler accepts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 
-FILE = Path(__file__).parents[2] / "stdlib" / "intrinsics" / "cuda.tsched"
+FILES = [Path(__file__).parents[2] / "stdlib" / "intrinsics" / f"{name}.tsched" for name in ("cuda", "hopper")]
 INTRINSICS: dict[str, Intrinsic] = {
     i.name: intrinsic_from_tree(i)
-    for i in parse(Source.read(FILE, FILE.name)).items
+    for file in FILES
+    for i in parse(Source.read(file, file.name)).items
     if isinstance(i, tree.IntrinsicDef)
 }
 
