@@ -98,7 +98,7 @@ def test_an_interrupt_ends_the_processes(task: Task, tmp_path: Path, monkeypatch
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(teams, "made", interrupted)
+            patched.setattr(teams, "expanded", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 expand(orders(8))
         assert team.members == []
