@@ -47,8 +47,8 @@ class Prior:
         load_source(text, Resolver(to, settings(click.get_current_context()).include))
         return Prior(to, tasks)
 
-    def write(self, searched: Sequence[Task], records: str | None) -> bool:
-        """Whether there is something to write for each of the tasks; standard error says what is missing, and where it is."""
+    def write(self, searched: Sequence[Task], records: str | None) -> frozenset[str]:
+        """The names of the tasks whose priors are in the file; standard error says what is missing, and where the file is."""
         from tensorc_dsl.api.insights import recorded_trials, studied
         from tensorc_dsl.api.priors import Lesson, plain, with_priors
         from tensorc_dsl.insight.posterior import posterior
@@ -56,6 +56,7 @@ class Prior:
         from tensorc_dsl.report.files import write_text
 
         lessons: list[Lesson] = []
+        written: frozenset[str] = frozenset()
         problems: list[TschedError] = []
         try:
             with Database.required(Path(records) if records else None) as database:
@@ -67,9 +68,10 @@ class Prior:
                         problems.append(e)
             if lessons:
                 write_text(self.path, with_priors(self.tasks.checked, lessons))
+                written = frozenset(lesson.task.name for lesson in lessons)
                 say(f"prior: {self.path}", err=True)
         except TschedError as e:
             problems.append(e)
         for e in problems:
             show_diagnostics(*e.diagnostics)
-        return not problems
+        return written
