@@ -13,7 +13,7 @@ import click
 from tensorc_dsl.cli.loading import SUFFIX
 from tensorc_dsl.cli.options import settings
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.report.terminal import say, show_diagnostics
+from tensorc_dsl.report.terminal import show_diagnostics
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task, TaskFile
@@ -48,7 +48,7 @@ class Prior:
         return Prior(to, tasks)
 
     def write(self, searched: Sequence[Task], records: str | None) -> frozenset[str]:
-        """The names of the tasks whose priors are in the file; standard error says what is missing, and where the file is."""
+        """The names of the tasks whose priors are in the file; standard error says what is missing."""
         from tensorc_dsl.api.insights import recorded_trials, studied
         from tensorc_dsl.api.priors import Lesson, plain, with_priors
         from tensorc_dsl.insight.posterior import posterior
@@ -69,7 +69,6 @@ class Prior:
             if lessons:
                 write_text(self.path, with_priors(self.tasks.checked, lessons))
                 written = frozenset(lesson.task.name for lesson in lessons)
-                say(f"prior: {self.path}", err=True)
         except TschedError as e:
             problems.append(e)
         for e in problems:

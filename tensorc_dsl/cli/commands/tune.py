@@ -246,6 +246,8 @@ def tune(
         show_results(ended, written.files, priors, form)
     problems = written.problems
     tell_what_is_lost(ended, problems)
+    if beside is not None and taught:
+        say(f"prior: {beside.path}", err=True)
     tell_what_is_wrong(file, ended)
     if interrupted:
         unkept = any(r.unkept for r in results)
