@@ -217,11 +217,16 @@ def below(best: Callable[..., Array], x: Array, n: int) -> Array:
     return best(sliding_window_view(x, n, 0), -1)
 
 
+def within(best: Callable[..., Array], x: Array, n: int) -> Array:
+    return best(sliding_window_view(x, (n, n)), (-2, -1))
+
+
 IMAGE = each("H W", (19, 37), (1, 2))
 RADII = each("H W r", (19, 37, 2), (1, 2, 1))
 TAPS = each("H W K", (19, 37, 5), (2, 1, 2))
 
-WIDE = each("H W r", (19, 37, 4), (1, 2, 3), (20, 5, 8))
+WIDE = each("H W r", (19, 37, 4), (1, 2, 3), (20, 5, 8), (3, 2, 0))
+WITHIN = each("H W n m", (19, 37, 9, 3), (5, 6, 5, 4), (3, 4, 3, 1), (4, 3, 3, 3))
 BELOW = each("H W n", (19, 37, 4), (3, 2, 3))
 BORDERS = each("H W r", (19, 37, 2), (1, 2, 1), (2, 1, 7), (3, 4, 13))
 
@@ -262,6 +267,8 @@ COMPUTES: dict[str, Operator] = {
     "eroded": Operator(lambda x, r: ndimage.minimum_filter(x, 2 * r + 1, mode="nearest"), RADII),
     "dilated_wide": Operator(lambda x, r: ndimage.maximum_filter(x, 2 * r + 1, mode="nearest"), WIDE),
     "eroded_wide": Operator(lambda x, r: ndimage.minimum_filter(x, 2 * r + 1, mode="nearest"), WIDE),
+    "greatest_within": Operator(lambda x, n, **_: within(np.max, x, n), WITHIN),
+    "least_within": Operator(lambda x, n, **_: within(np.min, x, n), WITHIN),
     "greatest_below": Operator(lambda x, n: below(np.max, x, n), BELOW),
     "least_below": Operator(lambda x, n: below(np.min, x, n), BELOW),
     "histogram": Operator(lambda x: np.bincount(x.ravel(), minlength=256), IMAGE),
