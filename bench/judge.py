@@ -126,7 +126,7 @@ class Judge:
         }
         for out in outs.values():
             poison(out.array)
-        ins = {n: frozen(np.ascontiguousarray(a)) for n, a in self.inputs.items()}
+        ins = {n: frozen(np.asarray(a, order="C")) for n, a in self.inputs.items()}
         if fault := run_both(load(compiled), ins | {n: out.array for n, out in outs.items()}):
             return fault
         for name, out in outs.items():

@@ -42,6 +42,7 @@ TASKS = {
     "tensor conv2d": "conv2d_nhwc(N=1, H=64, W=64, CI=64, KH=3, KW=3, CO=64, pad=1, T=f16, Acc=f32)",
     "tensor i8": "matmul(M=1024, N=1024, K=1024, T=i8, Acc=i32)",
     "tensor u8": "matmul(M=1024, N=1024, K=1024, T=u8, Acc=i32)",
+    "tensor tf32": "rounded_product(M=1024, N=1024, K=1024)",
     "tensor f64": "matmul(M=512, N=512, K=512, T=f64, Acc=f64)",
     "tensor dense gelu": "dense_gelu(M=512, N=1024, K=512)",
     "tensor narrow": "matmul(M=64, N=64, K=65536, T=f16, Acc=f32)",
@@ -68,6 +69,10 @@ compute dense_gelu(X: f16[M, K], W: f16[N, K], b: f32[N]) -> Y: f16[M, N] {
     let C[i, j] = sum[k] f32(X[i, k]) * f32(W[j, k])
     let Z[i, j] = C[i, j] + b[j]
     Y[i, j] = f16(0.5 * Z[i, j] * (1 + erf(Z[i, j] * 0.7071067811865476)))
+}
+
+compute rounded_product(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
+    C[i, j] = sum[k] tf32(A[i, k]) * tf32(B[k, j])
 }
 """
 """What tasks compute that is no operator of the library."""

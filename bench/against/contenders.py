@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -13,20 +15,33 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A library. `module` prepares its jobs; `packages` are the distributions that it needs."""
+    """A library or a compiler. `module` prepares its jobs; `packages` are the distributions that it needs, or
+    `program` is its command.
+    """
 
     name: str
     module: str
-    packages: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    program: str = ""
 
     @property
     def absence(self) -> str:
-        """The packages that are not installed; "" if all are."""
-        return ", ".join(p for p in self.packages if not _version(p))
+        """The packages, or the program, that are not installed; "" if all are."""
+        return ", ".join(name for name in (*self.packages, self.program) if name and not self._found(name))
 
     @property
     def version(self) -> str:
-        return _version(self.packages[0])
+        return self._found((*self.packages, self.program)[0])
+
+    def _found(self, name: str) -> str:
+        return _program_version(name) if name == self.program else _version(name)
+
+
+def _program_version(name: str) -> str:
+    """What a compiler says of itself; "" if it is not there."""
+    if shutil.which(name) is None:
+        return ""
+    return subprocess.run([name, "-dumpfullversion"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _version(package: str) -> str:
@@ -50,6 +65,8 @@ PEERS = {
         Contender("jax", f"{_PEERS}.jax", ("jax",)),
         Contender("numba", f"{_PEERS}.numba", ("numba",)),
         Contender("halide", f"{_PEERS}.halide", ("halide",)),
+        Contender("opencv", f"{_PEERS}.opencv", ("opencv-python-headless",)),
+        Contender("gcc", f"{_PEERS}.gcc", program="gcc"),
         Contender("tvm", f"{_PEERS}.tvm", ("apache-tvm", "xgboost", "cloudpickle")),
     )
 }

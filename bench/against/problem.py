@@ -23,12 +23,31 @@ IMAGES: dict[str, tuple[str, ...]] = {
     "box": (),
     "separable": ("t",),
     "unsharp": ("t",),
+    "sobel": (),
     "harris": (),
+    "median": (),
+    "dilated": (),
+    "dilated_wide": (),
+    "box_u8": (),
+    "gauss_u8": (),
+    "sobel_u8": (),
+    "equalized": (),
     "pyramid_down": (),
+    "pyramid_up": (),
+    "resized_cubic": (),
+    "blended": (),
+    "demosaiced": (),
+    "bilateral": (),
     "recursive": (),
     "recursive_blur": (),
 }
 """The filters of images, with the inputs that are fixed in a filter."""
+
+STENCILS = ("jacobi_2d", "five_point", "heat_3d")
+"""Stencils over time."""
+
+STEPS = 100
+"""The steps of a stencil over time where the task names no other number."""
 
 WEIGHTS = {
     "matmul": ("B",),
@@ -47,6 +66,7 @@ WEIGHTS = {
     "add": (),
     "copy": (),
     **IMAGES,
+    **dict.fromkeys(STENCILS, ()),
 }
 """The computes that are compared, with the inputs that are fixed in a network or a filter."""
 

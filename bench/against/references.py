@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from scipy import ndimage, special
+from scipy import special
 
-from bench.against.problem import CONVOLUTIONS, Array, Problem, as_float32
+from bench.against.filters import FILTERS, Arrays
+from bench.against.problem import CONVOLUTIONS, STEPS, Array, Problem, as_float32
 
 TOLERANCE = 1e-5
 """The allowed error as a share of the largest result: for sums of float32 in any order, and Winograd's convolutions."""
@@ -17,8 +18,6 @@ TOLERANCE = 1e-5
 LOOSE = {"bf16": 1e-2, "norm_bmn": 5e-3}
 """The allowed error for inputs of that type, since some libraries have only results of that type; and for that compute, since
 some libraries add millions of numbers in order (ONNX Runtime's ReduceL2 of 4096 × 1024 was off by 1.5e-3)."""
-
-Arrays = Mapping[str, Array]
 
 
 def expected(problem: Problem, inputs: Arrays) -> tuple[Array, float]:
@@ -100,43 +99,18 @@ def _attention(a: Arrays, _: Problem) -> Array:
     return special.softmax(scores, -1) @ a["V"]
 
 
-def _separable(a: Arrays, _: Problem) -> Array:
-    across = ndimage.correlate1d(a["X"], a["t"], 1, mode="nearest")
-    return ndimage.correlate1d(across, a["t"], 0, mode="nearest")
+def _stepped(weight: float, own: float) -> Callable[[Arrays, Problem], Array]:
+    """A stencil over time: an element takes `own` of itself, and `weight` of each neighbour."""
 
+    def result(a: Arrays, p: Problem) -> Array:
+        x = a["X"].copy()
+        inside = (slice(1, -1),) * x.ndim
+        for _ in range(p.attribute("steps", STEPS)):
+            near = [np.roll(x, by, axis)[inside] for axis in range(x.ndim) for by in (1, -1)]
+            x[inside] = own * x[inside] + weight * np.sum(near, axis=0)
+        return x
 
-def _harris(a: Arrays, _: Problem) -> Array:
-    p = np.pad(a["X"], 2, "edge")
-    down, across = (ndimage.sobel(p, axis, mode="nearest")[1:-1, 1:-1] for axis in (0, 1))
-    products = (down * down, across * across, down * across)
-    dd, aa, da = (9 * ndimage.uniform_filter(x, 3, mode="nearest")[1:-1, 1:-1] for x in products)
-    return dd * aa - da * da - 0.04 * (dd + aa) ** 2
-
-
-def _halved(a: Arrays, _: Problem) -> Array:
-    x = a["X"]
-    h, w = (n // 2 for n in x.shape)
-    p = np.pad(x, 1, "edge")
-    down = np.sum([k * p[n : n + 2 * h : 2] for n, k in enumerate((1, 3, 3, 1))], axis=0) / 8
-    return np.sum([k * down[:, n : n + 2 * w : 2] for n, k in enumerate((1, 3, 3, 1))], axis=0) / 8
-
-
-def _recursive(a: Arrays, _: Problem) -> Array:
-    return _filtered(a["X"], a["a"])
-
-
-def _recursive_blur(a: Arrays, _: Problem) -> Array:
-    return _filtered(_filtered(a["X"], a["a"]).T, a["a"]).T
-
-
-def _filtered(x: Array, a: Array) -> Array:
-    """The recursive filter down columns and up again."""
-    y = x.copy()
-    for _ in range(2):
-        for n in range(1, len(y)):
-            y[n] = a * y[n] + (1 - a) * y[n - 1]
-        y = y[::-1]
-    return y
+    return result
 
 
 REFERENCES: dict[str, Callable[[Arrays, Problem], Array]] = {
@@ -155,12 +129,9 @@ REFERENCES: dict[str, Callable[[Arrays, Problem], Array]] = {
     "transpose": lambda a, _: a["X"].T,
     "add": lambda a, _: a["A"] + a["B"],
     "copy": lambda a, _: a["X"],
-    "box": lambda a, p: ndimage.uniform_filter(a["X"], 2 * p.attribute("r", 1) + 1, mode="nearest"),
-    "separable": _separable,
-    "unsharp": lambda a, p: a["X"] + a["amount"] * (a["X"] - _separable(a, p)),
-    "harris": _harris,
-    "pyramid_down": _halved,
-    "recursive": _recursive,
-    "recursive_blur": _recursive_blur,
+    **FILTERS,
+    "jacobi_2d": _stepped(0.2, 0.2),
+    "five_point": _stepped(0.1, 0.6),
+    "heat_3d": _stepped(0.125, 0.25),
 }
 """By the name of the compute."""

@@ -164,7 +164,7 @@ The formatter, `tensorc-dsl fmt', writes 4."
      . font-lock-keyword-face)
     (,(tsched--matcher "\\_<at\\_>" (lambda () (and (looking-at "[ \t]*\\[") (tsched--follows "])A-Za-z0-9_"))))
      . font-lock-keyword-face)
-    (,(tsched--before '("scan") (concat "[ \t]*" tsched--subscript "[ \t]*init\\_>")) . font-lock-keyword-face)
+    (,(tsched--before '("scan") (concat "[ \t]*" tsched--subscript "[ \t]*\\(?:init\\_>\\|//\\|$\\)")) . font-lock-keyword-face)
     (,(tsched--any tsched--constants) . font-lock-constant-face)
     (,(tsched--any tsched--reserved) . font-lock-keyword-face)
     (,(tsched--matcher (tsched--any tsched--reducers)

@@ -57,7 +57,7 @@ def guarded_loads(e: Expr, guard: tuple[Expr, ...] = ()) -> tuple[tuple[Load, tu
             return (*own, *(x for c in children(e) for x in guarded_loads(c, guard)))
 
 
-@by_identity(4096)
+@by_identity(512)
 def touched(b: Block) -> frozenset[str]:
     """The buffers that a block reads or writes."""
     names: set[str] = set()

@@ -22,6 +22,7 @@ from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, add, constant, floormod, free_vars, index, mul, sub, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Intrinsic, Layout, Program, fresh
+from tensorc_dsl.ir.warp import is_fragment
 
 _MEMORY = frozenset(("global", "shared", "shared.dyn", "local"))
 """Scopes in memory, whose elements have addresses."""
@@ -51,6 +52,7 @@ def misplaced(program: Program, intrinsic: Intrinsic, match: Match) -> Mismatch 
     """A mismatch unless each operand is where the instruction requires it: in a fragment of that scope, or in memory."""
     for tile in match.tiles:
         scope, wanted = program.buffer(tile.buffer).scope, tile.operand.scope
+        wanted = wanted if is_fragment(wanted) else wanted.partition(".")[0]
         shared = wanted == "shared" and scope == "shared.dyn"
         if scope != wanted and not shared and not (wanted == "global" and scope in _MEMORY):
             where = "in memory" if wanted == "global" else f'in "{wanted}"'
@@ -109,7 +111,7 @@ def _uses(units: Iterable[Unit]) -> dict[str, list[tuple[Unit, _Use]]]:
     for u in units:
         for tile in u.match.tiles:
             layout = next((x for x in u.intrinsic.layouts if x.name == tile.operand.scope), None)
-            if layout is not None and layout.name not in _MEMORY:
+            if layout is not None and layout.name not in _MEMORY and is_fragment(layout.name):
                 use = _Use(tuple((x.var, x.extent) for x in u.around), tile, layout)
                 seen.setdefault(tile.buffer, []).append((u, use))
     return seen

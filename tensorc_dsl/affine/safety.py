@@ -75,7 +75,7 @@ def ranges_of(extents: Mapping[str, Expr]) -> dict[str, Interval]:
     return out
 
 
-@by_identity(4096)
+@by_identity(512)
 def _most(extent: Expr) -> int | None:
     """The largest value of an extent. It is cached, since the accesses of a compute have few different extents."""
     n = constant(extent)

@@ -1,4 +1,4 @@
-"""The findings of the schedule layer and of files, E0220–E0247 and W0201–W0204: each declared with message and repair."""
+"""The findings of the schedule layer and of files, E0220–E0247 and W0201–W0205: each declared with message and repair."""
 
 from __future__ import annotations
 
@@ -178,3 +178,9 @@ def UNUSED_DRAW(*, name: str) -> None: ...
 def UNUSED_PARAMETER(*, name: str) -> None: ...
 @problem("W0204", "`{name}` hides another `{name}`", help="give one of them a name of its own")
 def SHADOWED(*, name: str) -> None: ...
+@problem(
+    "W0205",
+    "`{comment}` is a comment, not part of the value",
+    help="a quotient is `… / {divisor}`, which floors on integers; a comment that is meant begins with a word",
+)
+def CUT_OFF(*, comment: str, divisor: str) -> None: ...

@@ -11,6 +11,7 @@ from tensorc_dsl.check.included import Inclusion
 from tensorc_dsl.check.items import FORGETFUL, Instructions, Memory, Names, check_items
 from tensorc_dsl.check.priors import with_prior
 from tensorc_dsl.check.problems import where
+from tensorc_dsl.check.quotients import cut_off
 from tensorc_dsl.check.spaces import recursion
 from tensorc_dsl.check.uses import Resolve, standard, with_full_names, with_values
 from tensorc_dsl.check.vocabulary import COMPOUNDS
@@ -236,7 +237,7 @@ class _Loader:
         unit = _Unit(
             file,
             Names(library=self.library, instructions=self.instructions),
-            found=[*parsed.diagnostics],
+            found=[*parsed.diagnostics, *cut_off(source)],
             broken=broken,
         )
         self.library.files[source.name] = Definitions(unit.names.computes, unit.names.reducers)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from tensorc_dsl.diagnostic import Diagnostic
+from tensorc_dsl.diagnostic import Diagnostic, help_note
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.library import Definitions
 from tensorc_dsl.elaborate.problems import (
@@ -120,7 +120,8 @@ def _wrong(x: tree.Expr, scope: StageNames, part: Literal["", "init", "step"], w
             yield NO_INDEX_LIST(x.span, name=x.span.text, indices=", ".join("ijklmnop"[:rank]))
         case tree.CallExpr(function=tree.Name(id=name, span=span)):
             known = {*FUNCTIONS, *DTYPES, *scope.env.dtypes, *scope.defined.computes}
-            yield UNKNOWN_FUNCTION(span, name=name, notes=near(name, known))
+            every = help_note("there are " + ", ".join(f"`{f}`" for f in sorted(FUNCTIONS)))
+            yield UNKNOWN_FUNCTION(span, name=name, notes=near(name, known) or (every,))
         case tree.CallExpr(function=base) | tree.IndexExpr(base=base) if not isinstance(base, tree.Name):
             yield NOT_IN_COMPUTE(base.span, what=f"`{base.span.text}`")
         case tree.Reduce(reducer=name) if name not in {*REDUCERS, *ARG_REDUCERS, *scope.defined.reducers}:

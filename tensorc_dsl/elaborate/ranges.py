@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from tensorc_dsl.diagnostic import Note
 from tensorc_dsl.elaborate.bindings import Environment, extent, names_in
 from tensorc_dsl.elaborate.names import parts
-from tensorc_dsl.elaborate.problems import NO_RANGE, RANGE_OF_INDEX, RANGES_DIFFER, RANK, TAKEN, Invalid, each
+from tensorc_dsl.elaborate.problems import (
+    NO_RANGE,
+    PART_OF_STAGE,
+    RANGE_OF_INDEX,
+    RANGES_DIFFER,
+    RANK,
+    TAKEN,
+    Invalid,
+    each,
+)
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
@@ -125,7 +134,18 @@ def infer_ranges(
             own = Use(shape[position], spec.span, f"dimension {position + 1} of `{stage.name}`", False)
             if spec.extent is not None:
                 written = extent(spec.extent, env, f"the range of `{spec.name}`")
-                _agree(spec, own, Use(written, spec.span, "its written range", False))
+                if written != own.extent:
+                    first, second = format_expr(own.extent), format_expr(written)
+                    raise Invalid(
+                        PART_OF_STAGE(
+                            spec.span,
+                            name=spec.name,
+                            stage=stage.name,
+                            position=position + 1,
+                            first=first,
+                            second=second,
+                        )
+                    )
                 evidence = []
             evidence.insert(0, own)
         elif spec.extent is not None:

@@ -14,7 +14,7 @@ from tensorc_dsl.affine.data import outermost
 from tensorc_dsl.affine.reach import too_far
 from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
 from tensorc_dsl.affine.simplify import negate, simplify
-from tensorc_dsl.elaborate import problems
+from tensorc_dsl.elaborate import problems, repairs
 from tensorc_dsl.elaborate.bindings import LARGEST, Environment, index_expr
 from tensorc_dsl.elaborate.limited import kept, saturated
 from tensorc_dsl.elaborate.loads import GuardedLoad
@@ -100,7 +100,7 @@ class ValueBuilder:
         if found == INDEX:
             self.no_value(at, want)
         if want == BOOL:
-            raise Invalid(problems.NOT_BOOL(at.span, what=what, found=found, text=text))
+            raise Invalid(problems.NOT_BOOL(at.span, what=what, found=found, repair=repairs.not_zero(at)))
         raise Invalid(problems.WRONG_TYPE(at.span, what=what, found=found, dtype=want, text=text))
 
     def no_value(self, e: tree.Expr, want: DType | None) -> NoReturn:
@@ -200,9 +200,7 @@ class ValueBuilder:
         x, y = each(lambda: self.build(a, t), lambda: self.build(b, t))
         s, t = ir.dtype_of(x), ir.dtype_of(y)
         if s != t:
-            # The message suggests converting the index or the narrower operand to the other type.
-            first = s == INDEX or (t != INDEX and (s.is_float, s.bits) < (t.is_float, t.bits))
-            cast = f"{t}({a.span.text}) {op} {b.span.text}" if first else f"{a.span.text} {op} {s}({b.span.text})"
+            cast = repairs.of_one_type(op, a, s, b, t, at)
             raise Invalid(problems.MIXED_TYPES(at.span, op=op, lhs=s, rhs=t, cast=cast))
         return x, y
 
@@ -361,7 +359,8 @@ class ValueBuilder:
         t = self._arithmetic(args[0], name, e)
         if not t.is_float and not (name == "abs" and t.is_integer):
             found = "an index" if t == INDEX else t
-            raise Invalid(problems.NEEDS_FLOAT(e.span, name=name, found=found, text=e.args[0].span.text))
+            repair = repairs.of_floats(name, e.args, e)
+            raise Invalid(problems.NEEDS_FLOAT(e.span, name=name, found=found, repair=repair))
         return ir.Call(name, args)
 
     def _clamped_value(self, e: tree.CallExpr, want: DType | None) -> ir.Expr:
@@ -383,7 +382,7 @@ class ValueBuilder:
 
     def _cast(self, e: tree.CallExpr, operand: tree.Expr, to: DType) -> ir.Expr:
         if to == BOOL:
-            raise Invalid(problems.NO_BOOL_CAST(e.span, text=operand.span.text))
+            raise Invalid(problems.NO_BOOL_CAST(e.span, repair=repairs.not_zero(operand)))
         x = self.build(operand, to)
         t = ir.dtype_of(x)
         if t == to:

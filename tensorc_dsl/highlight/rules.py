@@ -89,7 +89,8 @@ WORDS: tuple[Rule, ...] = (
     _one(Class.KEYWORD, rf"\bdesc\b(?=[ \t]*\([ \t]*{NAME}[ \t]*:)"),
     _one(Class.KEYWORD, r"(?<![A-Za-z] )\binit\b(?=[ \t]*\{)"),
     _one(Class.KEYWORD, r"(?<=[A-Za-z0-9_)\]] )\bat\b(?=[ \t]*\[)"),
-    _one(Class.KEYWORD, rf"\bscan\b(?=[ \t]*{_SUBSCRIPT}[ \t]*init\b)"),
+    # The formatter breaks a long scan in front of `init`.
+    _one(Class.KEYWORD, rf"\bscan\b(?=[ \t]*{_SUBSCRIPT}[ \t]*(?:init\b|//|$))"),
     _one(Class.CONSTANT, one_of(w.CONSTANTS)),
     _one(Class.KEYWORD, one_of(w.RESERVED)),
     _one(Class.BUILTIN, rf"{one_of(w.REDUCERS)}(?=[ \t]*\[)(?![ \t]*{_SUBSCRIPT}[ \t]*(?:\+=|=(?!=)|@))"),

@@ -2,7 +2,7 @@
 
 A word that is no opcode, number or name with dots or `%` is an operand. One in a fragment stands for the lane's registers of
 it, `{r0, r1}`, elements of less than 32 bits packed, the first one lowest; with a number, `C1`, for that register alone.
-One in memory stands for the address that the lane gives, or for that with the number.
+One in memory stands for the address that the lane gives, or for that with the number; one with a descriptor for this.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from tensorc_dsl.diagnostic import Diagnostic, problem
 from tensorc_dsl.ir.expr import loads
 from tensorc_dsl.ir.program import Buffer, Intrinsic
 from tensorc_dsl.ir.ptx import difference
-from tensorc_dsl.ir.warp import LANES, MEMORY, Held, held
+from tensorc_dsl.ir.warp import GROUP, LANES, MEMORY, SWIZZLES, Described, Held, described, held, is_described
+from tensorc_dsl.ir.wgmma import wgmma_difference
 from tensorc_dsl.source import Span
 from tensorc_dsl.syntax.names import near
 
@@ -45,6 +46,13 @@ def NO_SUCH(*, name: str, count: int, what: str) -> None: ...
     help='say it for each of its elements, `layout "{scope}" ({params}) -> ({places})`, for lanes 0 to {last}; {what}',
 )
 def NOT_IN_LANES(*, name: str, scope: str, params: str, places: str, last: int, what: str) -> None: ...
+@problem(
+    "E0674",
+    'no layout says how a descriptor has `{name}`, which is in "{scope}"',
+    help='say it for each of its elements, `layout "{scope}" ({params}) -> (line: …, element: …, swizzle: …)`: lines are eight '
+    "or a multiple, of whole units of 16 bytes, and a swizzle has {swizzles} bytes",
+)
+def NOT_DESCRIBED(*, name: str, scope: str, params: str, swizzles: str) -> None: ...
 @problem("E0674", "two lanes store one element of `{name}`", help="a lane stores what no other one does")
 def STORED_TWICE(*, name: str) -> None: ...
 @problem("E0674", "`{opcode}` does something else: {why}", help="{repair}")
@@ -118,21 +126,37 @@ def assembly_faults(i: Intrinsic, code: str, span: Span) -> Iterator[Diagnostic]
     for name in dict.fromkeys((i.store.buffer, *(x.buffer for x in loads(i.store.value)))):
         if name not in used:
             yield NOT_NAMED(span, name=name)
-    places = {name: held(i, operands[name]) for name in used if name in operands}
+    places = {name: held(i, operands[name]) or described(i, operands[name]) for name in used if name in operands}
     for name, place in places.items():
         if place is None:
             yield _nowhere(operands[name], span)
-        elif name == i.store.buffer and len({e for one in place.elements for e in one}) < LANES * place.count:
+        elif (
+            isinstance(place, Held)
+            and name == i.store.buffer
+            and len({e for one in place.elements for e in one}) < len(place.elements) * place.count
+        ):
             yield STORED_TWICE(span, name=name)
     found = {name: place for name, place in places.items() if place is not None}
     for x in dict.fromkeys(x for line in lines for x in line.refs if x.name in found):
         place = found[x.name]
+        if isinstance(place, Described):
+            continue
         count = place.addresses or place.registers
         if x.number is not None and x.number >= count:
             what = "addresses" if place.addresses else "registers"
             yield NO_SUCH(span, name=f"{x.name}{x.number}", count=count, what=what)
     if len(found) == len(used) == len(operands):
-        yield from _meanings(i, lines, found, span)
+        warps = {name: x for name, x in found.items() if isinstance(x, Held) and len(x.elements) < GROUP}
+        if len(warps) == len(found):
+            yield from _meanings(i, lines, warps, span)
+        elif (other := wgmma_difference(i, [_plain(x) for x in lines if x.opcode], found)) is not None:
+            yield OTHER_MEANING(span, opcode=lines[-1].opcode or lines[-2].opcode, why=other[0], repair=other[1])
+
+
+def _plain(line: Line) -> str:
+    """A statement as text, without braces."""
+    rest = (x if isinstance(x, str) else f"{x.name}{'' if x.number is None else x.number}" for x in line.rest)
+    return f"{line.opcode} {''.join(rest)}".strip()
 
 
 def _meanings(i: Intrinsic, lines: tuple[Line, ...], found: dict[str, Held], span: Span) -> Iterator[Diagnostic]:
@@ -176,6 +200,9 @@ def _groups(line: Line, found: dict[str, Held]) -> tuple[Held, ...] | None:
 
 def _nowhere(b: Buffer, span: Span) -> Diagnostic:
     dims = "ijkl"[: len(b.shape)]
+    if is_described(b.scope):
+        swizzles = ", ".join(map(str, SWIZZLES))
+        return NOT_DESCRIBED(span, name=b.name, scope=b.scope, params=", ".join(dims), swizzles=swizzles)
     inward = b.scope in MEMORY
     return NOT_IN_LANES(
         span,

@@ -17,7 +17,7 @@ from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.lsp.analysis import Analysis
 from tensorc_dsl.lsp.parts import Pieces
 from tensorc_dsl.lsp.text import Text, normal
-from tensorc_dsl.packages.files import Disk
+from tensorc_dsl.packages.files import Disk, with_others
 from tensorc_dsl.packages.resolve import Resolver, StrPath
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree as t
@@ -99,7 +99,7 @@ class Session:
 
 @dataclass(slots=True)
 class Reads:
-    """Reads files for one document: open ones as they stand in the editor. `stamps` tells what was read."""
+    """Finds and reads files for one document: open ones as they stand in the editor. `stamps` tells what was read."""
 
     documents: Documents
     stamps: dict[Path, Stamp] = field(default_factory=dict[Path, Stamp])
@@ -109,6 +109,10 @@ class Reads:
         self.stamps[real] = self.documents.stamp(real)
         document = self.documents.at(real)
         return Disk().read(path, name) if document is None else Source(name or str(path), document.text)
+
+    def listed(self, folder: Path) -> tuple[Path, ...]:
+        opened = (file.resolve() for d in self.documents.open.values() if (file := file_of(d.uri)) is not None)
+        return with_others(Disk().listed(folder), folder, opened)
 
     def still(self) -> bool:
         """Whether all that was read is the same now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from attrs import fields_dict
@@ -51,6 +52,20 @@ class Answering(LanguageServerProtocol):
             self._refuse(number, JsonRpcMethodNotFound(f"`{method}` is a notification, which has no id"))
         else:
             self._take(_call(request))
+
+    def _execute_handler(
+        self,
+        msg_id: int | str,
+        handler: Callable[..., Any],
+        callback: Callable[[Any], None],
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        """Handle a message, and keep nothing of it when that is done. The library keeps each notification's future."""
+        super()._execute_handler(msg_id, handler, callback, args, kwargs)
+        future = self._request_futures.get(msg_id)
+        if future is not None:
+            future.add_done_callback(lambda _: self._request_futures.pop(msg_id, None))
 
     def _is_notification(self, method: str) -> bool:
         known = self.get_message_type(method)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tensorc_dsl.check.problems import UNRESOLVED
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.packages.places import SUFFIX, SearchFolder, shown
+from tensorc_dsl.packages.files import SUFFIX, Disk
+from tensorc_dsl.packages.places import SearchFolder, shown
 from tensorc_dsl.packages.resolve import Resolver, StrPath
 from tensorc_dsl.report.files import read_source
 from tensorc_dsl.resources import stdlib_root
@@ -59,7 +60,7 @@ def reachable(include: Sequence[StrPath] = ()) -> Listing:
             seen.add(file.resolve())
             try:
                 # The same check as for a `use`: files that it refuses to read are not listed.
-                if place.find(path) is not None:
+                if place.find(path, Disk()) is not None:
                     items += _items(path, file, place.what)
             except TschedError:
                 broken.append(shown(file))

@@ -10,8 +10,8 @@ from pathlib import Path, PurePath
 from typing import Any, cast
 
 from tensorc_dsl.diagnostic import TschedError, problem
+from tensorc_dsl.packages.files import SUFFIX, Files
 
-SUFFIX = ".tsched"
 VARIABLE = "TSCHED_PATH"
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -41,7 +41,7 @@ class SearchFolder:
     def __str__(self) -> str:
         return f"{shown(self.folder)} ({self.what})"
 
-    def find(self, path: tuple[str, ...]) -> Path | None:
+    def find(self, path: tuple[str, ...], files: Files) -> Path | None:
         """The file or the folder for the path of a `use`. Nothing outside of the place is read.
 
         Raises TschedError (E0232) for a link that leads out of the place.
@@ -51,16 +51,15 @@ class SearchFolder:
             return None
         at = self.folder.joinpath(*inside)
         file = at.with_name(at.name + SUFFIX)
-        if inside and os.path.isfile(file):
+        if inside and (os.path.isfile(file) or file in files.listed(at.parent)):
             self._require_inside(file)
             return file
-        if not os.path.isdir(at):
+        listed = files.listed(at)
+        if not listed:
             return None
-        self._require_inside(at)
-        files = files_in(at)
-        for file in files:
-            self._require_inside(file)
-        return at if files else None
+        for found in (at, *listed):
+            self._require_inside(found)
+        return at
 
     def _holds(self, path: Path) -> bool:
         # `Path.resolve` fails on cyclic links; `os.path.realpath` does not.
@@ -70,20 +69,16 @@ class SearchFolder:
         if not self._holds(path):
             raise TschedError(LEADS_OUT(None, link=shown(path), place=self))
 
-    def names(self, path: tuple[str, ...]) -> list[str]:
+    def names(self, path: tuple[str, ...], files: Files) -> list[str]:
         """The possible names in place of the last part of the path."""
         if path[: len(self.name)] != self.name:
             return list(self.name[:1]) if len(path) == 1 else []
         parent = self.folder.joinpath(*path[len(self.name) : -1])
-        if len(path) <= len(self.name) or not os.path.isdir(parent) or not self._holds(parent):
+        if len(path) <= len(self.name) or not self._holds(parent):
             return []
-        return [p.stem for p in parent.glob("*") if self._holds(p) and (p.suffix == SUFFIX or files_in(p))]
-
-
-def files_in(folder: Path) -> tuple[Path, ...]:
-    """The `.tsched` files of a folder, in the order of their names; none if there is no such folder."""
-    # `os.path` also accepts names that no file can have.
-    return tuple(sorted(f for f in folder.glob(f"*{SUFFIX}") if f.is_file())) if os.path.isdir(folder) else ()
+        folders = parent.glob("*") if os.path.isdir(parent) else ()
+        found = (*files.listed(parent), *(p for p in folders if p.suffix != SUFFIX and files.listed(p)))
+        return [p.stem for p in found if self._holds(p)]
 
 
 def shown(path: Path) -> str:

@@ -15,9 +15,9 @@ from pathlib import Path
 from tensorc_dsl.check.problems import AMBIGUOUS, UNRESOLVED
 from tensorc_dsl.check.uses import Found, standard_files
 from tensorc_dsl.diagnostic import Note, TschedError
-from tensorc_dsl.packages.files import Disk, Files
+from tensorc_dsl.packages.files import SUFFIX, Disk, Files
 from tensorc_dsl.packages.installed import installed
-from tensorc_dsl.packages.places import SUFFIX, SearchFolder, files_in, from_environment, given, of_project, shown
+from tensorc_dsl.packages.places import SearchFolder, from_environment, given, of_project, shown
 from tensorc_dsl.report.inputs import STDIN
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax.names import near
@@ -60,22 +60,22 @@ class Resolver:
         place, at = self._find(path, own)
         dotted = ".".join(path)
         name = f"{package}.{dotted}" if package and place in own else dotted
-        if at.is_file():
+        if at.suffix == SUFFIX:
             return Found(name, (self._read(at, name.rpartition(".")[0]),))
-        return Found(name, tuple(self._read(file, name) for file in files_in(at)))
+        return Found(name, tuple(self._read(file, name) for file in self.files.listed(at)))
 
     def locate(self, path: tuple[str, ...]) -> tuple[Path, ...]:
         """The files that a `use` of the path imports. Raises TschedError as the `use` does."""
         if path[0] == "std":
             return tuple(file for _, file in standard_files(path))
         _, at = self._find(path, (SearchFolder(self.folder, f"the folder of {self.file.name}"),))
-        return (at,) if at.is_file() else files_in(at)
+        return (at,) if at.suffix == SUFFIX else self.files.listed(at)
 
     def _find(self, path: tuple[str, ...], own: tuple[SearchFolder, ...]) -> tuple[SearchFolder, Path]:
         """The only file or folder for a path, and its place. Raises TschedError (E0232, E0234)."""
         found: dict[Path, tuple[SearchFolder, Path]] = {}
         for place in (*own, *self.shared):
-            if (at := place.find(path)) is not None:
+            if (at := place.find(path, self.files)) is not None:
                 found.setdefault(at.resolve(), (place, at))
         dotted = ".".join(path)
         if not found:
@@ -104,4 +104,4 @@ class Resolver:
     def _looked(self, path: tuple[str, ...], places: Sequence[SearchFolder]) -> tuple[Note, ...]:
         lines = [f"{place}{'' if place.folder.is_dir() else ': there is no such folder'}" for place in places]
         looked = Note("note", "\n".join([f"looked for `{'/'.join(path)}{SUFFIX}` in", *lines]))
-        return (looked, *near(path[-1], {name for place in places for name in place.names(path)}))
+        return (looked, *near(path[-1], {name for place in places for name in place.names(path, self.files)}))

@@ -57,7 +57,11 @@ def _product(a: Array, b: Array, reduce: Sequence[int]) -> Array:
 def _matmul(a: Array, b: Array, k: int) -> Array:
     if a.dtype.kind == "f":
         return np.matmul(a, b)
-    largest = int(np.abs(a).max(initial=0)) * int(np.abs(b).max(initial=0)) * k
-    if 0 <= largest < _EXACT:
+    if _largest(a) * _largest(b) * k < _EXACT:
         return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64)
     return np.matmul(a, b)
+
+
+def _largest(a: Array) -> int:
+    """The largest magnitude; `np.abs` of the least i64 is negative."""
+    return max(int(a.max(initial=0)), -int(a.min(initial=0)))

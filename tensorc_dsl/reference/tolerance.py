@@ -2,11 +2,11 @@
 
 This is a running error analysis in the manner of Higham, Accuracy and Stability of Numerical Algorithms (2nd ed., 2002),
 section 3.3: each value comes with a bound on its error. An operation propagates the errors of its operands to first order and
-adds one rounding. For sums of n terms the worst case n*u is far too wide to notice a lost term. Rounding errors of different
-signs cancel, and the bound lambda*sqrt(n)*u times the sum of the terms' magnitudes holds with probability at least
-1 - 2*exp(-lambda^2/2) per element for any order of summation (N. J. Higham and T. Mary, A New Approach to Probabilistic
-Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4). With lambda = 4 this probability is 0.9993, and
-errors rarely come close to the bound.
+adds the roundings of the kernel and of the reference. For sums of n terms the worst case n*u is far too wide to notice a lost
+term. Rounding errors of different signs cancel, and the bound lambda*sqrt(n)*u times the sum of the terms' magnitudes holds
+with probability at least 1 - 2*exp(-lambda^2/2) per element for any order of summation (N. J. Higham and T. Mary, A New
+Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4). With lambda = 4 this
+probability is 0.9993, and errors rarely come close to the bound.
 
 The theorem assumes that rounding errors have mean 0. This fails when a running sum of terms of one sign grows so large that a
 term is below its rounding error: from about a million terms in f32 on, a sum in order exceeds the bound. The check then
@@ -25,7 +25,7 @@ from typing import assert_never
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, smallest_normal, unit_roundoff
-from tensorc_dsl.ir.dtypes import DType
+from tensorc_dsl.ir.dtypes import F64, DType
 from tensorc_dsl.ir.expr import (
     Binary,
     Call,
@@ -161,7 +161,7 @@ class _Errors(Evaluation):
         positions[region] = self.stored(far, self.box)
 
     def _reduction(self, out: Array, update: Fold) -> None:
-        u = unit_roundoff(self.buffer.dtype)
+        u = _roundoff(self.buffer.dtype)
         growth = LAMBDA * sqrt(prod(self.box.size[a] for a in self.reduce)) * u
         values = np.zeros_like(out) if update.op != "*" else np.ones_like(out)
         for part in self.parts(update):
@@ -205,7 +205,7 @@ class _Errors(Evaluation):
     def pair(self, e: Expr, box: Box, mask: Array | None) -> Pair:
         """The values of `e` over the box with a bound on the error of each."""
         none = np.zeros((1,) * len(box.size), np.float64)
-        u = unit_roundoff(dtype_of(e))
+        u = _roundoff(dtype_of(e))
         match e:
             case Const() | Var() | Dim() | Compare() | Logic() | Not():
                 return self.value(e, box, mask), none
@@ -243,6 +243,12 @@ class _Errors(Evaluation):
             return value, dx
         # Kernel and reference both round, and the numbers that they round differ.
         return value, np.where(dx > 0, dx + 2 * np.abs(value) * unit_roundoff(new), dx)
+
+
+def _roundoff(t: DType) -> float:
+    """The relative error between an operation of a kernel and of the reference: the kernel rounds to the type, the reference
+    to f64. A kernel of f64 may round a product and a sum together, which the reference does not."""
+    return unit_roundoff(t) + unit_roundoff(F64) if t.is_float else 0.0
 
 
 def _carried(op: str, x: Array, dx: Array, y: Array, dy: Array, value: Array) -> Array:

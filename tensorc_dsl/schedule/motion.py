@@ -98,7 +98,7 @@ def readers(program: Program, buffer: str, but: str = "") -> tuple[Nest, ...]:
     )
 
 
-@by_identity(4096)
+@by_identity(512)
 def own_buffers(block: Block) -> frozenset[str]:
     """The buffers that a block writes."""
     return frozenset(s.buffer for s in (*block.init, *block.body))

@@ -9,7 +9,7 @@ from tensorc_dsl.diagnostic import Diagnostic, Note, help_note
 from tensorc_dsl.source import Source, Span
 from tensorc_dsl.syntax import problems
 from tensorc_dsl.syntax.engine import Unexpected
-from tensorc_dsl.syntax.layout import LOOP_KINDS, SOFT_WORDS, Arranged, Mismatch
+from tensorc_dsl.syntax.layout import LOOP_KINDS, REDUCERS, SOFT_WORDS, Arranged, Mismatch
 from tensorc_dsl.syntax.words import Token
 
 _SIGNS = {
@@ -134,9 +134,14 @@ def unexpected(source: Source, e: Unexpected, arranged: Arranged, end: int) -> D
             notes.append(Note("note", f"no `{closing}` closes the `{open_[-1]}` of line {line}, column {column}"))
     if advice := _advice(source, token, accepts):
         notes.append(help_note(advice))
+    if previous is not None and _CUT.match(source.text, previous.end_pos - 1):
+        notes.append(_QUOTIENT)
     return problems.UNEXPECTED(span, tuple(notes), wanted=expected(accepts), found=_found(token))
 
 
+_CUT = re.compile(r"[\w)\]][ \t]*//(?!/)")
+"""A value and a comment behind it."""
+_QUOTIENT = help_note("`//` begins a comment; a quotient is `/`, which floors on integers")
 _LOOP = re.compile(r"(?:\w+\s+)?for\s+(\w+)\s+in\s+([^{},;]+?)\s*(?=[{,@])")
 
 
@@ -167,6 +172,12 @@ def _advice(source: Source, token: Token, accepts: set[str]) -> str:
             return f"write it out: `C[i] = C[i] {token} …`"
         case "REDUCE_OF" if accepts == {"NAME", *SOFT_WORDS}:
             return f"`{token}` is built in: `{token}[k] …`"
+        case "COMPARE" if before in "<>":
+            return "there are no shifts: write `x * 4`, or `x / 4`, which floors on integers"
+        case "WHERE" if text[token.end_pos : token.end_pos + 1] == "(":
+            return "a choice is `a if condition else b`, or `select(condition, a, b)`"
+        case "NAME" if (word := _REDUCER.search(text, 0, start)) and "PLUS" in accepts:
+            return f"say over which indices: `{word[1]}[k] …`"
         case "NAME" if text[:start].rstrip(" ").endswith("]") and "PLUS" in accepts:
             return "a reducer of your own is used as `reduce name[k] …`"
         case "EQUAL" if "_NL" in accepts:
@@ -195,11 +206,13 @@ def _advice(source: Source, token: Token, accepts: set[str]) -> str:
             return ""
 
 
+_REDUCER = re.compile(rf"\b({'|'.join(REDUCERS)})\s+$")
+
 _CHARACTERS = {
     "'": "strings stand in double quotes",
     "#": "comments begin with `//`",
-    "&": "write `and`",
-    "|": "write `or`",
+    "&": "conditions are joined by `and`; the low bits of an integer are a remainder, `x % 4`",
+    "|": "conditions are joined by `or`",
     "!": "write `not`",
     "^": "a power is `pow(x, y)`",
     "?": "a choice is `a if condition else b`",
@@ -240,4 +253,5 @@ def mismatch(source: Source, e: Mismatch) -> Diagnostic:
     line, column = source.line_column(e.opener.start_pos)
     closing = {"(": ")", "[": "]", "{": "}"}[str(e.opener)]
     note = Note("note", f"it would close the `{e.opener}` of line {line}, column {column}")
-    return problems.OTHER_BRACKET(span, (note,), wanted=closing, closer=e.closer)
+    cut = (_QUOTIENT,) if _CUT.search(source.text, e.opener.start_pos, start) else ()
+    return problems.OTHER_BRACKET(span, (note, *cut), wanted=closing, closer=e.closer)

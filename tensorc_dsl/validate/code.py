@@ -234,7 +234,8 @@ def _accumulation(b: Block, n: int, values: Mapping[str, Expr]) -> Accumulation 
             parts: list[Expr] = []
             own = {x.buffer: k for k, x in enumerate(b.body)}
             shape = "; ".join(_shape(x.value, own, parts) for x in b.body)
-            made = Accumulation(f"{reducer} {n} of {shape}", Call(PAIR, tuple(parts)))
+            # A step of constants alone, which the kind names, has a part too: every term has a type.
+            made = Accumulation(f"{reducer} {n} of {shape}", Call(PAIR, tuple(parts) or (ZERO,)))
         case _ if is_fold(s) and isinstance(s.value, (Binary, Logic)):
             made = Accumulation(s.value.op, s.value.rhs)
         case _:

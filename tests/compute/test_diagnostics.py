@@ -155,3 +155,43 @@ def test_ranges_that_differ_show_both() -> None:
     (error,) = errors(text, M=1, K=3, L=4)
     assert error.startswith("error[E0408]: index `k` has two ranges: 3 and 4\n --> t.tsched:2:31\n")
     assert "= note: subscript 2 of `A` has 3, subscript 1 of `B` has 4\n" in error
+
+
+REPAIRED = [
+    ("{}", "(sum[k in 3] A[i] * f32(k)) / M", "(sum[k in 3] A[i] * f32(k)) / f32(M)"),
+    ("{}", "(max[k] A[k]) + f32(I[i]) + i", "(max[k] A[k]) + f32(I[i]) + f32(i)"),
+    ("{}", "(A[i] if I[i] > 0 else 1.0) * I[i]", "(A[i] if I[i] > 0 else 1.0) * f32(I[i])"),
+    ("{}", "max(A[i], i)", "max(A[i], f32(i))"),
+    ("{}", "pow(I[i], 2)", "pow(f32(I[i]), 2)"),
+    ("{}", "pow(I[i], I[i])", "pow(f32(I[i]), f32(I[i]))"),
+    ("A[i] if {} else 0", "(sum[k in 3] I[i])", "(sum[k in 3] I[i]) != 0"),
+    ("A[i] if {} else 0", "(I[i] if i > 0 else 2)", "(I[i] if i > 0 else 2) != 0"),
+    ("A[i] if {} else 0", "(I[i] > 0) == i", "i32(I[i] > 0) == i32(i)"),
+    ("A[i] if {} else 0", "I[i] == (I[i] > 0)", "I[i] == i32(I[i] > 0)"),
+]
+
+
+@pytest.mark.parametrize(("value", "part", "repair"), REPAIRED)
+def test_a_repair_means_what_the_file_meant(value: str, part: str, repair: str) -> None:
+    """It has the parentheses of the file, without which a reduction or a choice would take in what stands behind it."""
+    (found,) = errors(one(f"C[i] = {value.format(part)}"), M=4)
+    assert found.splitlines()[-1].endswith(f": `{repair}`")
+    build(one(f"C[i] = {value.format(repair)}"), M=4)
+
+
+def test_a_stage_computes_all_of_its_elements() -> None:
+    (found,) = checked(one("C[i in M - 1] = A[i]"))
+    assert found == (
+        "error[E0408]: `i` runs over M - 1, and dimension 1 of `C` has M\n"
+        " --> t.tsched:2:7\n"
+        "  |\n"
+        "2 |     C[i in M - 1] = A[i]\n"
+        "  |       ^^^^^^^^^^ M - 1 here\n"
+        "  = help: a stage computes all of its elements: write `i in M`, and what the others are: `… if i < M - 1 else 0`"
+    )
+    build(one("C[i in M] = A[i] if i < M - 1 else 0"), M=4)
+
+
+def test_functions_that_there_are() -> None:
+    (found,) = errors(one("C[i] = relu(A[i])"), M=4)
+    assert "  = help: there are `abs`, `ceil`, `clamp`, `cos`, `erf`, `exp`" in found

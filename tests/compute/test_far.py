@@ -255,3 +255,11 @@ def test_sizes_without_a_limit_are_no_obstacle() -> None:
     ranges = {"i": (0, None)}
     assert too_far(Binary("*", Binary("*", m, n), Var("i")), ranges) is None
     assert too_far(floordiv(Var("i"), m), ranges) is None
+
+
+def test_products_of_the_least_integer_wrap_in_the_reference() -> None:
+    """Its magnitude is no i64, and a product in f64 would lose the rest."""
+    p = build("compute f(X: i64[M, K], C: i64[K]) -> Y: i64[M] { Y[i] = sum[k] X[i, k] * C[k] }", M=3, K=2)
+    x = np.array([[-(2**63), 8], [5, -(2**63)], [-9, 3]])
+    found = everywhere(p, {"X": x, "C": np.array([-1, -3])})["Y"]
+    np.testing.assert_array_equal(found, [2**63 - 24, 2**63 - 5, 0])

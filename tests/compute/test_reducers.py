@@ -79,6 +79,16 @@ def test_verify_names_what_it_stands_on(reducer: str, assumes: tuple[str, ...]) 
     assert validate(program, scheduled) == Valid(assumes)
 
 
+def test_steps_of_constants_are_counted() -> None:
+    """Steps that read nothing are told apart by their number alone."""
+    f = "reducer f(a, b) = a * b + a + b identity 0"
+    program = build(f"{f}\ncompute g(X: i32[M]) -> Y: i32[M] {{ Y[i] = reduce f[j in 8] i32(3) }}", M=2)
+    scheduled = apply(program, "split", LoopRef("j"), (None, 3), partial=True).program
+    assert isinstance(validate(program, scheduled), Valid)
+    fewer = parse_program(Source("p.tsched", format_program(program).replace("j in 8", "j in 7")))
+    assert not isinstance(validate(program, fewer), Valid)
+
+
 def test_a_program_whose_reducer_is_none_is_not_proved() -> None:
     """Programs that are written by hand declare their reducers by name alone."""
     program = build(text(f"{LOG_ADD} assume associative"), M=2, N=8)

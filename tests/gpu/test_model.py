@@ -43,6 +43,17 @@ def test_blocks_that_are_resident(cpu: str, threads: int, registers: int, shared
     assert machine_of(cpu).resident(threads, registers, shared) == resident
 
 
+def test_a_target_without_a_name_of_its_gpu_has_the_model_of_the_oldest(tmp_path: Path) -> None:
+    """`target t = cuda(threads=1024, …)` has "generic" for its name, as the code for it has."""
+    t = task(tmp_path, "matmul(M=32, N=32, K=16)")
+    trace = t.sample(0)
+    lowered = lower_device(trace.program, t.target.feature_names)
+    named, without = (
+        [e.cycles for e in estimates(lowered, replace(t.target, cpu=cpu), {})] for cpu in ("sm_80", "generic")
+    )
+    assert named == without
+
+
 @pytest.mark.parametrize(
     "text", ["matmul(M=64, N=64, K=32)", "softmax(M=8, N=64)", "half_matmul(M=32, N=32, K=32)", "cumsum(N=32, M=32)"]
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -92,6 +94,18 @@ def test_narrow_types_have_wider_tolerances_and_integers_none() -> None:
 
     assert of("i32") == 0.0
     assert 0 < of("f64") < of("f32") < of("f16") < of("bf16") < 0.05
+
+
+def test_a_kernel_of_f64_may_round_less_often_than_the_reference() -> None:
+    """A reference of f64 rounds each operation, as a kernel does, and a kernel may round a product and a sum together."""
+    text = "compute f(A: f64[M], B: f64[M]) -> C: f64[M], D: f64[M] { C[i] = 3 * A[i] + B[i]; D[i] = A[i] / 8 * B[i] + B[i] }"
+    x, y, tol = setup(build(text, M=2000))
+    pairs = [(Fraction(float(a)), Fraction(float(b))) for a, b in zip(x["A"], x["B"], strict=True)]
+    fused = {"C": [float(3 * a + b) for a, b in pairs], "D": [float(a / 8 * b + b) for a, b in pairs]}
+    for name, want in fused.items():
+        assert (y[name] != want).any()
+        assert (np.abs(y[name] - want) <= tol[name]).all()
+        assert (tol[name] < 1e-14).all()
 
 
 def test_maxima_select_and_maths_functions() -> None:

@@ -123,6 +123,18 @@ def test_findings_follow_the_files_that_are_used(editor: Editor) -> None:
     assert user.said()[0] == "E0235 `first`: `shelf2` has no `first`"
 
 
+def test_a_new_file_is_found_before_it_is_saved(editor: Editor) -> None:
+    user = editor.open("user3.tsched", "use shelf3.{first}\nuse box.one.{second}\nspace s for llvm { first; second }\n")
+    assert [said[:5] for said in user.said()] == ["E0232", "E0232"]
+    shelf = editor.open("shelf3.tsched", "module first(b: Block) { parallel(b.loops[0]) }\n")
+    editor.open("box/one.tsched", "\nmodule second(b: Block) { parallel(b.loops[0]) }\n")
+    editor.until(lambda: user.said() == [])
+    assert user.definition(user.place("second }")) == ["one.tsched:2"]
+    assert "shelf3" in editor.open("user4.tsched", "use |").complete()
+    editor.notify(editor.client.text_document_did_close, lsp.DidCloseTextDocumentParams(shelf.id))
+    editor.until(lambda: [said[:5] for said in user.said()] == ["E0232"])
+
+
 BODY = "schedule s for mm {{\n    let [i, j, k] = C.loops\n    {}\n}}\n"
 HEAD = FILE.partition("schedule")[0]
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import random
 import time
 import tracemalloc
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lsprotocol import types as lsp
 
 from tensorc_dsl.lsp.documents import LARGEST, Documents, uri_of
 from tensorc_dsl.lsp.features.diagnostics import diagnostics
+from tensorc_dsl.lsp.server import make_server
 from tests.lsp.editor import Document, Editor
 from tests.lsp.test_basics import FILE
 
@@ -168,6 +172,48 @@ def test_memory_stays_flat_over_many_edits(tmp_path: Path) -> None:
         tracemalloc.stop()
     # An analysis of this file takes some 200 kB; caches of limited size may still grow.
     assert after - before < 1_000_000
+
+
+def test_nothing_is_kept_of_messages_that_were_handled(tmp_path: Path) -> None:
+    server = make_server(None, ())
+    server.protocol.set_writer(_Unread())
+    uri = uri_of(tmp_path / "memory.tsched")
+
+    def say(method: str, params: dict[str, Any], **number: int) -> None:
+        message: Any = {"jsonrpc": "2.0", "method": method, "params": params, **number}
+        server.protocol.handle_message(message)
+
+    async def edits() -> None:
+        say("initialize", {"processId": None, "rootUri": None, "capabilities": {}}, id=1)
+        say("initialized", {})
+        document = {"uri": uri, "languageId": "tsched", "version": 0, "text": FILE}
+        say("textDocument/didOpen", {"textDocument": document})
+        for version in range(1, 200):
+            text = FILE + f"// {version}\n"
+            changed = {"textDocument": {"uri": uri, "version": version}, "contentChanges": [{"text": text}]}
+            say("textDocument/didChange", changed)
+            if version == 20:
+                await asyncio.sleep(0)
+                kept.append(_futures())
+        await asyncio.sleep(0)
+        kept.append(_futures())
+
+    kept: list[int] = []
+    asyncio.run(edits())
+    assert kept[1] <= kept[0]
+
+
+class _Unread:
+    """A writer to an editor that reads nothing."""
+
+    def close(self) -> None: ...
+
+    def write(self, data: bytes) -> None: ...
+
+
+def _futures() -> int:
+    gc.collect()
+    return sum(isinstance(x, Future) for x in gc.get_objects())
 
 
 def test_the_server_ends_when_the_editor_is_gone(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.elaborate.bindings import OpenRange
 from tensorc_dsl.ir.program import LoopKind, find_loop
 from tensorc_dsl.schedule.primitive import apply
-from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tests.codegen.native import compiled
 from tests.compute.native import everywhere
 from tests.compute.texts import build, made, std
@@ -77,6 +77,18 @@ def test_the_channels_of_a_convolution_may_be_open() -> None:
     program = apply(original, "cache_write", BlockRef("Y"), "local").program
     program = apply(program, "split", LoopRef("co"), (None, 4), partial=True).program
     check_everywhere(original, program, [{"CI": c, "CO": o} for c in (1, 2, 5) for o in (1, 3, 9)], 0, orders=False)
+
+
+@pytest.mark.parametrize(
+    "at", ["(j + 1) % N", "min(2 * j, N - 1)", "N - 1 - min(j, 3)", "max(j - 2, 0)", "min(4, N - 1)", "j / 2"]
+)
+def test_a_copy_of_what_is_read_ends_with_the_buffer(at: str) -> None:
+    """A box of the largest size, or one that begins at a distance from the end, leaves a buffer of fewer elements."""
+    text = f"compute f(V: f32[N]) -> Y: f32[N] {{ let W[j] = V[j] * 2; Y[j] = W[{at}] + V[{at}] }}"
+    original = build(text, N=OpenRange(1, 9))
+    program = apply(original, "cache_read", BlockRef("Y"), BufferRef("V"), "local").program
+    program = apply(program, "cache_read", BlockRef("Y"), BufferRef("W")).program
+    check_everywhere(original, program, [{"N": n} for n in (1, 2, 3, 5, 9)], 0, orders=True)
 
 
 # --- the standard library's space ------------------------------------------------------------------------------------

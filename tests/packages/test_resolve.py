@@ -9,11 +9,11 @@ import pytest
 
 from tensorc_dsl import api
 from tensorc_dsl.check.scope import CheckedFile, load_file
-from tensorc_dsl.diagnostic import render
+from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.packages import resolve
 from tensorc_dsl.packages.files import Disk, Overlay
 from tensorc_dsl.packages.resolve import Resolver
-from tensorc_dsl.report.files import read_source
+from tensorc_dsl.report.files import StrPath, read_source
 from tensorc_dsl.resources import stdlib_files
 from tensorc_dsl.source import Source
 
@@ -227,6 +227,22 @@ def test_an_overlay_stands_for_what_is_stored(folder: Path) -> None:
     assert (used.name, used.text) == ("lib.tsched", "module new(b: Block) {}\n")
     assert resolver.path_of(used) == Path("lib.tsched").resolve()
     assert load_file(Disk().read("main.tsched"), Resolver("main.tsched")).errors != ()
+
+
+def test_an_overlay_may_have_files_that_are_not_stored(folder: Path) -> None:
+    texts: dict[StrPath, str] = {
+        "new.tsched": "const one = 1\n",
+        "box/inner.tsched": "const two = 2\n",
+        "box/a.txt": "no file of these",
+    }
+    resolver = Resolver("main.tsched", (), Overlay(texts, Disk()))
+    main = Source("main.tsched", "")
+    assert [s.name for s in resolver(("new",), main).sources] == ["new.tsched"]
+    assert [s.name for s in resolver(("box",), main).sources] == ["box/inner.tsched"]
+    assert [s.name for s in resolver(("box", "inner"), main).sources] == ["box/inner.tsched"]
+    with pytest.raises(TschedError) as caught:
+        resolver(("ne",), main)
+    assert "did you mean `new`" in render(caught.value.diagnostics[0])
 
 
 def test_an_overlay_of_the_standard_library(folder: Path) -> None:

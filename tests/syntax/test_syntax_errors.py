@@ -88,6 +88,28 @@ def test_syntax_errors(text: str, code: str, says: str, at: str) -> None:
     assert d.span.text == at
 
 
+C = "compute c(A: i32[M]) -> B: i32[M] {{ B[i] = {} }}"
+
+
+@pytest.mark.parametrize(
+    ("text", "help"),
+    [
+        (C.format("A[i] >> 2"), "there are no shifts: write `x * 4`, or `x / 4`, which floors on integers"),
+        (C.format("A[i] << 2"), "there are no shifts: write `x * 4`, or `x / 4`, which floors on integers"),
+        (C.format("A[i] & 3"), "conditions are joined by `and`; the low bits of an integer are a remainder, `x % 4`"),
+        (C.format("where(A[i] > 0, 1, 0)"), "a choice is `a if condition else b`, or `select(condition, a, b)`"),
+        (C.format("sum A[i]"), "say over which indices: `sum[k] …`"),
+        (C.format("A[i] // 2"), "`//` begins a comment; a quotient is `/`, which floors on integers"),
+        (
+            "module m(l) { split(l, [_, n // 2])\n}",
+            "`//` begins a comment; a quotient is `/`, which floors on integers",
+        ),
+    ],
+)
+def test_slips_of_other_languages_have_a_repair(text: str, help: str) -> None:
+    assert [n.text for d in findings(text) for n in d.notes if n.kind == "help"] == [help]
+
+
 def test_every_item_is_reported() -> None:
     text = "task a = b(\n\n/// fine\ntask c = d()\n\nmodule m(b) {\n    let x = \n    y\n\nspace s for llvm { 3 }\n"
     assert [(d.code, d.span.text if d.span else "") for d in findings(text)] == [

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy import special
 
+from bench.against.filters import FILTERS
 from bench.against.problem import IMAGES, Array, Job, Ready
-from bench.against.references import REFERENCES
 
 
 def prepare(job: Job) -> Ready | None:
@@ -120,7 +120,7 @@ def _copy(job: Job) -> Callable[[], Array]:
 
 def _image(job: Job) -> Callable[[], Array]:
     # The reference is what a user of SciPy would write; in f32 its filters give f32.
-    return lambda: REFERENCES[job.problem.compute](job.inputs, job.problem)
+    return lambda: FILTERS[job.problem.compute](job.inputs, job.problem)
 
 
 MAKERS: dict[str, Callable[[Job], Callable[[], Array]]] = {

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 import numpy as np
 
+from tensorc_dsl.backend.cuda.codegen.beside import BESIDE_WORDS
 from tensorc_dsl.backend.cuda.codegen.coroutine import emulation_module
 from tensorc_dsl.backend.cuda.codegen.rendezvous import warp_bytes
 from tensorc_dsl.backend.cuda.codegen.tally import LOG_WORDS, TALLY_WORDS
@@ -18,7 +19,10 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     APART,
     AT_BLOCK,
     AT_THREAD,
+    BESIDE,
+    CHANGED,
     COUNT,
+    EARLY,
     ELEMENT,
     EPOCH,
     KIND,
@@ -27,6 +31,7 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     MISALIGNED,
     OTHER,
     OUTSIDE,
+    PROXY,
     QUEUES,
     ROW,
     ROW_WORDS,
@@ -34,10 +39,13 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     SPARE,
     STATE_WORDS,
     TALLY,
+    TOUCHED,
     UNDER_WAY,
+    UNKNOWN,
     WARPS,
     stamp,
 )
+from tensorc_dsl.backend.cuda.lower.descriptors import ALIGNMENT
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.host import host_processor
@@ -97,13 +105,15 @@ class Emulation:
         state, marks = np.zeros(STATE_WORDS, np.int64), np.zeros(k.threads, np.int64)
         spare, shared = (
             aligned_empty((SPARE_BYTES,), np.dtype(np.uint8)),
-            aligned_empty((k.shared_bytes + 1024,), np.dtype(np.uint8)),
+            aligned_empty((k.shared_bytes + ALIGNMENT,), np.dtype(np.uint8)),
         )
-        start = -shared.ctypes.data % 128
+        start = -shared.ctypes.data % ALIGNMENT
         warps = aligned_empty((2 * -(-k.threads // LANES) * warp_bytes(k) + 1,), np.dtype(np.uint8))
         queues = np.zeros(QUEUE_WORDS * k.threads, np.int64)
         state[MARKS], state[SPARE], state[WARPS] = marks.ctypes.data, spare.ctypes.data, warps.ctypes.data
         state[QUEUES] = queues.ctypes.data
+        beside = np.zeros(BESIDE_WORDS * k.threads, np.int64)
+        state[BESIDE] = beside.ctypes.data
         logs, tally = np.zeros(LOG_WORDS * LANES, np.int64), np.zeros((len(self.sites) + 1, TALLY_WORDS), np.int64)
         if counts is not None:
             state[LOGS], state[TALLY] = logs.ctypes.data, tally.ctypes.data
@@ -162,9 +172,14 @@ class Emulation:
         )
         count = int(state[COUNT])
         more = f" ({count} faults)" if count > 1 else ""
-        where = f"in `{k.name}`, thread {thread} of block {block}"
+        where = f"in `{k.name}`, {_who(thread)} of block {block}"
         if kind == APART:
             return f"{where} and thread {other} come to different barriers or instructions{more}"
+        if kind in (TOUCHED, EARLY):
+            does, lacks = (
+                ("starts", "is not done with its sums") if kind == TOUCHED else ("runs", "has not waited for its sums")
+            )
+            return f"{where} {does} `{self.sites[site].statement}`, and {lacks}{more}"
         name = (*k.params, *(b.name for b in k.shared))[row]
         at = f"element {element} of `{name}` in `{self.sites[site].statement}`"
         if kind == OUTSIDE:
@@ -174,8 +189,17 @@ class Emulation:
         if kind == MISALIGNED:
             return f"{where} accesses {at}, whose address is not a multiple of {other}{more}"
         theirs, mate = stamp(other)
-        who = "others" if other == -1 else f"thread {mate}" + (f" of block {theirs}" if theirs != block else "")
+        if kind == CHANGED:
+            return f"{where} reads {at}, which thread {mate} has stored before the instruction was waited for{more}"
+        if kind == UNKNOWN:
+            return f"{where} reads {at}, which thread {mate} has stored, and not made known to it{more}"
+        who = "others" if other == -1 else _who(mate) + (f" of block {theirs}" if theirs != block else "")
         return f"{where} and {who} meet without a barrier between them at {at}{more}"
+
+
+def _who(thread: int) -> str:
+    """A thread, or the instructions of a warpgroup, which run beside it."""
+    return f"thread {thread}" if thread < PROXY else f"an instruction of warpgroup {thread - PROXY}"
 
 
 _CONVERSIONS = "+f16c"

@@ -151,11 +151,11 @@ def _places(resolver: Resolver, path: tuple[str, ...]) -> set[str]:
     """The names that can stand last in the path of a `use`."""
     if path[0] == "std":
         return set(stdlib_names(path[1:-1]))
-    own = SearchFolder(resolver.folder, "its folder")
+    own, files = SearchFolder(resolver.folder, "its folder"), resolver.files
     try:
-        found = {n for place in (own, *resolver.shared) for n in place.names(path)}
+        found = {n for place in (own, *resolver.shared) for n in place.names(path, files)}
     except TschedError:
-        found = set(own.names(path))
+        found = set(own.names(path, files))
     found.discard(resolver.file.stem)
     return {n for n in found if n.isidentifier()} | ({"std"} if len(path) == 1 else set())
 

@@ -9,7 +9,7 @@ from lsprotocol import types as lsp
 
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.lsp.documents import Documents, file_of
-from tensorc_dsl.packages.places import SUFFIX
+from tensorc_dsl.packages.files import SUFFIX
 from tensorc_dsl.packages.resolve import Resolver
 from tensorc_dsl.syntax import tree as t
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tensorc_dsl.affine.regions import Region
-from tensorc_dsl.affine.simplify import simplify
-from tensorc_dsl.ir.expr import ZERO, Expr, constant, index, sub
+from tensorc_dsl.affine.simplify import prove, simplify
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, add, constant, index, sub
 from tensorc_dsl.ir.program import Block, Buffer, Program, replace_stmt, used_names
 from tensorc_dsl.schedule.copies import (
     NOT_FILLED,
@@ -96,14 +96,15 @@ def copied_in(program: Program, site: Site, reader: Block, source: Buffer, scope
 
 
 def _within(region: Region, source: Buffer) -> Region:
-    """The part of a box that lies in the buffer; no instance reads outside of it."""
+    """The part of a box that lies in the buffer, outside of which no instance reads; at some open size this is all of it."""
     return tuple(_cut(lower, extent, size) for (lower, extent), size in zip(region, source.shape, strict=True))
 
 
 def _cut(lower: Expr, extent: Expr, size: Expr) -> tuple[Expr, Expr]:
     first, n, most = constant(lower), constant(extent), constant(size)
     if first is None or n is None or most is None:
-        return lower, extent
+        inside = prove(Compare(">=", lower, ZERO), {}) and prove(Compare("<=", add(lower, extent), size), {})
+        return (lower, extent) if inside else (ZERO, size)
     # An access that never runs may have a box outside of the buffer; the copy then keeps one element, if there is one.
     low, high = min(max(first, 0), max(most - 1, 0)), min(first + n, most)
     return index(low), index(max(high - low, min(most, 1)))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tensorc_dsl.backend.cuda.codegen.descriptor import write_descriptor
 from tensorc_dsl.backend.cuda.lower.collectives import Access, address_of, element_of, operands_of, register_of
+from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.values import in_memory
@@ -53,7 +55,12 @@ def write_assembly(f: Function, e: Expressions, s: Collective) -> None:
             kind, value = _address(f, e, name, a, n)
             constraints.append(CONSTRAINTS[kind])
             arguments.append(f"{kind} {value}")
-    memory = any(a.held.addresses for a in operands.values())
+    for name, d in descriptors_of(s).items():
+        numbers[Ref(name, 0)] = len(constraints)
+        within = f.op(f"zext i32 {_within(f, e.pointer(d.buffer, d.first, None))} to i64")
+        constraints.append("l")
+        arguments.append(f"i64 {write_descriptor(f, d, within)}")
+    memory = any(a.held.addresses for a in operands.values()) or len(operands) < len(s.intrinsic.operands)
     text = assembly_text(lines, numbers, registers)
     result = "void" if not out else out[0].kind if len(out) == 1 else f"{{ {', '.join(r.kind for r in out)} }}"
     marks = "sideeffect " if memory else ""
@@ -105,5 +112,33 @@ def _address(f: Function, e: Expressions, name: str, a: Access, n: int) -> tuple
     place = e.pointer(a.buffer, substitute(a.index, {address_of(name): index(n), element_of(name): ZERO}), None)
     if a.held.operand.scope != "shared":
         return "i64", f.op(f"ptrtoint ptr {place} to i64")
+    return "i32", _within(f, place)
+
+
+def _within(f: Function, place: str) -> str:
+    """A pointer as an address within the shared memory of a block, of 32 bits."""
     within = f.op(f"addrspacecast ptr {place} to ptr addrspace(3)")
-    return "i32", f.op(f"ptrtoint ptr addrspace(3) {within} to i32")
+    return f.op(f"ptrtoint ptr addrspace(3) {within} to i32")
+
+
+def write_tied(f: Function, text: str, storage: Sequence[tuple[str, DType, int]]) -> None:
+    """Write a text between which and private storage, as (pointer, type, elements), nothing is moved past the other."""
+    places: list[_Register] = []
+    for pointer, t, size in storage:
+        kind = kind_of(t)
+        for n in range(size * t.bits // max(REGISTER_BITS, t.bits)):
+            place = f.op(f"getelementptr {kind}, ptr {pointer}, i64 {n}")
+            places.append(_Register(kind, place, max(t.bytes, REGISTER_BITS // 8)))
+    values = [f"{r.kind} {f.op(f'load {r.kind}, ptr {r.place}, align {r.align}')}" for r in places]
+    constraints = [f"={CONSTRAINTS[r.kind]}" for r in places] + [str(n) for n in range(len(places))] + ["~{memory}"]
+    result = (
+        "void" if not places else places[0].kind if len(places) == 1 else f"{{ {', '.join(r.kind for r in places)} }}"
+    )
+    call = f'call {result} asm sideeffect "{text}", "{",".join(constraints)}"({", ".join(values)}) convergent nounwind'
+    if not places:
+        f.line(call)
+        return
+    found = f.op(call)
+    for n, r in enumerate(places):
+        part = found if len(places) == 1 else f.op(f"extractvalue {result} {found}, {n}")
+        f.line(f"store {r.kind} {part}, ptr {r.place}, align {r.align}")

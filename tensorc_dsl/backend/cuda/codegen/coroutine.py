@@ -6,6 +6,7 @@ other, and the threads of a block from barrier to barrier in a given order.
 
 from __future__ import annotations
 
+from tensorc_dsl.backend.cuda.codegen.beside import BESIDE_CODE
 from tensorc_dsl.backend.cuda.codegen.device import storage
 from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, warp_bytes
 from tensorc_dsl.backend.cuda.codegen.tally import TALLY_CODE
@@ -39,7 +40,17 @@ def emulation_module(p: DeviceProgram) -> tuple[str, tuple[Site, ...]]:
     instructions = Instructions(module)
     sites: list[Site] = []
     runs = [_write_kernel(instructions, p, k, sites) for k in p.kernels]
-    text = (_COROUTINES, WATCH, FAST_CODE, UNDER_WAY_CODE, TALLY_CODE, *instructions.tables, module.text(), *runs)
+    text = (
+        _COROUTINES,
+        WATCH,
+        FAST_CODE,
+        UNDER_WAY_CODE,
+        BESIDE_CODE,
+        TALLY_CODE,
+        *instructions.tables,
+        module.text(),
+        *runs,
+    )
     return "".join(text), tuple(sites)
 
 

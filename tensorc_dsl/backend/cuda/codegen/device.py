@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import gcd
 from typing import assert_never
 
@@ -15,8 +15,11 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Device,
     DeviceKernel,
     DeviceProgram,
+    Engage,
+    Finish,
     Guard,
     Phase,
+    Publish,
     Steps,
     Wait,
 )
@@ -60,6 +63,19 @@ class DeviceStatements(Statements, ABC):
     @abstractmethod
     def wait(self, groups: int) -> None: ...
 
+    @abstractmethod
+    def publish(self) -> None: ...
+
+    @abstractmethod
+    def engage(self, buffers: Sequence[str]) -> None:
+        """Write that a thread is done with what it has of these buffers, before instructions that run beside it."""
+        ...
+
+    @abstractmethod
+    def finish(self, buffers: Sequence[str]) -> None:
+        """Write that a thread waits for such instructions, which have added to these buffers."""
+        ...
+
     def write_device(self, body: tuple[Device, ...]) -> None:
         """Write the statements of a kernel."""
         f, e = self.f, self.expressions
@@ -75,6 +91,12 @@ class DeviceStatements(Statements, ABC):
                     self.commit()
                 case Wait(groups=groups):
                     self.wait(groups)
+                case Publish():
+                    self.publish()
+                case Engage(buffers=buffers):
+                    self.engage(buffers)
+                case Finish(buffers=buffers):
+                    self.finish(buffers)
                 case Steps(var=var, end=end, body=inner):
                     self.counted(var, 0, e.index(end), 1, lambda inner=inner: self.write_device(inner))
                 case Guard(cond=cond, body=inner):

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
 
-from tensorc_dsl.backend.cuda.codegen.assembly import write_assembly
+from tensorc_dsl.backend.cuda.codegen.assembly import write_assembly, write_tied
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, storage
-from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, BLOCK_AXES, THREAD, DeviceKernel, DeviceProgram
+from tensorc_dsl.backend.cuda.lower.collectives import is_of_group
+from tensorc_dsl.backend.cuda.lower.descriptors import ALIGNMENT as DESCRIBED
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    ALIGNMENT,
+    BLOCK_AXES,
+    THREAD,
+    DeviceKernel,
+    DeviceProgram,
+    collectives_in,
+)
+from tensorc_dsl.backend.cuda.lower.structure import TRANSACTION
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
+from tensorc_dsl.backend.llvm.codegen.scope import SymbolTable
 from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.ir.warp import LANES
 from tensorc_dsl.lower.flat import Collective, Move, Shuffle
@@ -21,7 +32,7 @@ TRIPLE = "nvptx64-nvidia-cuda"
 VERSION = "+ptx80"
 """The version of PTX: that of drivers for CUDA 12.0 and later."""
 
-_SHARED = "@shared = external addrspace(3) global [0 x i8], align 128\n"
+_SHARED = "@shared = external addrspace(3) global [0 x i8], align {}\n"
 """The shared memory of a block, whose size is an argument of the launch."""
 
 _SHUFFLES: Mapping[Move, str] = {"down": "down", "up": "up", "xor": "bfly", "lane": "idx"}
@@ -40,11 +51,16 @@ def device_module(p: DeviceProgram) -> str:
         raise CompileError(
             f"there is no `{called[0]}` of 64-bit floats on GPUs; compute it in f32, `f64({called[0]}(f32(x)))`"
         )
-    return _SHARED + module.text()
+    descriptors = any(is_of_group(s.intrinsic) for k in p.kernels for s in collectives_in(k.body))
+    return _SHARED.format(DESCRIBED if descriptors else TRANSACTION) + module.text()
 
 
 class _Lanes(DeviceStatements):
     """Statements of a thread, which is a lane of its warp, by the instructions of a GPU."""
+
+    def __init__(self, f: Function, scope: SymbolTable, k: DeviceKernel) -> None:
+        super().__init__(f, scope, k.name)
+        self._sizes = {b.name: b.size for b in k.local}
 
     def collective(self, s: Collective) -> None:
         write_assembly(self.f, self.expressions, s)
@@ -77,6 +93,19 @@ class _Lanes(DeviceStatements):
     def wait(self, groups: int) -> None:
         self._call("llvm.nvvm.cp.async.wait.group", f"i32 {groups}")
 
+    def publish(self) -> None:
+        write_tied(self.f, "fence.proxy.async.shared::cta;", ())
+
+    def engage(self, buffers: Sequence[str]) -> None:
+        self._tied("wgmma.fence.sync.aligned;", buffers)
+
+    def finish(self, buffers: Sequence[str]) -> None:
+        self._tied("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;", buffers)
+
+    def _tied(self, text: str, buffers: Sequence[str]) -> None:
+        known = self.expressions.scope.buffers
+        write_tied(self.f, text, [(*known[name], self._sizes[name]) for name in buffers])
+
     def _call(self, name: str, *args: str, attributes: str = "") -> None:
         self.f.module.declare("void", name, tuple(a.rsplit(" ", 1)[0] for a in args), attributes)
         self.f.line(f"call void @{name}({', '.join(args)})")
@@ -89,7 +118,7 @@ def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel) -> None:
     table.vars[THREAD] = _register(f, "tid.x", f"range(i32 0, {k.threads}) ")
     for axis, name in zip(BLOCK_AXES, ("ctaid.x", "ctaid.y", "ctaid.z"), strict=True):
         table.vars[axis] = _register(f, name, "range(i32 0, 2147483647) ")
-    _Lanes(f, table, k.name).write_device(k.body)
+    _Lanes(f, table, k).write_device(k.body)
     params = [_param(k, n, name) for n, name in enumerate(k.params)] + [f"i64 %d{n}" for n in range(len(p.dims))]
     f.define(
         f'define ptx_kernel void @{k.name}({", ".join(params)}) nounwind "nvvm.maxntid"="{k.threads}" "nvvm.minctasm"="1"'

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from functools import reduce
 from math import prod
 
+from tensorc_dsl.backend.cuda.codegen.beside import factor
 from tensorc_dsl.backend.cuda.codegen.device import PLAN
-from tensorc_dsl.backend.cuda.lower.collectives import operands_of
+from tensorc_dsl.backend.cuda.lower.collectives import is_of_group, operands_of
+from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.scope import SymbolTable
@@ -45,8 +47,9 @@ ALIGNMENT = 64
 
 
 def read_operands(i: Intrinsic) -> tuple[str, ...]:
-    """The operands whose elements an instruction reads."""
-    return tuple(dict.fromkeys(x.buffer for x in loads(i.store.value)))
+    """The operands whose elements lanes give: those that are read, but for sums that stay with their lane."""
+    own = {i.store.buffer} if is_of_group(i) else set[str]()
+    return tuple(dict.fromkeys(x.buffer for x in loads(i.store.value) if x.buffer not in own))
 
 
 def offsets(i: Intrinsic) -> tuple[dict[str, int], int]:
@@ -87,13 +90,18 @@ class Instructions:
         if i not in self.known:
             found = {name: a.held for name, a in operands_of(s).items()}
             name = f"{i.name}.{len(self.known)}"
-            give = {x: self._give(f"{name}.{x}", found[x]) for x in read_operands(i)}
+            give = {x: self._give(f"{name}.{x}", found[x]) for x in read_operands(i) if x in found}
+            places, _ = offsets(i)
+            for x, d in descriptors_of(s).items():
+                gather = factor(f"{name}.{x}", d.operand, places[x])
+                self.tables.append(gather.text)
+                give[x] = gather.name
             self.known[i] = Emulated(give, self._take(f"{name}.take", i, found[i.store.buffer]))
         return self.known[i]
 
     def _table(self, name: str, h: Held) -> str:
         every = ", ".join(f"i16 {n}" for lane in h.elements for n in lane)
-        self.tables.append(f"@{name}.elements = internal constant [{LANES * h.count} x i16] [{every}]\n")
+        self.tables.append(f"@{name}.elements = internal constant [{len(h.elements) * h.count} x i16] [{every}]\n")
         return f"@{name}.elements"
 
     def _give(self, name: str, h: Held) -> str:
@@ -126,7 +134,11 @@ class Instructions:
         for a in reversed(i.axes):
             if a.kind is IterKind.REDUCE:
                 body = Loop(a.name, ZERO, index(a.extent), LoopKind.SERIAL, (body,))
-        first = [Store("out", (n,), Load(h.operand.name, (number,), h.operand.dtype))] if is_update(i) else []
+        first = (
+            [Store("out", (n,), Load(h.operand.name, (number,), h.operand.dtype))]
+            if is_update(i) and not is_of_group(i)
+            else []
+        )
         places, _ = offsets(i)
         buffers: dict[str, tuple[str, DType]] = {"out": ("%out", h.operand.dtype)}
         buffers |= {x: (f"%at.{x}", operands[x].dtype) for x in places}

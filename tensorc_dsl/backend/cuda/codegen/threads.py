@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from tensorc_dsl.backend.cuda.codegen.descriptor import write_descriptor
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
 from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, offsets
 from tensorc_dsl.backend.cuda.codegen.tally import key
 from tensorc_dsl.backend.cuda.codegen.watch import COLLECTIVE
-from tensorc_dsl.backend.cuda.lower.collectives import Access, address_of, element_of, operands_of, register_of
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel
+from tensorc_dsl.backend.cuda.lower.beside import described_in, results_in
+from tensorc_dsl.backend.cuda.lower.collectives import (
+    Access,
+    accesses_of,
+    address_of,
+    element_of,
+    is_of_group,
+    operands_of,
+    register_of,
+)
+from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, SymbolTable
@@ -20,7 +31,7 @@ from tensorc_dsl.ir.expr import ZERO, Expr, index, substitute
 from tensorc_dsl.ir.print import format_store
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.ir.warp import LANES
-from tensorc_dsl.lower.flat import Collective, Shuffle
+from tensorc_dsl.lower.flat import Collective, Shuffle, buffers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +93,15 @@ class _Watched(Expressions):
         place = super().pointer(buffer, e, None)
         return place if buffer not in self.rows else self._checked(buffer, place, size, size, write)
 
+    def place(self, buffer: str, e: Expr) -> str:
+        """The address of an element, which is not accessed."""
+        return super().pointer(buffer, e, None)
+
+    def site(self, buffer: str) -> int:
+        """The number of a read of shared memory by the present statement."""
+        self._sites.append(Site(self._kernel.name, self.statement, self.into, buffer, False, True))
+        return len(self._sites) - 1
+
     def _checked(self, buffer: str, place: str, size: int, align: int, write: bool) -> str:
         shared, number = self.rows[buffer] >= len(self._kernel.params), len(self._sites)
         self._sites.append(Site(self._kernel.name, self.statement, self.into, buffer, write, shared))
@@ -106,6 +126,8 @@ class Threads(DeviceStatements):
     def __init__(self, f: Function, scope: SymbolTable, k: DeviceKernel, sites: list[Site], lanes: Lanes) -> None:
         super().__init__(f, scope, k.name)
         self.expressions = self._watched = _Watched(f, scope, k, sites)
+        self._sums = frozenset(results_in(k.body))
+        self._described = described_in(collectives_in(k.body))
         self._sites = sites
         self._lanes = lanes
         self._waits = 0
@@ -169,11 +191,49 @@ class Threads(DeviceStatements):
 
     def wait(self, groups: int) -> None:
         self.f.line(f"call void @tensorc_wait(ptr %state, ptr %rows, i64 %thread, i64 {groups})")
+        if self._described:
+            self._state("stored")
+
+    def publish(self) -> None:
+        self._state("publish")
+
+    def engage(self, buffers: Sequence[str]) -> None:
+        self._state("engage")
+
+    def finish(self, buffers: Sequence[str]) -> None:
+        f, number = self.f, self.f.alloca("i64", 1)
+        f.line(f"store i64 0, ptr {number}")
+        again, each, done = f.label("again"), f.label("each"), f.label("done")
+        f.branch(again)
+        f.start_block(again)
+        n = f.op(f"load i64, ptr {number}")
+        entry = f.op(f"call ptr @tensorc_started(ptr %state, i64 %thread, i64 {n})")
+        f.branch_if(f.op(f"icmp eq ptr {entry}, null"), done, each)
+        f.start_block(each)
+        with f.region():
+            memory = self._lanes.memory(f)
+            f.line(
+                f"call void @tensorc_gather(ptr %state, ptr %rows, ptr %shared, i64 %thread, ptr {entry}, ptr {memory})"
+            )
+            self._rendezvous()
+            self._state("compute", f"i64 {n}", f"ptr {memory}")
+            f.line(f"store i64 {f.op(f'add i64 {n}, 1')}, ptr {number}")
+        f.branch(again)
+        f.start_block(done)
+        self._state("finished")
+
+    def _state(self, name: str, *args: str) -> None:
+        """Write a call about what the thread has done."""
+        self.f.line(f"call void @tensorc_{name}({', '.join(('ptr %state', 'i64 %thread', *args))})")
 
     def _store(self, s: Store, at: Piece | None) -> None:
         self._here(format_store(s), s.buffer)
         self._watched.starts_copies = self._starts_copies
         super()._store(s, at)
+        if s.buffer in self._described and not self._starts_copies:
+            self._state("stored")
+        if not self._sums.isdisjoint(buffers_of(s)):
+            self._state("touch", f"i64 {self._watched.site(s.buffer)}")
 
     def _here(self, text: str, into: str) -> None:
         self._watched.statement, self._watched.into = text, into
@@ -181,8 +241,11 @@ class Threads(DeviceStatements):
 
     def collective(self, s: Collective) -> None:
         f, operands = self.f, operands_of(s)
-        text = f"{s.intrinsic.name}({', '.join(a.buffer for a in operands.values())})"
+        text = f"{s.intrinsic.name}({', '.join(dict.fromkeys(x.buffer for _, x in accesses_of(s)))})"
         self._here(text, operands[s.intrinsic.store.buffer].buffer)
+        if is_of_group(s.intrinsic):
+            self._start(s, operands[s.intrinsic.store.buffer])
+            return
         called, memory = self._lanes.instructions.of(s), self._lanes.memory(f)
         for name, place in offsets(s.intrinsic)[0].items():
             own = self._own(name, operands[name])
@@ -194,6 +257,20 @@ class Threads(DeviceStatements):
         own = self._own(stored, operands[stored])
         f.line(f"call void @{called.take}(ptr {memory}, ptr {own}, i64 %lane)")
         self._move(stored, operands[stored], own, write=True)
+
+    def _start(self, s: Collective, sums: Access) -> None:
+        """Write that an instruction of a warpgroup is started, and that its factors are looked at."""
+        f, called = self.f, self._lanes.instructions.of(s)
+        own, size = self._own(s.intrinsic.store.buffer, sums), sums.held.count * sums.held.operand.dtype.bytes
+        sites = {name: self._watched.site(d.buffer) for name, d in descriptors_of(s).items()}
+        what = f"ptr @{called.take}, ptr {own}, i64 {size}, i64 {min(sites.values())}"
+        entry = f.op(f"call ptr @tensorc_beside(ptr %state, i64 %thread, {what})")
+        for n, (name, d) in enumerate(descriptors_of(s).items()):
+            start = f.op(f"ptrtoint ptr {self._watched.place(d.buffer, d.first)} to i64")
+            within = f.op(f"sub i64 {start}, {f.op('ptrtoint ptr %shared to i64')}")
+            what = f"i64 {write_descriptor(f, d, within)}, i64 {self._watched.rows[d.buffer]}, i64 {sites[name]}"
+            f.line(f"call void @tensorc_factor(ptr {entry}, i64 {n}, ptr @{called.give[name]}, {what})")
+        f.line(f"call void @tensorc_gather(ptr %state, ptr %rows, ptr %shared, i64 %thread, ptr {entry}, ptr null)")
 
     def _own(self, name: str, a: Access) -> str:
         """The address of a lane's elements: of its part of a fragment, or of memory for a copy."""

@@ -7,7 +7,7 @@ stamp says that a copy is under way.
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.cuda.codegen.watch import FLAG, PLAIN, QUEUES, ROW_WORDS
+from tensorc_dsl.backend.cuda.codegen.watch import FLAG, PLAIN, QUEUES, ROW_WORDS, word
 
 ENTRIES, HEAD, LENGTH, ROOM, GROUP, QUEUE_WORDS = range(6)
 """The words of a queue: its entries, the first that has not landed, how many there are and may be, how many groups there
@@ -17,12 +17,8 @@ _TARGET, _SOURCE, _SIZE, _ENTRY_GROUP, _ROW, _SITE, _READ, _ENTRY_WORDS = range(
 """The words of an entry, and their number."""
 
 
-def _word(name: str, base: str, n: int, kind: str = "i64") -> str:
-    return f"%{name}.at = getelementptr i64, ptr %{base}, i64 {n}\n  %{name} = load {kind}, ptr %{name}.at"
-
-
 def _queue(thread: str) -> str:
-    return f"""{_word("queues", "s", QUEUES, "ptr")}
+    return f"""{word("queues", "s", QUEUES, "ptr")}
   %nth = mul i64 {thread}, {QUEUE_WORDS}
   %q = getelementptr i64, ptr %queues, i64 %nth"""
 
@@ -37,9 +33,9 @@ entry:
   %at = mul i64 %row, {ROW_WORDS}
   %r = getelementptr i64, ptr %rows, i64 %at
   %base = load i64, ptr %r
-  {_word("bytes", "r", 2)}
-  {_word("shadow", "r", 3, "ptr")}
-  {_word("size", "r", 1)}
+  {word("bytes", "r", 2)}
+  {word("shadow", "r", 3, "ptr")}
+  {word("size", "r", 1)}
   %ai = ptrtoint ptr %a to i64
   %off = sub i64 %ai, %base
   %within = icmp ult i64 %off, %size
@@ -68,10 +64,10 @@ define internal void @tensorc_start({_COPY}) noinline nounwind {{
 entry:
   call void @tensorc_flag(ptr %rows, i64 %row, ptr %to, i64 %n, i64 {FLAG})
   {_queue("%t")}
-  {_word("length", "q", LENGTH)}
-  {_word("room", "q", ROOM)}
-  {_word("group", "q", GROUP)}
-  {_word("old", "q", ENTRIES, "ptr")}
+  {word("length", "q", LENGTH)}
+  {word("room", "q", ROOM)}
+  {word("group", "q", GROUP)}
+  {word("old", "q", ENTRIES, "ptr")}
   %full = icmp eq i64 %length, %room
   br i1 %full, label %grow, label %put
 grow:
@@ -106,7 +102,7 @@ put:
 
 define internal void @tensorc_commit(ptr %s, i64 %t) nounwind {{
   {_queue("%t")}
-  {_word("group", "q", GROUP)}
+  {word("group", "q", GROUP)}
   %next = add i64 %group, 1
   store i64 %next, ptr %group.at
   ret void
@@ -115,10 +111,10 @@ define internal void @tensorc_commit(ptr %s, i64 %t) nounwind {{
 define internal void @tensorc_wait(ptr %s, ptr %rows, i64 %t, i64 %groups) noinline nounwind {{
 entry:
   {_queue("%t")}
-  {_word("head", "q", HEAD)}
-  {_word("length", "q", LENGTH)}
-  {_word("group", "q", GROUP)}
-  {_word("entries", "q", ENTRIES, "ptr")}
+  {word("head", "q", HEAD)}
+  {word("length", "q", LENGTH)}
+  {word("group", "q", GROUP)}
+  {word("entries", "q", ENTRIES, "ptr")}
   %last = sub i64 %group, %groups
   br label %each
 each:
@@ -128,16 +124,16 @@ each:
 look:
   %word = mul i64 %n, {_ENTRY_WORDS}
   %e = getelementptr i64, ptr %entries, i64 %word
-  {_word("mine", "e", _ENTRY_GROUP)}
+  {word("mine", "e", _ENTRY_GROUP)}
   %done = icmp slt i64 %mine, %last
   br i1 %done, label %land, label %left
 land:
   %to = load ptr, ptr %e
-  {_word("from", "e", _SOURCE, "ptr")}
-  {_word("size", "e", _SIZE)}
-  {_word("read", "e", _READ)}
-  {_word("row", "e", _ROW)}
-  {_word("site", "e", _SITE)}
+  {word("from", "e", _SOURCE, "ptr")}
+  {word("size", "e", _SIZE)}
+  {word("read", "e", _READ)}
+  {word("row", "e", _ROW)}
+  {word("site", "e", _SITE)}
   call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %read, i1 false)
   %rest = getelementptr i8, ptr %to, i64 %read
   %zeros = sub i64 %size, %read
@@ -163,6 +159,7 @@ define internal void @tensorc_forget(ptr %s, i64 %t) nounwind {{
   store i64 0, ptr %length.at
   %group.at = getelementptr i64, ptr %q, i64 {GROUP}
   store i64 0, ptr %group.at
+  call void @tensorc_afresh(ptr %s, i64 %t)
   ret void
 }}
 
@@ -170,6 +167,7 @@ define internal void @tensorc_release(ptr %s, i64 %t) nounwind {{
   {_queue("%t")}
   %entries = load ptr, ptr %q
   call void @free(ptr %entries)
+  call void @tensorc_leave(ptr %s, i64 %t)
   ret void
 }}
 """

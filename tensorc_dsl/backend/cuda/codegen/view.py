@@ -20,8 +20,11 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Device,
     DeviceKernel,
     DeviceProgram,
+    Engage,
+    Finish,
     Guard,
     Phase,
+    Publish,
     Steps,
     Wait,
 )
@@ -132,6 +135,8 @@ def _device(body: tuple[Device, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}/* cp.async.wait_group {groups} */"
             case Barrier():
                 yield f"{pad}__syncthreads();"
+            case Publish() | Engage() | Finish():
+                raise CompileError("the view in CUDA C++ has no words for instructions of warpgroups; see its PTX")
             case Steps(var=var, end=end, body=inner):
                 yield f"{pad}{_for(var, '0', _value(end))}"
                 yield from _device(inner, pad + "    ")

@@ -26,18 +26,23 @@ from __future__ import annotations
     TALLY,
     NOW,
     WARPS,
-) = range(17)
+    BESIDE,
+) = range(18)
 """The words of the state: how many faults there were; of the first its kind, statement, buffer, element, thread, the stamp
 that it met, or the alignment that it lacks, and block; what runs: block and barrier; memory for accesses that are not
 made; the last barrier of each thread; the copies that each thread has under way; the accesses of each lane of a warp, if they
 are counted, and the counts; the stamp of the block and barrier, without a thread; memory of the warps for
-their instructions."""
+their instructions; the instructions of warpgroups that each thread has under way."""
 
 STATE_WORDS = 24
 
-OUTSIDE, RACE, APART, UNDER_WAY, MISALIGNED = 1, 2, 3, 4, 5
+OUTSIDE, RACE, APART, UNDER_WAY, MISALIGNED, CHANGED, UNKNOWN, TOUCHED, EARLY = range(1, 10)
 """Kinds of faults: an element out of bounds, two threads that race, threads at different barriers, an element to which a
-copy is under way, an address that is not aligned."""
+copy is under way, an address that is not aligned. Of instructions that run beside threads: an element that is stored before it
+is waited for, one whose store is not made known, sums that a thread has used and is not done with, or has not waited for."""
+
+PROXY = 1024
+"""The number, as a thread, of the instructions of the first warpgroup; those of the others follow. A block has no such thread."""
 
 ROW_WORDS = 5
 """The words of a buffer: its address, its size in bytes, the size of an element, its stamps, whether a block has its own."""
@@ -70,6 +75,11 @@ def now(block: str, epoch: str, name: str) -> str:
 def stamp(value: int) -> tuple[int, int]:
     """The block and the thread of a stamp."""
     return (value >> _BLOCK_BITS) - 1, (value >> 1) & 0x7FF
+
+
+def word(name: str, base: str, n: int, kind: str = "i64") -> str:
+    """Code that loads the word of that number, with its address as `%name.at`."""
+    return f"%{name}.at = getelementptr i64, ptr %{base}, i64 {n}\n  %{name} = load {kind}, ptr %{name}.at"
 
 
 def _word(n: int) -> str:

@@ -55,6 +55,13 @@ class Axes:
         if not lanes:
             return self
         sizes = {**self.sizes, Axis.LANE: index(_LANES)}
+        if Axis.WARP in lanes.values():
+            if Axis.WARPGROUP not in sizes and constant(sizes.get(Axis.WARP, index(_WARPS))) != _WARPS:
+                raise LowerError(
+                    f'the kernel has an instruction of a warpgroup, and loops bound to "warp" that do not count {_WARPS}; bind'
+                    ' what counts warpgroups to "warpgroup"'
+                )
+            sizes[Axis.WARP] = index(_WARPS)
         return Axes({**self.loops, **lanes}, sizes, _threads(sizes))
 
     def conditions(self, bound: Sequence[str]) -> tuple[Compare, ...]:

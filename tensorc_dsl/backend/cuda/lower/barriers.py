@@ -21,8 +21,11 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Commit,
     Device,
     DeviceKernel,
+    Engage,
+    Finish,
     Guard,
     Phase,
+    Publish,
     Steps,
     Wait,
     barriers_in,
@@ -88,7 +91,7 @@ class _Placer:
                 case Wait(landed=landed):
                     out.append(s)  # what it makes visible to its own thread, others see behind a barrier
                     pending = _joined(pending, self._under_way(self._of(landed, guards), steps))
-                case Commit():
+                case Commit() | Publish() | Engage() | Finish():
                     out.append(s)
                 case Barrier():
                     out.append(s)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, is_of_group
 from tensorc_dsl.backend.cuda.lower.kernels import Device, Guard, Phase, Steps
 from tensorc_dsl.backend.cuda.lower.vectors import whole_vectors
 from tensorc_dsl.backend.llvm.lower.registers import limit_unrolling, unroll_small
 from tensorc_dsl.ir.expr import ZERO, free_vars
 from tensorc_dsl.ir.program import LoopKind
-from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Store, buffers_of, inside, store_loads, stores
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Loop, Store, buffers_of, inside, store_loads, stores
 
 CODE_LIMIT = 4096
 """The largest code of one unrolled nest, as `code_size` counts: beyond it ptxas takes long, and registers run out before."""
@@ -68,8 +69,10 @@ def _joined(body: tuple[Device, ...]) -> tuple[Device, ...]:
 
 
 def _walkers(body: tuple[Flat, ...], private: Collection[str]) -> frozenset[str]:
-    """The variables in subscripts of private buffers."""
-    out: set[str] = set()
+    """The variables in subscripts of private buffers, and of what instructions take beside their threads: then these follow
+    each other without a branch between them, and their descriptors are a constant apart."""
+    groups = (s for s in inside(body) if isinstance(s, Collective) and is_of_group(s.intrinsic))
+    out = {v for s in groups for _, x in accesses_of(s) for i in x.indices for v in free_vars(i)}
     for s in stores(body):
         if not buffers_of(s).isdisjoint(private):
             used = [*(s.indices if s.buffer in private else ())]

@@ -3,7 +3,8 @@
 A fragment is spread over the lanes. So its buffer gets two more subscripts, the lane and the number of an element in it, and
 the others are those of the first element of a tile. `affine.fragments` proves that each element has one such place. From
 there on a fragment is a private buffer like others: that no two warps touch one tile is counted with the ownership of
-threads. An operand in memory is at the addresses that the lanes give, by its layout.
+threads. An operand in memory is at the addresses that the lanes give, by its layout. One with a descriptor is accessed by
+every lane of a warpgroup as a whole.
 """
 
 from __future__ import annotations
@@ -32,8 +33,21 @@ from tensorc_dsl.ir.expr import (
     transform,
 )
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Axis, For, Intrinsic, LoopKind, Program, Store, intrinsic_of, walk
-from tensorc_dsl.ir.warp import ADDRESS, ELEMENT, LANE, LANES, Held, held, layout_of
+from tensorc_dsl.ir.program import Axis, Buffer, For, Intrinsic, LoopKind, Program, Store, intrinsic_of, walk
+from tensorc_dsl.ir.warp import (
+    ADDRESS,
+    ELEMENT,
+    GROUP,
+    LANE,
+    LANES,
+    WARP,
+    WARPS,
+    Held,
+    held,
+    is_described,
+    lane_of,
+    layout_of,
+)
 from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, stores
@@ -47,12 +61,12 @@ WIDEST = 16
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Statements with their instructions, the axes with the loops over lanes, and the elements that a lane has of each tile
-    of a fragment."""
+    """Statements with their instructions, the axes with the loops over lanes, and of each fragment the lanes that share a tile,
+    with the elements that each of them has."""
 
     body: tuple[Flat, ...]
     axes: Axes
-    fragments: Mapping[str, int]
+    fragments: Mapping[str, tuple[int, int]]
 
 
 def collected(program: Program, body: tuple[Flat, ...], axes: Axes, features: Collection[str]) -> Collected:
@@ -86,7 +100,7 @@ class _Maker:
     named: Mapping[str, Intrinsic]
     axes: Axes
     features: Collection[str]
-    fragments: dict[str, int]
+    fragments: dict[str, tuple[int, int]]
     lanes: dict[str, Axis]
 
     def run(self, body: tuple[Flat, ...], ranges: Ranges, bound: tuple[str, ...]) -> tuple[Flat, ...]:
@@ -115,23 +129,33 @@ class _Maker:
         code = None if found is None else self._code(found)
         if found is None or match is None or code is None:
             return _serial(s)
+        groups = is_of_group(found)
+        allowed = (Axis.WARPGROUP,) if groups else (Axis.WARP, Axis.WARPGROUP)
         for v in bound:
-            if self.axes.loops[v] not in (Axis.WARP, Axis.WARPGROUP):
+            if self.axes.loops[v] not in allowed:
+                who, axis = ("four warps do", Axis.WARPGROUP) if groups else ("a warp does", Axis.WARP)
                 raise LowerError(
-                    f"{found.name} is inside of `{v}`, which counts threads, and a warp does it together; bind `{v}` to"
-                    ' "warp"'
+                    f"{found.name} is inside of `{v}`, which counts {'warps or ' * groups}threads, and {who} it together; bind"
+                    f' `{v}` to "{axis}"'
                 )
-        lane = f"{s.var}.{LANE}"
+        warp, lane = f"{s.var}.{WARP}", f"{s.var}.{LANE}"
         self.lanes[lane] = Axis.LANE
+        number: Expr = Var(lane)
+        if groups:
+            self.lanes[warp] = Axis.WARP
+            number = lane_of(Var(warp), number)
         loops: list[tuple[str, int]] = []
         places: dict[str, tuple[Expr, ...]] = {}
         for tile in match.tiles:
             h = held(found, tile.operand)
-            assert h is not None  # an `intrinsic` whose text names it is refused without
-            own, places[tile.operand.name] = _places(found, tile, h, lane)
+            if h is None:  # it has a descriptor: an `intrinsic` whose text names it is refused without
+                own, places[tile.operand.name] = _whole(tile)
+                loops += own
+                continue
+            own, places[tile.operand.name] = _places(found, tile, h, number)
             loops += own
             if not h.addresses:
-                self.fragments[tile.buffer] = h.count
+                self.fragments[tile.buffer] = len(h.elements), h.count
         buffers = {t.operand.name: t.buffer for t in match.tiles}
 
         def here(e: Expr) -> Expr:
@@ -141,7 +165,8 @@ class _Maker:
         body: tuple[Flat, ...] = (Store(buffers[name], places[name], transform(found.store.value, here)),)
         for v, n in reversed(loops):
             body = (Loop(v, ZERO, index(n), LoopKind.TENSORIZED, body),)
-        return Loop(lane, ZERO, index(LANES), LoopKind.SERIAL, (Collective(found, code, body),))
+        out: Flat = Loop(lane, ZERO, index(LANES), LoopKind.SERIAL, (Collective(found, code, body),))
+        return Loop(warp, ZERO, index(WARPS), LoopKind.SERIAL, (out,)) if groups else out
 
     def _code(self, i: Intrinsic) -> str | None:
         """The first text for GPUs with these features."""
@@ -156,14 +181,28 @@ def _serial(s: Flat) -> Flat:
     return replace(s, kind=LoopKind.SERIAL, body=body) if isinstance(s, Loop) else replace(s, body=body)
 
 
-def _places(i: Intrinsic, tile: Tile, h: Held, lane: str) -> tuple[list[tuple[str, int]], tuple[Expr, ...]]:
+def is_of_group(i: Intrinsic) -> bool:
+    """Whether four warps do an instruction together: it gets descriptors, runs beside them, and they wait for it."""
+    return any(is_described(b.scope) for b in i.operands)
+
+
+def _whole(tile: Tile) -> tuple[list[tuple[str, int]], tuple[Expr, ...]]:
+    """The subscripts of all elements of an operand, with the loops over its dimensions."""
+    loops = [(dimension_of(tile.operand.name, n), constant(size) or 0) for n, size in enumerate(tile.operand.shape)]
+    at: list[Expr] = list(tile.origin)
+    for (v, _), steps in zip(loops, tile.steps, strict=True):
+        at = [add(e, mul(step, Var(v))) for e, step in zip(at, steps, strict=True)]
+    return loops, tuple(at)
+
+
+def _places(i: Intrinsic, tile: Tile, h: Held, lane: Expr) -> tuple[list[tuple[str, int]], tuple[Expr, ...]]:
     """The subscripts of what a lane accesses of an operand, with the loops over it."""
     name = tile.operand.name
     if not h.addresses:
         reg = register_of(name)
-        return [(reg, h.count)], (*tile.origin, Var(lane), Var(reg))
+        return [(reg, h.count)], (*tile.origin, lane, Var(reg))
     counted = {ADDRESS: address_of(name), ELEMENT: element_of(name)}
-    values: dict[str, Expr] = {LANE: Var(lane), **{k: Var(v) for k, v in counted.items()}}
+    values: dict[str, Expr] = {LANE: lane, **{k: Var(v) for k, v in counted.items()}}
     layout = layout_of(i, tile.operand)
     assert layout is not None  # it is held by it
     at: list[Expr] = list(tile.origin)
@@ -187,9 +226,14 @@ def address_of(operand: str) -> str:
     return f"{operand}.{ADDRESS}"
 
 
-def with_lanes(shape: tuple[Expr, ...], count: int) -> tuple[Expr, ...]:
+def dimension_of(operand: str, n: int) -> str:
+    """The variable that counts a dimension of an operand with a descriptor."""
+    return f"{operand}.{n}"
+
+
+def with_lanes(shape: tuple[Expr, ...], lanes: tuple[int, int]) -> tuple[Expr, ...]:
     """The shape of a fragment with its lanes, and the elements of each."""
-    return (*shape, index(LANES), index(count))
+    return (*shape, *map(index, lanes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,29 +246,30 @@ class Access:
 
 
 def operands_of(s: Collective) -> dict[str, Access]:
-    """The operands of an instruction, whose accesses have one subscript here."""
+    """The operands that lanes have, or give addresses of; their accesses have one subscript here."""
+    found = ((b, y, held(s.intrinsic, b)) for b, y in accesses_of(s))
+    return {b.name: Access(h, y.buffer, y.indices[0]) for b, y, h in found if h is not None}
+
+
+def accesses_of(s: Collective) -> list[tuple[Buffer, Load]]:
+    """The operands of an instruction with what a lane accesses of each; one that it adds to stands twice."""
     (store,) = stores(s.body)
-    i = s.intrinsic
-    wanted, found = ((stored_place(x), *loads(x.value)) for x in (i.store, store))
-    by_name = {b.name: b for b in i.operands}
-    out: dict[str, Access] = {}
-    for x, y in zip(wanted, found, strict=True):
-        h = held(i, by_name[x.buffer])
-        assert h is not None
-        out[x.buffer] = Access(h, y.buffer, y.indices[0])
-    return out
+    wanted, found = ((stored_place(x), *loads(x.value)) for x in (s.intrinsic.store, store))
+    by_name = {b.name: b for b in s.intrinsic.operands}
+    return [(by_name[x.buffer], y) for x, y in zip(wanted, found, strict=True)]
 
 
 def require_uniform(s: Collective, conds: tuple[Expr, ...]) -> None:
-    """Raises LowerError unless all lanes of a warp run the instruction, or none."""
+    """Raises LowerError unless all lanes of a warp run the instruction, or none; of a warpgroup, if it is done by one."""
     lane, warp = Var("lane"), Var("warp")
-    ranges: Ranges = {"lane": (0, LANES - 1), "warp": (0, None)}
+    count, who = (GROUP, "warps of a warpgroup") if is_of_group(s.intrinsic) else (LANES, "lanes of a warp")
+    ranges: Ranges = {"lane": (0, count - 1), "warp": (0, None)}
     for c in conds:
         if THREAD in free_vars(c):
-            other = simplify(substitute(c, {THREAD: add(mul(warp, index(LANES)), lane)}), ranges)
+            other = simplify(substitute(c, {THREAD: add(mul(warp, index(count)), lane)}), ranges)
             if "lane" in free_vars(other):
                 raise LowerError(
-                    f"{s.intrinsic.name} runs where `{format_expr(c)}`, which may differ between the lanes of a warp; pad"
+                    f"{s.intrinsic.name} runs where `{format_expr(c)}`, which may differ between the {who}; pad"
                     " the loop to whole instructions (`pad_einsum`)"
                 )
 

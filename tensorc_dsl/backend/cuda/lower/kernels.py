@@ -62,6 +62,25 @@ class Barrier:
 
 
 @node
+class Publish:
+    """What a thread has stored in shared memory is known, from the next barrier on, to instructions that run beside threads."""
+
+
+@node
+class Engage:
+    """What a thread has done with its elements of `buffers` is done before instructions that run beside it."""
+
+    buffers: tuple[str, ...]
+
+
+@node
+class Finish:
+    """A thread goes on when the instructions that run beside it, and add to `buffers`, are done."""
+
+    buffers: tuple[str, ...]
+
+
+@node
 class Steps:
     """`for var in end`, with the same number of iterations for all threads of a block."""
 
@@ -78,7 +97,7 @@ class Guard:
     body: tuple[Device, ...]
 
 
-Device = Phase | Commit | Wait | Barrier | Steps | Guard
+Device = Phase | Commit | Wait | Barrier | Publish | Engage | Finish | Steps | Guard
 
 
 @node
@@ -196,6 +215,12 @@ def _lines(body: tuple[Device, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}wait for copies" + (f", but for {counted(groups, 'group')}" if groups else "")
             case Barrier():
                 yield f"{pad}barrier"
+            case Publish():
+                yield f"{pad}make stores known"
+            case Engage(buffers=buffers):
+                yield f"{pad}be done with {', '.join(buffers)}"
+            case Finish(buffers=buffers):
+                yield f"{pad}wait for {', '.join(buffers)}"
             case Steps(var=var, end=end, body=inner):
                 yield f"{pad}for {var} in 0 .. {format_expr(end)} {{"
                 yield from _lines(inner, pad + "    ")

@@ -16,7 +16,7 @@ from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, sub, transform
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Axis, Store
-from tensorc_dsl.ir.warp import LANE
+from tensorc_dsl.ir.warp import LANE, WARP, lane_of
 from tensorc_dsl.lower.boxes import Ranges, span
 from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, buffers_of
 
@@ -26,7 +26,7 @@ def by_lanes(body: tuple[Flat, ...], axes: Axes, fragments: Mapping[str, Cells |
 
     Raises LowerError if that is not proved. A fragment without a grid of tiles is None.
     """
-    return _Lanes(axes, fragments).run(body, {}, None) if fragments else body
+    return _Lanes(axes, fragments).run(body, {}, {}) if fragments else body
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,37 +34,41 @@ class _Lanes:
     axes: Axes
     fragments: Mapping[str, Cells | None]
 
-    def run(self, body: tuple[Flat, ...], ranges: Ranges, lane: str | None) -> tuple[Flat, ...]:
-        """The statements inside the loops of `ranges`, of which `lane` counts lanes."""
+    def run(self, body: tuple[Flat, ...], ranges: Ranges, lanes: Mapping[str, str]) -> tuple[Flat, ...]:
+        """The statements inside the loops of `ranges`, of which `lanes` has those that count lanes and warps."""
         out: list[Flat] = []
         for s in body:
             if isinstance(s, Collective):
                 out.append(s)
             elif isinstance(s, Store):
-                out.append(s if buffers_of(s).isdisjoint(self.fragments) else self._store(s, ranges, lane))
+                out.append(s if buffers_of(s).isdisjoint(self.fragments) else self._store(s, ranges, lanes))
             elif isinstance(s, Loop):
-                inner = s.var if self.axes.loops.get(s.var) is Axis.LANE else lane
+                axis = self.axes.loops.get(s.var)
+                inner = {**lanes, axis.value: s.var} if axis in (Axis.LANE, Axis.WARP) else lanes
                 out.append(replace(s, body=self.run(s.body, {**ranges, s.var: span(s.end)}, inner)))
             else:
-                out.append(replace(s, body=self.run(s.body, ranges, lane)))
+                out.append(replace(s, body=self.run(s.body, ranges, lanes)))
         return tuple(out)
 
-    def _store(self, s: Store, ranges: Ranges, lane: str | None) -> Store:
+    def _store(self, s: Store, ranges: Ranges, lanes: Mapping[str, str]) -> Store:
         def place(buffer: str, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
             grid = self.fragments[buffer]
-            if lane is None or grid is None:
+            counted = [] if grid is None else [name for name in (WARP, LANE) if name in dict(grid.layout.places)]
+            if grid is None or any(name not in lanes for name in counted):
                 raise LowerError(
                     f"`{format_store(s)}` is no instruction, and `{buffer}` is in a fragment, which the lanes of a warp have;"
                     ' use `tensorize`, bind loops to "lane" as its layout says, or store it in "local"'
                 )
             first, at = grid.place(indices, ranges)
-            if simplify(sub(at[LANE], Var(lane)), ranges) != ZERO:
-                raise LowerError(
-                    f"`{format_store(s)}` takes an element of `{buffer}`, which is in a fragment, where lane"
-                    f" `{format_expr(at[LANE])}` has it, and lane `{lane}` runs it; divide the loops as the layout"
-                    f' "{grid.layout.name}" does'
-                )
-            return (*first, Var(lane), at["reg"])
+            for name in counted:
+                if simplify(sub(at[name], Var(lanes[name])), ranges) != ZERO:
+                    raise LowerError(
+                        f"`{format_store(s)}` takes an element of `{buffer}`, which is in a fragment, where {name}"
+                        f" `{format_expr(at[name])}` has it, and {name} `{lanes[name]}` runs it; divide the loops as the layout"
+                        f' "{grid.layout.name}" does'
+                    )
+            lane: Expr = Var(lanes[LANE])
+            return (*first, lane_of(Var(lanes[WARP]), lane) if WARP in counted else lane, at["reg"])
 
         def load(e: Expr) -> Expr:
             if isinstance(e, Load) and e.buffer in self.fragments:

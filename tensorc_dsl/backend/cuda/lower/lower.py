@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tensorc_dsl.affine.solve_sizes import told_by
 from tensorc_dsl.backend.cuda.lower.axes import Axes, axes_of
 from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
+from tensorc_dsl.backend.cuda.lower.beside import with_waits
 from tensorc_dsl.backend.cuda.lower.bodies import finished
 from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjacent, with_lanes
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Local, collectives_in, format_device
@@ -38,8 +39,8 @@ class Nest:
     axes: Axes
     features: tuple[str, ...]
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict[str, Pipeline])
-    fragments: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The buffers in fragments, with the elements that a lane has of each tile."""
+    fragments: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """The buffers in fragments, with the lanes that share a tile, and the elements that each has of it."""
     local: tuple[Local, ...] = ()
     kernels: tuple[DeviceKernel, ...] = ()
 
@@ -212,6 +213,10 @@ def _barriers(n: Nest) -> Nest:
     return replace(n, kernels=tuple(with_barriers(k) for k in n.kernels))
 
 
+def _waits(n: Nest) -> Nest:
+    return replace(n, kernels=tuple(map(with_waits, n.kernels)))
+
+
 def _bodies(n: Nest) -> Nest:
     step = max_step(n.unit.whole)
     for k in n.kernels:
@@ -238,6 +243,7 @@ PASSES = (
     _Pass("place", _place, "buffers get memory: a thread's, a block's"),
     _Pass("phases", _phases, "bound loops become values of a thread, statements phases"),
     _Pass("barriers", _barriers, "barriers where threads meet"),
+    _Pass("waits", _waits, "what runs beside threads is waited for"),
     _Pass("bodies", _bodies, "vectors of whole lanes, unrolled loops over private buffers"),
     _Pass("swizzles", _swizzles, "elements of swizzled buffers get their places"),
 )

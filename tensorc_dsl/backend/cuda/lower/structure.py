@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.barriers import needs_barrier
+from tensorc_dsl.backend.cuda.lower.beside import described_in
 from tensorc_dsl.backend.cuda.lower.collectives import require_uniform
 from tensorc_dsl.backend.cuda.lower.copies import Copying, NoCopy, as_copies
+from tensorc_dsl.backend.cuda.lower.descriptors import ALIGNMENT as ALIGNED
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, THREAD, Device, Guard, Local, Phase, Shared, Steps
 from tensorc_dsl.backend.cuda.lower.pipelines import Part, in_rounds, versioned
 from tensorc_dsl.backend.cuda.lower.shuffles import guarded
@@ -36,9 +38,10 @@ class Storage:
     notes: list[str] = field(default_factory=list[str])
     """What of a schedule is done in another way than it says, and why."""
 
-    def share(self, s: Alloc, size: int) -> None:
-        """Give a buffer a place in shared memory of its own."""
+    def share(self, s: Alloc, size: int, align: int) -> None:
+        """Give a buffer a place in shared memory of its own, at a multiple of so many bytes."""
         order = _order(s)
+        self.bytes = _whole(self.bytes, align)
         size = size if order is None else _whole(size, order.line)
         self.shared.append(Shared(s.name, s.dtype, size, self.bytes, order))
         self.bytes += _whole(size * s.dtype.bytes, TRANSACTION)
@@ -67,7 +70,8 @@ def phases(
 ) -> tuple[Device, ...]:
     """The statements of a kernel as phases, with the storage of its buffers. Raises LowerError if no kernel does the same."""
     written = frozenset(x.buffer for x in stores((s,)))
-    return tuple(_Cutter(axes, program, pipelines, storage, written).cut((s,), {}, (), ()))
+    described = described_in(x for x in inside((s,)) if isinstance(x, Collective))
+    return tuple(_Cutter(axes, program, pipelines, storage, written, described).cut((s,), {}, (), ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,8 @@ class _Cutter:
     pipelines: Mapping[str, Pipeline]
     storage: Storage
     written: frozenset[str]
+    described: frozenset[str]
+    """The buffers of which instructions get descriptors."""
 
     def cut(
         self, body: tuple[Flat, ...], values: dict[str, Expr], bound: tuple[str, ...], conds: tuple[Expr, ...]
@@ -180,7 +186,7 @@ class _Cutter:
                 " threads would need a buffer of its own that others share; move it outside of all loops that count threads"
             )
         if self._is_shared(s):
-            self.storage.share(s, size)
+            self.storage.share(s, size, ALIGNED if s.name in self.described else TRANSACTION)
         else:
             self.storage.local.append(Local(s.name, s.dtype, size))
 

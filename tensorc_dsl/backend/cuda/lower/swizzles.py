@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import assert_never
 
 from tensorc_dsl.affine.simplify import is_multiple, linear_form, simplify
-from tensorc_dsl.backend.cuda.lower.collectives import element_of, operands_of
+from tensorc_dsl.backend.cuda.lower.collectives import element_of, is_of_group, operands_of
+from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of, require_described
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     THREAD,
@@ -20,10 +21,14 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Commit,
     Device,
     DeviceKernel,
+    Engage,
+    Finish,
     Guard,
     Phase,
+    Publish,
     Steps,
     Wait,
+    collectives_in,
 )
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, add, constant, free_vars, substitute, transform
 from tensorc_dsl.ir.program import LoopKind
@@ -52,8 +57,9 @@ def with_swizzles(k: DeviceKernel) -> DeviceKernel:
     """The kernel with the elements of its shared buffers in their orders. Raises LowerError if an instruction takes more
     adjacent elements than an order keeps together."""
     orders = {b.name: b.swizzle for b in k.shared if b.swizzle is not None}
+    described = any(is_of_group(s.intrinsic) for s in collectives_in(k.body))
     ranges: Ranges = {THREAD: (0, k.threads - 1)} | {name: span(n) for name, n in zip(BLOCK_AXES, k.grid, strict=True)}
-    return replace(k, body=_device(k.body, orders, ranges)) if orders else k
+    return replace(k, body=_device(k.body, orders, ranges)) if orders or described else k
 
 
 def _device(body: tuple[Device, ...], orders: Orders, ranges: Ranges) -> tuple[Device, ...]:
@@ -68,7 +74,7 @@ def _device(body: tuple[Device, ...], orders: Orders, ranges: Ranges) -> tuple[D
                 out.append(Guard(_expr(cond, orders, ranges, ()), _device(s.body, orders, ranges)))
             case Wait():
                 out.append(replace(s, landed=_flat(s.landed, orders, ranges, ())))
-            case Barrier() | Commit():
+            case Barrier() | Commit() | Publish() | Engage() | Finish():
                 out.append(s)
             case _:
                 assert_never(s)
@@ -94,8 +100,11 @@ def _flat(body: tuple[Flat, ...], orders: Orders, ranges: Ranges, lanes: tuple[s
                 out.append(replace(s, body=_flat(inner, orders, ranges, lanes)))
             case Collective(body=inner):
                 _require_together(s, orders)
+                require_described(s, orders, ranges)
                 own = tuple(element_of(b.name) for b in s.intrinsic.operands)
-                out.append(replace(s, body=_flat(inner, orders, ranges, own)))
+                plain = {d.buffer for d in descriptors_of(s).values()}  # the instruction permutes these itself
+                others = {name: order for name, order in orders.items() if name not in plain}
+                out.append(replace(s, body=_flat(inner, others, ranges, own)))
             case _:
                 assert not isinstance(s, Store | Parallel | Instruction), "no pass of GPUs makes them"
                 assert_never(s)

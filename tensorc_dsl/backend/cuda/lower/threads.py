@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Commit, Device, Guard, Phase, Steps, Wait
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    Barrier,
+    Commit,
+    Device,
+    Engage,
+    Finish,
+    Guard,
+    Phase,
+    Publish,
+    Steps,
+    Wait,
+)
 from tensorc_dsl.ir.expr import ZERO, Expr, constant, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import LoopKind, Store
@@ -66,7 +77,7 @@ def with_values(body: tuple[Device, ...], values: Mapping[str, Expr]) -> tuple[D
                 out.append(Guard(substitute(s.cond, values), with_values(s.body, values)))
             case Wait():
                 out.append(replace(s, landed=plain(s.landed, values)))
-            case Barrier() | Commit():
+            case Barrier() | Commit() | Publish() | Engage() | Finish():
                 out.append(s)
             case _:
                 assert_never(s)
@@ -84,7 +95,7 @@ def of_thread(body: tuple[Device, ...]) -> tuple[Flat, ...]:
                 out.append(Loop(var, ZERO, end, LoopKind.SERIAL, of_thread(inner)))
             case Guard(cond=cond, body=inner):
                 out.append(If(cond, of_thread(inner)))
-            case Barrier() | Commit() | Wait():
+            case Barrier() | Commit() | Wait() | Publish() | Engage() | Finish():
                 raise AssertionError("statements are made plain before barriers and waits are in them")
             case _:
                 assert_never(s)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorc_dsl.affine.form import Interval
-from tensorc_dsl.affine.simplify import conjuncts, linear_form
+from tensorc_dsl.affine.form import Interval, Ranges
+from tensorc_dsl.affine.simplify import conjuncts, linear_form, simplify
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
     Compare,
     Expr,
+    Load,
     Logic,
     Select,
     Var,
@@ -41,10 +42,28 @@ def whole_vectors(body: tuple[Flat, ...]) -> tuple[Flat, ...]:
         if isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED:
             n = constant(s.end)
             s = replace(s, body=_shared_conditions(s.body, s.var, n)) if n else s
+            if n and not _is_whole(s.body, s.var):  # perhaps it is seen with the numbers of the lanes
+                s = replace(s, body=_simplified(s.body, {s.var: (0, n - 1)}))
             s = s if n and _is_whole(s.body, s.var) else replace(s, kind=LoopKind.UNROLLED)
         elif isinstance(s, Loop) and s.kind not in (LoopKind.UNROLLED, LoopKind.TENSORIZED):
             s = replace(s, kind=LoopKind.SERIAL)
         out.append(s)
+    return tuple(out)
+
+
+def _simplified(body: tuple[Flat, ...], ranges: Ranges) -> tuple[Flat, ...]:
+    """The statements with subscripts as they are for variables in these ranges."""
+
+    def expr(e: Expr) -> Expr:
+        return replace(e, indices=tuple(simplify(i, ranges) for i in e.indices)) if isinstance(e, Load) else e
+
+    out: list[Flat] = []
+    for s in body:
+        if isinstance(s, Store):
+            at = tuple(simplify(transform(i, expr), ranges) for i in s.indices)
+            out.append(Store(s.buffer, at, transform(s.value, expr)))
+        else:
+            out.append(replace(s, body=_simplified(s.body, ranges)))
     return tuple(out)
 
 

@@ -22,8 +22,11 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Commit,
     Device,
     DeviceKernel,
+    Engage,
+    Finish,
     Guard,
     Phase,
+    Publish,
     Steps,
     Wait,
 )
@@ -100,7 +103,7 @@ class _Counter:
                     self.device(inner, here.under(cond))
                 case Barrier():
                     self._does(here, OF_BARRIER)
-                case Commit() | Wait():
+                case Commit() | Wait() | Publish() | Engage() | Finish():
                     self._does(here, OF_INSTRUCTION)
 
     def flat(self, body: tuple[Flat, ...], here: _Here) -> None:

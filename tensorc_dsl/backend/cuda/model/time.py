@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf, prod
 
+from tensorc_dsl.backend.cuda.compiled import cpu_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram
 from tensorc_dsl.backend.cuda.model.counts import SECTOR, Counted, counted
 from tensorc_dsl.backend.cuda.model.machines import Machine, machine_of
@@ -50,7 +51,7 @@ class Estimate:
 
 def estimates(p: DeviceProgram, target: Target, sizes: Sizes) -> tuple[Estimate, ...]:
     """The cycles of each kernel at these sizes, on the GPU of a target."""
-    machine = machine_of(target.cpu)
+    machine = machine_of(cpu_of(target))
     return tuple(_estimate(p, k, counted(k, sizes, _bytes(p)), machine, target, sizes) for k in p.kernels)
 
 

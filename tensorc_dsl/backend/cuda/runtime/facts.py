@@ -29,10 +29,11 @@ def number_of(cpu: str) -> int:
 def processor_of(device: Device, known: Sequence[str]) -> Processor:
     """The GPU as the newest of the `known` ones, the oldest first, whose code it runs.
 
-    Code for `sm_90a` uses what later GPUs may lack, so only plain names count. Its features are the names of all of them.
+    Code for `sm_90a` runs on GPUs of this very capability. The features are the names of all whose code it runs.
     """
     major, minor = device.capability
-    runs = [cpu for cpu in known if cpu[-1].isdigit() and number_of(cpu) <= 10 * major + minor]
+    own = 10 * major + minor
+    runs = [cpu for cpu in known if (number_of(cpu) <= own if cpu[-1].isdigit() else cpu == f"sm_{own}a")]
     facts: dict[str, int | str] = {name: device.attribute(theirs) for name, theirs in _FACTS.items()}
     facts["device"] = device.described
     name = runs[-1] if runs else f"sm_{major}{minor}"

@@ -1,0 +1,127 @@
+"""What PTX says of `wgmma.mma_async`, the product of a warpgroup, beside what a declaration says.
+
+It is the only instruction that takes descriptors, runs beside the threads that start it, and is done by four warps: lowering
+knows when they may access its operands. So an instruction with such operands has this text, and no other.
+
+PTX ISA 9.2, section 9.7.15: "Asynchronous Warpgroup Level Matrix Instructions", "Register Fragments and Shared Memory Matrix
+Layouts"; the layouts of sums are those of `CLayout_64xN` in CUTLASS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tensorc_dsl.ir.expr import Load, Var, loads
+from tensorc_dsl.ir.program import Intrinsic, IterKind, TileAxis
+from tensorc_dsl.ir.warp import GROUP, LANES, Described, Held, points
+
+OPCODE = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(f16|bf16)\.(f16|bf16)")
+
+_ENDING = re.compile(r"\s*,\s*(\w+)\s*,\s*1\s*,\s*1\s*,\s*([01])\s*,\s*([01])\s*")
+"""What follows the operands: whether the old sums count, no changed signs, and which operands have their lines along k."""
+
+FORM = "{ .reg .pred p; setp.eq.b32 p, 0, 0; wgmma… C, A, B, p, 1, 1, 0, 0; }"
+
+
+def wgmma_difference(
+    i: Intrinsic, statements: Sequence[str], operands: Mapping[str, Held | Described]
+) -> tuple[str, str] | None:
+    """Why the text of an instruction with descriptors is not the product that `i` declares, and a repair; None if it is.
+
+    `statements` are those of the text, with operands by name and without braces.
+    """
+    ours = [s for s in statements if not s.startswith(".reg")]
+    if len(ours) != 2 or (m := OPCODE.match(ours[1])) is None:
+        return "descriptors and fragments of four warps are for one `wgmma.mma_async`", f"write `{FORM}`"
+    names = (i.store.buffer, *(x.buffer for x in loads(i.store.value) if x.buffer != i.store.buffer))
+    rest = ours[1][m.end() :].strip()
+    ending = _ENDING.fullmatch(rest[len(", ".join(names)) :]) if rest.startswith(", ".join(names)) else None
+    if ending is None or len(names) != 3:
+        return f"its operands are `{rest}`", f"write `{FORM}`"
+    if ours[0] != f"setp.eq.b32 {ending[1]}, 0, 0":
+        return f"it adds to the old sums where `{ending[1]}` is true, which `{ours[0]}` does not say", f"write `{FORM}`"
+    c, a, b = (operands[n] for n in names)
+    if not isinstance(c, Held) or not isinstance(a, Described) or not isinstance(b, Described):
+        return "its sums are in registers of four warps, and its factors have descriptors", f"write `{FORM}`"
+    types = (c.operand.dtype.name, a.operand.dtype.name, b.operand.dtype.name)
+    if types != ("f32", m[2], m[3]) or m[2] != m[3]:
+        return f"its types are f32 and twice {m[2]}, those of `desc` are {', '.join(types)}", "let both be the same"
+    rows, columns, depth = axes = _axes(i, a)
+    if [x.extent for x in axes] != [64, int(m[1]), 16] or int(m[1]) % 8 or not 8 <= int(m[1]) <= 256:
+        return f"it is a product of 64 x {m[1]} x 16", "let the sizes of `desc` be those of the opcode"
+    return (
+        _sums(i, c, rows, columns) or _factor(i, a, rows, depth, ending[2]) or _factor(i, b, columns, depth, ending[3])
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """Rows, columns or depth of a product, as one index or as several that count it together."""
+
+    parts: tuple[TileAxis, ...]
+
+    @property
+    def extent(self) -> int:
+        return prod(x.extent for x in self.parts)
+
+    def of(self, values: Mapping[str, int]) -> int:
+        """The number of a row, column or product that has these indices."""
+        number = 0
+        for x in self.parts:
+            number = number * x.extent + values[x.name]
+        return number
+
+    def __str__(self) -> str:
+        inner = [prod(y.extent for y in self.parts[n + 1 :]) for n in range(len(self.parts))]
+        return " + ".join(x.name if n == 1 else f"{x.name} * {n}" for x, n in zip(self.parts, inner, strict=True))
+
+
+def _axes(i: Intrinsic, left: Described) -> tuple[_Axis, _Axis, _Axis]:
+    """Rows, which are of the left operand, columns, which are not, and the depth."""
+    own = {*_at(i, left.operand.name)}
+    spatial = [x for x in i.axes if x.kind is IterKind.SPATIAL]
+    rows, columns = ([x for x in spatial if (x.name in own) == of_left] for of_left in (True, False))
+    return _Axis(tuple(rows)), _Axis(tuple(columns)), _Axis(tuple(x for x in i.axes if x not in spatial))
+
+
+def _at(i: Intrinsic, name: str) -> tuple[str, ...]:
+    """The indices with which the effect accesses an operand."""
+    every = (Load(i.store.buffer, i.store.indices, i.operands[0].dtype), *loads(i.store.value))
+    return tuple(e.name for e in next(x.indices for x in every if x.buffer == name) if isinstance(e, Var))
+
+
+def _sums(i: Intrinsic, c: Held, rows: _Axis, columns: _Axis) -> tuple[str, str] | None:
+    every, names = points(c.operand.shape), _at(i, c.operand.name)
+    if len(c.elements) != GROUP:
+        return f"`{c.operand.name}` is spread over four warps", "count them: `(warp: …, lane: …, reg: …)`"
+    for lane, own in enumerate(c.elements):
+        for n, number in enumerate(own):
+            warp, one = divmod(lane, LANES)
+            wanted = (16 * warp + one // 4 + 8 * (n // 2 % 2), 8 * (n // 4) + 2 * (one % 4) + n % 2)
+            values = dict(zip(names, every[number], strict=True))
+            found = (rows.of(values), columns.of(values))
+            if found != wanted:
+                first, other = (f"row {r}, column {k}" for r, k in (wanted, found))
+                return (
+                    f"lane {one} of warp {warp} has {first} as element {n}, and {other} by the layout",
+                    f'mend the layout "{c.operand.scope}"',
+                )
+    return None
+
+
+def _factor(i: Intrinsic, x: Described, outer: _Axis, depth: _Axis, turned: str) -> tuple[str, str] | None:
+    """Lines are rows of the left, or columns of the right operand; or, if it is turned, they are the depth."""
+    names = _at(i, x.operand.name)
+    line, number = (depth, outer) if turned == "1" else (outer, depth)
+    every = [dict(zip(names, point, strict=True)) for point in points(x.operand.shape)]
+    here = list(zip(x.lines, x.numbers, strict=True))
+    if here == [(line.of(values), number.of(values)) for values in every]:
+        return None
+    other = here == [(number.of(values), line.of(values)) for values in every]
+    repair = f"write {1 - int(turned)} for `{x.operand.name}`" if other else f'mend the layout "{x.operand.scope}"'
+    return f"`{x.operand.name}` has lines along the sum, `(line: {line}, element: {number})`" if turned == "1" else (
+        f"the lines of `{x.operand.name}` are not along the sum, `(line: {line}, element: {number})`"
+    ), repair

@@ -1,0 +1,78 @@
+"""What peers compute at small sizes is what the references say, where their packages and programs are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.against.contenders import PEERS
+from bench.against.filters import FILTERS
+from bench.against.problem import IMAGES, STENCILS, Job, Problem
+from bench.against.references import expected
+
+SHAPES = {"heat_3d": (5, 6, 7)}
+
+
+def job_of(compute: str, shape: tuple[int, ...], **attributes: int) -> Job:
+    rng = np.random.default_rng(0)
+    narrow = compute.endswith("_u8") or compute == "equalized"
+    x = rng.integers(0, 256, shape, np.uint8) if narrow else rng.random(shape, np.float32)
+    inputs = {"X": x}
+    if compute in ("separable", "unsharp"):
+        inputs["t"] = rng.random(5, np.float32)
+    if compute == "unsharp":
+        inputs["amount"] = np.array(0.5, np.float32)
+    types = {name: "u8" if a.dtype == np.uint8 else "f32" for name, a in inputs.items()}
+    return Job(Problem("", f"{compute}_0", compute, dict(attributes), types), inputs, 1, 0, 0, Path())
+
+
+def require(peer: str) -> None:
+    if absence := PEERS[peer].absence:
+        pytest.skip(f"not installed: {absence}")
+
+
+def test_a_peer_says_its_version_or_what_is_missing() -> None:
+    for c in PEERS.values():
+        assert bool(c.version) or bool(c.absence), c.name
+
+
+def test_every_filter_has_inputs_and_a_reference() -> None:
+    assert IMAGES.keys() == FILTERS.keys()
+
+
+@pytest.mark.parametrize("compute", STENCILS)
+@pytest.mark.parametrize("steps", [1, 4])
+def test_c_steps_as_the_reference_does(compute: str, steps: int) -> None:
+    require("gcc")
+    from bench.against.peers import gcc
+
+    job = job_of(compute, SHAPES.get(compute, (9, 11)), steps=steps)
+    found, tolerance = expected(job.problem, job.inputs)
+    ready = gcc.prepare(job)
+    assert ready is not None
+    for _ in range(2):  # a second call begins anew
+        ready.run()
+        assert np.abs(ready.result() - found).max() <= tolerance
+    assert np.abs(found - job.inputs["X"]).max() > tolerance
+
+
+def test_opencv_filters_as_the_references_do() -> None:
+    require("opencv")
+    from bench.against.peers import opencv
+
+    for compute in opencv.MAKERS:
+        job = job_of(compute, (19, 37), **({"r": 2} if compute in ("box", "dilated") else {}))
+        found, tolerance = expected(job.problem, job.inputs)
+        ready = opencv.prepare(job)
+        assert ready is not None
+        ready.run()
+        assert np.abs(ready.result() - found).max() <= tolerance, compute
+
+
+def test_halide_has_an_algorithm_for_every_filter() -> None:
+    require("halide")
+    from bench.against.peers import halide
+
+    assert halide.ALGORITHMS.keys() == FILTERS.keys()

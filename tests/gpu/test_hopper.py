@@ -1,0 +1,96 @@
+"""`std.gpu.hopper`: each draw with instructions of warpgroups is exact, and ptxas keeps it in registers.
+
+`make gpu DRAWS=20` draws more schedules of each case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensorc_dsl as td
+from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
+from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
+from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
+from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.trace.handlers import condition
+from tests.gpu.kernels import emulated, ptx
+from tests.gpu.test_tensor_cores import DRAWS, whole_numbers
+from tests.stdlib.gpu_checks import COMPUTES
+
+CASES: dict[str, tuple[str, dict[str, Decision], Callable[..., Array]]] = {
+    "rows": ("any_product(M=64, N=128, K=128, T=f16, Acc=f32)", {}, lambda a, b: a @ b),
+    "bf16": ("any_product(M=128, N=64, K=64, T=bf16, Acc=f32)", {}, lambda a, b: a @ b),
+    "columns of the left": ("half_columns(M=128, N=64, K=64)", {}, lambda a, b: a.T @ b),
+    "columns of the right": ("half_transposed(M=64, N=64, K=128)", {}, lambda a, b: a @ b.T),
+    "128 columns at once": (
+        "half_transposed(M=64, N=256, K=64)",
+        {"inner_1": (1, 2, 2, 64), "times": 2},
+        lambda a, b: a @ b.T,
+    ),
+    "256 columns at once": (
+        "half_transposed(M=64, N=256, K=64)",
+        {"inner_1": (1, 1, 4, 64), "times": 4},
+        lambda a, b: a @ b.T,
+    ),
+    "columns of both": ("any_turned(M=64, N=64, K=64, T=f16, Acc=f32)", {}, lambda a, b: a.T @ b.T),
+    "odd": ("half_matmul(M=50, N=70, K=72)", {}, lambda a, b: a @ b),
+    "batched": ("half_batched(B=2, M=64, N=64, K=64)", {}, lambda a, b: a @ b),
+    "bias": ("half_biased(M=64, N=64, K=64)", {}, lambda a, b, d: np.maximum(a @ b + d, 0)),
+}
+
+
+FEW = ("rows", "columns of the left", "256 columns at once", "odd", "bias")
+"""The cases in tests; a campaign has all."""
+
+
+def hopper(folder: Path, text: str) -> Task:
+    """The task `t = text` over `std.gpu.hopper`, for a GPU of compute capability 9.0."""
+    path = folder / "t.tsched"
+    path.write_text(f"use std.gpu.hopper\nuse std.gpu.targets.{{sm_90a}}\n{COMPUTES}\ntask t = {text} with hopper\n")
+    return td.load(path)["t"]
+
+
+def drawn(t: Task, decisions: dict[str, Decision]) -> list[tuple[Program, DeviceProgram]]:
+    """The first `DRAWS` programs with some draws decided, and their kernels for the target of the task."""
+    from_here = t.drawn_from(condition(t.model, decisions))
+    out: list[tuple[Program, DeviceProgram]] = []
+    for seed in range(20 * DRAWS):
+        if len(out) < DRAWS:
+            try:
+                trace = from_here.sample(seed)
+            except ScheduleRefusal:
+                continue
+            found = t.lower(trace)
+            assert isinstance(found, DeviceProgram)
+            out.append((trace.program, found))
+    assert len(out) == DRAWS
+    return out
+
+
+@pytest.mark.parametrize("case", CASES if DRAWS > 1 else FEW)
+def test_kernels_are_exact_on_small_integers(case: str, tmp_path: Path) -> None:
+    text, decisions, reference = CASES[case]
+    t = hopper(tmp_path, text)
+    inputs, wide = whole_numbers(t.program)
+    (name,) = (b.name for b in t.program.outputs)
+    for program, found in drawn(t, {"warpgroups": True, **decisions}):
+        code = ptx(found, "sm_90a")
+        assert f"m64n{64 * int(decisions.get('times', 1))}k16" in code and ".local" not in code
+        fault, outputs = emulated(found, program, inputs)
+        assert fault == ""
+        for out in outputs:
+            np.testing.assert_array_equal(out[name], reference(*wide))
+        if tool("ptxas") is not None:
+            said = assemble(code, "sm_90a", tmp_path / "k.cubin")
+            assert set(re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", said)) == {"0"}
+            assert "C75" not in said  # it would say so if it had to wait behind each instruction
+        if tool("ptxas") is not None and tool("nvdisasm") is not None:
+            assert len(re.findall(r"HGMMA\.64x\d+x16\.F32", sass_of(code, "sm_90a"))) >= code.count("wgmma.mma_async")

@@ -1,0 +1,245 @@
+"""Instructions of warpgroups: kernels that multiply beside their threads are exact, and what is wrong with one is found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensorc_dsl.backend.cuda.codegen import descriptor as descriptor_room
+from tensorc_dsl.backend.cuda.lower import descriptors as descriptors_room
+from tensorc_dsl.backend.cuda.lower.descriptors import Descriptor
+from tensorc_dsl.backend.cuda.lower.kernels import Device, Engage, Finish, Guard, Publish, Steps, format_device
+from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.ir.expr import Compare, index
+from tensorc_dsl.ir.parse import parse_program
+from tensorc_dsl.ir.program import Program
+from tensorc_dsl.source import Source
+from tests.gpu.test_barriers import check_each_is_needed
+from tests.gpu.test_pipeline_faults import changed
+from tests.gpu.test_tensor_cores import run, whole_numbers
+
+STDLIB = Path(__file__).parents[2] / "stdlib" / "intrinsics" / "cuda.tsched"
+
+FEATURES = ("sm_80", "sm_90", "sm_90a")
+
+HAND = """
+program p(A: f16[128, 128], B: f16[128, 64], C: f32[128, 64]) {
+    buffer As: f16[128, 64] in "shared" @("swizzle.0", 8)
+    buffer Bs: f16[64, 64] in "shared" @("swizzle.0", 8)
+    buffer Cf: f32[128, 64] in "wgmma.c"
+    bound("block.x") for b in 1 {
+        bound("warpgroup") for g in 2 {
+            bound("warp") for w in 4 {
+                bound("lane") for l in 32 {
+                    for n in 8 {
+                        for h in 2 {
+                            for p in 2 {
+                                block Cz {
+                                    spatial vi in 128 = g * 64 + w * 16 + h * 8 + l / 4
+                                    spatial vj in 64 = n * 8 + l % 4 * 2 + p
+                                    Cf[vi, vj] = 0.0
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        for s in 2 {
+            bound("thread.x") for t in 256 {
+                for r in 4 {
+                    vectorized for e in 8 {
+                        block As {
+                            spatial vi in 128 = r * 32 + t / 8; spatial vk in 64 = t % 8 * 8 + e
+                            spatial vs in 2 = s
+                            As[vi, vk] = A[vi, vs * 64 + vk]
+                        }
+                    }
+                }
+            }
+            bound("thread.x") for t_1 in 256 {
+                for r_1 in 2 {
+                    vectorized for e_1 in 8 {
+                        block Bs {
+                            spatial vk in 64 = r_1 * 32 + t_1 / 8; spatial vj in 64 = t_1 % 8 * 8 + e_1
+                            spatial vs in 2 = s
+                            Bs[vk, vj] = B[vs * 64 + vk, vj]
+                        }
+                    }
+                }
+            }
+            bound("warpgroup") for g_1 in 2 {
+                for q in 4 {
+                    tensorized for i in 64 @("intrinsic", "wgmma_m64n64k16_f16") {
+                        tensorized for j in 64 {
+                            tensorized for k in 16 {
+                                block Cs {
+                                    spatial vi in 128 = g_1 * 64 + i; spatial vj in 64 = j; reduce vk in 64 = q * 16 + k
+                                    Cf[vi, vj] = Cf[vi, vj] + f32(As[vi, vk]) * f32(Bs[vk, vj])
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        bound("warpgroup") for g_2 in 2 {
+            bound("warp") for w_1 in 4 {
+                bound("lane") for l_1 in 32 {
+                    for n_1 in 8 {
+                        for h_1 in 2 {
+                            vectorized for p_1 in 2 {
+                                block C {
+                                    spatial vi in 128 = g_2 * 64 + w_1 * 16 + h_1 * 8 + l_1 / 4
+                                    spatial vj in 64 = n_1 * 8 + l_1 % 4 * 2 + p_1
+                                    C[vi, vj] = Cf[vi, vj]
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+"""
+
+
+def hand(*changes: tuple[str, str]) -> Program:
+    text = HAND
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return parse_program(Source("p.tsched", STDLIB.read_text(encoding="utf-8") + PLAIN + text))
+
+
+PLAIN = """
+intrinsic plain
+    desc (A: f16[2, 64, 8] in "shared.a", B: f16[8, 2, 8, 8] in "shared.b", C: f32[64, 8, 8] in "wgmma.c") {
+        C[i, m, j] += sum[h, k] f32(A[h, i, k]) * f32(B[m, h, k, j])
+    }
+    layout "shared.a" (h, i, k) -> (line: i, element: h * 8 + k, swizzle: 0)
+    layout "shared.b" (m, h, k, j) -> (line: h * 8 + k, element: m * 8 + j, swizzle: 0)
+    layout "wgmma.c" (i, m, j) -> (warp: i / 16, lane: i % 8 * 4 + j / 2, reg: m * 4 + i % 16 / 8 * 2 + j % 2)
+    lower cuda requires "sm_90a" asm "{ .reg .pred p; setp.eq.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 C, A, B, p, 1, 1, 0, 1; }"
+"""
+
+SHORT_LINES = (
+    ('As: f16[128, 64] in "shared" @("swizzle.0", 8)', 'As: f16[8, 128, 8] in "shared"'),
+    ('Bs: f16[64, 64] in "shared" @("swizzle.0", 8)', 'Bs: f16[8, 8, 8, 8] in "shared"'),
+    ("As[vi, vk] = A", "As[vk / 8, vi, vk % 8] = A"),
+    ("Bs[vk, vj] = B", "Bs[vj / 8, vk / 8, vk % 8, vj % 8] = B"),
+    ("f32(As[vi, vk])", "f32(As[vh, vi, vk])"),
+    ("f32(Bs[vk, vj])", "f32(Bs[vm, vh, vk, vj])"),
+    ("Cf[vi, vj] = Cf[vi, vj] + f32", "Cf[vi, vm, vj] = Cf[vi, vm, vj] + f32"),
+    ("Cf[vi, vj] = 0.0", "Cf[vi, vj / 8, vj % 8] = 0.0"),
+    ("= Cf[vi, vj]\n", "= Cf[vi, vj / 8, vj % 8]\n"),
+    ("Cf: f32[128, 64]", "Cf: f32[128, 8, 8]"),
+    ("wgmma_m64n64k16_f16", "plain"),
+    ("tensorized for j in 64 {", "tensorized for m in 8 { tensorized for j in 8 {"),
+    ("tensorized for k in 16 {", "tensorized for h in 2 { tensorized for k in 8 {"),
+    ("spatial vj in 64 = j; reduce vk in 64 = q * 16 + k",
+     "spatial vm in 8 = m; spatial vj in 8 = j; reduce vh in 8 = q * 2 + h; reduce vk in 8 = k"),
+    ("                                }\n                            }\n                        }\n                    }\n                }\n"
+     "            }\n        }\n        bound(\"warpgroup\") for g_2", "                                }\n"
+     "                            }}}\n                        }\n                    }\n                }\n            }\n        }\n"
+     "        bound(\"warpgroup\") for g_2"),
+)  # fmt: skip
+"""The kernel without swizzles: lines have 16 bytes, so both distances of a descriptor count."""
+
+
+def short_lines() -> Program:
+    return hand(*SHORT_LINES)
+
+
+def test_lines_without_a_swizzle_have_two_distances() -> None:
+    program = short_lines()
+    assert run(program, lower_device(program, FEATURES)) == ("", True)
+
+
+def test_a_kernel_by_hand_is_right() -> None:
+    program = hand()
+    found = lower_device(program, FEATURES)
+    assert found.kernels[0].threads == 256
+    assert [(b.name, b.size) for b in found.kernels[0].local] == [("Cf", 32)]
+    assert run(program, found) == ("", True)
+
+
+def test_what_stands_around_products_is_placed() -> None:
+    """Stores are made known before the barrier, sums are done with before the first product, and waited for behind the last."""
+    text = format_device(lower_device(hand(), FEATURES))
+    lines = [x.strip() for x in text.splitlines()]
+    of_interest = ("make", "barrier", "be done", "wait", "for s", "wgmma")
+    assert [x.split("_")[0] for x in lines if x.startswith(of_interest)] == [
+        "for s in 0 .. 2 {", "barrier", "make stores known", "barrier", "be done with Cf", "wgmma", "wait for Cf",
+    ]  # fmt: skip
+
+
+def removed(kind: type[Device]) -> Callable[[Device], Device | None]:
+    return lambda s: None if isinstance(s, kind) else s
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Publish, r"an instruction of warpgroup 0 of block 0 reads element \d+ of `[AB]s` in `wgmma_m64n64k16_f16\(Cf, As, Bs\)`,"
+         r" which thread \d+ has stored, and not made known to it"),
+        (Engage, r"thread \d+ of block 0 starts `wgmma_m64n64k16_f16\(Cf, As, Bs\)`, and is not done with its sums"),
+        (Finish, r"runs `C\[.*\] = Cf\[.*\]`, and has not waited for its sums"),
+    ],
+    ids=["stores are not made known", "sums are not done with", "no wait"],
+)  # fmt: skip
+def test_what_is_missing_around_products_is_found(kind: type[Device], said: str) -> None:
+    program = hand()
+    fault, _ = run(program, changed(lower_device(program, FEATURES), removed(kind)))
+    assert re.search(said, fault)
+
+
+def test_each_barrier_is_needed() -> None:
+    program = hand()
+    inputs, _ = whole_numbers(program)
+    assert check_each_is_needed(lower_device(program, FEATURES), program, inputs) == 2
+
+
+def test_a_store_before_the_wait_is_found() -> None:
+    """The wait stands behind the loop, so the second step stores what the first one reads."""
+    program = hand()
+    found = lower_device(program, FEATURES)
+
+    def late(s: Device) -> Device:
+        if not isinstance(s, Steps):
+            return s
+        inner = tuple(x for x in s.body if not isinstance(x, Finish))
+        return Guard(Compare("==", index(0), index(0)), (replace(s, body=inner), Finish(("Cf",))))
+
+    fault, _ = run(program, changed(found, late))
+    assert re.search(
+        r"reads element \d+ of `As` .*which thread \d+ has stored before the instruction was waited for", fault
+    )
+
+
+@pytest.mark.parametrize("mode", [0, 2, 3])
+def test_another_swizzle_in_the_descriptor_is_told_by_the_result(mode: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(descriptor_room._MODES, 128, mode)  # pyright: ignore[reportPrivateUsage]
+    program = hand()
+    fault, right = run(program, lower_device(program, FEATURES))
+    assert fault or not right
+
+
+@pytest.mark.parametrize("name", ["groups", "beyond"])
+def test_another_distance_in_the_descriptor_is_told_by_the_result(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = descriptors_room._descriptor  # pyright: ignore[reportPrivateUsage]
+
+    def other(*args: Any) -> Descriptor:
+        d = plain(*args)
+        return replace(d, groups=d.groups // 2) if name == "groups" else replace(d, beyond=d.beyond // 2)
+
+    monkeypatch.setattr(descriptors_room, "_descriptor", other)
+    program = short_lines()
+    fault, right = run(program, lower_device(program, FEATURES))
+    assert fault or not right
