@@ -1,11 +1,12 @@
 """Assembles kernels for GPUs with ptxas: `python -m bench.ptxas --draws 6`. Needs `pip install nvidia-cuda-nvcc`, no GPU.
 
 For operators of the library at sizes as in networks, schedules are drawn for sm_80 and sm_90 by turns; those of "tensor …"
-are of `std.gpu.tensor_core`. For each it prints how many there were, how many use tensor cores, how many have no code or are
-refused by ptxas, how many spill registers, the most registers and bytes of stack, and the median seconds of processor time of
-lowering with PTX, and of ptxas. Where `nvdisasm` is installed, the machine code has an HMMA, IMMA or DMMA for each
-`mma.sync` of the PTX, an LDSM for each `ldmatrix`, an LDGSTS for each copy that only starts, and a SHFL for each shuffle;
-loops that ptxas unrolls have more. The status is 1 if one is refused, or has fewer.
+are of `std.gpu.tensor_core`. Those of "hopper …" are of `std.gpu.hopper`, for sm_90a, all with instructions of warpgroups.
+For each it prints how many there were, how many use tensor cores, how many have no code or are refused by ptxas, how many
+spill registers, the most registers and bytes of stack, and the median seconds of processor time of lowering with PTX, and of
+ptxas. Where `nvdisasm` is installed, the machine code has an HMMA, IMMA or DMMA for each `mma.sync` of the PTX, an HGMMA for
+each `wgmma`, an LDSM for each `ldmatrix`, an LDGSTS for each copy that only starts, and a SHFL for each shuffle; loops that
+ptxas unrolls have more. The status is 1 if one is refused, or has fewer.
 """
 
 from __future__ import annotations
@@ -30,11 +31,19 @@ from tensorc_dsl.backend.protocol import CompileError
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.search.streams import stream
+from tensorc_dsl.trace.handlers import condition
 
 TENSOR = "tensor "
 """What the names of tasks with tensor cores begin with."""
 
+HOPPER = "hopper "
+"""What the names of tasks with instructions of warpgroups begin with."""
+
 TASKS = {
+    "hopper matmul": "matmul(M=1024, N=1024, K=1024, T=f16, Acc=f32)",
+    "hopper bf16": "matmul(M=1024, N=1024, K=1024, T=bf16, Acc=f32)",
+    "hopper odd": "matmul(M=1000, N=777, K=513, T=f16, Acc=f32)",
+    "hopper batched": "batch_matmul(G=8, M=128, N=128, K=64, T=f16, Acc=f32)",
     "tensor matmul": "matmul(M=1024, N=1024, K=1024, T=f16, Acc=f32)",
     "tensor bf16": "matmul(M=1024, N=1024, K=1024, T=bf16, Acc=f32)",
     "tensor odd": "matmul(M=1000, N=777, K=513, T=f16, Acc=f32)",
@@ -77,10 +86,13 @@ compute rounded_product(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
 """
 """What tasks compute that is no operator of the library."""
 
+SPACES = {TENSOR: "tensor_core", HOPPER: "hopper"}
+
 OPCODES = {
-    r"mma\.sync\S+\.col\.f32": "HMMA",
-    r"mma\.sync\S+\.col\.s32": "IMMA",
-    r"mma\.sync\S+\.col\.f64": "DMMA",
+    r"wgmma\.mma_async": "HGMMA",
+    r"\bmma\.sync\S+\.col\.f32": "HMMA",
+    r"\bmma\.sync\S+\.col\.s32": "IMMA",
+    r"\bmma\.sync\S+\.col\.f64": "DMMA",
     "ldmatrix": "LDSM",
     r"cp\.async\.c[ag]": "LDGSTS",
     r"shfl\.sync": "SHFL",
@@ -107,26 +119,28 @@ def assembled(text: str, space: str, draws: int, seed: int, folder: Path) -> Fou
     """So many schedules of a task, through ptxas."""
     file, out = folder / "t.tsched", Found()
     name = text.partition("(")[0]
+    targets = ("sm_90a",) if space == "hopper" else ("sm_80", "sm_90")
     uses = (
         "std.ops" if f"compute {name}(" in COMPUTES else f"std.ops.{{{name}}}",
         f"std.gpu.{space}.{{{space}}}",
-        "std.gpu.targets.{sm_80, sm_90}",
+        "std.gpu.targets.{sm_80, sm_90, sm_90a}",
     )
     head = "".join(f"use {what}\n" for what in uses)
-    for target in ("sm_80", "sm_90"):
+    for target in targets:
         file.write_text(f"{head}{COMPUTES}task t = {text} with {space}\n", encoding="utf-8")
         t = load(file, target=target)["t"]
+        model = condition(t.model, {"warpgroups": True}) if space == "hopper" else t.model
         rng = stream(seed, text, target)
-        for _ in range(draws // 2 + (draws % 2 if target == "sm_80" else 0)):
+        for _ in range(draws // len(targets) + (draws % len(targets) if target == targets[0] else 0)):
             try:
-                program = t.model.sample(rng).program
+                program = model.sample(rng).program
             except ScheduleRefusal:
                 continue
             out.draws += 1
             try:
                 begin = time.process_time()
-                ptx = compile_device(lower_device(program), t.target).ptx
-                out.tensors += "mma.sync" in ptx
+                ptx = compile_device(lower_device(program, tuple(t.target.feature_names)), t.target).ptx
+                out.tensors += "mma.sync" in ptx or "wgmma" in ptx
                 out.own.append(time.process_time() - begin)
                 begin = _children()
                 said = assemble(ptx, target, folder / "t.cubin")
@@ -170,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         for name, text in TASKS.items():
             if name.startswith(given.only):
-                space = "tensor_core" if name.startswith(TENSOR) else "default"
+                space = next((s for start, s in SPACES.items() if name.startswith(start)), "default")
                 found = assembled(text, space, given.draws, given.seed, Path(folder))
                 every.append(found)
                 seconds = f"{median(found.own or [0.0]):6.3f}  {median(found.theirs or [0.0]):6.3f}"

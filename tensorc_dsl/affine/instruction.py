@@ -33,13 +33,14 @@ from tensorc_dsl.ir.expr import (
     substitute,
     transform,
 )
+from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Block, Buffer, For, Intrinsic, Store
 
 _COMMUTES = ("+", "*", "min", "max")
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Tile:
     """An operand in memory: the subscripts of its first element, and the steps of the subscripts along its dimensions."""
 

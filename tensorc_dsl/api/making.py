@@ -106,6 +106,14 @@ def compiled(program: Program, target: Target, threads: int) -> CompiledKernel:
         raise failed("does not compile", str(e)) from e
 
 
+def viewed(kernel: CompiledKernel, stage: str) -> str:
+    """The text of a stage of a compiled kernel. Raises TschedError (E0908, E0919) if there is none."""
+    try:
+        return kernel.view(stage)
+    except CompileError as e:
+        raise failed(f"has no stage `{stage}`", str(e)) from e
+
+
 def loaded(program: Program, target: Target, threads: int) -> LoadedKernel:
     """A scheduled program as a kernel in this process. Raises TschedError (E0908, E0910) if that fails."""
     code = compiled(program, target, threads).code

@@ -81,7 +81,7 @@ def _stages(task: Task, best: Trace | str) -> tuple[Stage, ...]:
             return Stage(f"{title} cannot be shown", "", e.diagnostics[0].message)
 
     def code(name: str) -> str:
-        return task.compile(found).view(name)
+        return task.view(found, name)
 
     return (
         Stage("Its schedule, which `replay` takes", found.text),

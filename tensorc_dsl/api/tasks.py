@@ -25,6 +25,7 @@ from tensorc_dsl.api.making import (
     require_code,
     require_machine,
     require_registers,
+    viewed,
 )
 from tensorc_dsl.api.results import SearchResult
 from tensorc_dsl.api.searching import Plan, search_all, watching
@@ -314,6 +315,10 @@ class Task:
         """The schedule in machine code. Raises TschedError (E0908, E0910) if that fails."""
         require_code(self.target, self.name)
         return compiled(trace.program, self.target, self.threads)
+
+    def view(self, trace: Trace, stage: str) -> str:
+        """The text of a stage of the machine code, as `ptx`. Raises TschedError (E0908, E0910, E0919) if there is none."""
+        return viewed(self.compile(trace), stage)
 
     def _loaded(self, trace: Trace) -> LoadedKernel:
         require_code(self.target, self.name)

@@ -21,7 +21,7 @@ KEPT = 1024
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A kernel as bytes, with a pickle for each of its parts. Unpack only kernels from a trusted process."""
+    """A kernel as bytes, in so many pickles. Unpack only kernels from a trusted process."""
 
     data: bytes
     parts: int
@@ -75,7 +75,11 @@ def _known(_program: Program) -> dict[Target, Lowered | str]:
 
 
 def pack(kernel: LoweredKernel) -> Packed:
-    """The kernel as bytes. Inner objects are written before outer ones, so that any depth is possible."""
+    """The kernel as bytes: in one pickle, and one of great depth in many, inner objects before outer ones."""
+    try:
+        return Packed(pickle.dumps(kernel, 5), 1)
+    except RecursionError:
+        pass
     out = io.BytesIO()
     writer = pickle.Pickler(out, 5)
     parts = {id(x): x for x in reversed(_objects(kernel))}

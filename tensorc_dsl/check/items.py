@@ -10,12 +10,12 @@ from tensorc_dsl.check.expressions import Binding
 from tensorc_dsl.check.priors import check_prior
 from tensorc_dsl.check.spaces import check_constant, check_module, check_schedule, check_space, outer_names
 from tensorc_dsl.check.targets import check_target, check_target_name
-from tensorc_dsl.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.diagnostic import Diagnostic, TschedError, help_note
 from tensorc_dsl.elaborate import compute as compute_layer
 from tensorc_dsl.elaborate.bindings import Bound, OpenRange, dimensions
 from tensorc_dsl.elaborate.calls import block_names, recursion
 from tensorc_dsl.elaborate.library import Library
-from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING
+from tensorc_dsl.elaborate.problems import COMPUTED_BINDING, UNKNOWN_BINDING, UNKNOWN_NAME
 from tensorc_dsl.elaborate.user_reducers import check_reducer
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.parse import program_from_tree
@@ -102,7 +102,7 @@ def check_items(items: Iterable[t.Item], names: Names, memory: Memory = FORGETFU
 def _check(item: t.Item, names: Names, outer: dict[str, Binding]) -> list[Diagnostic]:
     match item:
         case t.ComputeDef():
-            found = compute_layer.check(item, names.library)
+            found = [_of_another_layer(d, names) for d in compute_layer.check(item, names.library)]
             if found:
                 names.broken.add(item.name)
             return found
@@ -114,7 +114,8 @@ def _check(item: t.Item, names: Names, outer: dict[str, Binding]) -> list[Diagno
                 *check_space(item, names.modules, names.spaces, outer),
             ]
         case t.ScheduleDef():
-            return check_schedule(item, names.computes, names.modules, _blocks_of(item.compute, names), outer)
+            found = check_schedule(item, names.computes, names.modules, _blocks_of(item.compute, names), outer)
+            return [_of_another_layer(d, names) for d in found]
         case t.PriorDef():
             return list(check_prior(item, (*names.spaces, *names.schedules)))
         case t.TaskDef():
@@ -132,6 +133,24 @@ def _check(item: t.Item, names: Names, outer: dict[str, Binding]) -> list[Diagno
             return [] if isinstance(found, Intrinsic) else list(found)
         case t.UseDecl():
             return []
+
+
+def _of_another_layer(d: Diagnostic, names: Names) -> Diagnostic:
+    """A finding about an unknown name, with what the file calls by that name elsewhere in place of a similar name."""
+    if d.span is None:
+        return d
+    name = d.span.text
+    match names.constants.get(name):
+        case t.ConstDef(value=t.Number(value=value)) if (
+            d.message == UNKNOWN_NAME(d.span, what="name", name=name).message
+        ):
+            kind = "float" if isinstance(value, float) else "int"
+            said = f"`{name}` is a constant of schedules; a compute has attributes: `; {name}: {kind} = {value}`"
+        case _ if d.code == problems.UNKNOWN_COMPUTE.code and name in names.programs:
+            said = f"`{name}` is a program, with its loops as they are; schedules and tasks are of a `compute`"
+        case _:
+            return d
+    return replace(d, notes=(help_note(said),))
 
 
 def _program(item: t.ProgramDef, names: Names) -> list[Diagnostic]:
@@ -207,7 +226,7 @@ def _task(task: t.TaskDef, names: Names) -> Iterator[Diagnostic]:
         yield from _choice(task, task.with_, names)
     if compute is None:
         notes = near(task.compute, names.computes)
-        yield problems.UNKNOWN_COMPUTE(task.compute.span, notes=notes, name=task.compute)
+        yield _of_another_layer(problems.UNKNOWN_COMPUTE(task.compute.span, notes=notes, name=task.compute), names)
         return
     try:
         bindings = task_bindings(task)

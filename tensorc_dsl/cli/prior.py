@@ -13,7 +13,7 @@ import click
 from tensorc_dsl.cli.loading import SUFFIX
 from tensorc_dsl.cli.options import settings
 from tensorc_dsl.diagnostic import TschedError
-from tensorc_dsl.report.terminal import say, show_diagnostics
+from tensorc_dsl.report.terminal import show_diagnostics
 
 if TYPE_CHECKING:
     from tensorc_dsl.api import Task, TaskFile
@@ -47,8 +47,8 @@ class Prior:
         load_source(text, Resolver(to, settings(click.get_current_context()).include))
         return Prior(to, tasks)
 
-    def write(self, searched: Sequence[Task], records: str | None) -> bool:
-        """Whether there is something to write for each of the tasks; standard error says what is missing, and where it is."""
+    def write(self, searched: Sequence[Task], records: str | None) -> frozenset[str]:
+        """The names of the tasks whose priors are in the file; standard error says what is missing."""
         from tensorc_dsl.api.insights import recorded_trials, studied
         from tensorc_dsl.api.priors import Lesson, plain, with_priors
         from tensorc_dsl.insight.posterior import posterior
@@ -56,6 +56,7 @@ class Prior:
         from tensorc_dsl.report.files import write_text
 
         lessons: list[Lesson] = []
+        written: frozenset[str] = frozenset()
         problems: list[TschedError] = []
         try:
             with Database.required(Path(records) if records else None) as database:
@@ -67,9 +68,9 @@ class Prior:
                         problems.append(e)
             if lessons:
                 write_text(self.path, with_priors(self.tasks.checked, lessons))
-                say(f"prior: {self.path}", err=True)
+                written = frozenset(lesson.task.name for lesson in lessons)
         except TschedError as e:
             problems.append(e)
         for e in problems:
             show_diagnostics(*e.diagnostics)
-        return not problems
+        return written

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,8 +28,16 @@ Problems = Sequence[tuple[Diagnostic, ...]]
 """For each search, the errors that prevented its file from being written."""
 
 
-def write_and_show(ended: Sequence[Ended], files: Sequence[Path], form: Form) -> Problems:
-    """Write the best schedules to their files and the results to standard output; returns the errors of each file."""
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The files of the best schedules, None where there is none, and the errors of each."""
+
+    files: Sequence[Path | None]
+    problems: Problems
+
+
+def write_best(ended: Sequence[Ended], files: Sequence[Path]) -> Written:
+    """Write the best schedules to their files."""
     from tensorc_dsl.report.files import write_text
 
     problems: list[tuple[Diagnostic, ...]] = []
@@ -44,10 +53,17 @@ def write_and_show(ended: Sequence[Ended], files: Sequence[Path], form: Form) ->
                 problem = e.diagnostics
         problems.append(problem)
         written.append(found)
-    facts = [one.facts(path) for one, path in zip(ended, written, strict=True)]
+    return Written(written, problems)
+
+
+def show_results(
+    ended: Sequence[Ended], files: Sequence[Path | None], priors: Sequence[Path | None], form: Form
+) -> None:
+    """Print the results on standard output, with the files of the best schedules and of the priors."""
+    facts = [one.facts(best, prior) for one, best, prior in zip(ended, files, priors, strict=True)]
     match form:
         case Form.TABLE:
-            show("\n\n".join(one.table(path) for one, path in zip(ended, written, strict=True)))
+            show("\n\n".join(one.table(path) for one, path in zip(ended, files, strict=True)))
         case Form.OBJECT if len(facts) == 1:
             show_object(facts[0])
         case Form.OBJECT:
@@ -55,7 +71,6 @@ def write_and_show(ended: Sequence[Ended], files: Sequence[Path], form: Form) ->
         case Form.LINES:
             for fact in facts:
                 show_object({"event": "result"} | fact)
-    return problems
 
 
 def tell_what_is_lost(ended: Sequence[Ended], problems: Problems) -> None:

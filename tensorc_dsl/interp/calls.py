@@ -132,17 +132,16 @@ class Calls(ABC):
     def attribute(self, base: Value, at: tree.Attribute) -> Value:
         """`base.name`: a query on the current program. Raises ScheduleRefusal if the block or loop no longer exists."""
         value = bare(base)
-        if isinstance(value, _OF_PROGRAM):
-            known = _answers(self.program)
-            if (value, at.name) in known:
-                return known[value, at.name]
+        known = _answers(self.program) if isinstance(value, _OF_PROGRAM) else {}
+        if found := known.get((value, at.name)):
+            return found[0]
         query = self._query(value, at.name)
         if query is None or query.is_method:
             raise fail(problems.NO_ATTRIBUTE, at.span, kind=kind_of(value), name=at.name)
         try:
             answer = self._answer(query, value, (), {})
             if isinstance(value, _OF_PROGRAM) and not query.of_target:
-                _answers(self.program)[value, at.name] = answer
+                known[value, at.name] = (answer,)
             return answer
         except (ScheduleRefusal, TschedError) as e:
             with self.at(at.span):  # entered only here, since most queries succeed
@@ -317,7 +316,7 @@ _OF_PROGRAM = (BlockRef, LoopRef, BufferRef)
 
 
 @by_identity(64)
-def _answers(_program: Program) -> dict[tuple[BlockRef | LoopRef | BufferRef, str], Value]:
+def _answers(_program: Program) -> dict[tuple[Value, str], tuple[Value]]:
     """The answers of attributes that depend on the program alone: modules ask again what the one before them asked."""
     return {}
 

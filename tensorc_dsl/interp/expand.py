@@ -17,7 +17,7 @@ from tensorc_dsl.interp.evaluate import Env, evaluate, truth
 from tensorc_dsl.interp.problems import fail
 from tensorc_dsl.interp.record import branch_code
 from tensorc_dsl.interp.values import ProgramRef, Scalar, Value, bare, kind_of, plain
-from tensorc_dsl.ir.program import Block, Program, walk
+from tensorc_dsl.ir.program import Block, Program, blocks, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
@@ -72,9 +72,9 @@ class Expansion(Calls):
             env = self.given()
             kind = module.params[0].type if module.params else None
             if kind == "Block":
-                names = [s.name for _, s in walk(self.program.body) if isinstance(s, Block)]
+                names = [b.name for b in blocks(self.program)]
                 for block in reversed(names):
-                    if any(isinstance(s, Block) and s.name == block for _, s in walk(self.program.body)):
+                    if any(b.name == block for b in blocks(self.program)):
                         self._rule(module, call, [BlockRef(block)], env)
             else:
                 self._rule(module, call, [ProgramRef()] if kind == "Program" else [], env)
@@ -213,16 +213,16 @@ class Expansion(Calls):
         return self.recorder.draw(draw, code, value, self.program, at.span)
 
     def _ask(self, site: Site, span: Span) -> Decision:
-        legal = site.distribution.describe()
         try:
             decision = self.decide(site)
         except Undecided as e:
             decision = e.decision
             if decision is not None:
+                legal = site.distribution.describe()
                 refusal = problems.ILLEGAL(self.program, name=site.name, value=shown(decision), legal=legal)
                 raise self.placed(refusal, span) from None
         if decision is None:
-            raise fail(problems.UNDECIDED, span, name=site.name, legal=legal)
+            raise fail(problems.UNDECIDED, span, name=site.name, legal=site.distribution.describe())
         return decision
 
     def _either(self, s: tree.Either, env: Env) -> None:

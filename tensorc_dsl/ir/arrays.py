@@ -39,7 +39,7 @@ def narrow(a: Array, t: DType) -> Array:
     a = np.asarray(a)
     with np.errstate(over="ignore"):
         if t.is_float and t.bits == 16:
-            a = _to_odd_single(a)
+            a = np.asarray(_to_odd_single(a))  # of a single value NumPy makes a number
         if t == BF16:
             bits = a.view(np.uint32)
             rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16

@@ -49,8 +49,8 @@ def NOT_IN_LANES(*, name: str, scope: str, params: str, places: str, last: int, 
 @problem(
     "E0674",
     'no layout says how a descriptor has `{name}`, which is in "{scope}"',
-    help='say it for each of its elements, `layout "{scope}" ({params}) -> (line: …, element: …, swizzle: …)`: lines are eight '
-    "or a multiple, of whole units of 16 bytes, and a swizzle has {swizzles} bytes",
+    help='say it for each of its elements, `layout "{scope}" ({params}) -> (line: …, element: …, swizzle: …)`: lines are '
+    "eight or a multiple, of whole units of 16 bytes, and a swizzle has {swizzles} bytes",
 )
 def NOT_DESCRIBED(*, name: str, scope: str, params: str, swizzles: str) -> None: ...
 @problem("E0674", "two lanes store one element of `{name}`", help="a lane stores what no other one does")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
@@ -289,6 +290,7 @@ def _index_value(e: Expr) -> bool:
     return isinstance(e, Var) or any(map(_index_value, children(e)))
 
 
+@lru_cache(maxsize=256)
 def _collision(layout: Layout, b: Buffer) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], str] | None:
     """Two elements of an operand that share a place, and that place; None if every element has its own."""
     every = points(b.shape)

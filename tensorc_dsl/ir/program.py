@@ -11,14 +11,14 @@ block in which every condition of `where` (over loop variables) holds; the bindi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from enum import StrEnum
 from typing import Literal
 
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr
 from tensorc_dsl.ir.memo import by_identity
-from tensorc_dsl.ir.node import node
+from tensorc_dsl.ir.node import node, replace
 
 
 class IterKind(StrEnum):

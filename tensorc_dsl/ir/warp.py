@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import count, product
 from math import prod
 
@@ -51,7 +52,7 @@ REGISTER_BITS = 32
 class Held:
     """An operand as the lanes of a warp have it. `elements[lane]` are its elements by row-major number, in the lane's order.
 
-    They are in registers, or at `addresses` addresses, equally many at each. Those of a warpgroup have the lanes of four warps.
+    They are in registers, or at `addresses` addresses, equally many at each. A warpgroup has the lanes of four warps.
     """
 
     operand: Buffer
@@ -82,8 +83,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """An operand in shared memory of which an instruction gets a descriptor: the line of each element by row-major number, its
-    number in the line, and the bytes of the swizzle, one of `SWIZZLES`. `deep` lines follow each other along the sum."""
+    """An operand in shared memory of which an instruction gets a descriptor: the line of each element by row-major number,
+    its number in the line, and the bytes of the swizzle, one of `SWIZZLES`. `deep` lines follow each other along the sum."""
 
     operand: Buffer
     lines: tuple[int, ...]
@@ -167,6 +168,7 @@ def column(e: Expr, values: Mapping[str, Sequence[int]], length: int) -> Sequenc
             return [constant(e)] * length
 
 
+@lru_cache(maxsize=256)
 def _registers(layout: Layout, b: Buffer) -> Held | None:
     every, places = points(b.shape), dict(layout.places)
     if set(places) - {WARP} != {LANE, "reg"} or len(layout.params) != len(b.shape):

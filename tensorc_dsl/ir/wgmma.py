@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from tensorc_dsl.ir.expr import Load, Var, loads
@@ -53,7 +54,9 @@ def wgmma_difference(
     if [x.extent for x in axes] != [64, int(m[1]), 16] or int(m[1]) % 8 or not 8 <= int(m[1]) <= 256:
         return f"it is a product of 64 x {m[1]} x 16", "let the sizes of `desc` be those of the opcode"
     return (
-        _sums(i, c, rows, columns) or _factor(i, a, rows, depth, ending[2]) or _factor(i, b, columns, depth, ending[3])
+        _sums(c, _at(i, c.operand.name), rows, columns)
+        or _factor(i, a, rows, depth, ending[2])
+        or _factor(i, b, columns, depth, ending[3])
     )
 
 
@@ -93,8 +96,10 @@ def _at(i: Intrinsic, name: str) -> tuple[str, ...]:
     return tuple(e.name for e in next(x.indices for x in every if x.buffer == name) if isinstance(e, Var))
 
 
-def _sums(i: Intrinsic, c: Held, rows: _Axis, columns: _Axis) -> tuple[str, str] | None:
-    every, names = points(c.operand.shape), _at(i, c.operand.name)
+@lru_cache(maxsize=64)
+def _sums(c: Held, names: tuple[str, ...], rows: _Axis, columns: _Axis) -> tuple[str, str] | None:
+    """The same sums are those of several instructions."""
+    every = points(c.operand.shape)
     if len(c.elements) != GROUP:
         return f"`{c.operand.name}` is spread over four warps", "count them: `(warp: …, lane: …, reg: …)`"
     for lane, own in enumerate(c.elements):

@@ -6,12 +6,12 @@ innermost part as the vector if that is still wide; otherwise it stays as it is.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 from tensorc_dsl.affine.form import Interval
 from tensorc_dsl.affine.simplify import extent_ranges, is_multiple, simplify
 from tensorc_dsl.ir.expr import Binary, Expr, Var, add, children, constant, floordiv, free_vars, index, mul, substitute
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Block, For, LoopKind, Program, Stmt, fresh, used_names, with_body
 
 _NARROWEST_VECTOR = 4

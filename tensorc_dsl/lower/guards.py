@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.ir.expr import Expr, conjunction, free_vars
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, Parallel, Store
 
 

@@ -8,11 +8,11 @@ the nest, it runs as loops.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.instruction import Match, match_nest, match_store
 from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import For, Intrinsic, LoopKind, Program, Stmt, Store, intrinsic_of, walk
 from tensorc_dsl.lower.boxes import span
 from tensorc_dsl.lower.flat import Flat, Instruction, Loop, Parallel, body_of

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tensorc_dsl.affine.constants import preparation
 from tensorc_dsl.affine.form import Interval
 from tensorc_dsl.affine.simplify import essential, extent_ranges
 from tensorc_dsl.affine.solve_sizes import told_by
 from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Buffer, For, LoopKind, Program, Stmt
 from tensorc_dsl.ir.streams import streamed
 from tensorc_dsl.lower.defuse import defuse
@@ -71,7 +71,7 @@ def _unit(whole: Program, nests: list[int], prepared: tuple[Buffer, ...]) -> Uni
     """Some of the nests of a program. They access prepared buffers like arguments."""
     scratch = tuple(b for b in whole.buffers if b not in prepared)
     program = replace(whole, body=tuple(whole.body[n] for n in nests), buffers=scratch)
-    return Unit(whole, replace(program, params=(*whole.params, *prepared)))
+    return Unit(whole, replace(program, params=(*whole.params, *prepared)), None, {})
 
 
 def _run(unit: Unit, passes: Sequence[Pass]) -> Unit:

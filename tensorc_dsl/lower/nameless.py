@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import assert_never
 
 from tensorc_dsl.affine.instruction import Tile
 from tensorc_dsl.ir.expr import Expr, Var, substitute
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Kernel, Loop, Parallel, Shuffle
 

@@ -7,7 +7,6 @@ removed, and a serial or vectorized loop is a sequence of pieces, in each of whi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 
 from tensorc_dsl.affine.linear import Context, linear
@@ -15,6 +14,7 @@ from tensorc_dsl.affine.simplify import conjuncts, prove, simplify
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Compare, Const, Expr, Logic, Var, constant, dims_in, dtype_of, free_vars, index
 from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.borders import LINE, MOST, on_whole_lines, undecided
 from tensorc_dsl.lower.boxes import Ranges, span

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import Flat, format_body
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Unit:
     """Some nests of a program, on their way to flat loops.
 
@@ -20,8 +21,8 @@ class Unit:
 
     whole: Program
     program: Program
-    flat: tuple[Flat, ...] | None = None
-    carried: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    flat: tuple[Flat, ...] | None
+    carried: dict[str, frozenset[str]]
 
     @property
     def loops(self) -> tuple[Flat, ...]:

@@ -4,13 +4,14 @@ needs, and with subscripts relative to the corner of that box, flattened in row-
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from operator import is_
 
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Load, Var, add, ceildiv, constant, index, loads, mul, sub, transform
 from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import ALIGN, OFFSET, SWIZZLE, Block, Buffer, LoopKind, Program, walk
 from tensorc_dsl.lower.boxes import Ranges, Side, accesses, bounds_own_index, clip, corner, join, most, side, span
 from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Space, Store, buffers_of, store_loads

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tensorc_dsl.api.making import compiled, lowered_text, require_code
+from tensorc_dsl.api.making import compiled, lowered_text, require_code, viewed
 from tensorc_dsl.backend.find import backend_of
 from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.insight.slices import nearest
@@ -190,6 +190,6 @@ def _code(found: Expanded, stage: str) -> tuple[str, str]:
         backend = require_code(space.target, program.name)
         if stage not in backend.stages:
             return "", f"there is no stage `{stage}` for targets of kind `{space.target.kind}`"
-        return compiled(program, space.target, space.target.cores).view(stage), ""
+        return viewed(compiled(program, space.target, space.target.cores), stage), ""
     except TschedError as e:
         return "", "\n".join(map(render, e.diagnostics))

@@ -50,7 +50,7 @@ class Ended:
     timed: tuple[Sizes, ...]
     """The sizes of open dimensions over which times are means; a single empty one if nothing is open."""
 
-    def facts(self, best_file: Path | None) -> dict[str, Any]:
+    def facts(self, best_file: Path | None, prior_file: Path | None) -> dict[str, Any]:
         """The object that `--json` prints: times in seconds, rates in units of 1e9 operations or bytes per second."""
         best, roof = self.result.best_seconds, self.yardsticks.roof
         return {
@@ -90,6 +90,7 @@ class Ended:
             "unrecorded": 0 if self.result.unkept is None else len(self.result.unkept.trials),
             "verdict": None if self.result.verdict is None else verdict.facts(self.result.verdict)[0],
             "best_file": None if best_file is None else str(best_file),
+            "prior_file": None if prior_file is None else str(prior_file),
         }
 
     def _state(self) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorc_dsl.affine.dependence import carried
 from tensorc_dsl.ir.expr import free_vars
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Axis, For, IterKind, LoopKind, Program, blocks_in, replace_stmt
 from tensorc_dsl.schedule.refs import LoopRef
 from tensorc_dsl.schedule.refusal import refusal

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Var, add, constant, transform
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Stmt, Store, fresh, replace_stmt
 
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tensorc_dsl.backend.once import Lowered
+from tensorc_dsl.backend.once import Lowered, lowered_once
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.measure.messages import Bug, Exhausted, Ready
-from tensorc_dsl.search.expansion import Order
+from tensorc_dsl.search.expansion import Order, described, made
 from tensorc_dsl.search.gp import Array
 from tensorc_dsl.trace.model import Model
 from tensorc_dsl.trace.trace import Trace
@@ -36,6 +37,18 @@ class Expanded:
     trace: Trace
     lowered: Lowered | None
     loops: Array
+
+
+def expanded(ground: Ground, order: Order) -> Expanded | None:
+    """What the order gives on the ground; None if a step is refused."""
+    trace = made(ground.model, order)
+    if trace is None:
+        return None
+    try:
+        lowered = lowered_once(trace.program, ground.target)
+    except LowerError:
+        lowered = None
+    return Expanded(trace, lowered, described(trace.program, ground.sizes, ground.target))
 
 
 class Learn(msgspec.Struct, tag=True, frozen=True):

@@ -17,8 +17,8 @@ from tensorc_dsl.measure.cores import usable_cores
 from tensorc_dsl.measure.memory import available
 from tensorc_dsl.measure.turns import Turns, Use
 from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout, library_threads, wait_any
-from tensorc_dsl.search.errands import Answer, Done, Expand, Ground, Learn, answers, expanded_of, packed
-from tensorc_dsl.search.expansion import Expander, Order, SpaceLike, here, made, remember
+from tensorc_dsl.search.errands import Answer, Done, Expand, Ground, Learn, answers, expanded, expanded_of, packed
+from tensorc_dsl.search.expansion import Expander, Order, SpaceLike, here, remember
 from tensorc_dsl.trace.handlers import Blocked, Conditioned
 from tensorc_dsl.trace.trace import Trace
 
@@ -100,7 +100,7 @@ class Team:
                     self._attend(m, ground, number, orders, left, found)
                 if left:
                     mine = left.popleft()
-                    found[mine] = made(ground.model, orders[mine])
+                    found[mine] = _own(ground, orders[mine])
                 elif busy := [m.worker for m in self.members if m.order is not None]:
                     wait_any(busy, SECONDS)
         except BaseException:
@@ -146,15 +146,24 @@ class Team:
     @staticmethod
     def _taken(said: Done, ground: Ground, order: Order) -> Trace | None:
         if said.expanded is None:
-            return made(ground.model, order)
-        expanded = expanded_of(said.expanded)
-        if expanded is None:
+            return _own(ground, order)
+        theirs = expanded_of(said.expanded)
+        if theirs is None:
             return None
-        program = expanded.trace.program
-        if expanded.lowered is not None:
-            lowered_as(program, ground.target, expanded.lowered)
-        remember(program, ground.sizes, ground.target, expanded.loops)
-        return expanded.trace
+        program = theirs.trace.program
+        if theirs.lowered is not None:
+            lowered_as(program, ground.target, theirs.lowered)
+        remember(program, ground.sizes, ground.target, theirs.loops)
+        return theirs.trace
+
+
+def _own(ground: Ground, order: Order) -> Trace | None:
+    """The trace of an order, lowered and described here: what is asked of it next is known, as of those that others make.
+
+    It is done while the others work; after the request it would be done while they wait.
+    """
+    mine = expanded(ground, order)
+    return None if mine is None else mine.trace
 
 
 def _same_elsewhere(model: SpaceLike) -> bool:

@@ -72,8 +72,12 @@ class Forest:
         left = y - base
         grown: list[_Tree] = []
         rng = np.random.Generator(np.random.Philox(key=0))
+        first: dict[bytes, int] = {}
+        group = np.array([first.setdefault(c.tobytes(), n) for n, c in enumerate(np.ascontiguousarray(bins.T))])
         for _ in range(trees if x.shape[1] else 0):
             columns = np.sort(rng.permutation(x.shape[1])[: max(1, round(share * x.shape[1]))])
+            # Of equal columns the first would be chosen. Many are: draws of one branch are made together, or not at all.
+            columns = columns[np.sort(np.unique(group[columns], return_index=True)[1])]
             tree = _grow(bins[:, columns], left, w, depth, shrink).over(columns)
             left = left - rate * tree.at(bins)
             grown.append(tree)
@@ -102,24 +106,26 @@ def _binned(x: Array, edges: tuple[Array, ...]) -> Bins:
 
 def _grow(bins: Bins, left: Array, w: Array, depth: int, shrink: float) -> _Tree:
     count, width = bins.shape
+    most = int(bins.max(initial=0)) + 1
     node = np.zeros(count, dtype=np.intp)
     # A number for each value of each feature.
-    cells: Nodes = bins.astype(np.intp) + BINS * np.arange(width, dtype=np.intp)
+    cells: Nodes = bins.astype(np.intp) + most * np.arange(width, dtype=np.intp)
+    values, weights = np.repeat(w * left, width), np.repeat(w, width)
     features: list[Nodes] = []
     thresholds: list[Nodes] = []
     for level in range(depth):
         nodes = 1 << level
-        where: Nodes = (cells + (node * width * BINS)[:, None]).reshape(-1)
-        size = nodes * width * BINS
-        sums = np.bincount(where, np.repeat(w * left, width), size).reshape(nodes, width, BINS)
-        counts = np.bincount(where, np.repeat(w, width), size).reshape(nodes, width, BINS)
+        where: Nodes = (cells + (node * width * most)[:, None]).reshape(-1)
+        size = nodes * width * most
+        sums = np.bincount(where, values, size).reshape(nodes, width, most)
+        counts = np.bincount(where, weights, size).reshape(nodes, width, most)
         low, low_count = sums.cumsum(2), counts.cumsum(2)
         total, total_count = low[:, :, -1:], low_count[:, :, -1:]
         # Twice the fall of the squared error, after Chen & Guestrin (KDD 2016), eq. 7, for squared loss.
         gain = low**2 / (low_count + shrink) + (total - low) ** 2 / (total_count - low_count + shrink)
         gain = np.where((low_count > 0) & (low_count < total_count), gain, -np.inf).reshape(nodes, -1)
         best = gain.argmax(1)
-        feature, threshold = best // BINS, best % BINS
+        feature, threshold = best // most, best % most
         features.append(feature)
         thresholds.append(threshold)
         node = 2 * node + (bins[np.arange(count), feature[node]] > threshold[node])

@@ -211,8 +211,8 @@ _REDUCER = re.compile(rf"\b({'|'.join(REDUCERS)})\s+$")
 _CHARACTERS = {
     "'": "strings stand in double quotes",
     "#": "comments begin with `//`",
-    "&": "conditions are joined by `and`; the low bits of an integer are a remainder, `x % 4`",
-    "|": "conditions are joined by `or`",
+    "&": "write `and`",
+    "|": "write `or`",
     "!": "write `not`",
     "^": "a power is `pow(x, y)`",
     "?": "a choice is `a if condition else b`",
@@ -239,6 +239,11 @@ def bad_character(source: Source, offset: int) -> Diagnostic:
         return problems.OPEN_STRING(span)
     shown = f"`{ch}`" if ch.isprintable() else f"the character U+{ord(ch):04X}"
     notes = (help_note(_CHARACTERS[ch]),) if ch in _CHARACTERS else ()
+    if ch in "&|":
+        notes = (
+            *notes,
+            help_note("there are no operations on bits; the low ones of an integer are a remainder, `x % 4`"),
+        )
     if ch.isalpha():
         notes = (help_note("names are made of the letters a–z and A–Z, digits and `_`"), *notes)
     return problems.NO_MEANING(Span(source, offset, offset + 1), notes, character=shown)

@@ -211,3 +211,21 @@ def test_the_standard_library_is_right() -> None:
     assert standard(("other",), user).sources == ()
     checked = load_source(Source("x", "use std.cpu.{multi_level_tiling}\nuse std.ops\ntask t = matmul(M=2, N=3, K=5)"))
     assert "matmul" in checked.computes
+
+
+def test_a_name_of_another_layer_is_told_apart() -> None:
+    """A constant is no value of a compute, and a program no compute: what each is, and what to write."""
+    text = """const pi = 3.14
+compute f(A: f32[N]) -> Y: f32[N] { Y[i] = A[i] * pi }
+program p(A: f32[4], B: f32[4]) { for i in 4 { block B { spatial v in 4 = i; B[v] = A[v] } } }
+schedule s for p { parallel(i) }
+task t = p()
+"""
+    found = load_file(Source("f.tsched", text)).diagnostics
+    constant = "`pi` is a constant of schedules; a compute has attributes: `; pi: float = 3.14`"
+    program = "`p` is a program, with its loops as they are; schedules and tasks are of a `compute`"
+    assert [(d.code, [n.text for n in d.notes]) for d in found] == [
+        ("E0405", [constant]), ("E0227", [program]), ("E0227", [program]),
+    ]  # fmt: skip
+    repaired = text.splitlines()[1].replace("[N]) ->", "[N]; pi: float = 3.14) ->")
+    assert load_file(Source("f.tsched", repaired)).diagnostics == ()

@@ -90,8 +90,11 @@ def test_tune_writes_the_prior_and_starts_from_it(folder: Path) -> None:
     assert "task a = matmul(M=64, N=64, K=32) with a_prior\n" in text and "prior a_prior for tiled {" in text
     assert CliRunner().invoke(main, ["check", "f_prior.tsched"]).exit_code == 0
     assert CliRunner().invoke(main, ["fmt", "--check", "f_prior.tsched"]).exit_code == 0
+    again = call("tune", "f.tsched", "a", "--trials", "2", "--resume", "--write-prior", "other.tsched", "--json")
+    assert json.loads(again.stdout)["prior_file"] == "other.tsched" and Path("other.tsched").exists()
     done = call("tune", "f_prior.tsched", "a", "--trials", "2", "--json-lines")
     events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert events[-1]["prior_file"] is None
     (informed,) = [e for e in events if e["event"] == "informed"]
     assert (informed["tasks"], informed["trials"]) == (3, 72)
 
@@ -126,7 +129,9 @@ def test_too_few_trials_write_no_prior(folder: Path) -> None:
             "new.sqlite",
             "--write-prior",
             "p.tsched",
+            "--json",
         ],
     )
     assert done.exit_code == 1 and "E0712" in done.stderr
+    assert json.loads(done.stdout)["prior_file"] is None
     assert not Path("p.tsched").exists()

@@ -47,7 +47,10 @@ CASES: dict[str, tuple[str, dict[str, Decision], Callable[..., Array]]] = {
 }
 
 
-FEW = ("rows", "columns of the left", "256 columns at once", "odd", "bias")
+COLUMNS = {"128 columns at once": 2, "256 columns at once": 4}
+"""How many times 64 columns an instruction takes."""
+
+FEW = ("columns of the left", "256 columns at once", "odd", "bias")
 """The cases in tests; a campaign has all."""
 
 
@@ -75,6 +78,17 @@ def drawn(t: Task, decisions: dict[str, Decision]) -> list[tuple[Program, Device
     return out
 
 
+def test_a_stage_that_has_no_words_for_it_says_so(tmp_path: Path) -> None:
+    t = hopper(tmp_path, "half_matmul(M=64, N=64, K=64)")
+    trace = t.drawn_from(condition(t.model, {"warpgroups": True})).sample(0)
+    with pytest.raises(td.TschedError) as e:
+        t.view(trace, "cuda")
+    assert [d.message for d in e.value.diagnostics] == [
+        "the schedule has no stage `cuda`: the view in CUDA C++ has no words for instructions of warpgroups; see its PTX"
+    ]
+    assert b"for GPUs, sm_90a alone." in t.library(trace).make("header")
+
+
 @pytest.mark.parametrize("case", CASES if DRAWS > 1 else FEW)
 def test_kernels_are_exact_on_small_integers(case: str, tmp_path: Path) -> None:
     text, decisions, reference = CASES[case]
@@ -83,7 +97,7 @@ def test_kernels_are_exact_on_small_integers(case: str, tmp_path: Path) -> None:
     (name,) = (b.name for b in t.program.outputs)
     for program, found in drawn(t, {"warpgroups": True, **decisions}):
         code = ptx(found, "sm_90a")
-        assert f"m64n{64 * int(decisions.get('times', 1))}k16" in code and ".local" not in code
+        assert f"m64n{64 * COLUMNS.get(case, 1)}k16" in code and ".local" not in code
         fault, outputs = emulated(found, program, inputs)
         assert fault == ""
         for out in outputs:

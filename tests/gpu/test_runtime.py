@@ -68,11 +68,11 @@ def calls(gpu: Any, name: str) -> list[tuple[Any, ...]]:
 
 def test_the_gpu_of_the_machine_is_a_target(gpu: Any) -> None:
     target = task_of(PRODUCT).target
-    assert (target.kind, target.cpu, target.cores, target.threads) == ("cuda", "sm_90", 132, 1024)
+    assert (target.kind, target.cpu, target.cores, target.threads) == ("cuda", "sm_90a", 132, 1024)
     assert (target.shared_memory, target.registers, target.l2) == (232448, 65536, 4 << 20)
-    assert {"sm_80", "sm_90"} <= set(target.feature_names)
+    assert {"sm_80", "sm_90", "sm_90a"} <= set(target.feature_names)
     assert target.device == ("Fake H200, 1980 MHz, memory of 143360 MiB at 3201 MHz, 6144 bits wide, driver 12.8")
-    assert target.key == "cuda:sm_90:128:132:Fake H200"
+    assert target.key == "cuda:sm_90a:128:132:Fake H200"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_launch_has_the_grid_the_memory_and_the_addresses(gpu: Any) -> None:
     assert len(packed) == 24
     assert all(address % 256 == 0 for address in struct.unpack("PPP", packed))
     assert calls(gpu, "cuFuncSetAttribute") == [(device.name, 8, device.shared_bytes)]
-    assert b".target sm_90" in calls(gpu, "cuModuleLoadDataEx")[0][0]
+    assert b".target sm_90a" in calls(gpu, "cuModuleLoadDataEx")[0][0]
 
 
 def test_open_sizes_come_after_the_addresses(gpu: Any) -> None:

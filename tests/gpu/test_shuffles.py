@@ -105,6 +105,15 @@ def test_integers_are_exact_at_any_size(n: int) -> None:
     assert (found.fault, found.max_error) == ("", 0.0)
 
 
+@pytest.mark.parametrize("width", [32, 256])
+def test_no_rows_have_no_shuffles(width: int) -> None:
+    """What never runs reads no lane: a store of nothing was missed."""
+    original, trace = by_shuffles("total", width, M=0, N=9, T="f32")
+    kernels = lower_device(trace.program)
+    assert shuffles(kernels) == 0
+    assert emulate(original, emulation(kernels)).fault == ""
+
+
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [

@@ -18,12 +18,13 @@ from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.expr import Compare, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.source import Source
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.gpu.test_pipeline_faults import changed
 from tests.gpu.test_tensor_cores import run, whole_numbers
 
-STDLIB = Path(__file__).parents[2] / "stdlib" / "intrinsics" / "cuda.tsched"
+STDLIB = Path(__file__).parents[2] / "stdlib" / "intrinsics" / "hopper.tsched"
 
 FEATURES = ("sm_80", "sm_90", "sm_90a")
 
@@ -75,16 +76,7 @@ program p(A: f16[128, 128], B: f16[128, 64], C: f32[128, 64]) {
             }
             bound("warpgroup") for g_1 in 2 {
                 for q in 4 {
-                    tensorized for i in 64 @("intrinsic", "wgmma_m64n64k16_f16") {
-                        tensorized for j in 64 {
-                            tensorized for k in 16 {
-                                block Cs {
-                                    spatial vi in 128 = g_1 * 64 + i; spatial vj in 64 = j; reduce vk in 64 = q * 16 + k
-                                    Cf[vi, vj] = Cf[vi, vj] + f32(As[vi, vk]) * f32(Bs[vk, vj])
-                                }
-                            }
-                        }
-                    }
+                    PRODUCT
                 }
             }
         }
@@ -112,11 +104,48 @@ program p(A: f16[128, 128], B: f16[128, 64], C: f32[128, 64]) {
 
 def hand(*changes: tuple[str, str]) -> Program:
     text = HAND
-    for old, new in changes:
+    for old, new in changes or (("PRODUCT", PRODUCT),):
         assert old in text, old
         text = text.replace(old, new)
-    return parse_program(Source("p.tsched", STDLIB.read_text(encoding="utf-8") + PLAIN + text))
+    library = STDLIB.read_text(encoding="utf-8")
+    first = library[: library.index("///", library.index("intrinsic"))]
+    return parse_program(Source("p.tsched", first + PLAIN + text))
 
+
+PRODUCT = """
+tensorized for i in 64 @("intrinsic", "wgmma_m64n64k16_f16") {
+    tensorized for j in 64 {
+        tensorized for k in 16 {
+            block Cs {
+                spatial vi in 128 = g_1 * 64 + i; spatial vj in 64 = j; reduce vk in 64 = q * 16 + k
+                Cf[vi, vj] = Cf[vi, vj] + f32(As[vi, vk]) * f32(Bs[vk, vj])
+            }
+        }
+    }
+}
+"""
+
+SHORT = """
+tensorized for i in 64 @("intrinsic", "plain") {
+    tensorized for m in 8 {
+        tensorized for j in 8 {
+            tensorized for h in 2 {
+                tensorized for k in 8 {
+                    block Cs {
+                        spatial vi in 128 = g_1 * 64 + i; spatial vm in 8 = m; spatial vj in 8 = j
+                        reduce vh in 8 = q * 2 + h; reduce vk in 8 = k
+                        Cf[vi, vm, vj] = Cf[vi, vm, vj] + f32(As[vh, vi, vk]) * f32(Bs[vm, vh, vk, vj])
+                    }
+                }
+            }
+        }
+    }
+}
+"""
+
+TEXT = (
+    "{ .reg .pred p; setp.eq.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 C, A, B, p, 1, 1, 0, 1; }"
+)
 
 PLAIN = """
 intrinsic plain
@@ -126,30 +155,19 @@ intrinsic plain
     layout "shared.a" (h, i, k) -> (line: i, element: h * 8 + k, swizzle: 0)
     layout "shared.b" (m, h, k, j) -> (line: h * 8 + k, element: m * 8 + j, swizzle: 0)
     layout "wgmma.c" (i, m, j) -> (warp: i / 16, lane: i % 8 * 4 + j / 2, reg: m * 4 + i % 16 / 8 * 2 + j % 2)
-    lower cuda requires "sm_90a" asm "{ .reg .pred p; setp.eq.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 C, A, B, p, 1, 1, 0, 1; }"
-"""
+    lower cuda requires "sm_90a" asm "TEXT"
+""".replace("TEXT", TEXT)
 
 SHORT_LINES = (
     ('As: f16[128, 64] in "shared" @("swizzle.0", 8)', 'As: f16[8, 128, 8] in "shared"'),
     ('Bs: f16[64, 64] in "shared" @("swizzle.0", 8)', 'Bs: f16[8, 8, 8, 8] in "shared"'),
+    ("Cf: f32[128, 64]", "Cf: f32[128, 8, 8]"),
     ("As[vi, vk] = A", "As[vk / 8, vi, vk % 8] = A"),
     ("Bs[vk, vj] = B", "Bs[vj / 8, vk / 8, vk % 8, vj % 8] = B"),
-    ("f32(As[vi, vk])", "f32(As[vh, vi, vk])"),
-    ("f32(Bs[vk, vj])", "f32(Bs[vm, vh, vk, vj])"),
-    ("Cf[vi, vj] = Cf[vi, vj] + f32", "Cf[vi, vm, vj] = Cf[vi, vm, vj] + f32"),
     ("Cf[vi, vj] = 0.0", "Cf[vi, vj / 8, vj % 8] = 0.0"),
     ("= Cf[vi, vj]\n", "= Cf[vi, vj / 8, vj % 8]\n"),
-    ("Cf: f32[128, 64]", "Cf: f32[128, 8, 8]"),
-    ("wgmma_m64n64k16_f16", "plain"),
-    ("tensorized for j in 64 {", "tensorized for m in 8 { tensorized for j in 8 {"),
-    ("tensorized for k in 16 {", "tensorized for h in 2 { tensorized for k in 8 {"),
-    ("spatial vj in 64 = j; reduce vk in 64 = q * 16 + k",
-     "spatial vm in 8 = m; spatial vj in 8 = j; reduce vh in 8 = q * 2 + h; reduce vk in 8 = k"),
-    ("                                }\n                            }\n                        }\n                    }\n                }\n"
-     "            }\n        }\n        bound(\"warpgroup\") for g_2", "                                }\n"
-     "                            }}}\n                        }\n                    }\n                }\n            }\n        }\n"
-     "        bound(\"warpgroup\") for g_2"),
-)  # fmt: skip
+    ("PRODUCT", SHORT),
+)
 """The kernel without swizzles: lines have 16 bytes, so both distances of a descriptor count."""
 
 
@@ -171,12 +189,12 @@ def test_a_kernel_by_hand_is_right() -> None:
 
 
 def test_what_stands_around_products_is_placed() -> None:
-    """Stores are made known before the barrier, sums are done with before the first product, and waited for behind the last."""
+    """Stores are made known before the barrier, sums are done with before the first product, and waited for at the end."""
     text = format_device(lower_device(hand(), FEATURES))
     lines = [x.strip() for x in text.splitlines()]
-    of_interest = ("make", "barrier", "be done", "wait", "for s", "wgmma")
+    of_interest = ("publish", "barrier", "be done", "wait", "for s", "wgmma")
     assert [x.split("_")[0] for x in lines if x.startswith(of_interest)] == [
-        "for s in 0 .. 2 {", "barrier", "make stores known", "barrier", "be done with Cf", "wgmma", "wait for Cf",
+        "for s in 0 .. 2 {", "barrier", "publish stores", "barrier", "be done with Cf", "wgmma", "wait for Cf",
     ]  # fmt: skip
 
 
@@ -184,17 +202,20 @@ def removed(kind: type[Device]) -> Callable[[Device], Device | None]:
     return lambda s: None if isinstance(s, kind) else s
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        (Publish, r"an instruction of warpgroup 0 of block 0 reads element \d+ of `[AB]s` in `wgmma_m64n64k16_f16\(Cf, As, Bs\)`,"
-         r" which thread \d+ has stored, and not made known to it"),
-        (Engage, r"thread \d+ of block 0 starts `wgmma_m64n64k16_f16\(Cf, As, Bs\)`, and is not done with its sums"),
-        (Finish, r"runs `C\[.*\] = Cf\[.*\]`, and has not waited for its sums"),
-    ],
-    ids=["stores are not made known", "sums are not done with", "no wait"],
-)  # fmt: skip
-def test_what_is_missing_around_products_is_found(kind: type[Device], said: str) -> None:
+HIDDEN = (
+    r"an instruction of warpgroup 0 of block 0 reads element \d+ of `[AB]s` in `wgmma_m64n64.*\(Cf, As, Bs\)`, which"
+)
+
+MISSING: dict[str, tuple[type[Device], str]] = {
+    "stores are not made known": (Publish, HIDDEN + r" thread \d+ has stored, and not made known to it"),
+    "sums are not done with": (Engage, r"thread \d+ of block 0 starts `wgmma_m64n.*\)`, and is not done with its sums"),
+    "no wait": (Finish, r"runs `C\[.*\] = Cf\[.*\]`, and has not waited for its sums"),
+}
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_what_is_missing_around_products_is_found(case: str) -> None:
+    kind, said = MISSING[case]
     program = hand()
     fault, _ = run(program, changed(lower_device(program, FEATURES), removed(kind)))
     assert re.search(said, fault)
@@ -243,3 +264,57 @@ def test_another_distance_in_the_descriptor_is_told_by_the_result(name: str, mon
     program = short_lines()
     fault, right = run(program, lower_device(program, FEATURES))
     assert fault or not right
+
+
+LONGER = ("As: f16[128, 64] in", "As: f16[136, 64] in")
+"""The left factor has rows to spare."""
+
+
+def test_a_gpu_without_the_instruction_is_told() -> None:
+    with pytest.raises(
+        LowerError, match="wgmma_m64n64k16_f16 is for GPUs that are sm_90a, and this one is sm_80, sm_90; draw"
+    ):
+        lower_device(hand(), FEATURES[:2])
+
+
+REFUSED: dict[str, tuple[tuple[str, str], str]] = {
+    "no swizzle": (
+        (' @("swizzle.0", 8)\n    buffer Bs', "\n    buffer Bs"),
+        (
+            "wgmma_m64n64k16_f16 takes `A` with a swizzle of 128 bytes, and `As` has none; `storage_swizzle` it in units of "
+            "8 elements, with rows of 64"
+        ),
+    ),
+    "longer rows": (
+        (
+            'Bs: f16[64, 64] in "shared" @("swizzle.0", 8)',
+            'Bs: f16[64, 64] in "shared" @("align.0", 16) @("offset.0", 8)',
+        ),
+        (
+            "wgmma_m64n64k16_f16 takes `B` in lines of 128 bytes, eight of them in a row, and those of `Bs` are not so: its "
+            "elements are 72 and 1 apart; let the rows of `Bs` have 64 elements"
+        ),
+    ),
+    "a tile that begins between": (
+        ("f32(As[vi, vk])", "f32(As[vi + 4, vk])"),
+        (
+            "wgmma_m64n64k16_f16 takes `A` from element `thread / 128 * 4096 + q * 16 + 256` of `As` on, which is not known "
+            "to be in the first of 8 lines of 128 bytes, at a multiple of 16 bytes; let tiles have a multiple of 8 lines"
+        ),
+    ),
+    "lanes that have other rows": (
+        ("g_2 * 64 + w_1 * 16 + h_1 * 8 + l_1 / 4", "g_2 * 64 + (3 - w_1) * 16 + h_1 * 8 + l_1 / 4"),
+        (
+            "which is in a fragment, where warp `3 - w_1` has it, and warp `w_1` runs it; divide the loops as the layout "
+            '"wgmma.c" does'
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_no_warpgroup_can_do_is_refused(case: str) -> None:
+    change, message = REFUSED[case]
+    with pytest.raises(LowerError) as e:
+        lower_device(hand(("PRODUCT", PRODUCT), LONGER, change), FEATURES)
+    assert str(e.value).endswith(message)

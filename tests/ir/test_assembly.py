@@ -236,3 +236,78 @@ def test_parts_of_fragments_are_compared_too(old: str, new: str) -> None:
     assert old in text
     (message,) = said(text.replace(old, new))
     assert message.startswith("E0674: `mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32` does something else: ")
+
+
+GROUP = "wgmma_m64n64k16_f16"
+
+PRODUCTS = {
+    "lines that are said to be columns": (
+        [("1, 1, 0, 1; }", "1, 1, 0, 0; }")],
+        "the lines of `B` are not along the sum, `(line: j, element: k)`; write 1 for `B`",
+    ),
+    "rows that are said to be columns": (
+        [("1, 1, 0, 1; }", "1, 1, 1, 1; }")],
+        "`A` has lines along the sum, `(line: k, element: i)`; write 0 for `A`",
+    ),
+    "lines in another order": (
+        [("(line: i, element: k, swizzle: 128)", "(line: 63 - i, element: k, swizzle: 128)")],
+        'the lines of `A` are not along the sum, `(line: i, element: k)`; mend the layout "shared.a"',
+    ),
+    "other registers": (
+        [("reg: j / 8 * 4 + i % 16 / 8 * 2 + j % 2", "reg: j / 8 * 4 + j % 2 * 2 + i % 16 / 8")],
+        (
+            "lane 0 of warp 0 has row 0, column 1 as element 1, and row 8, column 0 by the layout; mend the layout"
+            ' "wgmma.c"'
+        ),
+    ),
+    "a predicate that is false": (
+        [("setp.eq.b32 p, 0, 0", "setp.eq.b32 p, 0, 1")],
+        (
+            "it adds to the old sums where `p` is true, which `setp.eq.b32 p, 0, 1` does not say; write `{ .reg .pred p;"
+            " setp.eq.b32 p, 0, 0; wgmma… C, A, B, p, 1, 1, 0, 0; }`"
+        ),
+    ),
+    "operands in another order": (
+        [("C, A, B, p", "C, B, A, p")],
+        (
+            "its operands are `C, B, A, p, 1, 1, 0, 1`; write `{ .reg .pred p; setp.eq.b32 p, 0, 0; wgmma… C, A, B, p, 1, 1,"
+            " 0, 0; }`"
+        ),
+    ),
+    "another type": (
+        [("f32.f16.f16", "f32.bf16.bf16")],
+        "its types are f32 and twice bf16, those of `desc` are f32, f16, f16; let both be the same",
+    ),
+    "another size": (
+        [("m64n64k16.f32", "m64n128k16.f32")],
+        "it is a product of 64 x 128 x 16; let the sizes of `desc` be those of the opcode",
+    ),
+    "an instruction that is not known": (
+        [("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16", "wgmma.other")],
+        (
+            "descriptors and fragments of four warps are for one `wgmma.mma_async`; write `{ .reg .pred p; setp.eq.b32 p, 0,"
+            " 0; wgmma… C, A, B, p, 1, 1, 0, 0; }`"
+        ),
+    ),
+    "a swizzle that there is not": (
+        [("element: j, swizzle: 128)", "element: j, swizzle: 48)")],
+        (
+            'no layout says how a descriptor has `B`, which is in "shared.b"; say it for each of its elements, '
+            '`layout "shared.b" (i, j) -> (line: …, element: …, swizzle: …)`: lines are eight or a multiple, of whole units '
+            "of 16 bytes, and a swizzle has 0, 32, 64, 128 bytes"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PRODUCTS)
+def test_products_of_warpgroups_are_compared_with_their_layouts(case: str) -> None:
+    changes, message = PRODUCTS[case]
+    text = FILE.with_name("hopper.tsched").read_text(encoding="utf-8")
+    text = text[text.index(f"intrinsic {GROUP}\n") : text.index(f"/// As `{GROUP}`, with")]
+    read(text)
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (found,) = said(text)
+    assert found.startswith("E0674: ") and found.endswith(message)

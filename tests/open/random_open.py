@@ -27,6 +27,8 @@ from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import tolerance
 from tests.codegen.native import compiled
+from tests.compute.random_computes import random_compute
+from tests.compute.random_features import random_features
 from tests.compute.texts import build, made, std
 
 
@@ -131,10 +133,24 @@ def compare_at(
             assert not fault, f"{how} at {dict(sizes)}: {fault}"
 
 
+def open_compute(rng: random.Random, seed: int) -> Program:
+    """A random compute of which one, two or three sizes are open."""
+    text, sizes = (random_features if seed % 2 else random_compute)(seed)
+    bound: dict[str, Bound] = dict(sizes)
+    least = {"N": 4} if seed % 2 else {}
+    for name in rng.sample(["M", "N", "K"], rng.choice([1, 1, 2, 3])):
+        low = max(rng.choice([1, 1, 3, 8]), least.get(name, 1))
+        bound[name] = OpenRange(low, low + rng.choice([0, 3, 9]))
+    return build(text, **bound)
+
+
 def check(name: str, seed: int, steps: int = 14) -> list[str]:
     """A random schedule of a random opening; the steps that it made."""
     rng = random.Random(f"{name} {seed}")
-    original = open_program(name, rng)
+    return check_steps(open_program(name, rng), rng, seed, steps)
+
+
+def check_steps(original: Program, rng: random.Random, seed: int, steps: int) -> list[str]:
     program, history = random_schedule(original, rng, steps)
     if rng.random() < 0.3:
         program = replace(program, annotations=(("unroll.max_step", rng.choice([16, 64])),))

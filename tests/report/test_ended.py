@@ -63,8 +63,8 @@ def test_a_regret_is_an_estimate_and_says_what_it_is_worth() -> None:
         "the 1 trial that it predicted were in its intervals of 95 %"
     )
     assert said in early.table(None).splitlines()
-    assert early.facts(None)["regret"] == 0.0123 and early.facts(None)["enough"] is True
-    assert "regret" not in ended(0.002, 0.002).table(None) and ended(0.002, 0.002).facts(None)["regret"] is None
+    assert early.facts(None, None)["regret"] == 0.0123 and early.facts(None, None)["enough"] is True
+    assert "regret" not in ended(0.002, 0.002).table(None) and ended(0.002, 0.002).facts(None, None)["regret"] is None
 
 
 def test_a_final_time_that_differs_is_explained() -> None:
@@ -88,7 +88,7 @@ def test_a_final_time_that_differs_is_explained() -> None:
 )
 def test_an_exhausted_space_is_said_so(found: Exhausted, said: str) -> None:
     assert said in ended(0.002, 0.002, exhausted=found).table(None)
-    assert ended(0.002, 0.002, exhausted=found).facts(None)["exhausted"] is True
+    assert ended(0.002, 0.002, exhausted=found).facts(None, None)["exhausted"] is True
     assert "space" not in ended(0.002, 0.002).table(None)
 
 
@@ -99,9 +99,9 @@ def test_what_is_faster_than_the_machine_makes_one_doubt_the_machine() -> None:
 
 def test_facts_without_a_peak() -> None:
     unknown = replace(YARDSTICKS, roof=replace(YARDSTICKS.roof, title="", peak=None))
-    facts = replace(ended(0.002, 0.002), yardsticks=unknown).facts(None)
+    facts = replace(ended(0.002, 0.002), yardsticks=unknown).facts(None, None)
     assert (facts["peak"], facts["peak_gflops"], facts["bound_by"], facts["of_bound"]) == (None, None, None, None)
-    facts = ended(0.002, 0.002).facts(None)
+    facts = ended(0.002, 0.002).facts(None, None)
     assert (facts["peak"], facts["bound_by"], facts["of_bound"]) == ("f32 FMA peak", "computing", pytest.approx(0.5))
 
 
@@ -117,4 +117,4 @@ def test_the_sizes_of_times_are_shown(timed: tuple[Sizes, ...], words: str) -> N
     said = ended(0.002, 0.002, timed=timed)
     assert said.table(None).startswith(f"small on zen9, 1 thread, warm caches{words}\n")
     assert f"// on zen9, 1 thread{words}; 1 trial" in said.header()
-    assert said.facts(None)["timed_at"] == [dict(sizes) for sizes in timed]
+    assert said.facts(None, None)["timed_at"] == [dict(sizes) for sizes in timed]

@@ -25,6 +25,10 @@ compute weighted(X: f32[N], w: const f32) -> s: f64 {
     let v = exp(w)
     s = sum[i] f64(X[i] * v)
 }
+compute each(a: f16, b: bf16, c: f32, d: f64, e: i8, f: u32) -> Y: f64[6] {
+    Y[i] = f64(a) if i == 0 else f64(b) if i == 1 else f64(c) if i == 2 else d if i == 3 else f64(e) if i == 4 else f64(f)
+}
+task each = each() with default
 task clip = clip(M=3, N=5) with default
 task clip_any = clip(M=1..9, N=5) with default
 task pick = pick(N=7) with default
@@ -59,6 +63,14 @@ def test_each_type_is_taken_exactly() -> None:
     assert (s.shape, s.dtype, int(s)) == ((), np.int32, -128 * 21)
     assert (k.shape, k.dtype, int(k)) == ((), np.int64, big)
     assert int(kernel("pick")(x, 1, False, 3, 0)[0]) == 3
+
+
+def test_a_number_is_rounded_to_any_type() -> None:
+    k = kernel("each")
+    np.testing.assert_array_equal(
+        k(1.1, 1.1, 1.1, 1.1, -8, 2**32 - 1), [np.float16(1.1), 1.1015625, np.float32(1.1), 1.1, -8, 2**32 - 1]
+    )
+    np.testing.assert_array_equal(k(1e9, np.float64(-1e39), 7, np.nan, 0, 0), [np.inf, -np.inf, 7, np.nan, 0, 0])
 
 
 @pytest.mark.parametrize(

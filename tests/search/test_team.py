@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.api import Task, load
+from tensorc_dsl.backend import once
 from tensorc_dsl.backend.once import lowered_once
 from tensorc_dsl.measure.turns import Turns
 from tensorc_dsl.search import team as teams
@@ -63,6 +64,19 @@ def test_a_team_makes_what_one_process_makes(task: Task, tmp_path: Path) -> None
     assert made_there
 
 
+def test_a_request_leaves_nothing_to_lower(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the search would lower its own part after the request, while the processes beside it wait."""
+    with Team(1) as team:
+        expand = team.expander(Ground(task.space, task.target, {}), Turns(folder=tmp_path))
+        found = [t for t in expand(orders(8, "lowered")) if t is not None]
+
+        def asked(_: object) -> None:
+            raise AssertionError("it is lowered again")
+
+        monkeypatch.setattr(once, "lowering_for", asked)
+        assert found and all(lowered_once(t.program, task.target).key for t in found)
+
+
 def test_a_search_is_the_same_with_a_team(task: Task, tmp_path: Path) -> None:
     def asked(explorer: Explorer) -> list[str]:
         drawn = explorer.draws(10)
@@ -98,7 +112,7 @@ def test_an_interrupt_ends_the_processes(task: Task, tmp_path: Path, monkeypatch
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr(teams, "made", interrupted)
+            patched.setattr(teams, "expanded", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 expand(orders(8))
         assert team.members == []

@@ -23,6 +23,14 @@ def test_one_row_and_constant_columns_are_no_split() -> None:
     assert flat.at(np.array([[-7.0, 1.0], [9.0, 1.0]])) == pytest.approx([2.0, 2.0])
 
 
+def test_columns_that_say_the_same_count_once() -> None:
+    """Where a forest sees all columns, copies and columns of one value change nothing: the first of equal ones is chosen."""
+    rng = np.random.default_rng(2)
+    x, y, at = rng.integers(0, 3, (80, 5)).astype(float), rng.random(80), rng.random((20, 5))
+    more = np.hstack([x, np.ones((80, 2)), x[:, ::-1], 2.0 * x])
+    assert (Forest.fit(x, y).at(at) == Forest.fit(more, y).at(np.hstack([at, np.zeros((20, 12))]))).all()
+
+
 def test_heavy_rows_count_for_more() -> None:
     x = np.zeros((2, 1))
     found = Forest.fit(x, np.array([0.0, 1.0]), weights=np.array([1.0, 3.0])).at(x[:1])

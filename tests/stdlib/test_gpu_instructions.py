@@ -1,4 +1,4 @@
-"""`std.intrinsics.cuda`: layouts as in CUTLASS, and texts that the toolkit's assembler accepts."""
+"""`std.intrinsics.cuda` and `hopper`: layouts as in CUTLASS, and texts that the toolkit's assembler accepts."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.intrinsics import intrinsic_from_tree
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Intrinsic
-from tensorc_dsl.ir.warp import MEMORY
+from tensorc_dsl.ir.warp import LANES, MEMORY, held, is_fragment
 from tensorc_dsl.source import Source
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 
-FILE = Path(__file__).parents[2] / "stdlib" / "intrinsics" / "cuda.tsched"
+FILES = [Path(__file__).parents[2] / "stdlib" / "intrinsics" / f"{name}.tsched" for name in ("cuda", "hopper")]
 INTRINSICS: dict[str, Intrinsic] = {
     i.name: intrinsic_from_tree(i)
-    for i in parse(Source.read(FILE, FILE.name)).items
+    for file in FILES
+    for i in parse(Source.read(file, file.name)).items
     if isinstance(i, tree.IntrinsicDef)
 }
 
@@ -58,7 +59,14 @@ DOUBLES: dict[str, Lay] = {
 """`SM80_8x8x4_F64F64F64F64_TN`."""
 
 
+def group(columns: int) -> dict[str, Lay]:
+    """`CLayout_64xN` (include/cute/atom/mma_traits_sm90_gmma.hpp): the last part of a lane counts the warps."""
+    return {"wgmma.c": (((4, 8, 4), (2, 2, columns // 8)), ((128, 1, 16), (64, 8, 512)))}
+
+
 def cute(i: Intrinsic) -> dict[str, Lay]:
+    if i.name.startswith("wgmma"):
+        return group(i.axes[1].extent)
     if any(b.dtype.name == "f64" for b in i.operands):
         return DOUBLES
     if any(b.dtype.bits == 8 or b.dtype.name == "i32" for b in i.operands):
@@ -69,7 +77,7 @@ def cute(i: Intrinsic) -> dict[str, Lay]:
 @pytest.mark.parametrize("name", INTRINSICS)
 def test_fragments_lie_as_in_cutlass(name: str) -> None:
     for layout in INTRINSICS[name].layouts:
-        if layout.name in MEMORY:
+        if not is_fragment(layout.name):
             continue
         shape, strides = cute(INTRINSICS[name])[layout.name]
         operand = next(b for b in INTRINSICS[name].operands if b.scope == layout.name)
@@ -83,9 +91,11 @@ def test_fragments_lie_as_in_cutlass(name: str) -> None:
             values = dict(zip(layout.params, (column, row) if turned else (row, column), strict=True))
             found = {n: eval(format_expr(e).replace("/", "//"), {}, values) for n, e in layout.places}
             reg = 0
-            for n, size in reversed(list(zip(place[2:], shape[1], strict=True))):
+            lane = len(shape[0])
+            for n, size in reversed(list(zip(place[lane:], shape[1], strict=True))):
                 reg = reg * size + n
-            assert found == {"lane": place[0] + 4 * place[1], "reg": reg}, (layout.name, values)
+            warp = {"warp": place[2]} if lane == 3 else {}
+            assert found == warp | {"lane": place[0] + 4 * place[1], "reg": reg}, (layout.name, values)
             seen += 1
         assert seen == prod(sizes)
 
@@ -97,8 +107,12 @@ def ptx(i: Intrinsic) -> str:
         if b.scope in MEMORY:
             text = re.sub(rf"\[{b.name}\d*\]", "[address]", text)
             continue
+        if not is_fragment(b.scope):
+            text = re.sub(rf"\b{b.name}\b", "%p", text)
+            continue
         kind = "d" if b.dtype.bits == 64 else "f" if b.dtype.name == "f32" else "h"
-        count = prod(constant(n) or 0 for n in b.shape) * b.dtype.bits // max(32, b.dtype.bits) // 32
+        lanes = len(found.elements) if (found := held(i, b)) is not None else LANES
+        count = prod(constant(n) or 0 for n in b.shape) * b.dtype.bits // max(32, b.dtype.bits) // lanes
         every = ", ".join(f"%{kind}{n}" for n in range(count))
         text = re.sub(rf"\b{b.name}(\d)", rf"%{kind}\1", text)
         text = re.sub(rf"\b{b.name}\b", f"{{{every}}}", text)
@@ -109,11 +123,12 @@ def ptx(i: Intrinsic) -> str:
 @pytest.mark.parametrize("name", INTRINSICS)
 def test_the_assembler_takes_the_text(name: str, tmp_path: Path) -> None:
     intrinsic = INTRINSICS[name]
+    cpu = "sm_90a" if intrinsic.lowerings[0].requires == ("sm_90a",) else "sm_80"
     (tmp_path / "k.ptx").write_text(
-        ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k() {\n"
-        ".reg .b32 %h<4>, %s; .reg .f32 %f<8>; .reg .f64 %d<2>; .reg .b64 %p;\n"
+        f".version 8.0\n.target {cpu}\n.address_size 64\n.visible .entry k() {{\n"
+        ".reg .b32 %h<4>, %s; .reg .f32 %f<128>; .reg .f64 %d<2>; .reg .b64 %p;\n"
         f"{ptx(intrinsic)}\nret;\n}}\n"
     )
-    command = ["ptxas", "-arch", "sm_80", str(tmp_path / "k.ptx"), "-o", str(tmp_path / "k.cubin")]
+    command = ["ptxas", "-arch", cpu, str(tmp_path / "k.ptx"), "-o", str(tmp_path / "k.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 import numpy as np
 
-from tensorc_dsl.backend.cuda.codegen.beside import BESIDE_WORDS
 from tensorc_dsl.backend.cuda.codegen.coroutine import emulation_module
+from tensorc_dsl.backend.cuda.codegen.factors import BESIDE_WORDS
 from tensorc_dsl.backend.cuda.codegen.rendezvous import warp_bytes
 from tensorc_dsl.backend.cuda.codegen.tally import LOG_WORDS, TALLY_WORDS
 from tensorc_dsl.backend.cuda.codegen.threads import Site

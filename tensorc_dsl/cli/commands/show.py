@@ -83,7 +83,7 @@ def show(
         case "lowered":
             text = task.lowered_text(found, after)
         case _:
-            text = task.compile(found).view(stage)
+            text = task.view(found, stage)
     write(text.rstrip("\n") + "\n")
 
 

@@ -29,7 +29,7 @@ from tensorc_dsl.cli.options import (
 )
 from tensorc_dsl.cli.prior import Prior
 from tensorc_dsl.cli.ranked import Asked, rank_and_show, require_no_times
-from tensorc_dsl.cli.tuned import Form, tell_what_is_lost, tell_what_is_wrong, write_and_show
+from tensorc_dsl.cli.tuned import Form, show_results, tell_what_is_lost, tell_what_is_wrong, write_best
 from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.report.terminal import say, show_diagnostics, show_foreign, show_object, write
 from tensorc_dsl.search.options import SearchOptions
@@ -240,15 +240,20 @@ def tune(
     ]
     form = _form(as_json, as_lines)
     with finishing(ending):
-        problems = write_and_show(ended, files, form)
+        written = write_best(ended, files)
+        taught = frozenset(names) if beside is None else beside.write(found, records)
+        priors = [beside.path if beside is not None and name in taught else None for name in names]
+        show_results(ended, written.files, priors, form)
+    problems = written.problems
     tell_what_is_lost(ended, problems)
-    untaught = beside is not None and not beside.write(found, records)
+    if beside is not None and taught:
+        say(f"prior: {beside.path}", err=True)
     tell_what_is_wrong(file, ended)
     if interrupted:
         unkept = any(r.unkept for r in results)
         say("interrupted" if unkept else "interrupted; the trials so far are recorded", err=True)
         ctx.exit(ending.status)
-    if untaught or any(problems) or any(r.unkept is not None for r in results):
+    if not taught.issuperset(names) or any(problems) or any(r.unkept is not None for r in results):
         ctx.exit(ExitCode.FINDINGS)
     for one, result in zip(found, results, strict=True):
         if result.best is None:

@@ -28,10 +28,10 @@ def NOT_NESTED(*focus: str, inner: str, outer: str) -> None: ...
 @refusal(
     "E0316",
     "the extent of `{inner}` is `{extent}`, not a number",
-    help="only the outermost of fused loops may have an open extent; split `{inner}` first",
+    help="only the outermost of fused loops may have an open extent: {repair}",
     at="inner",
 )
-def OPEN_EXTENT(*focus: str, inner: str, extent: str) -> None: ...
+def OPEN_EXTENT(*focus: str, inner: str, extent: str, repair: str) -> None: ...
 
 
 @primitive(NO_LOOP, NOT_SERIAL, NO_LOOPS, NOT_NESTED, OPEN_EXTENT)
@@ -55,7 +55,7 @@ def fuse(program: Program, *loops: LoopRef) -> Rewrite[LoopRef]:
         if outer.body != (inner,):
             raise NOT_NESTED(program, outer.var, inner.var, outer=outer.var, inner=inner.var)
         if constant(inner.extent) is None:
-            raise OPEN_EXTENT(program, inner.var, inner=inner.var, extent=format_expr(inner.extent))
+            raise _open_extent(program, outer, inner)
     name = fresh("_".join(x.var for x in nest), used_names(program))
     extent: Expr = nest[0].extent
     for loop in nest[1:]:
@@ -74,3 +74,13 @@ def fuse(program: Program, *loops: LoopRef) -> Rewrite[LoopRef]:
     return Rewrite(
         replace_stmt(program, nest[0].var, (For(name, extent, body, annotations=annotations),)), LoopRef(name)
     )
+
+
+def _open_extent(program: Program, outer: For, inner: For) -> Exception:
+    """The refusal of an inner loop of an open extent. Behind a loop with a number of iterations, the two can trade places."""
+    extent = format_expr(inner.extent)
+    if constant(outer.extent) is not None:
+        repair = f"`reorder({inner.var}, {outer.var})` first, and fuse them in that order"
+    else:
+        repair = f"give `{extent}` one size in the task, or leave the loops as they are"
+    return OPEN_EXTENT(program, inner.var, inner=inner.var, extent=extent, repair=repair)

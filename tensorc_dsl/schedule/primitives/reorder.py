@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorc_dsl.affine.dependence import broken
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import AT_ONCE, Program, Stmt, replace_stmt
 from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, not_serial, the_loop
 from tensorc_dsl.schedule.primitive import primitive

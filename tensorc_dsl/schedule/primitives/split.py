@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 from tensorc_dsl.affine.simplify import TRUE, bounds, extent_ranges, is_multiple, simplify
 from tensorc_dsl.ir.expr import Compare, Expr, Var, add, ceildiv, constant, floordiv, floormod, index, mul, sub
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, For, Program, Stmt, fresh, replace_stmt, used_names
 from tensorc_dsl.schedule.cut import Part, cut

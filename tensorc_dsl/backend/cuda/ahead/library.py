@@ -65,7 +65,8 @@ class CudaLibrary:
 
     def _head(self) -> Iterator[str]:
         name, p = self.name, self.kernel.program
-        yield f"/* {name}: made by tensorc-dsl for GPUs, {self.kernel.cpu} and later."
+        cpu = self.kernel.cpu
+        yield f"/* {name}: made by tensorc-dsl for GPUs, {cpu}{' and later' if cpu[-1].isdigit() else ' alone'}."
         yield f"   The schedule is {self.origin}."
         yield "*/"
         yield from (f"#ifndef TENSORC_{name}_H", f"#define TENSORC_{name}_H", "", "#include <stdint.h>", "")

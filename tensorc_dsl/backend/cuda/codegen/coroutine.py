@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tensorc_dsl.backend.cuda.codegen.beside import BESIDE_CODE
 from tensorc_dsl.backend.cuda.codegen.device import storage
+from tensorc_dsl.backend.cuda.codegen.factors import FACTORS_CODE
 from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, warp_bytes
 from tensorc_dsl.backend.cuda.codegen.tally import TALLY_CODE
 from tensorc_dsl.backend.cuda.codegen.threads import Lanes, Site, Threads
@@ -40,18 +41,8 @@ def emulation_module(p: DeviceProgram) -> tuple[str, tuple[Site, ...]]:
     instructions = Instructions(module)
     sites: list[Site] = []
     runs = [_write_kernel(instructions, p, k, sites) for k in p.kernels]
-    text = (
-        _COROUTINES,
-        WATCH,
-        FAST_CODE,
-        UNDER_WAY_CODE,
-        BESIDE_CODE,
-        TALLY_CODE,
-        *instructions.tables,
-        module.text(),
-        *runs,
-    )
-    return "".join(text), tuple(sites)
+    fixed = (_COROUTINES, WATCH, FAST_CODE, UNDER_WAY_CODE, FACTORS_CODE, BESIDE_CODE, TALLY_CODE)
+    return "".join((*fixed, *instructions.tables, module.text(), *runs)), tuple(sites)
 
 
 def _write_kernel(instructions: Instructions, p: DeviceProgram, k: DeviceKernel, sites: list[Site]) -> str:

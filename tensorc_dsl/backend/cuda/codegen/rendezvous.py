@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from math import prod
 
-from tensorc_dsl.backend.cuda.codegen.beside import factor
 from tensorc_dsl.backend.cuda.codegen.device import PLAN
+from tensorc_dsl.backend.cuda.codegen.factors import factor
 from tensorc_dsl.backend.cuda.lower.collectives import is_of_group, operands_of
 from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
@@ -134,11 +134,8 @@ class Instructions:
         for a in reversed(i.axes):
             if a.kind is IterKind.REDUCE:
                 body = Loop(a.name, ZERO, index(a.extent), LoopKind.SERIAL, (body,))
-        first = (
-            [Store("out", (n,), Load(h.operand.name, (number,), h.operand.dtype))]
-            if is_update(i) and not is_of_group(i)
-            else []
-        )
+        given = is_update(i) and i.store.buffer in read_operands(i)
+        first = [Store("out", (n,), Load(h.operand.name, (number,), h.operand.dtype))] if given else []
         places, _ = offsets(i)
         buffers: dict[str, tuple[str, DType]] = {"out": ("%out", h.operand.dtype)}
         buffers |= {x: (f"%at.{x}", operands[x].dtype) for x in places}

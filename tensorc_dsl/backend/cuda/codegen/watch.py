@@ -38,11 +38,11 @@ STATE_WORDS = 24
 
 OUTSIDE, RACE, APART, UNDER_WAY, MISALIGNED, CHANGED, UNKNOWN, TOUCHED, EARLY = range(1, 10)
 """Kinds of faults: an element out of bounds, two threads that race, threads at different barriers, an element to which a
-copy is under way, an address that is not aligned. Of instructions that run beside threads: an element that is stored before it
-is waited for, one whose store is not made known, sums that a thread has used and is not done with, or has not waited for."""
+copy is under way, an address that is not aligned. Of instructions that run beside threads: an element that is stored before
+they are waited for, one whose store is not made known, sums that a thread is not done with, or has not waited for."""
 
 PROXY = 1024
-"""The number, as a thread, of the instructions of the first warpgroup; those of the others follow. A block has no such thread."""
+"""The number, as a thread, of the instructions of the first warpgroup; those of the others follow. No thread has it."""
 
 ROW_WORDS = 5
 """The words of a buffer: its address, its size in bytes, the size of an element, its stamps, whether a block has its own."""

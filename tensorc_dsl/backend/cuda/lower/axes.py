@@ -58,8 +58,8 @@ class Axes:
         if Axis.WARP in lanes.values():
             if Axis.WARPGROUP not in sizes and constant(sizes.get(Axis.WARP, index(_WARPS))) != _WARPS:
                 raise LowerError(
-                    f'the kernel has an instruction of a warpgroup, and loops bound to "warp" that do not count {_WARPS}; bind'
-                    ' what counts warpgroups to "warpgroup"'
+                    f'the kernel has an instruction of a warpgroup, and loops bound to "warp" that do not count {_WARPS};'
+                    ' bind what counts warpgroups to "warpgroup"'
                 )
             sizes[Axis.WARP] = index(_WARPS)
         return Axes({**self.loops, **lanes}, sizes, _threads(sizes))

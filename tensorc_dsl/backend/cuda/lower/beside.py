@@ -1,8 +1,8 @@
 """Instructions that run beside the threads that start them: what stands before and behind each run of them.
 
-They read shared memory, and read and write registers of four warps, while threads go on. So before a run a thread is done with
-these registers, and behind it it waits, before anything else: the run ends where another statement begins. What threads have
-stored in memory that such an instruction reads is made known to it before the next barrier, which stands between them by proof.
+They read shared memory, and read and write registers of four warps, while threads go on. So before a run a thread is done
+with these registers, and behind it it waits, before anything else: the run ends where another statement begins. What threads
+have stored in memory that such an instruction reads is made known to it before the next barrier, which stands there by proof.
 """
 
 from __future__ import annotations

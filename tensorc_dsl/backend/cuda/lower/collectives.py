@@ -61,8 +61,8 @@ WIDEST = 16
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Statements with their instructions, the axes with the loops over lanes, and of each fragment the lanes that share a tile,
-    with the elements that each of them has."""
+    """Statements with their instructions, the axes with the loops over lanes, and of each fragment the lanes that share a
+    tile, with the elements that each of them has."""
 
     body: tuple[Flat, ...]
     axes: Axes
@@ -127,6 +127,12 @@ class _Maker:
             return replace(s, kind=LoopKind.SERIAL, body=self.run(s.body, {**ranges, s.var: span(s.end)}, bound))
         match = None if found is None else match_flat(s, found, ranges)
         code = None if found is None else self._code(found)
+        if found is not None and code is None and is_of_group(found):
+            wanted = " or ".join(" with ".join(x.requires) for x in found.lowerings if x.target == KIND)
+            raise LowerError(
+                f"{found.name} is for GPUs that are {wanted}, and this one is {', '.join(self.features)}; draw a schedule"
+                " for it"
+            )
         if found is None or match is None or code is None:
             return _serial(s)
         groups = is_of_group(found)
@@ -135,8 +141,8 @@ class _Maker:
             if self.axes.loops[v] not in allowed:
                 who, axis = ("four warps do", Axis.WARPGROUP) if groups else ("a warp does", Axis.WARP)
                 raise LowerError(
-                    f"{found.name} is inside of `{v}`, which counts {'warps or ' * groups}threads, and {who} it together; bind"
-                    f' `{v}` to "{axis}"'
+                    f"{found.name} is inside of `{v}`, which counts {'warps or ' * groups}threads, and {who} it together;"
+                    f' bind `{v}` to "{axis}"'
                 )
         warp, lane = f"{s.var}.{WARP}", f"{s.var}.{LANE}"
         self.lanes[lane] = Axis.LANE

@@ -1,8 +1,8 @@
 """The descriptors of operands in shared memory that an instruction takes as a whole: where they begin, and how they lie.
 
-Eight lines of 16, 32, 64 or 128 bytes follow each other; the next eight are at a distance, and what is beyond the width of a line
-at another one. Both distances follow from the strides of the buffer, and each element is checked to be where they say. The
-instruction permutes units of 16 bytes itself, by bits of the address: so the buffer has to have the same swizzle.
+Eight lines of 16, 32, 64 or 128 bytes follow each other; the next eight are at a distance, and what is beyond the width of a
+line at another one. Both distances follow from the strides of the buffer, and each element is checked to be where they say.
+The instruction permutes units of 16 bytes itself, by bits of the address: so the buffer has to have the same swizzle.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ ALIGNMENT = LINES * 128
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """An operand in shared memory: its first element, the bytes between groups of eight lines, and those to what is beyond the
-    width of a line."""
+    """An operand in shared memory: its first element, the bytes between groups of eight lines, and those to what is beyond
+    the width of a line."""
 
     operand: Described
     buffer: str
@@ -64,9 +64,9 @@ def _descriptor(s: Collective, d: Described, buffer: str, first: Expr, steps: li
         ):
             return Descriptor(d, buffer, first, groups, beyond)
     raise LowerError(
-        f"{s.intrinsic.name} takes `{d.operand.name}` in lines of {d.width} bytes, eight of them in a row, and those of `{buffer}`"
-        f" are not so: its elements are {' and '.join('…' if n is None else str(n) for n in steps)} apart; let the rows of"
-        f" `{buffer}` have {d.width // size} elements"
+        f"{s.intrinsic.name} takes `{d.operand.name}` in lines of {d.width} bytes, eight of them in a row, and those of"
+        f" `{buffer}` are not so: its elements are {' and '.join('…' if n is None else str(n) for n in steps)} apart; let the"
+        f" rows of `{buffer}` have {d.width // size} elements"
     )
 
 
@@ -100,9 +100,9 @@ def require_described(s: Collective, orders: Mapping[str, Swizzle], ranges: Rang
             or not is_multiple(d.first, UNIT // size, ranges)
         ):
             raise LowerError(
-                f"{name} takes `{operand}` from element `{format_expr(d.first)}` of `{d.buffer}` on, which is not known to be"
-                f" in the first of {LINES} lines of {width} bytes, at a multiple of {UNIT} bytes; let tiles have a multiple of"
-                f" {LINES} lines"
+                f"{name} takes `{operand}` from element `{format_expr(simplify(d.first, ranges))}` of `{d.buffer}` on, which"
+                f" is not known to be in the first of {LINES} lines of {width} bytes, at a multiple of {UNIT} bytes; let"
+                f" tiles have a multiple of {LINES} lines"
             )
 
 

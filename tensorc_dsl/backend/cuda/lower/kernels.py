@@ -63,7 +63,7 @@ class Barrier:
 
 @node
 class Publish:
-    """What a thread has stored in shared memory is known, from the next barrier on, to instructions that run beside threads."""
+    """What a thread has stored in shared memory is known, from the next barrier on, to instructions beside threads."""
 
 
 @node
@@ -216,7 +216,7 @@ def _lines(body: tuple[Device, ...], pad: str) -> Iterator[str]:
             case Barrier():
                 yield f"{pad}barrier"
             case Publish():
-                yield f"{pad}make stores known"
+                yield f"{pad}publish stores"
             case Engage(buffers=buffers):
                 yield f"{pad}be done with {', '.join(buffers)}"
             case Finish(buffers=buffers):

@@ -44,7 +44,7 @@ class _Lanes:
                 out.append(s if buffers_of(s).isdisjoint(self.fragments) else self._store(s, ranges, lanes))
             elif isinstance(s, Loop):
                 axis = self.axes.loops.get(s.var)
-                inner = {**lanes, axis.value: s.var} if axis in (Axis.LANE, Axis.WARP) else lanes
+                inner = {**lanes, axis.value: s.var} if axis is Axis.LANE or axis is Axis.WARP else lanes
                 out.append(replace(s, body=self.run(s.body, {**ranges, s.var: span(s.end)}, inner)))
             else:
                 out.append(replace(s, body=self.run(s.body, ranges, lanes)))
@@ -64,8 +64,8 @@ class _Lanes:
                 if simplify(sub(at[name], Var(lanes[name])), ranges) != ZERO:
                     raise LowerError(
                         f"`{format_store(s)}` takes an element of `{buffer}`, which is in a fragment, where {name}"
-                        f" `{format_expr(at[name])}` has it, and {name} `{lanes[name]}` runs it; divide the loops as the layout"
-                        f' "{grid.layout.name}" does'
+                        f" `{format_expr(at[name])}` has it, and {name} `{lanes[name]}` runs it; divide the loops as the"
+                        f' layout "{grid.layout.name}" does'
                     )
             lane: Expr = Var(lanes[LANE])
             return (*first, lane_of(Var(lanes[WARP]), lane) if WARP in counted else lane, at["reg"])

@@ -90,7 +90,7 @@ def lower_device_until(program: Program, last: str, features: tuple[str, ...]) -
 
 
 def _nest(program: Program, n: int, features: tuple[str, ...]) -> Nest:
-    unit = Unit(program, replace(program, body=(program.body[n],)))
+    unit = Unit(program, replace(program, body=(program.body[n],)), None, {})
     return Nest(unit, n, axes_of(program.body[n]), features)
 
 

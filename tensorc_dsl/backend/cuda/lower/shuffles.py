@@ -119,6 +119,8 @@ class _Maker:
                 yield from self._store(s, at)
             elif not self._reads_lanes(s):
                 yield s
+            elif isinstance(s, Loop) and constant(s.end) == 0:
+                continue  # in a loop without iterations no lane has stored what is read
             elif isinstance(s, Loop) and s.var not in self.axes.loops and s.var in self._counting_lanes(s):
                 for k in range(_count(s)):
                     yield from self.run(tuple(_at(x, {s.var: index(k)}) for x in s.body), at)

@@ -6,9 +6,8 @@ A loop qualifies if it only folds contiguous elements of small private buffers i
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorc_dsl.ir.expr import constant, free_vars
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.lower.bounds import stride

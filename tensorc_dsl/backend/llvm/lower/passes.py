@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorc_dsl.backend.llvm.lower.across import fold_across
 from tensorc_dsl.backend.llvm.lower.registers import keep_in_registers, limit_unrolling, unroll_small
 from tensorc_dsl.backend.llvm.lower.vectors import legalise_vectors
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import MAX_STEP, Annotation, For, Program, walk
 from tensorc_dsl.lower.flat import Kernel
 from tensorc_dsl.lower.instructions import bind_instructions, instructions

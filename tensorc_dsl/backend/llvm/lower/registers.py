@@ -8,12 +8,12 @@ would force the whole buffer into memory, so short serial loops that access such
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from operator import is_
 
 from tensorc_dsl.backend.llvm.lower.vectors import lanes_are_independent
 from tensorc_dsl.ir.expr import Call, Const, Expr, Load, Var, children, constant, free_vars
 from tensorc_dsl.ir.memo import by_identity
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.flat import Alloc, Flat, Loop, Parallel, buffers_of, inside, store_loads, stores

@@ -6,9 +6,8 @@ The scheduler has proved that lanes have no dependences; this pass checks the fo
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensorc_dsl.ir.expr import constant, dtype_of, free_vars
+from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.flat import Flat, Loop, Parallel, body_of, store_loads, stores
