@@ -4,9 +4,9 @@ For operators of the library at sizes as in networks, schedules are drawn for sm
 are of `std.gpu.tensor_core`. Those of "hopper …" are of `std.gpu.hopper`, for sm_90a, all with instructions of warpgroups.
 For each it prints how many there were, how many use tensor cores, how many have no code or are refused by ptxas, how many
 spill registers, the most registers and bytes of stack, and the median seconds of processor time of lowering with PTX, and of
-ptxas. Where `nvdisasm` is installed, the machine code has an HMMA for each `mma.sync` of the PTX, an HGMMA for each `wgmma`,
-an LDSM for each `ldmatrix`, an LDGSTS for each copy that only starts, and a SHFL for each shuffle; loops that ptxas unrolls
-have more. The status is 1 if one is refused, or has fewer.
+ptxas. Where `nvdisasm` is installed, the machine code has an HMMA, IMMA or DMMA for each `mma.sync` of the PTX, an HGMMA for
+each `wgmma`, an LDSM for each `ldmatrix`, an LDGSTS for each copy that only starts, and a SHFL for each shuffle; loops that
+ptxas unrolls have more. The status is 1 if one is refused, or has fewer.
 """
 
 from __future__ import annotations
@@ -49,6 +49,13 @@ TASKS = {
     "tensor odd": "matmul(M=1000, N=777, K=513, T=f16, Acc=f32)",
     "tensor batched": "batch_matmul(G=8, M=128, N=128, K=64, T=f16, Acc=f32)",
     "tensor conv2d": "conv2d_nhwc(N=1, H=64, W=64, CI=64, KH=3, KW=3, CO=64, pad=1, T=f16, Acc=f32)",
+    "tensor i8": "matmul(M=1024, N=1024, K=1024, T=i8, Acc=i32)",
+    "tensor u8": "matmul(M=1024, N=1024, K=1024, T=u8, Acc=i32)",
+    "tensor tf32": "rounded_product(M=1024, N=1024, K=1024)",
+    "tensor f64": "matmul(M=512, N=512, K=512, T=f64, Acc=f64)",
+    "tensor dense gelu": "dense_gelu(M=512, N=1024, K=512)",
+    "tensor narrow": "matmul(M=64, N=64, K=65536, T=f16, Acc=f32)",
+    "narrow": "matmul(M=64, N=64, K=65536)",
     "matmul 1024": "matmul(M=1024, N=1024, K=1024)",
     "matmul 1000": "matmul(M=1000, N=777, K=513)",
     "matmul f16": "matmul(M=1024, N=1024, K=1024, T=f16, Acc=f32)",
@@ -65,11 +72,27 @@ TASKS = {
 }
 
 
+COMPUTES = """
+/// A layer of a network, whose bias and activation are computed before sums are stored.
+compute dense_gelu(X: f16[M, K], W: f16[N, K], b: f32[N]) -> Y: f16[M, N] {
+    let C[i, j] = sum[k] f32(X[i, k]) * f32(W[j, k])
+    let Z[i, j] = C[i, j] + b[j]
+    Y[i, j] = f16(0.5 * Z[i, j] * (1 + erf(Z[i, j] * 0.7071067811865476)))
+}
+
+compute rounded_product(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
+    C[i, j] = sum[k] tf32(A[i, k]) * tf32(B[k, j])
+}
+"""
+"""What tasks compute that is no operator of the library."""
+
 SPACES = {TENSOR: "tensor_core", HOPPER: "hopper"}
 
 OPCODES = {
-    r"\bmma\.sync": "HMMA",
     r"wgmma\.mma_async": "HGMMA",
+    r"\bmma\.sync\S+\.col\.f32": "HMMA",
+    r"\bmma\.sync\S+\.col\.s32": "IMMA",
+    r"\bmma\.sync\S+\.col\.f64": "DMMA",
     "ldmatrix": "LDSM",
     r"cp\.async\.c[ag]": "LDGSTS",
     r"shfl\.sync": "SHFL",
@@ -95,15 +118,16 @@ class Found:
 def assembled(text: str, space: str, draws: int, seed: int, folder: Path) -> Found:
     """So many schedules of a task, through ptxas."""
     file, out = folder / "t.tsched", Found()
+    name = text.partition("(")[0]
     targets = ("sm_90a",) if space == "hopper" else ("sm_80", "sm_90")
     uses = (
-        "std.ops.{" + text.partition("(")[0] + "}",
+        "std.ops" if f"compute {name}(" in COMPUTES else f"std.ops.{{{name}}}",
         f"std.gpu.{space}.{{{space}}}",
         "std.gpu.targets.{sm_80, sm_90, sm_90a}",
     )
     head = "".join(f"use {what}\n" for what in uses)
     for target in targets:
-        file.write_text(f"{head}task t = {text} with {space}\n", encoding="utf-8")
+        file.write_text(f"{head}{COMPUTES}task t = {text} with {space}\n", encoding="utf-8")
         t = load(file, target=target)["t"]
         model = condition(t.model, {"warpgroups": True}) if space == "hopper" else t.model
         rng = stream(seed, text, target)
@@ -156,7 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="only tasks whose name begins so")
     given = parser.parse_args(argv)
     every: list[Found] = []
-    print(f"{'task':16} draws tensor refused spilled registers stack  PTX s  ptxas s")
+    print(f"{'task':17} draws tensor refused spilled registers stack  PTX s  ptxas s")
     with tempfile.TemporaryDirectory() as folder:
         for name, text in TASKS.items():
             if name.startswith(given.only):
@@ -167,7 +191,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 counts = f"{found.draws:5} {found.tensors:6} {len(found.refused):7} {found.spilled:7}"
                 counts += f" {found.registers:9} {found.stack:5}"
                 opcodes = " ".join(f"{n} {op}" for op, n in sorted(found.opcodes.items()))
-                print(f"{name:16} {counts} {seconds}  {opcodes}".rstrip(), flush=True)
+                print(f"{name:17} {counts} {seconds}  {opcodes}".rstrip(), flush=True)
                 for why in found.refused:
                     print(f"    {why}")
     own = [x for f in every for x in f.own]

@@ -75,7 +75,7 @@ The formatter, `tensorc-dsl fmt', writes 4."
 (defconst tsched--builtins
   '("abs" "all" "any" "ceil" "clamp" "concat" "cos" "erf" "exp" "floor" "interleave" "len" "log" "log2" "max" "min"
     "pow" "product" "range" "reversed" "round" "rsqrt" "saturate" "select" "sigmoid" "sin" "so_far" "sqrt" "sum"
-    "tanh" "tile_levels" "within" "xor"))
+    "tanh" "tf32" "tile_levels" "within" "xor"))
 
 (defconst tsched--primitives
   '("add_unit_loop" "annotate" "bind" "cache_inplace" "cache_read" "cache_write" "compute_at" "compute_inline"

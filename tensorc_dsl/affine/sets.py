@@ -31,11 +31,16 @@ from tensorc_dsl.ir.expr import (
     Not,
     Select,
     Var,
+    add,
+    children,
     constant,
     dims_in,
     dtype_of,
     free_vars,
     index,
+    mul,
+    rebuild,
+    sub,
     substitute,
 )
 from tensorc_dsl.ir.program import Block, For
@@ -249,12 +254,45 @@ def feasible(extents: Mapping[str, Expr], conditions: Sequence[Expr]) -> bool:
 def _feasible(limits: tuple[tuple[str, Expr], ...], conditions: tuple[Expr, ...]) -> bool:
     within = [c for v, e in limits for c in (Compare("<=", ZERO, Var(v)), Compare("<", Var(v), e))]
     dims = frozenset[Dim]().union(*map(dims_in, (*within, *conditions)))
-    every: tuple[Expr, ...] = (*within, *conditions, *dim_conditions(dims))
-    if not every:
-        return True
+    every = _without_quotients((*within, *conditions, *dim_conditions(dims)))
     names = sorted(frozenset[str]().union(*map(free_vars, every)))
     plain: dict[str, Expr] = {n: Var(f"x{k}") for k, n in enumerate(names)}  # callers' names may be unreadable for isl
-    return not points([f"x{k}" for k in range(len(names))], [substitute(c, plain) for c in every]).is_empty()
+    return _have_solution([f"x{k}" for k in range(len(names))], [substitute(c, plain) for c in every])
+
+
+def _have_solution(variables: Sequence[str], conditions: list[Expr]) -> bool:
+    """Whether some integers satisfy all conditions. `a != b` is two questions: isl takes far longer for the union."""
+    for n, c in enumerate(conditions):
+        if isinstance(c, Compare) and c.op == "!=":
+            rest = [*conditions[:n], *conditions[n + 1 :]]
+            halves = (Compare("<", c.lhs, c.rhs), Compare(">", c.lhs, c.rhs))
+            return any(_have_solution(variables, [*rest, half]) for half in halves)
+    return not conditions or not points(variables, conditions).is_empty()
+
+
+def _without_quotients(conditions: Sequence[Expr]) -> list[Expr]:
+    """Conditions that have a solution exactly if the given ones do.
+
+    Each quotient by a number is an integer of its own, between bounds. isl would give one to each occurrence, and look for
+    what is superfluous after each condition: that is most of the time of a question.
+    """
+    quotients: dict[tuple[Expr, int], Expr] = {}
+
+    def replaced(e: Expr) -> Expr:
+        if isinstance(e, Binary) and e.op == "xor":
+            return e  # it is affine for what the text of an operand shows
+        if parts := children(e):
+            e = rebuild(e, tuple(map(replaced, parts)))
+        if not isinstance(e, Binary) or e.op not in ("/", "%") or (divisor := constant(e.rhs)) is None or divisor <= 0:
+            return e
+        quotient = quotients.setdefault((e.lhs, divisor), Var(f"{len(quotients)}/"))  # no other name has a slash
+        return quotient if e.op == "/" else sub(e.lhs, mul(e.rhs, quotient))
+
+    out = [replaced(c) for c in conditions]
+    for (e, divisor), quotient in quotients.items():
+        low = mul(index(divisor), quotient)
+        out += [Compare("<=", low, e), Compare("<", e, add(low, index(divisor)))]
+    return out
 
 
 def covers(

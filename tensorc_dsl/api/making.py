@@ -87,6 +87,17 @@ def emulated(program: Program, scheduled: Program, target: Target) -> Emulated:
     return replace(found, cycles=None if found.fault else backend.cycles(lower, target, found.counted_at))
 
 
+def require_registers(scheduled: Program, target: Target) -> None:
+    """Raises TschedError (E0908) if an assembler is here and says that registers do not suffice, or if there is no code."""
+    backend = require_code(target, scheduled.name)
+    try:
+        spilled = backend.spilled(lowered(scheduled, target), target)
+    except CompileError as e:
+        raise failed("does not compile", str(e)) from e
+    if spilled:
+        raise failed("spills registers", f"{spilled}; make the tiles of a thread smaller")
+
+
 def compiled(program: Program, target: Target, threads: int) -> CompiledKernel:
     """A scheduled program in machine code. Raises TschedError (E0908, E0910) if that fails."""
     try:

@@ -24,6 +24,7 @@ from tensorc_dsl.api.making import (
     lowered_text,
     require_code,
     require_machine,
+    require_registers,
     viewed,
 )
 from tensorc_dsl.api.results import SearchResult
@@ -273,6 +274,11 @@ class Task:
         (E0908, E0910, E0915, E0920, E0921) if the kernel cannot be emulated.
         """
         return emulated(self.program, trace.program, self.target)
+
+    def require_registers(self, trace: Trace) -> None:
+        """Raises TschedError (E0908) if an assembler of the target is on this machine and says that registers do not suffice
+        for the trace's kernel, and E0910 or E0915 if there is no code."""
+        require_registers(trace.program, self.target)
 
     def library(self, trace: Trace, origin: Origin = GIVEN) -> KernelLibrary:
         """The schedule as a library for C, which says where the schedule is from.

@@ -243,6 +243,14 @@ class Backend(Protocol):
         """What a model of time gives a kernel at these sizes, in cycles of the target; None where there is no model."""
         ...
 
+    def spilled(self, lowered: LoweredKernel, target: Target) -> str:
+        """What an assembler on this machine says that a kernel keeps in memory for want of registers; "" if that is nothing,
+        or not known here.
+
+        Raises CompileError.
+        """
+        ...
+
     def load(self, code: Code, program: Program, threads: int) -> LoadedKernel:
         """The kernel of a program in this process; the program need not be scheduled.
 

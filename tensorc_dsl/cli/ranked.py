@@ -155,6 +155,7 @@ def _emulate(task: Task, asked: Asked, out: Ranking, tell: Tell) -> None:
         if one is None or not recorded:
             one = Emulation(key_of_task, asked.seed, number, key)
             try:
+                task.require_registers(trace)  # the model knows nothing of what ptxas spills
                 found = task.emulate(trace)
                 one = Emulation(key_of_task, asked.seed, number, key, None if found.fault else found, found.fault)
             except TschedError as e:

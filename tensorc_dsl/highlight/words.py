@@ -65,7 +65,7 @@ TYPES: tuple[str, ...] = (
 BUILTINS: tuple[str, ...] = (
     "abs", "all", "any", "ceil", "clamp", "concat", "cos", "erf", "exp", "floor", "interleave", "len", "log",
     "log2", "max", "min", "pow", "product", "range", "reversed", "round", "rsqrt", "saturate", "select", "sigmoid",
-    "sin", "so_far", "sqrt", "sum", "tanh", "tile_levels", "within", "xor",
+    "sin", "so_far", "sqrt", "sum", "tanh", "tf32", "tile_levels", "within", "xor",
 )  # fmt: skip
 """Functions, in front of `(`."""
 

@@ -46,6 +46,11 @@ MATHS: dict[str, MathFunction] = {
     "abs": MathFunction(1, "x without its sign; of integers too", least=0, at=((-inf, inf), (inf, inf))),
     "sin": MathFunction(1, "the sine", at=((0, 0),)),
     "cos": MathFunction(1, "the cosine", at=((0, 1),)),
+    "tf32": MathFunction(
+        1,
+        "x with 11 significant bits, as tensor cores take an f32; halves go away from zero",
+        at=((0, 0), (1, 1), (inf, inf), (-inf, -inf)),
+    ),
     "pow": MathFunction(2, "x to the power of y", Domain.POSITIVE),
 }
 """By name. `abs` also takes integers."""

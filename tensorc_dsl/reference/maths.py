@@ -60,6 +60,16 @@ def _whole(f: Callable[[Array], Array]) -> Numerics:
     return Numerics(f, lambda p: steps(f, p.x, p.dx), exact=True)
 
 
+def tf32(x: Array) -> Array:
+    """`x` with 11 significant bits, and no bit below those of the least normal f32, 2^-126; halves go away from zero.
+
+    PTX ISA 9.2, "cvt": `cvt.rna.tf32.f32`.
+    """
+    exponent = np.frexp(x)[1] - 1
+    unit = np.ldexp(1.0, np.maximum(exponent, -126) - 10)
+    return np.where(np.isfinite(x), np.copysign(np.floor(np.abs(x) / unit + 0.5) * unit, x), x)
+
+
 def _flat(p: Point) -> Array:
     """The error of a function whose derivative is nowhere above 1 in size."""
     return p.dx
@@ -84,6 +94,7 @@ NUMERICS: dict[str, Numerics] = {
     "abs": Numerics(np.abs, _flat, exact=True),
     "sin": Numerics(np.sin, _flat),
     "cos": Numerics(np.cos, _flat),
+    "tf32": Numerics(tf32, lambda p: steps(tf32, p.x, p.dx), exact=True),
     "pow": Numerics(np.power, _power_error),
 }
 """By name, for each function of `ir.maths`."""

@@ -15,6 +15,7 @@ import pytest
 from bench.maths import REFERENCE, Array, compiled, ulps
 from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.reference.maths import NUMERICS
 from tests.codegen.native import check, program
 
 WIDTHS = (1, 4, 8, 16, 64)
@@ -225,3 +226,21 @@ program f(A: f32[32, 48], C: f32[32]) {{
 """
     a = np.random.default_rng(5).uniform(-1, 1, (32, 48)).astype(np.float32)
     check(program(text), {"A": a})
+
+
+def test_tf32_is_exact_for_every_exponent_in_any_number_of_lanes() -> None:
+    """Against fractions of bits, not the reference's formula: halves, numbers beside them, and the ends of each exponent."""
+    rng = np.random.default_rng(5)
+    low = np.array([0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF, 0x3000], np.uint32)
+    high = np.concatenate([rng.integers(0, 2**19, 30), [0, 2**19 - 1]]).astype(np.uint32)[:, None]
+    bits = ((high << 13) | low).ravel() & np.uint32(0x7FFFFFFF)
+    bits = np.concatenate([bits, (np.arange(256, dtype=np.uint32)[:, None] << 23 | low).ravel()])
+    bits = np.resize(np.concatenate([bits, bits | np.uint32(1 << 31)]), 4096)
+    x = bits.view(np.float32)
+    units = bits.astype(np.int64) & 0x7FFFFFFF
+    kept = (units + 0x1000 >> 13 << 13).astype(np.uint32) | (bits & np.uint32(1 << 31))
+    want = np.where(np.isnan(x), np.float32(np.nan), kept.view(np.float32))
+    for lanes in WIDTHS:
+        assert_equal(run("tf32", lanes, x), want)
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert_equal(NUMERICS["tf32"].value(x.astype(np.float64)).astype(np.float32), want)

@@ -10,6 +10,7 @@ from tensorc_dsl.ir.arrays import narrow, stored_dtype, widen
 from tensorc_dsl.ir.dtypes import DTYPES, DType
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.reference.maths import tf32
 from tests.codegen.native import program, run
 
 NUMBERS = [t for t in DTYPES.values() if t.name != "bool"]
@@ -100,7 +101,7 @@ def test_comparisons_and_logic_on_stored_bools(kind: str) -> None:
 FUNCTIONS = {
     "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": special.erf, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": special.expit, "floor": np.floor, "ceil": np.ceil, "round": np.round, "abs": np.abs, "sin": np.sin,
-    "cos": np.cos,
+    "cos": np.cos, "tf32": tf32,
 }  # fmt: skip
 
 

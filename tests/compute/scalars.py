@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from tensorc_dsl.reference.maths import tf32
+
 Scalar = float | int | bool
 INDEX = "index"
 FLOATS = ("f16", "bf16", "f32", "f64")
@@ -21,7 +23,7 @@ ARG = ("argmin", "argmax")
 MATHS: dict[str, Callable[..., Any]] = {
     "exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": special.erf, "sqrt": np.sqrt, "sigmoid": special.expit,
     "rsqrt": lambda x: 1 / np.sqrt(x), "floor": np.floor, "ceil": np.ceil, "round": np.rint, "sin": np.sin,
-    "cos": np.cos, "abs": abs, "pow": lambda x, y: np.power(np.full(1, x), np.full(1, y))[0],
+    "cos": np.cos, "tf32": tf32, "abs": abs, "pow": lambda x, y: np.power(np.full(1, x), np.full(1, y))[0],
 }  # fmt: skip
 
 

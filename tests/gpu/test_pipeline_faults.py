@@ -6,19 +6,22 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tensorc_dsl.affine.pipeline import versions
+from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
 from tensorc_dsl.backend.cuda.lower import copies as copies_room
 from tensorc_dsl.backend.cuda.lower import stages
 from tensorc_dsl.backend.cuda.lower.kernels import Commit, Device, DeviceProgram, Guard, Phase, Steps, Wait
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
-from tensorc_dsl.ir.expr import Expr, Load, Var, add, index, substitute, transform
+from tensorc_dsl.ir.expr import Expr, Load, Select, Var, add, index, substitute, transform
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import For, Store
 from tensorc_dsl.lower.flat import Flat
 from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
 from tests.gpu.kernels import emulated
 from tests.gpu.test_barriers import check_each_is_needed
@@ -92,6 +95,43 @@ def test_too_few_versions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "versions", fewer)
     p = pipe("0, 2")
     assert "to which a copy is under way" in emulated(lower_device(p), p, make_inputs(p, 0))[0]
+
+
+PADDED = "A[vi, vj - 4] if vj >= 4 else 0.0"
+
+
+@pytest.mark.parametrize(("less", "none"), [(4, 0), (0, 4)])
+def test_a_copy_of_padding_that_reads_an_element_too_few_or_too_many_is_found(
+    less: int, none: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One element less is a zero too many; where nothing is to be read, the place is outside of the array."""
+
+    def other(self: DeviceStatements, size: int, cond: str, kind: str) -> str:
+        return self.f.op(f"select i1 {cond}, {kind} {size - less}, {kind} {none}")
+
+    p = pipe("0, 2", value=PADDED)
+    inputs = make_inputs(p, 0)
+    expected = interpret(p, inputs, "forward")["C"]
+    fault, found = emulated(lower_device(p), p, inputs)
+    assert fault == "" and all(np.array_equal(x["C"], expected) for x in found)
+    monkeypatch.setattr(DeviceStatements, "bytes_read", other)
+    fault, found = emulated(lower_device(p), p, inputs)
+    assert fault != "" or not any(np.array_equal(x["C"], expected) for x in found)
+
+
+def test_a_condition_of_padding_that_holds_too_often_is_found() -> None:
+    p = pipe("0, 2", value=PADDED)
+
+    def always(s: Device) -> Device:
+        def stmt(x: Flat) -> Flat:
+            if isinstance(x, Store):
+                return replace(x, value=x.value.then) if isinstance(x.value, Select) else x
+            return replace(x, body=tuple(map(stmt, x.body)))
+
+        return replace(s, body=tuple(map(stmt, s.body))) if isinstance(s, Phase) else s
+
+    fault, _ = emulated(changed(lower_device(p), always), p, make_inputs(p, 0))
+    assert "outside of `A`" in fault or "out of bounds" in fault
 
 
 def test_a_copy_to_an_address_that_is_not_aligned_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

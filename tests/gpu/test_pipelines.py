@@ -140,6 +140,34 @@ def test_what_cannot_be_under_way_is_copied_at_once_and_said(given: dict[str, ob
     assert [b.size for b in kernels.kernels[0].shared] == [3 * 64]
 
 
+@pytest.mark.parametrize(
+    ("value", "kind", "lanes"),
+    [
+        ("A[vi, vj - 2] if vj >= 2 else 0.0", "f32", 1),
+        ("A[vi - 1, vj] if vi >= 1 else 0.0", "f32", 4),
+        ("0.0 if vj < 4 else A[vi, vj - 4]", "f32", 4),
+        ("A[vi, vj + 8] if vj < 56 and vi != 3 else 0.0", "f16", 8),
+        ("(A[vi, vj + 8] if vj < 56 else 0.0) if vi >= 2 else 0.0", "f16", 8),
+    ],
+)
+def test_zeros_of_padding_are_under_way_with_the_rest(value: str, kind: str, lanes: int) -> None:
+    """What is outside of an array is not read: the copy has a number of bytes to read, which is 0 there."""
+    kernels = check(pipe(kind=kind, lanes=lanes, value=value))
+    size = lanes * (4 if kind == "f32" else 2)
+    assert copies(kernels)
+    found = re.findall(rf"cp\.async\.c[ag]\.shared\.global \[[^]]+\], \[[^]]+\], {size}, (\S+);", ptx(kernels, "sm_80"))
+    assert found and set(found) != {str(size)}
+
+
+@pytest.mark.parametrize(
+    "value", ["A[vi, vj] if vj < 8 else 1.0", "A[vi, vj] if vj < 8 else -0.0", "A[vi, vj] + 1.0 if vj < 8 else 0.0"]
+)
+def test_what_fills_with_other_numbers_is_not_under_way(value: str) -> None:
+    kernels = check(pipe(value=value))
+    assert not copies(kernels)
+    assert "computes, and only copies run beside other work, of elements or of zeros" in format_device(kernels)
+
+
 def test_a_vector_is_as_many_copies_as_its_alignment_allows() -> None:
     """Rows of 36 f16 are aligned to 8 bytes, so a vector of 8 is two copies."""
     text = COLUMNS.replace("KIND", "f16").replace("COLUMNS", "36").replace("LANES", "8")

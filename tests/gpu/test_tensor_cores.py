@@ -21,8 +21,11 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Commit,
     Device,
     DeviceProgram,
+    Engage,
+    Finish,
     Guard,
     Phase,
+    Publish,
     Steps,
     Wait,
     collectives_in,
@@ -271,7 +274,7 @@ def changed(found: DeviceProgram, change: Callable[[Collective], Collective | No
                 return replace(s, body=tuple(map(flat, s.body)))
             case Steps() | Guard():
                 return replace(s, body=tuple(map(device, s.body)))
-            case Barrier() | Commit() | Wait():
+            case Barrier() | Commit() | Wait() | Publish() | Engage() | Finish():
                 return s
 
     (k,) = found.kernels
@@ -480,3 +483,11 @@ def test_products_of_bytes_are_declared_without_python(tmp_path: Path) -> None:
     assert fault == ""
     for out in outputs:
         np.testing.assert_array_equal(out["C"], a.astype(np.int64) @ b.T.astype(np.int64))
+
+
+@pytest.mark.parametrize("text", ["half_transposed(M=32, N=32, K=32)", "half_matmul(M=32, N=32, K=32)"])
+def test_an_operand_is_loaded_by_one_instruction_whichever_way_it_lies(text: str, tmp_path: Path) -> None:
+    """No rule is left out: the first one has instructions of 16 columns, whose fragments are as high as they are wide."""
+    t = task(tmp_path, text, "tensor_core")
+    trace = t.drawn_from(condition(t.model, {"tensor_core": True})).sample(0)
+    assert (trace.refused, "tensorize(" in trace.text and "m16n16k16" in trace.text) == ((), True)

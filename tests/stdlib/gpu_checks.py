@@ -50,6 +50,14 @@ compute any_turned(A: T[K, M], B: T[N, K]; T: dtype, Acc: dtype) -> C: Acc[M, N]
     C[i, j] = sum[k] Acc(A[k, i]) * Acc(B[j, k])
 }
 
+compute rounded_product(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
+    C[i, j] = sum[k] tf32(A[i, k]) * tf32(B[k, j])
+}
+
+compute rounded_turned(A: f32[K, M], B: f32[N, K]) -> C: f32[M, N] {
+    C[i, j] = sum[k] tf32(A[k, i]) * tf32(B[j, k])
+}
+
 compute half_biased(A: f16[M, K], B: f16[K, N], D: f32[N]) -> Y: f32[M, N] {
     let C[i, j] = sum[k] f32(A[i, k]) * f32(B[k, j])
     Y[i, j] = max(C[i, j] + D[j], 0)

@@ -20,6 +20,7 @@ from tensorc_dsl.backend.cuda.runtime.facts import number_of, processor_of
 from tensorc_dsl.backend.cuda.runtime.kernel import GpuKernel
 from tensorc_dsl.backend.cuda.runtime.module import module_of
 from tensorc_dsl.backend.cuda.runtime.timing import copy_rate
+from tensorc_dsl.backend.cuda.sass import spills_of, tool
 from tensorc_dsl.backend.llvm.processors import NO_CPU, processors
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import (
@@ -142,6 +143,12 @@ class CudaBackend:
     def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> float:
         assert isinstance(lowered, DeviceProgram)
         return sum(e.cycles for e in estimates(lowered, target, sizes))
+
+    def spilled(self, lowered: LoweredKernel, target: Target) -> str:
+        if tool("ptxas") is None:
+            return ""
+        compiled = self.compile(lowered, target, 1)
+        return spills_of(compiled.ptx, compiled.cpu)
 
     def load(self, code: Code, program: Program, threads: int) -> GpuKernel:
         """Raises TschedError (E0918)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sysconfig
 import tempfile
@@ -56,6 +57,25 @@ def assemble(ptx: str, cpu: str, cubin: Path) -> str:
     if done.returncode:
         raise CompileError(f"ptxas does not take the code: {done.stderr.strip()}")
     return done.stderr
+
+
+_KERNEL = re.compile(r"Compiling entry function '(\w+)'|(\d+) bytes spill stores, (\d+) bytes spill loads")
+"""The lines of ptxas about a kernel, in this order."""
+
+
+def spills_of(ptx: str, cpu: str) -> str:
+    """The kernels for which registers do not suffice, with what each thread stores and loads instead; "" if there are none.
+
+    Raises TschedError (E0919), CompileError.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        said = assemble(ptx, cpu, Path(folder, "kernel.cubin"))
+    name, out = "", list[str]()
+    for found in _KERNEL.finditer(said):
+        name, stored, read = found[1] or name, found[2], found[3]
+        if stored and (int(stored) or int(read)):
+            out.append(f"`{name}` stores {stored} and loads {read} bytes a thread for want of registers")
+    return ", ".join(out)
 
 
 def sass_of(ptx: str, cpu: str) -> str:

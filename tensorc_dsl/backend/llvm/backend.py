@@ -101,6 +101,9 @@ class CpuBackend:
     def emulate(self, lowered: LoweredKernel) -> None:
         return None
 
+    def spilled(self, lowered: LoweredKernel, target: Target) -> str:
+        return ""
+
     def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> None:
         return None
 

@@ -92,6 +92,6 @@
   (#any-of? @function.builtin
     "abs" "all" "any" "ceil" "clamp" "concat" "cos" "erf" "exp" "floor" "interleave" "len" "log" "log2" "max" "min"
     "pow" "product" "range" "reversed" "round" "rsqrt" "saturate" "select" "sigmoid" "sin" "so_far" "sqrt" "sum"
-    "tanh" "tile_levels" "within" "xor"))
+    "tanh" "tf32" "tile_levels" "within" "xor"))
 
 ; end: lists

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import gcd
 from typing import assert_never
 
+from tensorc_dsl.backend.cuda.lower.copies import filled
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
     Barrier,
@@ -47,9 +48,14 @@ class DeviceStatements(Statements, ABC):
     def barrier(self) -> None: ...
 
     @abstractmethod
-    def start_copy(self, target: str, source: str, size: int) -> None:
-        """Write the start of a copy of `size` bytes from an address in global memory to one in shared memory."""
+    def start_copy(self, target: str, source: Callable[[], str], size: int, cond: str | None) -> None:
+        """Write the start of a copy of `size` bytes from an address in global memory to one in shared memory, or of so many
+        zeros where there is a condition and it does not hold. `source` writes the computation of the address."""
         ...
+
+    def bytes_read(self, size: int, cond: str, kind: str) -> str:
+        """Write how many bytes of a copy are read, and not zeros, as an integer of a kind."""
+        return self.f.op(f"select i1 {cond}, {kind} {size}, {kind} 0")
 
     @abstractmethod
     def commit(self) -> None: ...
@@ -135,10 +141,12 @@ class DeviceStatements(Statements, ABC):
         if not self._starts_copies:
             super()._store(s, at)
             return
-        assert isinstance(s.value, Load)  # only copies are started
-        source = self.expressions.pointer(s.value.buffer, s.value.indices[0], at)
+        copied = filled(s.value)
+        assert copied is not None  # only copies are started
+        load, size = copied.load, copied.load.dtype.bytes * (1 if at is None else at.width)
+        cond = None if copied.cond is None else self.expressions.value(copied.cond, None).ref
         target = self.expressions.target(s.buffer, s.indices[0], at)
-        self.start_copy(target, source, s.value.dtype.bytes * (1 if at is None else at.width))
+        self.start_copy(target, lambda: self.expressions.pointer(load.buffer, load.indices[0], at), size, cond)
 
 
 def storage(f: Function, p: DeviceProgram, k: DeviceKernel, shared: str) -> SymbolTable:

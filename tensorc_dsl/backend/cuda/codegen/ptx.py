@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -75,13 +75,17 @@ class _Lanes(DeviceStatements):
     def barrier(self) -> None:
         self._call("llvm.nvvm.barrier.cta.sync.aligned.all", "i32 0", attributes="convergent nounwind")
 
-    def start_copy(self, target: str, source: str, size: int) -> None:
+    def start_copy(self, target: str, source: Callable[[], str], size: int, cond: str | None) -> None:
         places = [
             f"ptr addrspace({space}) {self.f.op(f'addrspacecast ptr {pointer} to ptr addrspace({space})')}"
-            for pointer, space in ((target, 3), (source, 1))
+            for pointer, space in ((target, 3), (source(), 1))
         ]
         # Copies of 16 bytes may pass by the first-level cache, which has no use for data that go to shared memory.
-        self._call(f"llvm.nvvm.cp.async.{'cg' if size == 16 else 'ca'}.shared.global.{size}", *places)
+        name = f"llvm.nvvm.cp.async.{'cg' if size == 16 else 'ca'}.shared.global.{size}"
+        if cond is None:
+            self._call(name, *places)
+        else:  # so many bytes are read, and the others are zeros
+            self._call(f"{name}.s", *places, f"i32 {self.bytes_read(size, cond, 'i32')}")
 
     def commit(self) -> None:
         self._call("llvm.nvvm.cp.async.commit.group")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -167,11 +167,24 @@ class Threads(DeviceStatements):
         f.line(f"switch i8 {found}, label %suspend [ i8 0, label %{resumed} i8 1, label %cleanup ]")
         f.start_block(resumed)
 
-    def start_copy(self, target: str, source: str, size: int) -> None:
-        number = len(self._sites) - 1
+    def start_copy(self, target: str, source: Callable[[], str], size: int, cond: str | None) -> None:
+        f, number = self.f, len(self._sites) - 1
         row = self._watched.rows[self._sites[number].buffer]
-        what = f"ptr %state, ptr %rows, i64 %thread, ptr {target}, ptr {source}, i64 {size}"
-        self.f.line(f"call void @tensorc_start({what}, i64 {row}, i64 {number})")
+        if cond is None:
+            place, read = source(), str(size)
+        else:  # zeros have no source: it may be outside of the array, and is not counted
+            slot, copied, after = f.alloca("ptr", 1), f.label("copied"), f.label("started")
+            f.line(f"store ptr null, ptr {slot}")
+            read = self.bytes_read(size, cond, "i64")
+            f.branch_if(f.op(f"icmp ne i64 {read}, 0"), copied, after)
+            f.start_block(copied)
+            with f.region():
+                f.line(f"store ptr {source()}, ptr {slot}")
+            f.branch(after)
+            f.start_block(after)
+            place = f.op(f"load ptr, ptr {slot}")
+        what = f"ptr %state, ptr %rows, i64 %thread, ptr {target}, ptr {place}, i64 {size}, i64 {read}"
+        f.line(f"call void @tensorc_start({what}, i64 {row}, i64 {number})")
 
     def commit(self) -> None:
         self.f.line("call void @tensorc_commit(ptr %state, i64 %thread)")

@@ -13,7 +13,7 @@ ENTRIES, HEAD, LENGTH, ROOM, GROUP, QUEUE_WORDS = range(6)
 """The words of a queue: its entries, the first that has not landed, how many there are and may be, how many groups there
 are; and the number of these words."""
 
-_TARGET, _SOURCE, _SIZE, _ENTRY_GROUP, _ROW, _SITE, _ENTRY_WORDS = range(7)
+_TARGET, _SOURCE, _SIZE, _ENTRY_GROUP, _ROW, _SITE, _READ, _ENTRY_WORDS = range(8)
 """The words of an entry, and their number."""
 
 
@@ -23,7 +23,7 @@ def _queue(thread: str) -> str:
   %q = getelementptr i64, ptr %queues, i64 %nth"""
 
 
-_COPY = "ptr %s, ptr %rows, i64 %t, ptr %to, ptr %from, i64 %n, i64 %row, i64 %site"
+_COPY = "ptr %s, ptr %rows, i64 %t, ptr %to, ptr %from, i64 %n, i64 %read, i64 %row, i64 %site"
 
 UNDER_WAY_CODE = f"""
 declare ptr @realloc(ptr, i64)
@@ -93,6 +93,8 @@ put:
   store i64 %row, ptr %p4
   %p5 = getelementptr i64, ptr %e, i64 {_SITE}
   store i64 %site, ptr %p5
+  %p6 = getelementptr i64, ptr %e, i64 {_READ}
+  store i64 %read, ptr %p6
   %longer = add i64 %length, 1
   store i64 %longer, ptr %length.at
   ret void
@@ -129,9 +131,13 @@ land:
   %to = load ptr, ptr %e
   {word("from", "e", _SOURCE, "ptr")}
   {word("size", "e", _SIZE)}
+  {word("read", "e", _READ)}
   {word("row", "e", _ROW)}
   {word("site", "e", _SITE)}
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %size, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %read, i1 false)
+  %rest = getelementptr i8, ptr %to, i64 %read
+  %zeros = sub i64 %size, %read
+  call void @llvm.memset.p0.i64(ptr %rest, i8 0, i64 %zeros, i1 false)
   call void @tensorc_flag(ptr %rows, i64 %row, ptr %to, i64 %size, i64 0)
   call ptr @tensorc_watch(ptr %s, ptr %rows, i64 %row, ptr %to, i64 %size, i64 1, i1 true, i64 %site, i64 %t)
   %n1 = add i64 %n, 1
@@ -165,5 +171,6 @@ define internal void @tensorc_release(ptr %s, i64 %t) nounwind {{
   ret void
 }}
 """
-"""`tensorc_start(state, rows, thread, target, source, bytes, row, statement)`, `tensorc_commit(state, thread)` and
-`tensorc_wait(state, rows, thread, groups)`; `tensorc_forget` empties the queue of a thread, `tensorc_release` frees it."""
+"""`tensorc_start(state, rows, thread, target, source, bytes, read, row, statement)`, where `read` bytes are from the source
+and the others zeros, `tensorc_commit(state, thread)` and `tensorc_wait(state, rows, thread, groups)`; `tensorc_forget`
+empties the queue of a thread, `tensorc_release` frees it."""

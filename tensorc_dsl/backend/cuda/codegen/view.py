@@ -303,6 +303,15 @@ def _cast(a: Expr, t: DType) -> str:
     return f"({_TYPES[t.name]})" + (f"(float){x}" if half and t.name != "f32" else x)
 
 
+def _tf32(x: str, wide: bool) -> str:
+    """The rounding of the least bits of a float, as an integer; that of a double also of what is below the normal floats."""
+    if not wide:
+        return f"({x} == {x} ? __uint_as_float((__float_as_uint({x}) + 0x1000u) & 0xffffe000u) : {x})"
+    found = f"__longlong_as_double((__double_as_longlong({x}) + (1ll << 41)) & -(1ll << 42))"
+    small = f"copysign(floor(fabs({x}) * 0x1p136 + 0.5) * 0x1p-136, {x})"
+    return f"({x} == {x} ? fabs({x}) < 0x1p-126 ? {small} : {found} : {x})"
+
+
 def _call(f: str, args: tuple[Expr, ...]) -> str:
     t = dtype_of(args[0])
     given = [_value(a) for a in args]
@@ -314,6 +323,8 @@ def _call(f: str, args: tuple[Expr, ...]) -> str:
     if f == "sigmoid":
         one = "1.0" if t.bits == 64 else "1.0f"
         found = f"({one} / ({one} + exp{wide}(-({given[0]}))))"
+    elif f == "tf32":
+        found = _tf32(given[0], t.bits == 64)
     else:
         found = f"{_FUNCTIONS[f]}{wide}({', '.join(given)})"
     return f"({_TYPES[t.name]}){found}" if t.bits == 16 else found

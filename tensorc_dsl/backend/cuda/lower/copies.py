@@ -1,19 +1,33 @@
 """The rule for copies that run beside other work: which statements the machine can start and wait for later.
 
-A thread can start a copy of 4, 8 or 16 bytes from global to shared memory, both aligned to that size. A statement whose
-stores are all such copies starts them; every other one is run where it stands.
+A thread can start a copy of 4, 8 or 16 bytes from global to shared memory, both aligned to that size, or as many zeros. A
+statement whose stores are all such copies starts them; every other one is run where it stands.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.affine.simplify import is_multiple
+from tensorc_dsl.affine.simplify import is_multiple, negate
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT
 from tensorc_dsl.backend.cuda.lower.vectors import whole_vectors
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, add, constant, index, mul, substitute
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Var,
+    add,
+    conjunction,
+    constant,
+    index,
+    mul,
+    substitute,
+)
 from tensorc_dsl.ir.print import format_store
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, If, Loop, store_loads
@@ -30,6 +44,32 @@ class Copying:
     targets: Collection[str]
     sources: Collection[str]
     dtypes: dict[str, DType]
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What a copy stores: an element of an array, or zero where there is a condition and it does not hold."""
+
+    load: Load
+    cond: Expr | None
+
+
+def filled(e: Expr) -> Filled | None:
+    """What a copy stores as such; None if it is something else. Of conditions inside each other, all have to hold."""
+    match e:
+        case Load():
+            return Filled(e, None)
+        case Select(cond=cond, then=then, other=other) if _is_zero(other) and (inner := filled(then)):
+            return Filled(inner.load, cond if inner.cond is None else conjunction((cond, inner.cond)))
+        case Select(cond=cond, then=then, other=other) if _is_zero(then):
+            return filled(Select(negate(cond), other, then))
+        case _:
+            return None
+
+
+def _is_zero(e: Expr) -> bool:
+    """Whether all bits of a value are 0: those of -0.0 are not."""
+    return isinstance(e, Const) and e.value == 0 and math.copysign(1.0, e.value) > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +116,17 @@ def _stores(body: tuple[Flat, ...]) -> Iterator[Store]:
 
 
 def _require_plain(s: Store, allowed: Copying) -> None:
-    if not isinstance(s.value, Load):
-        raise NoCopy(s, "computes, and only copies run beside other work")
+    copied = filled(s.value)
+    if copied is None:
+        raise NoCopy(s, "computes, and only copies run beside other work, of elements or of zeros")
     if s.buffer not in allowed.targets:
         raise NoCopy(
             s, f"writes `{s.buffer}`, which is not a buffer in shared memory that each iteration has for itself"
         )
     if written := {x.buffer for x in store_loads(s)} - set(allowed.sources):
         raise NoCopy(s, f"reads `{min(written)}`, which is not an array that the kernel only reads")
-    if allowed.dtypes[s.buffer] != s.value.dtype:
-        raise NoCopy(s, f"converts {s.value.dtype} to {allowed.dtypes[s.buffer]}")
+    if allowed.dtypes[s.buffer] != copied.load.dtype:
+        raise NoCopy(s, f"converts {copied.load.dtype} to {allowed.dtypes[s.buffer]}")
 
 
 def _divided(loop: Loop, allowed: Copying) -> Loop:
@@ -108,10 +149,11 @@ def _divided(loop: Loop, allowed: Copying) -> Loop:
 
 def _lanes(s: Store, var: str | None, count: int, allowed: Copying) -> int:
     """The largest number of lanes of a store that are one copy. Raises NoCopy if there is none."""
-    assert isinstance(s.value, Load)
+    copied = filled(s.value)
+    assert copied is not None  # as `_require_plain` asks
     size = allowed.dtypes[s.buffer].bytes
     first = {} if var is None else {var: ZERO}
-    both = [substitute(i, first) for i in (*s.indices, *s.value.indices)]
+    both = [substitute(i, first) for i in (*s.indices, *copied.load.indices)]
     for total in SIZES:
         lanes = total // size
         if total % size == 0 and 1 <= lanes <= count and count % lanes == 0:

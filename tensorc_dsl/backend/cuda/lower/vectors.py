@@ -74,11 +74,22 @@ def _shared_conditions(body: tuple[Flat, ...], var: str, lanes: int) -> tuple[Fl
         if not isinstance(s, Store):
             s = replace(s, body=_shared_conditions(s.body, var, lanes))
         if isinstance(s, If):
-            cond = conjunction(tuple(_for_all_lanes(c, var, lanes) for c in conjuncts(s.cond)))
-            assert cond is not None
-            s = replace(s, cond=cond)
+            s = replace(s, cond=_shared(s.cond, var, lanes))
+        elif isinstance(s, Store):
+            s = replace(s, value=transform(s.value, lambda e: _with_shared(e, var, lanes)))
         out.append(s)
     return tuple(out)
+
+
+def _with_shared(e: Expr, var: str, lanes: int) -> Expr:
+    return replace(e, cond=_shared(e.cond, var, lanes)) if isinstance(e, Select) and var in free_vars(e.cond) else e
+
+
+def _shared(cond: Expr, var: str, lanes: int) -> Expr:
+    """A condition with each of those that it joins replaced by one over the whole vector, where these are equal."""
+    out = conjunction(tuple(_for_all_lanes(c, var, lanes) for c in conjuncts(cond)))
+    assert out is not None  # `true` is no condition of a statement
+    return out
 
 
 def _for_all_lanes(cond: Expr, var: str, lanes: int) -> Expr:

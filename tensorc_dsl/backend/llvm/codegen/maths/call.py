@@ -12,6 +12,7 @@ from tensorc_dsl.backend.llvm.codegen.maths.lanes import Lanes
 from tensorc_dsl.backend.llvm.codegen.maths.log import log
 from tensorc_dsl.backend.llvm.codegen.maths.pow import power
 from tensorc_dsl.backend.llvm.codegen.maths.tanh import tanh
+from tensorc_dsl.backend.llvm.codegen.maths.tf32 import tf32
 from tensorc_dsl.backend.llvm.codegen.maths.trigonometric import cos, sin
 from tensorc_dsl.backend.llvm.codegen.scalars import binary, compare, convert, library, select
 from tensorc_dsl.backend.llvm.codegen.values import Value, constant_value
@@ -90,6 +91,9 @@ CODES: dict[str, Code] = {
     "sin": Code(_lanes(sin, _library("sin")), *_ANGLES),
     "cos": Code(_lanes(cos, _library("cos")), *_ANGLES),
     "pow": Code(_lanes(power, _library("pow")), "2^(y log₂ x) in f64", 0.51),
+    "tf32": Code(
+        lambda f, args: tf32(Lanes(f, args[0])).value, "half a unit is added to the bits, and the rest cut off"
+    ),
     "sqrt": _instruction("sqrt"),
     "floor": _instruction("floor"),
     "ceil": _instruction("ceil"),

@@ -57,6 +57,10 @@ class Lanes:
         """The nearest integer, ties to even."""
         return self._intrinsic("roundeven")
 
+    def below(self) -> Self:
+        """The greatest integer that is not above it."""
+        return self._intrinsic("floor")
+
     def size(self) -> Self:
         """The absolute value."""
         return self._intrinsic("fabs")

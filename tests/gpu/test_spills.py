@@ -1,0 +1,74 @@
+"""A schedule whose kernels would spill registers is refused where draws are ranked, if there is an assembler that says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tensorc_dsl.backend.cuda import backend, sass
+from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.backend.cuda.sass import spills_of, tool
+from tests.gpu.kernels import ptx
+from tests.gpu.test_counts import tuned
+from tests.stdlib.gpu_checks import task
+
+SAID = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 't_0' for 'sm_80'
+ptxas info    : Function properties for t_0
+    8 bytes stack frame, {stored} bytes spill stores, {read} bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers
+ptxas info    : Compiling entry function 't_1' for 'sm_80'
+ptxas info    : Function properties for t_1
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 32 registers
+"""
+
+SPILLS = "`t_0` stores 16 and loads 24 bytes a thread for want of registers"
+
+
+def assembler(folder: Path, monkeypatch: pytest.MonkeyPatch, stored: int, read: int) -> None:
+    """A `ptxas` on PATH that says so much of each file."""
+    program = folder / "ptxas"
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{SAID.format(stored=stored, read=read)}END\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+
+
+@pytest.mark.parametrize(("stored", "read", "wanted"), [(16, 24, SPILLS), (0, 0, "")])
+def test_spills_are_told_by_kernel(
+    stored: int, read: int, wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assembler(tmp_path, monkeypatch, stored, read)
+    assert spills_of("", "sm_80") == wanted
+
+
+def test_the_assembler_says_so_of_a_kernel_with_few_registers(tmp_path: Path) -> None:
+    if tool("ptxas") is None:
+        pytest.skip("ptxas is not installed")
+    t = task(tmp_path, "matmul(M=64, N=64, K=64)", "default")
+    text = ptx(lower_device(t.sample(3).program), "sm_80")
+    assert spills_of(text, "sm_80") == ""
+    few = text.replace(".minnctapersm 1", ".maxnreg 24")
+    assert few != text
+    assert "bytes a thread for want of registers" in spills_of(few, "sm_80")
+
+
+def test_draws_that_spill_are_not_ranked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task(tmp_path, "matmul(M=32, N=32, K=8)")
+    assembler(tmp_path, monkeypatch, 16, 24)
+    said = tuned(tmp_path)
+    assert said.exit_code == 3
+    reason = f"the schedule spills registers: {SPILLS}; make the tiles of a thread smaller"
+    assert f"t: 3 draws without a kernel: {reason}\n" in said.stderr
+    found = json.loads(tuned(tmp_path, "--resume", "--json").stdout)
+    assert (found["refused"], found["wrong"], found["valid"]) == ({reason: 3}, [], 0)
+
+
+def test_without_an_assembler_draws_are_ranked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task(tmp_path, "matmul(M=32, N=32, K=8)")
+    for room in (backend, sass):
+        monkeypatch.setattr(room, "tool", lambda _: None)
+    said = tuned(tmp_path)
+    assert said.exit_code == 0 and "t: 3 schedules, by the cycles of a model" in said.stdout

@@ -1,0 +1,89 @@
+"""Reductions in parts by blocks of their own (split-K): exact in each order of threads, and enough blocks for the device."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensorc_dsl.api.tasks import Task
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
+from tensorc_dsl.backend.cuda.lower.lower import lower_device
+from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.trace.handlers import condition
+from tests.gpu.kernels import emulated, ptx
+from tests.gpu.test_tensor_cores import DRAWS, drawn, whole_numbers
+from tests.stdlib.gpu_checks import task
+
+CORES = 108
+"""The multiprocessors of `sm_80`."""
+
+PRODUCTS = {
+    "i32": ("any_product(M=8, N=4, K=512, T=i32, Acc=i32)", 2),
+    "f32, odd": ("any_product(M=5, N=3, K=517, T=f32, Acc=f32)", 4),
+    "f32, turned": ("any_turned(M=4, N=8, K=1024, T=f32, Acc=f32)", 8),
+}
+
+
+def blocks(k: DeviceKernel) -> int:
+    """The blocks of a kernel's grid."""
+    return prod(constant(e) or 0 for e in k.grid)
+
+
+@pytest.mark.parametrize("case", PRODUCTS)
+def test_a_product_in_parts_is_exact_in_each_order_of_threads(case: str, tmp_path: Path) -> None:
+    text, parts = PRODUCTS[case]
+    t = task(tmp_path, text, "default")
+    inputs, (a, b) = whole_numbers(t.program)
+    split = t.drawn_from(condition(t.model, {"in_parts": True, "parts": parts}))
+    for seed in range(max(2, DRAWS)):
+        found = lower_device(split.sample(seed).program)
+        first, _ = found.kernels
+        assert blocks(first) % parts == 0
+        fault, outputs = emulated(found, t.program, inputs)
+        assert fault == ""
+        for out in outputs:
+            np.testing.assert_array_equal(out["C"], a.T @ b.T if "turned" in text else a @ b)
+
+
+def test_the_parts_of_a_product_are_on_tensor_cores(tmp_path: Path) -> None:
+    t = task(tmp_path, "half_matmul(M=16, N=8, K=512)", "tensor_core")
+    inputs, (a, b) = whole_numbers(t.program)
+    for _, found in drawn(t, DRAWS, {"in_parts": True, "parts": 4, "tensor_core": True}):
+        first, second = found.kernels
+        assert (any(collectives_in(first.body)), any(collectives_in(second.body))) == (True, False)
+        assert "mma.sync" in ptx(found, "sm_80")
+        fault, outputs = emulated(found, t.program, inputs)
+        assert fault == ""
+        for out in outputs:
+            np.testing.assert_array_equal(out["C"], a @ b)
+
+
+def most_blocks(t: Task, seeds: int) -> int:
+    """The blocks of the largest grid that computes with the inputs, in so many draws."""
+    return max(blocks(lower_device(t.sample(seed).program).kernels[0]) for seed in range(seeds))
+
+
+def test_a_narrow_product_occupies_the_device(tmp_path: Path) -> None:
+    t = task(tmp_path, "any_product(M=32, N=32, K=65536, T=f32, Acc=f32)", "default")
+    whole = t.drawn_from(condition(t.model, {"in_parts": False}))
+    parts = t.drawn_from(condition(t.model, {"in_parts": True, "parts": 128}))
+    assert most_blocks(whole, 6) < CORES <= most_blocks(parts, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "splits"),
+    [
+        ("any_product(M=32, N=32, K=65536, T=f32, Acc=f32)", True),
+        ("any_product(M=32, N=32, K=255, T=f32, Acc=f32)", False),  # too few terms
+        ("any_product(M=1024, N=1024, K=1024, T=f32, Acc=f32)", False),  # blocks enough
+        ("total(M=1000, N=900)", True),
+        ("softmax(M=109, N=4096)", False),  # a block for each row
+        ("argmax(M=2, N=10000)", False),  # pairs have two results
+    ],
+)
+def test_only_what_leaves_the_device_idle_is_split(tmp_path: Path, text: str, splits: bool) -> None:
+    t = task(tmp_path, text, "default")
+    assert any("in_parts" in t.sample(seed).text for seed in range(6)) == splits
