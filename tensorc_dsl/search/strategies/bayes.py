@@ -56,9 +56,12 @@ INITIAL = 16
 BLIND = 3
 """Every third of these offspring is expanded without a judgement."""
 
-FIRST, MOVED, FORESEEN = 24, 12, 24
-"""Where other tasks predict what is fast, the first trials are chosen from so many draws, schedules of the other tasks, and
-offspring of both."""
+FIRST = 24
+"""Draws that a search begins with, of which the first trials are some."""
+
+MORE, MOVED, FORESEEN = 64, 12, 24
+"""Where other tasks predict what is fast, the first trials are chosen from so many more draws, at most one for each trial to
+come, and from schedules of the other tasks, and from offspring of both."""
 
 
 @dataclass(slots=True)
@@ -163,8 +166,10 @@ class Bayes:
         self._reserve.keep(drawn)
         wanted = max(0, self._initial - len(planned))
         if self._source is not None:
+            more = self._reserve.drawn(min(MORE, self._setting.trials))
+            self._reserve.keep(more)
             wanted = max(0, self._initial // 2 - len(planned))
-            foreseen = self._foreseen(drawn, wanted - wanted // 4)
+            foreseen = self._foreseen([*drawn, *more], wanted - wanted // 4)
             planned += foreseen
             wanted -= len(foreseen)
         return planned + self._reserve.take(range(min(wanted, len(self._reserve.waiting))))
