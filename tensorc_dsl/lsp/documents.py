@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -110,9 +111,15 @@ class Reads:
         document = self.documents.at(real)
         return Disk().read(path, name) if document is None else Source(name or str(path), document.text)
 
+    def has(self, path: Path) -> bool:
+        return Disk().has(path) or Path(os.path.realpath(path)) in self._open()
+
     def listed(self, folder: Path) -> tuple[Path, ...]:
-        opened = (file.resolve() for d in self.documents.open.values() if (file := file_of(d.uri)) is not None)
-        return with_others(Disk().listed(folder), folder, opened)
+        return with_others(Disk().listed(folder), folder, self._open())
+
+    def _open(self) -> list[Path]:
+        files = (file_of(d.uri) for d in self.documents.open.values())
+        return [Path(os.path.realpath(file)) for file in files if file is not None]
 
     def still(self) -> bool:
         """Whether all that was read is the same now."""

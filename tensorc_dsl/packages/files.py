@@ -20,6 +20,10 @@ class Files(Protocol):
         """The text of a file; `name` is its name in messages. Raises TschedError (E0901, E0902, E0917)."""
         ...
 
+    def has(self, path: Path) -> bool:
+        """Whether there is such a file."""
+        ...
+
     def listed(self, folder: Path) -> tuple[Path, ...]:
         """The `.tsched` files of a folder, in the order of their names; none if there is no such folder."""
         ...
@@ -30,6 +34,9 @@ class Disk:
 
     def read(self, path: StrPath, name: str | None = None) -> Source:
         return read_source(path, name)
+
+    def has(self, path: Path) -> bool:
+        return os.path.isfile(path)
 
     def listed(self, folder: Path) -> tuple[Path, ...]:
         # `os.path` also accepts names that no file can have.
@@ -46,6 +53,9 @@ class Overlay:
     def read(self, path: StrPath, name: str | None = None) -> Source:
         text = self._texts.get(Path(path).resolve())
         return self._below.read(path, name) if text is None else Source.of(text.encode(), name or str(path))
+
+    def has(self, path: Path) -> bool:
+        return Path(os.path.realpath(path)) in self._texts or self._below.has(path)
 
     def listed(self, folder: Path) -> tuple[Path, ...]:
         return with_others(self._below.listed(folder), folder, self._texts)

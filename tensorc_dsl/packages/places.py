@@ -51,15 +51,15 @@ class SearchFolder:
             return None
         at = self.folder.joinpath(*inside)
         file = at.with_name(at.name + SUFFIX)
-        if inside and (os.path.isfile(file) or file in files.listed(at.parent)):
+        if inside and files.has(file):
             self._require_inside(file)
             return file
+        if os.path.isdir(at):
+            self._require_inside(at)
         listed = files.listed(at)
-        if not listed:
-            return None
-        for found in (at, *listed):
+        for found in listed:
             self._require_inside(found)
-        return at
+        return at if listed else None
 
     def _holds(self, path: Path) -> bool:
         # `Path.resolve` fails on cyclic links; `os.path.realpath` does not.
@@ -76,9 +76,9 @@ class SearchFolder:
         parent = self.folder.joinpath(*path[len(self.name) : -1])
         if len(path) <= len(self.name) or not self._holds(parent):
             return []
-        folders = parent.glob("*") if os.path.isdir(parent) else ()
-        found = (*files.listed(parent), *(p for p in folders if p.suffix != SUFFIX and files.listed(p)))
-        return [p.stem for p in found if self._holds(p)]
+        inside = filter(self._holds, parent.glob("*") if os.path.isdir(parent) else ())
+        folders = (p for p in inside if p.suffix != SUFFIX and files.listed(p))
+        return [p.stem for p in (*filter(self._holds, files.listed(parent)), *folders)]
 
 
 def shown(path: Path) -> str:

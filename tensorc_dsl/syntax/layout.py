@@ -205,6 +205,8 @@ def _nesting(kinds: list[str]) -> tuple[dict[int, int], set[int]]:
 def _header(words: Words, i: int, match: dict[int, int]) -> str:
     """The kind of header that the name at `i` begins: REDUCE_OF, REDUCE_BY, SCAN_OF, or "" for none."""
     kinds = words.kinds
+    if i > 0 and kinds[i - 1] == "DOT":
+        return ""
     if kinds[i] == "REDUCE":
         named = i + 2 < len(kinds) and kinds[i + 1] in _NAMES
         return "REDUCE_BY" if named and kinds[i + 2] == "LSQB" and i + 2 in match else ""

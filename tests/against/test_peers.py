@@ -56,6 +56,8 @@ def test_c_steps_as_the_reference_does(compute: str, steps: int) -> None:
         ready.run()
         assert np.abs(ready.result() - found).max() <= tolerance
     assert np.abs(found - job.inputs["X"]).max() > tolerance
+    # The flags of the compiler are for its code: this process still has denormal numbers.
+    assert np.float32(2.0**-140) * np.ones(1, np.float32) > 0
 
 
 def test_opencv_filters_as_the_references_do() -> None:

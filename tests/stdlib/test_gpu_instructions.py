@@ -51,6 +51,12 @@ BYTES: dict[str, Lay] = HALVES | {
 }
 """`SM80_16x8x32_S32S8S8S32_TN`."""
 
+SINGLES: dict[str, Lay] = HALVES | {
+    "mma.a": (((4, 8), (2, 2)), ((16, 1), (8, 64))),
+    "mma.b": (((4, 8), (2,)), ((8, 1), (32,))),
+}
+"""`SM80_16x8x8_F32TF32TF32F32_TN`."""
+
 DOUBLES: dict[str, Lay] = {
     "mma.a": (((4, 8), (1,)), ((8, 1), (0,))),
     "mma.b": (((4, 8), (1,)), ((8, 1), (0,))),
@@ -71,6 +77,8 @@ def cute(i: Intrinsic) -> dict[str, Lay]:
         return DOUBLES
     if any(b.dtype.bits == 8 or b.dtype.name == "i32" for b in i.operands):
         return BYTES
+    if i.name.endswith("tf32"):
+        return SINGLES
     return WIDE if re.search("n16|x4", i.name) else HALVES
 
 
