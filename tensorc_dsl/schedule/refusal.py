@@ -73,3 +73,8 @@ class ScheduleRefusal(Exception):
         """The step of a module that failed, and the draws in its arguments; empty in a schedule without draws."""
         self.steps: tuple[str, ...] = ()
         """The lines of the trace before the step."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """A trace with a refused rule comes from another process; `Exception` would be made of the text alone."""
+        made_of = (self.refusal, self.message, self.help, self.program, self.focus, self.facts)
+        return type(self), made_of, self.__dict__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,15 @@ def test_check_warns_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "warning[E0330]: the iterations of `k` cannot run at once" in err
     assert "rule `bad` is left out on `C`" in err
     assert told(tmp_path, monkeypatch, "check", "--expand", "--deny-warnings", "rules.tsched")[0] == 1
+
+
+def test_it_comes_from_another_process_as_it_was() -> None:
+    (refused,) = space(RULES).sample(rng()).refused
+    (copy,) = pickle.loads(pickle.dumps([refused]))
+    assert copy == refused
+    for name in ("refusal", "message", "help", "program", "focus", "facts", "span", "origin", "steps"):
+        assert getattr(copy.refusal, name) == getattr(refused.refusal, name)
+    assert str(copy.refusal) == str(refused.refusal)
 
 
 def test_tune_counts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
