@@ -61,12 +61,19 @@ def write_assembly(f: Function, e: Expressions, s: Collective) -> None:
         constraints.append("l")
         arguments.append(f"i64 {write_descriptor(f, d, within)}")
     memory = any(a.held.addresses for a in operands.values()) or len(operands) < len(s.intrinsic.operands)
-    text = assembly_text(lines, numbers, registers)
+    if memory:
+        constraints.append("~{memory}")
+    _call(f, assembly_text(lines, numbers, registers), out, constraints, arguments, memory)
+
+
+def _call(
+    f: Function, text: str, out: Sequence[_Register], constraints: Sequence[str], arguments: Sequence[str], memory: bool
+) -> None:
+    """Call the text, and store what it gives. One that accesses memory is neither left out nor moved past an access."""
     result = "void" if not out else out[0].kind if len(out) == 1 else f"{{ {', '.join(r.kind for r in out)} }}"
-    marks = "sideeffect " if memory else ""
-    clobbers = ["~{memory}"] if memory else []
-    call = f'call {result} asm {marks}"{text}", "{",".join((*constraints, *clobbers))}"({", ".join(arguments)})'
-    call += " convergent nounwind" + ("" if memory else " memory(none)")
+    marks, effect = ("sideeffect ", "") if memory else ("", " memory(none)")
+    call = f'call {result} asm {marks}"{text}", "{",".join(constraints)}"({", ".join(arguments)})'
+    call += f" convergent nounwind{effect}"
     if not out:
         f.line(call)
         return
@@ -131,14 +138,4 @@ def write_tied(f: Function, text: str, storage: Sequence[tuple[str, DType, int]]
             places.append(_Register(kind, place, max(t.bytes, REGISTER_BITS // 8)))
     values = [f"{r.kind} {f.op(f'load {r.kind}, ptr {r.place}, align {r.align}')}" for r in places]
     constraints = [f"={CONSTRAINTS[r.kind]}" for r in places] + [str(n) for n in range(len(places))] + ["~{memory}"]
-    result = (
-        "void" if not places else places[0].kind if len(places) == 1 else f"{{ {', '.join(r.kind for r in places)} }}"
-    )
-    call = f'call {result} asm sideeffect "{text}", "{",".join(constraints)}"({", ".join(values)}) convergent nounwind'
-    if not places:
-        f.line(call)
-        return
-    found = f.op(call)
-    for n, r in enumerate(places):
-        part = found if len(places) == 1 else f.op(f"extractvalue {result} {found}, {n}")
-        f.line(f"store {r.kind} {part}, ptr {r.place}, align {r.align}")
+    _call(f, text, places, constraints, values, True)
