@@ -165,9 +165,12 @@ pipelines: $(VENV)/.dev ## Random pipelines of stencils, each draw run and prove
 suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published sizes (SEED=0 SAMPLES=20 OPS=c1d,c2d_0)
 	$(BIN)/python -m bench.suite --seed $(SEED) --samples $(SAMPLES) --threads $(THREADS) --ops "$(OPS)"
 
+# The tests that draw schedules, by GPU_DRAWS.
+GPU_TESTS := $(patsubst %,tests/gpu/test_%.py,operators barriers tensor_cores tensor_types epilogues swizzles split hopper)
+
 .PHONY: gpu
 gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (DRAWS=20)
-	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) tests/gpu/test_operators.py tests/gpu/test_barriers.py tests/gpu/test_tensor_cores.py
+	GPU_DRAWS=$(DRAWS) $(BIN)/python -m pytest -q -n $(THREADS) $(GPU_TESTS)
 
 .PHONY: device
 device: $(VENV)/.dev ## Kernels on the GPU of this machine: proved, under compute-sanitizer, beside nvcc and torch (SECONDS=1800)

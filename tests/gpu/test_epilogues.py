@@ -13,7 +13,7 @@ from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.lower.flat import LowerError
 from tests.gpu.kernels import emulated, ptx
-from tests.gpu.test_tensor_cores import DRAWS, drawn, hand, whole_numbers
+from tests.gpu.tensor_cores import DRAWS, drawn, hand, whole_numbers
 from tests.stdlib.gpu_checks import task
 
 STORED = """        bound("warp") for w_2 in 2 {

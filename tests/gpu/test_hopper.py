@@ -22,7 +22,7 @@ from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
 from tests.gpu.kernels import emulated, ptx
-from tests.gpu.test_tensor_cores import DRAWS, whole_numbers
+from tests.gpu.tensor_cores import DRAWS, whole_numbers
 from tests.stdlib.gpu_checks import COMPUTES
 
 CASES: dict[str, tuple[str, dict[str, Decision], Callable[..., Array]]] = {

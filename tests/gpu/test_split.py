@@ -14,7 +14,7 @@ from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.trace.handlers import condition
 from tests.gpu.kernels import emulated, ptx
-from tests.gpu.test_tensor_cores import DRAWS, drawn, whole_numbers
+from tests.gpu.tensor_cores import DRAWS, drawn, whole_numbers
 from tests.stdlib.gpu_checks import task
 
 CORES = 108

@@ -27,7 +27,7 @@ from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
 from tests.gpu.kernels import emulated, ptx
-from tests.gpu.test_tensor_cores import CASES, DRAWS, changed, drawn, hand, run, whole_numbers
+from tests.gpu.tensor_cores import CASES, DRAWS, changed, drawn, hand, run, whole_numbers
 from tests.stdlib.gpu_checks import task
 
 

@@ -14,8 +14,8 @@ import pytest
 from tensorc_dsl.backend.cuda.sass import assemble, tool
 from tensorc_dsl.reference.maths import tf32
 from tests.gpu.kernels import emulated, ptx
+from tests.gpu.tensor_cores import DRAWS, STDLIB, drawn, whole_numbers
 from tests.gpu.test_swizzles import SWIZZLES, traffic
-from tests.gpu.test_tensor_cores import DRAWS, STDLIB, drawn, whole_numbers
 from tests.ir.test_assembly import read, said
 from tests.stdlib.gpu_checks import task
 

@@ -20,9 +20,9 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.source import Source
+from tests.gpu.tensor_cores import run, whole_numbers
 from tests.gpu.test_barriers import check_each_is_needed
 from tests.gpu.test_pipeline_faults import changed
-from tests.gpu.test_tensor_cores import run, whole_numbers
 
 STDLIB = Path(__file__).parents[2] / "stdlib" / "intrinsics" / "hopper.tsched"
 
