@@ -8,6 +8,7 @@ import re
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tensorc_dsl.api.files import loads
@@ -285,15 +286,25 @@ def test_the_code_of_the_last_program(desks: Desks) -> None:
 # --- processes -------------------------------------------------------------------------------------------------------
 
 
-def test_a_question_that_hangs_or_kills_its_process_is_refused_and_the_next_is_answered(desks: Desks) -> None:
+@pytest.mark.parametrize(
+    ("number", "seconds", "said"),
+    [(signal.SIGSTOP, 0.1, "longer than"), (signal.SIGKILL, 60.0, "has ended: killed by SIGKILL")],
+)
+def test_a_question_that_hangs_or_kills_its_process_is_refused_and_the_next_is_answered(
+    desks: Desks, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, seconds: float, said: str
+) -> None:
     desk = desks._check
     checked(desks, TEXT)
-    for number, said in ((signal.SIGSTOP, "longer than"), (signal.SIGKILL, "has ended: killed by SIGKILL")):
-        pid = desk._worker.pid
-        assert pid is not None
-        os.kill(pid, number)
-        usual, desk._seconds = desk._seconds, 0.1 if number == signal.SIGSTOP else 60.0
+    pid, send = desk._worker.pid, desk._worker.send
+    assert pid is not None
+
+    def strike(request: msgspec.Struct, limit: float) -> None:
+        os.kill(pid, number)  # the process is known to run by now: one that ended before is started anew
+        send(request, limit)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(desk._worker, "send", strike)
+        patch.setattr(desk, "_seconds", seconds)
         answer: Answer = desks.ask(Check(TEXT))
-        desk._seconds = usual
-        assert isinstance(answer, Refused) and said in answer.message
-        assert checked(desks, TEXT).tasks == ("small",) and desk._worker.pid != pid
+    assert isinstance(answer, Refused) and said in answer.message
+    assert checked(desks, TEXT).tasks == ("small",) and desk._worker.pid != pid
