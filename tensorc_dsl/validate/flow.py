@@ -14,7 +14,7 @@ from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.ir.expr import Expr, Load
 from tensorc_dsl.validate.code import Code, Statement
-from tensorc_dsl.validate.plain import plain
+from tensorc_dsl.validate.plain import joined, plain
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +119,7 @@ class Flow:
                 continue
             if not earlier.is_single_valued():
                 earlier = earlier.lexmax()
-            found.append((w, earlier.coalesce()))
+            found.append((w, joined(earlier)))
         out: list[tuple[Statement, isl.Map]] = []
         for k, (w, m) in enumerate(found):
             for j, (v, n) in enumerate(found):
@@ -128,7 +128,7 @@ class Flow:
                 both = m.range_product(n).intersect_range(self.code.before(w, v).wrap())
                 m = m.subtract_domain(both.domain())
             if not m.is_empty():
-                out.append((w, plain(m.coalesce())))
+                out.append((w, plain(joined(m))))
         return tuple(out)
 
     def _not_before(self, update: Statement, reader: Statement) -> isl.Map:
