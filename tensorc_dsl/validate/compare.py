@@ -17,7 +17,7 @@ from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.sets import NotAffine, mapping
 from tensorc_dsl.diagnostic import Note, problem
-from tensorc_dsl.ir.expr import Expr, Load, children, dtype_of
+from tensorc_dsl.ir.expr import Const, Expr, Load, children, dtype_of
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.validate.code import Code, Statement, label
 from tensorc_dsl.validate.data import Lifted, Shared, at_all_numbers, deciding, shared_data
@@ -199,7 +199,10 @@ class Comparison:
             raise self._different(a, b, pairs)
         if isinstance(x, Load) and isinstance(y, Load) and all(map(is_index, (*x.indices, *y.indices))):
             return self._subscripts(a, b, x.indices, y.indices, pairs)
-        together = zip(children(x), children(y), strict=True)
+        # The same number needs no pairs, of which a long expression has many.
+        together = [
+            (p, q) for p, q in zip(children(x), children(y), strict=True) if not (isinstance(p, Const) and p == q)
+        ]
         return [Obligation(At(a.statement, p), At(b.statement, q), pairs) for p, q in together]
 
     def _gathered(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:

@@ -43,13 +43,8 @@ def plain(m: isl.Map) -> isl.Map:
 
 
 def hull(m: isl.Map) -> isl.Map:
-    """The map that has all the equalities of `m`, and nothing else.
-
-    isl leaves out what makes a division one. So some of its operations take it for a number, and others for any number.
-    Read from its text, the map has all of its constraints.
-    """
-    found = isl.Map.from_basic_map(m.affine_hull())
-    return isl.Map(str(found)) if divisions(found) else found
+    """The map that has all the equalities of `m`, and nothing else."""
+    return _whole(isl.Map.from_basic_map(m.affine_hull()))
 
 
 def _plain_set(s: isl.Set) -> isl.Set:
@@ -67,10 +62,19 @@ def joined(m: M) -> M:
     """
     renew()
     try:
-        return m.coalesce()
+        return _whole(m.coalesce())
     except isl.Error:
         renew()
         return m
+
+
+def _whole(m: M) -> M:
+    """An equal map or set with all constraints of its divisions.
+
+    `coalesce` and `affine_hull` leave out what makes a division one. Later operations then take it for any number, or drop
+    an equality in which it stands, and this even changes their operand. Read from its text, a map has these constraints.
+    """
+    return type(m)(str(m)) if divisions(m) else m
 
 
 def within(m: isl.Map, other: isl.Map) -> bool:
