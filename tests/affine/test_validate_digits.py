@@ -189,7 +189,7 @@ def _never(*_: object) -> tuple[()]:
 
 def test_a_copy_over_loops_of_other_sizes_takes_few_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     """With each loop for itself isl did not come to an end."""
-    monkeypatch.setattr(budget, "OPERATIONS", 30_000)
+    monkeypatch.setattr(budget, "OPERATIONS", 12_000)
     original, scheduled = program(CONV), program(COPIED)
     assert isinstance(validate(original, scheduled), Valid)
     monkeypatch.setattr(validate_digits, "_together", _never)
