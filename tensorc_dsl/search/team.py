@@ -25,8 +25,9 @@ from tensorc_dsl.trace.trace import Trace
 MOST = 7
 """Processes of a team at most: a batch has a dozen expansions."""
 
-WORTH = 4
-"""Orders from which on a team is worth a start, which takes half a second of a core."""
+WORTH = 8
+"""Orders from which on a team is worth a start, which takes half a second of a core: the first of a search that goes on. The
+few of a search of four trials are made before a process would have begun."""
 
 BYTES = 2 << 30
 """The memory of each process; a tenth of it is usual."""
