@@ -23,8 +23,8 @@ class Setting:
     decisions to try first.
 
     `source` returns a model that was fitted to the records of other tasks, None if there are none. Its argument makes the
-    median of the loop features of draws from the prior, and is called if there are some. A fit takes a second. `bests` returns the decisions of the best schedules of
-    other tasks, the latest first.
+    median of the loop features of draws from the prior, and is called if there are some. A fit takes a second. `bests`
+    returns the decisions of the best schedules of other tasks, the latest first.
     """
 
     explorer: Explorer
