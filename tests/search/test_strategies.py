@@ -153,7 +153,7 @@ def test_bayes_beats_random() -> None:
 
 
 def test_what_nothing_chooses_among_is_not_drawn() -> None:
-    """Four trials are the first draws. What other tasks know chooses among as many as in a long search, which are the same."""
+    """Four trials are the first of the draws of a long search. What other tasks know chooses among as many as there."""
 
     def proposed(trials: int, taught: bool) -> tuple[list[str], int]:
         space = TileSpace(refuse=False)
