@@ -75,7 +75,7 @@ def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
         if high - low == 1:
             out.extend(inner)
         elif inner:
-            out.append(Loop(s.var, index(low), index(high), s.kind, inner))
+            out.append(replace(s, begin=index(low), end=index(high), body=inner))
     return tuple(out)
 
 
