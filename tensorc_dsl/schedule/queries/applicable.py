@@ -7,8 +7,11 @@ proved, and a few facts do not decide them, so a query tries the step.
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import For, Program
 from tensorc_dsl.schedule.places import the_block, the_loop
 from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.query import query
@@ -45,6 +48,12 @@ def can_reverse_inline(program: Program, block: BlockRef) -> bool:
 def can_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
     """Whether `compute_at` would move it below a loop around all its consumers."""
     return _accepted("compute_at", program, block, loop)
+
+
+@query
+def can_compute_once_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
+    """Whether `compute_at` would move it below a loop around all its consumers, and then computes nothing twice."""
+    return _is_once(program, block, loop)
 
 
 @query
@@ -89,6 +98,23 @@ def can_vectorize(program: Program, loop: LoopRef) -> bool:
 def can_leave(program: Program, loop: LoopRef, other: LoopRef) -> bool:
     """Whether `reorder` could move it outside of another loop around it."""
     return _accepted("reorder", program, loop, other)
+
+
+@lru_cache(maxsize=256)
+def _is_once(program: Program, block: BlockRef, loop: LoopRef) -> bool:
+    the_loop(program, loop)
+    before, _ = the_block(program, block)
+    try:
+        moved = apply(program, "compute_at", block, loop).program
+    except ScheduleRefusal:
+        return False
+    return _iterations(the_block(moved, block)[0]) == _iterations(before)
+
+
+def _iterations(around: tuple[For, ...]) -> tuple[int, list[str]]:
+    """The number of iterations of loops: what is known of it, and its open factors."""
+    known = prod(n for x in around if (n := constant(x.extent)) is not None)
+    return known, sorted(format_expr(x.extent) for x in around if constant(x.extent) is None)
 
 
 @query
