@@ -43,6 +43,12 @@ compute of_columns(X: f32[M, N]) -> Y: f32[M, N] {
     let m[j] = max[i] X[i, j]
     Y[i, j] = X[i, j] / m[j]
 }
+
+compute twice(A: f32[M, K], B: f32[K, N], C: f32[N, L]) -> Y: f32[M, L] {
+    let P[i, j] = sum[k] A[i, k] * B[k, j]
+    let Q[i, l] = sum[j] P[i, j] * C[j, l]
+    Y[i, l] = max(Q[i, l], 0.0)
+}
 """
 
 ROWS = {
@@ -103,3 +109,28 @@ def test_what_is_no_row_is_not_computed_again(tmp_path: Path) -> None:
     """The greatest of each column would be computed for each row."""
     t = row_task(tmp_path, "of_columns(M=5, N=7)")
     assert not any(d.name == "one_kernel" for seed in range(3) for d in whole(t.sample(seed)).draws)
+
+
+CHAINS = {
+    "attention": "attention(B=1, H=2, M=6, N=37, D=8, E=12)",
+    "a row alone": "attention(B=2, H=1, M=1, N=7, D=1, E=5)",
+    "two products": "twice(M=10, N=7, K=3, L=9)",
+}
+
+
+@pytest.mark.parametrize("case", CHAINS)
+def test_a_chain_of_products_is_one_kernel(case: str, tmp_path: Path) -> None:
+    t = row_task(tmp_path, CHAINS[case])
+    draws = t.drawn_from(condition(t.model, {"chain": True}))
+    for seed in range(max(2, DRAWS)):
+        trace = whole(draws.sample(seed))
+        kernels = lower_device(trace.program)
+        assert len(kernels.kernels) == 1 and not kernels.scratch
+        assert ".local" not in ptx(kernels, "sm_80")
+        found = t.emulate(trace)
+        assert (found.fault, found.max_error <= 1) == ("", True), trace.text
+
+
+def test_a_chain_whose_rows_do_not_fit_is_several_kernels(tmp_path: Path) -> None:
+    t = row_task(tmp_path, "attention(B=1, H=1, M=8, N=65536, D=8, E=8)")
+    assert not any(d.name == "chain" for d in whole(t.sample(0)).draws)

@@ -63,6 +63,13 @@ def can_reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> 
 
 
 @query
+def can_write_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
+    """Whether `write_at` would be accepted: an iteration of a loop around it writes all that a copy of its results would."""
+    the_block(program, block)
+    return _accepted("write_at", program, loop, block)
+
+
+@query
 def can_roll(program: Program, block: BlockRef, loop: LoopRef) -> bool:
     """Whether `rolling_buffer` would keep what the next iteration of a loop around it reads again."""
     return _accepted("rolling_buffer", program, block, loop)
