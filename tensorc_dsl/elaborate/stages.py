@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.safety import ranges_of
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
-from tensorc_dsl.affine.simplify import TRUE, conjuncts, negate, simplify
+from tensorc_dsl.affine.simplify import TRUE, negate, simplify
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.library import Definitions
@@ -252,9 +252,8 @@ class StageBuilder(ValueBuilder):
         """Whether a distance has that sign in each step but the first, as far as the conditions around tell."""
         at: ir.Expr = ir.Var(str(own.index))
         steps = at if sign > 0 else ir.sub(ir.sub(self.scope[own.index], ir.ONE), at)
-        around = affine_only(c for x in self.conditions for c in conjuncts(x))
         against = (ir.Compare(">=", steps, ir.ONE), ir.Compare("<=" if sign > 0 else ">=", back, ir.ZERO))
         try:
-            return not feasible(self.scope, (*around, *against))
+            return not feasible(self.scope, (*affine_only(self.conditions), *against))
         except NotAffine:
             return False
