@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tensorc_dsl.backend.cuda import emulate as emulate_room
@@ -20,8 +21,8 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import LowerError, TensorMap
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import ptx
-from tests.gpu.tensor_cores import run
+from tests.gpu.kernels import emulated, ptx
+from tests.gpu.tensor_cores import run, whole_numbers
 from tests.gpu.test_pipeline_faults import changed
 
 FEATURES = ("sm_80", "sm_90", "sm_90a")
@@ -100,6 +101,35 @@ def hand(swizzle: int = 64, *, ahead: bool = True, changes: tuple[tuple[str, str
 def test_boxes_are_exact_in_each_order_of_memory(swizzle: int, ahead: bool) -> None:
     program = hand(swizzle, ahead=ahead)
     assert run(program, lower_device(program, FEATURES)) == ("", True)
+
+
+INSIDE = "vs * COLUMNS + vk < 152"
+
+PADDED = (
+    ("A: f16[16, STEPS * COLUMNS]", "A: f16[11, 152]"),
+    ("B: f16[STEPS * COLUMNS, COLUMNS]", "B: f16[152, 24]"),
+    ("A[vi, vs * COLUMNS + vk]", f"A[vi, vs * COLUMNS + vk] if vi < 11 and {INSIDE} else 0.0"),
+    ("B[vs * COLUMNS + vk, vj]", f"B[vs * COLUMNS + vk, vj] if {INSIDE} and vj < 24 else 0.0"),
+)
+"""What copies fill in is what is outside of the arrays."""
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_what_is_outside_of_an_array_is_zero(ahead: bool) -> None:
+    program = hand(ahead=ahead, changes=PADDED)
+    inputs, (a, b) = whole_numbers(program)
+    fault, outputs = emulated(lower_device(program, FEATURES), program, inputs)
+    expected = np.zeros((16, 32))
+    expected[:11, :24] = a @ b
+    assert fault == "" and all(np.array_equal(x["C"], expected) for x in outputs)
+
+
+@pytest.mark.parametrize("other", ["vi < 10", "vi < 12", "vi >= 1 and vi < 11", "vi * vi < 121"])
+def test_other_zeros_are_no_box(other: str) -> None:
+    """Fewer rows, one that would be outside, others, and those of which it is not known."""
+    with pytest.raises(LowerError) as e:
+        lower_device(hand(changes=(*PADDED, ("vi < 11", other))), FEATURES)
+    assert str(e.value) == "it is not known to store zeros where it is outside of `A`, and only there"
 
 
 def test_what_stands_around_boxes_is_placed() -> None:
@@ -239,8 +269,8 @@ def test_ptxas_takes_it(swizzle: int, tmp_path: Any) -> None:
 
 
 NO_BOX = (
-    "box copies a box, and `S` is none of `A`: each dimension has to be one of the array, in its order and with steps of 1,"
-    " and the last one its last; split and reorder the loops so, or copy by threads"
+    "`S` of box is no box of `A`: each dimension has to be one of the array, in its order and with steps of 1, and the last"
+    " one its last"
 )
 
 REFUSED: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
@@ -259,7 +289,7 @@ REFUSED: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
         (("A: f16[16, STEPS * COLUMNS]", "A: f16[16, 164]"),),
         (
             "box takes arrays whose rows are multiples of 16 bytes apart, and those of `A` are `164` elements of 2 bytes"
-            " apart; pad them to a multiple of 8, or copy by threads"
+            " apart"
         ),
     ),
     "rows that are not adjacent": (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from math import gcd
 from typing import assert_never
 
-from tensorc_dsl.backend.cuda.lower.copies import filled
+from tensorc_dsl.affine.filling import filled
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
     FIRST,

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from tensorc_dsl.affine.boxed import MOST_DIMENSIONS
 from tensorc_dsl.backend.cuda.codegen.descriptor import write_descriptor
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
 from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, offsets
 from tensorc_dsl.backend.cuda.codegen.tally import key
 from tensorc_dsl.backend.cuda.codegen.watch import COLLECTIVE, LANDING, SPINNING
 from tensorc_dsl.backend.cuda.lower.beside import described_in, results_in
-from tensorc_dsl.backend.cuda.lower.boxes import MOST_DIMENSIONS
 from tensorc_dsl.backend.cuda.lower.collectives import (
     Access,
     accesses_of,

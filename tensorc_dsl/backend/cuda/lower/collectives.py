@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tensorc_dsl.affine.boxed import source_of
 from tensorc_dsl.affine.fragments import Unit, cells, disagreement, misplaced
 from tensorc_dsl.affine.instruction import Match, Tile, match_nest, stored_place
 from tensorc_dsl.affine.simplify import is_multiple, simplify
@@ -190,8 +191,7 @@ class _Maker:
         for tile in match.tiles:
             own, places[tile.operand.name] = _whole(tile)
             loops += own
-        (source,) = (t for t in match.tiles if t.operand.name != found.store.buffer)
-        box = box_of(found, match.tile(found.store.buffer), source, self.buffers[source.buffer])
+        box = box_of(found, match, self.buffers[source_of(found, match).buffer])
         return Collective(found, code, _accessed(match, found, loops, places), box)
 
     def _code(self, i: Intrinsic) -> str | None:
