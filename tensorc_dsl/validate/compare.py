@@ -243,11 +243,14 @@ class Comparison:
         return rest
 
     def _subscripts(self, a: At, b: At, x: tuple[Expr, ...], y: tuple[Expr, ...], pairs: isl.Map) -> list[Obligation]:
-        equal = self.original.subscripts(a.statement, x).apply_range(
-            self.scheduled.subscripts(b.statement, y).reverse()
-        )
-        if not pairs.is_subset(equal):
-            raise self._different(a, b, pairs.subtract(equal))
+        pieces = [isl.Map.from_basic_map(p) for p in pairs.get_basic_maps()]
+        for i, j in zip(x, y, strict=True):
+            ours, theirs = self.original.subscripts(a.statement, (i,)), self.scheduled.subscripts(b.statement, (j,))
+            equal = ours.apply_range(theirs.reverse())
+            for piece in pieces:  # each is a small question; all of them at once may be too large for isl
+                renew()
+                if not piece.is_subset(equal):
+                    raise self._different(a, b, piece.subtract(equal))
         return []
 
     def _totals(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:
