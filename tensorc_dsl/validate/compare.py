@@ -24,7 +24,7 @@ from tensorc_dsl.validate.data import Lifted, Shared, at_all_numbers, deciding, 
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, written_by
 from tensorc_dsl.validate.flow import Total
 from tensorc_dsl.validate.match import match
-from tensorc_dsl.validate.plain import hull, joined, require_simple, within
+from tensorc_dsl.validate.plain import joined, require_simple, within
 from tensorc_dsl.validate.terms import operator, terms_of
 from tensorc_dsl.validate.values import At, Key, Node, Values, gathers, is_index, key, place
 from tensorc_dsl.validate.written_out import in_order
@@ -185,7 +185,8 @@ class Comparison:
         if self._grown[k] >= PATIENCE and not self._widened and is_whole(o.a) and is_whole(o.b):
             self._widened = True
             self._guess = "a recurrence is not understood: its invariant was guessed, and does not hold"
-            new = hull(known.union(o.pairs)).intersect_domain(place(o.a).domain).intersect_range(place(o.b).domain)
+            hull = isl.Map.from_basic_map(known.union(o.pairs).affine_hull())
+            new = hull.intersect_domain(place(o.a).domain).intersect_range(place(o.b).domain)
         elif self._grown[k] > 3 * PATIENCE:
             raise Undecided("a recurrence is not understood: what it needs keeps growing")
         self._known[k] = joined(known.union(new))
