@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from heapq import heappop, heappush
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
@@ -87,16 +88,19 @@ class Comparison:
 
     def prove(self, first: Obligation) -> None:
         todo = {(key(first.a), key(first.b)): first}
-        while todo:
-            # The last statements first: what a stage has to show for all that read it is asked of it at once.
-            last = max(todo, key=lambda k: (place(todo[k].a).number, place(todo[k].b).number))
+        order = [_rank(first, 0)]
+        count = 0
+        while order:
+            *_, a, b = heappop(order)
             try:
-                for o in self._step(self._simpler(todo.pop(last))):
+                for o in self._step(self._simpler(todo.pop((a, b)))):
                     # Of whole stages at once: what several readers ask for in pieces is hard to join.
                     o = self._simpler(o) if is_whole(o.a) and is_whole(o.b) else o
                     k = key(o.a), key(o.b)
                     known = todo.get(k)
                     todo[k] = o if known is None else replace(o, pairs=joined(known.pairs.union(o.pairs)))
+                    if known is None:
+                        heappush(order, _rank(o, count := count + 1))
             except Refuted as e:
                 if self._guess:
                     raise Undecided(self._guess) from e
@@ -290,6 +294,13 @@ class Comparison:
             Note(self.scheduled.which, _told(b, self.scheduled.code, t, y)),
         )
         return Refuted(DIFFERENT(None, notes, sizes=sizes), sizes)
+
+
+def _rank(o: Obligation, count: int) -> tuple[int, int, int, Key, Key]:
+    """What sorts the last statements first, and of two obligations the older: what a stage has to show for all that read it
+    is asked of it at once.
+    """
+    return -place(o.a).number, -place(o.b).number, count, key(o.a), key(o.b)
 
 
 def is_load(node: Node) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.affine.accesses import guarded_loads
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.data import outermost, with_values
 from tensorc_dsl.affine.sets import mapping, points
@@ -91,7 +90,7 @@ def _accesses(
     """
     if s.store.buffer in buffers:
         yield s, s.store.buffer, s.store.indices, s.domain, "writes"
-    for x, conditions in guarded_loads(s.store.value):
+    for x, conditions in code.reads(s):
         if x.buffer not in buffers:
             continue
         renew()
