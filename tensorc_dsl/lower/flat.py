@@ -28,13 +28,17 @@ class LowerError(Exception):
 
 @node
 class Loop:
-    """`for var in begin .. end`: serial, vectorized (each store runs for all values at once) or unrolled."""
+    """`for var in begin .. end`: serial, vectorized (each store runs for all values at once) or unrolled.
+
+    Of a `scattered` one, iterations may be left out that change nothing.
+    """
 
     var: str
     begin: Expr
     end: Expr
     kind: LoopKind
     body: tuple[Flat, ...]
+    scattered: bool = False
 
 
 @node
@@ -216,7 +220,8 @@ def _lines(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}{format_store(s)}"
                 continue
             case Loop(var=var, begin=begin, end=end, kind=kind):
-                yield f"{pad}{_WORDS[kind]} {var} in {format_expr(begin)} .. {format_expr(end)} {{"
+                word = f"scattered {_WORDS[kind]}" if s.scattered else _WORDS[kind]
+                yield f"{pad}{word} {var} in {format_expr(begin)} .. {format_expr(end)} {{"
             case Parallel(vars=names, extents=extents):
                 heads = ", ".join(f"{v} in {format_expr(e)}" for v, e in zip(names, extents, strict=True))
                 yield f"{pad}parallel for {heads} {{"

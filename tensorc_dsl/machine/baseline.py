@@ -27,10 +27,9 @@ from tensorc_dsl.measure.child import serve
 from tensorc_dsl.measure.memory import available
 from tensorc_dsl.measure.messages import Bug, Exhausted, Ready
 from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout, library_threads
-from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.open_sizes import sizing
-from tensorc_dsl.reference.tolerance import tolerance
+from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
 
 ROUNDS, SECONDS, PAUSE = 12, 0.1, 0.03
@@ -90,8 +89,7 @@ def _seconds_in_child(program: Program, threads: int) -> float | None:
 def right_calls(program: Program) -> tuple[list[Callable[[], object]], list[str]]:
     """The ways to compute the program with NumPy that give the right result, as calls, and the errors of the others."""
     inputs = make_inputs(program, 0)
-    expected = evaluate(program, inputs)
-    allowed = tolerance(program, expected, inputs)
+    expected, allowed = bounded(program, inputs)
     calls: list[Callable[[], object]] = []
     faults: list[str] = []
     for text in numpy_texts(program):

@@ -195,6 +195,8 @@ class Values:
             return
         assert isinstance(node, At)
         assert isinstance(node.expr, Load)
+        if self.flow.follows_writes(node.statement, node.expr):
+            return
         for _, m in self.steps(node) or ():
             asked = asked.subtract(m.domain())
         if asked.is_empty():

@@ -36,7 +36,7 @@ from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
-from tests.gpu.kernels import emulated
+from tests.gpu.kernels import emulated, whole
 
 DRAWS = int(os.environ.get("GPU_DRAWS", "1"))
 
@@ -68,7 +68,7 @@ def kernels(t: Task, count: int) -> list[tuple[Program, DeviceProgram]]:
     """The first so many drawn programs with instructions, and their kernels."""
     out: list[tuple[Program, DeviceProgram]] = []
     for seed in range(20 * count + 20):
-        program = t.sample(seed).program
+        program = whole(t.sample(seed)).program
         found = lower_device(program)
         if any(s for k in found.kernels for s in collectives_in(k.body)):
             out.append((program, found))

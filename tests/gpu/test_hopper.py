@@ -21,7 +21,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import emulated, ptx, whole
 from tests.gpu.tensor_cores import DRAWS, whole_numbers
 from tests.stdlib.gpu_checks import COMPUTES
 
@@ -91,7 +91,7 @@ def drawn(t: Task, decisions: dict[str, Decision]) -> list[tuple[Program, Device
     for seed in range(20 * DRAWS):
         if len(out) < DRAWS:
             try:
-                trace = from_here.sample(seed)
+                trace = whole(from_here.sample(seed))
             except ScheduleRefusal:
                 continue
             found = t.lower(trace)

@@ -53,6 +53,7 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
 from tensorc_dsl.backend.cuda.landing import Landing, rectangle
 from tensorc_dsl.backend.cuda.lower.descriptors import ALIGNMENT
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram
+from tensorc_dsl.backend.cuda.lower.work import most_statements
 from tensorc_dsl.backend.cuda.maps import encoding_of
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.host import host_processor
@@ -239,10 +240,15 @@ def _turns(order: str, threads: int) -> Array:
             return np.random.default_rng(0).permutation(forward)
 
 
+_SHORT = 1 << 17
+"""The statements of all threads together up to which kernels run sooner as they are than after they were optimised."""
+
+
 def emulation(p: DeviceProgram) -> Emulation:
     """The kernels, compiled for this CPU. Raises CompileError."""
     text, sites = emulation_module(p)
-    machine = Machine(Target(features=",".join({*host_processor().features.split(",")} & {_CONVERSIONS})))
+    target = Target(features=",".join({*host_processor().features.split(",")} & {_CONVERSIONS}))
+    machine = Machine(target, optimises=most_statements(p) > _SHORT)
     try:
         jit = llvm.create_lljit_compiler(machine.machine)
         library = llvm.JITLibraryBuilder().add_object_img(machine.object_code(text)).add_current_process()
