@@ -80,8 +80,8 @@ def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
 
 
 def _affordable(edges: list[int], most: int, kind: LoopKind) -> list[int]:
-    """The edges of at most so many pieces, the first ones. Of a row of vectors always the longest piece, and what is beside it:
-    that is where the time goes, however often loops around it are cut."""
+    """The edges of at most so many pieces, the first ones. Of a row of vectors always the longest piece, and what is beside
+    it: that is where the time goes, however often loops around it are cut."""
     if len(edges) - 1 <= most:
         return edges
     if kind is not LoopKind.VECTORIZED or most >= 3:

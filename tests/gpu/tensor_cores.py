@@ -11,11 +11,14 @@ import numpy as np
 
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import (
+    Arm,
+    Arrived,
     Barrier,
     Commit,
     Device,
     DeviceProgram,
     Engage,
+    Fetch,
     Finish,
     Guard,
     Phase,
@@ -177,7 +180,7 @@ def changed(found: DeviceProgram, change: Callable[[Collective], Collective | No
                 return replace(s, body=tuple(map(flat, s.body)))
             case Steps() | Guard():
                 return replace(s, body=tuple(map(device, s.body)))
-            case Barrier() | Commit() | Wait() | Publish() | Engage() | Finish():
+            case Arm() | Fetch() | Arrived() | Barrier() | Commit() | Wait() | Publish() | Engage() | Finish():
                 return s
 
     (k,) = found.kernels

@@ -6,11 +6,14 @@ import math
 from typing import assert_never
 
 from tensorc_dsl.backend.cuda.lower.kernels import (
+    Arm,
+    Arrived,
     Barrier,
     Commit,
     Device,
     DeviceProgram,
     Engage,
+    Fetch,
     Finish,
     Guard,
     Phase,
@@ -33,7 +36,9 @@ def _most(body: tuple[Device | Flat, ...]) -> float:
     count = 0.0
     for s in body:
         match s:
-            case Store() | Commit() | Wait() | Barrier() | Publish() | Engage() | Finish():
+            case Store() | Commit() | Wait() | Barrier() | Publish() | Engage() | Finish() | Arm() | Arrived():
+                count += 1
+            case Fetch():  # one thread starts it
                 count += 1
             case Phase(body=inner) | Guard(body=inner) | If(body=inner) | Alloc(body=inner):
                 count += _most(inner)
