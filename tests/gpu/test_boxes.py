@@ -133,15 +133,15 @@ def test_other_zeros_are_no_box(other: str) -> None:
 
 def test_what_stands_around_boxes_is_placed() -> None:
     """Those of a round come to one arrival, with the bytes of all; the next are fetched before those of this round are
-    waited for, behind one barrier. The one before the loop is for what sets arrivals up."""
+    waited for, behind one barrier. The first one is for what sets arrivals up."""
     text = format_device(lower_device(hand(), FEATURES))
     lines = [x.strip() for x in text.splitlines()]
     said = [x for x in lines if x.startswith(("set", "one", "wait", "barrier", "for s", "if s"))]
     assert said == [
         "set up 3 arrivals",
+        "barrier",
         "for s.first in 0 .. 2 {",
         "one thread fetches 3072 bytes, to arrival s.first % 3 {",
-        "barrier",
         "for s in 0 .. 5 {",
         "if s + 2 < 5 {",
         "barrier",
@@ -155,6 +155,7 @@ def test_what_is_not_run_ahead_is_fetched_together_and_waited_for_at_once() -> N
     said = [x for x in map(str.strip, text.splitlines()) if x.startswith(("set", "one", "wait", "barrier"))]
     assert said == [
         "set up 2 arrivals",
+        "barrier",
         "barrier",
         "one thread fetches 1024 bytes, to arrival 0 {",
         "one thread fetches 2048 bytes, to arrival 1 {",
@@ -170,7 +171,7 @@ NOTHING = r"waits for boxes, and not all the bytes that it was told of come"
 @pytest.mark.parametrize(("steps", "number", "said"), [(5, 1, NOTHING), (2, 0, "not set up")])
 def test_a_missing_barrier_is_found(steps: int, number: int, said: str) -> None:
     """That in the loop is for what is fetched where threads still read, or wait: one that is late waits for a phase with the
-    parity of the next. That before the loop is for rounds that fetch nothing."""
+    parity of the next. The first one is for what sets arrivals up."""
     program = hand(changes=(("in 5 @", f"in {steps} @"), ("vs in 5", f"vs in {steps}"), ("STEPS", str(steps))))
     found = lower_device(program, FEATURES)
     assert run(program, found) == ("", True)
