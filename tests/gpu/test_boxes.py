@@ -12,9 +12,20 @@ import pytest
 
 from tensorc_dsl.backend.cuda import emulate as emulate_room
 from tensorc_dsl.backend.cuda.codegen.threads import Threads
-from tensorc_dsl.backend.cuda.lower.kernels import Arm, Arrived, Device, Fetch, format_device, without_barrier
+from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    Arm,
+    Arrived,
+    Device,
+    Fetch,
+    Steps,
+    fetches_in,
+    format_device,
+    without_barrier,
+)
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.maps import Encoding, encoding_of
+from tensorc_dsl.backend.cuda.model.counts import counted
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
 from tensorc_dsl.ir.expr import ZERO, Expr, add, index
 from tensorc_dsl.ir.parse import parse_program
@@ -251,6 +262,25 @@ def test_a_wrong_map_is_found(case: str, monkeypatch: pytest.MonkeyPatch) -> Non
     program = hand()
     fault, right = run(program, lower_device(program, FEATURES))
     assert fault or not right
+
+
+def test_what_boxes_move_is_counted() -> None:
+    """Five rounds fetch two boxes of the one factor and four of the other: eight rows of two sectors each."""
+    program = hand()
+    (k,) = lower_device(program, FEATURES).kernels
+    inputs, _ = whole_numbers(program)
+    fault, (counts,) = emulation(lower_device(program, FEATURES)).count(
+        {**inputs, "C": np.zeros((16, 32), np.float32)}, {}
+    )
+    assert fault == ""
+    found = {(x.into, x.buffer): (x.requests, x.moves, x.least) for x in counts.traffic if x.into in ("As", "Bs")}
+    assert found == {
+        ("As", "A"): (10, 160, 160), ("As", "As"): (10, 40, 40), ("Bs", "B"): (20, 320, 320), ("Bs", "Bs"): (20, 80, 80),
+    }  # fmt: skip
+    only = replace(k, body=tuple(replace(x, body=tuple(fetches_in(x.body))) for x in k.body if isinstance(x, Steps)))
+    bytes_of = {"A": 2, "B": 2, "C": 4}
+    model = counted(only, {}, bytes_of)  # without the guards, in two rounds before the loop and five in it
+    assert (model.sectors, model.passes) == (7 * 3072 / 32, 7 * 3072 / 128)
 
 
 @pytest.mark.parametrize("swizzle", [0, 128])
