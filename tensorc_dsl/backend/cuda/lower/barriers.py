@@ -35,7 +35,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     barriers_in,
 )
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, constant, free_vars, index, sub, substitute
-from tensorc_dsl.lower.flat import Flat, If
+from tensorc_dsl.lower.flat import Flat
 
 _BEFORE = "'"
 """What the names of variables of the earlier of two phases end with."""
@@ -75,11 +75,23 @@ def _placed(body: tuple[Device, ...], threads: int, grid: Sequence[Expr], privat
 
 
 @dataclass(frozen=True, slots=True)
+class _Found:
+    """Statements, which are kept so that no others get their identity, and their accesses."""
+
+    body: tuple[Flat, ...]
+    accesses: tuple[Access, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Placer:
     threads: int
     grid: Mapping[str, Expr]
     private: Sequence[str]
     known: dict[tuple[object, ...], bool] = field(default_factory=dict[tuple[object, ...], bool])
+    found: dict[tuple[int, tuple[Expr, ...]], _Found] = field(
+        default_factory=dict[tuple[int, tuple[Expr, ...]], _Found]
+    )
+    """By the identity of statements and the conditions around them: loops are gone through several times."""
 
     def run(
         self, body: tuple[Device, ...], pending: Pending, steps: tuple[tuple[str, Expr], ...], guards: tuple[Expr, ...]
@@ -99,7 +111,7 @@ class _Placer:
                     out.append(s)  # what it makes visible to its own thread, others see behind a barrier
                     pending = _joined(pending, self._under_way(self._of(landed, guards), steps))
                 case Fetch(at=at, body=inner):
-                    mine = (*self._of((If(FIRST, inner),), guards), self._arrival(True, at, guards))
+                    mine = (*self._of(inner, (FIRST, *guards)), self._arrival(True, at, guards))
                     if any(self._meet(p, mine, steps) for p in pending):
                         out.append(Barrier())
                         pending = ()
@@ -133,7 +145,11 @@ class _Placer:
         return tuple(out), pending
 
     def _of(self, body: tuple[Flat, ...], guards: tuple[Expr, ...]) -> tuple[Access, ...]:
-        return tuple(replace(a, conds=(*a.conds, *guards)) for a in accesses(body, self.private))
+        key = (id(body), guards)
+        if key not in self.found:
+            own = accesses(body, self.private)
+            self.found[key] = _Found(body, tuple(replace(a, conds=(*a.conds, *guards)) for a in own))
+        return self.found[key].accesses
 
     def _arrival(self, write: bool, at: Expr, guards: tuple[Expr, ...]) -> Access:
         """The access to an arrival of the one thread that says what is to come, or of each that waits."""
