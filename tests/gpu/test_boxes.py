@@ -27,6 +27,7 @@ from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.maps import Encoding, encoding_of
 from tensorc_dsl.backend.cuda.model.counts import counted
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
+from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.ir.expr import ZERO, Expr, add, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
@@ -113,6 +114,13 @@ def test_boxes_are_exact_in_each_order_of_memory(swizzle: int, ahead: bool) -> N
     assert run(program, lower_device(program, FEATURES)) == ("", True)
 
 
+OPEN = (
+    ("A: f16[16, STEPS * COLUMNS]", "A: f16[M, STEPS * COLUMNS]"),
+    ("f32[16, COLUMNS]) {", "f32[16, COLUMNS]) where M in 1..16 {"),
+    ("A[vi, vs * COLUMNS + vk]", "A[vi, vs * COLUMNS + vk] if vi < M else 0.0"),
+)
+"""The first factor has as many rows as a call says."""
+
 INSIDE = "vs * COLUMNS + vk < 152"
 
 PADDED = (
@@ -132,6 +140,33 @@ def test_what_is_outside_of_an_array_is_zero(ahead: bool) -> None:
     expected = np.zeros((16, 32))
     expected[:11, :24] = a @ b
     assert fault == "" and all(np.array_equal(x["C"], expected) for x in outputs)
+
+
+def test_open_sizes_are_those_of_the_call() -> None:
+    """The rows of an array are the open size, and what is beyond them is zero."""
+    program = hand(changes=OPEN)
+    kernels = emulation(lower_device(program, FEATURES))
+    rng = np.random.default_rng(0)
+    b = rng.integers(-4, 5, (160, 32)).astype(np.float16)
+    for rows in (1, 7, 16):
+        a = rng.integers(-4, 5, (rows, 160)).astype(np.float16)
+        out = np.full((16, 32), np.nan, np.float32)
+        arrays = {"A": aligned_copy(a), "B": aligned_copy(b), "C": aligned_copy(out)}
+        assert kernels.run(arrays, {"M": rows}, "forward") == ""
+        expected = np.zeros((16, 32))
+        expected[:rows] = a.astype(float) @ b.astype(float)
+        np.testing.assert_array_equal(arrays["C"], expected)
+
+
+def test_an_array_that_may_be_empty_has_no_map() -> None:
+    changes = (
+        *OPEN,
+        ("A[vi, vs * COLUMNS + vk]", "A[vi, vs * COLUMNS + vk] if vi < M else 0.0"),
+        ("M in 1..16", "M in 0..16"),
+    )
+    with pytest.raises(LowerError) as e:
+        lower_device(hand(changes=(*OPEN, ("M in 1..16", "M in 0..16"))), FEATURES)
+    assert str(e.value) == "box takes arrays that have elements, and `A` may have none"
 
 
 @pytest.mark.parametrize("other", ["vi < 10", "vi < 12", "vi >= 1 and vi < 11", "vi * vi < 121"])
