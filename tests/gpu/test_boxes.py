@@ -159,11 +159,6 @@ def test_open_sizes_are_those_of_the_call() -> None:
 
 
 def test_an_array_that_may_be_empty_has_no_map() -> None:
-    changes = (
-        *OPEN,
-        ("A[vi, vs * COLUMNS + vk]", "A[vi, vs * COLUMNS + vk] if vi < M else 0.0"),
-        ("M in 1..16", "M in 0..16"),
-    )
     with pytest.raises(LowerError) as e:
         lower_device(hand(changes=(*OPEN, ("M in 1..16", "M in 0..16"))), FEATURES)
     assert str(e.value) == "box takes arrays that have elements, and `A` may have none"
