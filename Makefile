@@ -157,6 +157,10 @@ schedules: $(VENV)/.dev ## Random steps of every primitive on small programs, ea
 computes: $(VENV)/.dev ## Random computes, run in each way, against what the language's pages say they mean (COUNT=300)
 	COMPUTE_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/compute/test_meaning.py
 
+.PHONY: scatters
+scatters: $(VENV)/.dev ## Random sums over matches, scattered, against what they mean (COUNT=300)
+	SCATTER_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/codegen/test_scatter.py
+
 .PHONY: pipelines
 pipelines: $(VENV)/.dev ## Random pipelines of stencils, each draw run and proved (SEED=0 COUNT=300)
 	PIPELINES=$(COUNT) PIPELINES_SEED=$(SEED) $(BIN)/python -m pytest -q -n $(THREADS) tests/interp/test_random_pipelines.py
@@ -166,7 +170,7 @@ suite: $(VENV)/.dev ## Random schedules of TVM's operators at their published si
 	$(BIN)/python -m bench.suite --seed $(SEED) --samples $(SAMPLES) --threads $(THREADS) --ops "$(OPS)"
 
 # The tests that draw schedules, by GPU_DRAWS.
-GPU_TESTS := $(patsubst %,tests/gpu/test_%.py,operators barriers tensor_cores tensor_types epilogues swizzles split hopper)
+GPU_TESTS := $(patsubst %,tests/gpu/test_%.py,operators rows barriers tensor_cores tensor_types epilogues swizzles split hopper)
 
 .PHONY: gpu
 gpu: $(VENV)/.dev ## Random schedules of all operators for GPUs: PTX is made, and they are emulated (DRAWS=20)

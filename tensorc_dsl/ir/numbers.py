@@ -35,6 +35,11 @@ def highest(t: DType) -> int | float:
     return limits(t)[1]
 
 
+def consecutive(t: DType) -> int:
+    """The number up to which a float type has every integer."""
+    return 2 ** _FORMATS[t.name][0]
+
+
 def wrapped(n: int, t: DType) -> int:
     """The value of an integer type that is `n` modulo its width."""
     low, _ = limits(t)

@@ -78,7 +78,10 @@ Annotation = tuple[str, int | float | str | bool]
 
 MAX_STEP = "unroll.max_step"
 """The key of the annotation that limits unrolling. It may stand on the program or on any loop; the largest value in a program
-applies to all of it. Lowering obeys this key and `ir.streams.STREAM`; other annotations are for schedules and people."""
+applies to all of it. Lowering obeys this key, `SCATTER` and `ir.streams.STREAM`; others are for schedules and people."""
+
+SCATTER = "scatter"
+"""The key of the annotation, true, of a serial loop of which only the iteration runs that data choose (`affine.chosen`)."""
 
 INTRINSIC = "intrinsic"
 """The key of the annotation that names the instruction of a tensorized nest, on the outermost of its loops."""
@@ -286,6 +289,11 @@ def intrinsic_of(program: Program, loop: For) -> Intrinsic | None:
     """The instruction that a tensorized loop names; None for other loops, and for inner loops of such a nest."""
     name = dict(loop.annotations).get(INTRINSIC) if loop.kind is LoopKind.TENSORIZED else None
     return next((i for i in program.intrinsics if i.name == name), None)
+
+
+def is_scattered(loop: For) -> bool:
+    """Whether data choose the only iteration of the loop that runs."""
+    return dict(loop.annotations).get(SCATTER) is True
 
 
 def used_intrinsics(program: Program) -> tuple[Intrinsic, ...]:

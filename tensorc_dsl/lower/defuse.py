@@ -12,7 +12,7 @@ from tensorc_dsl.affine.form import Interval
 from tensorc_dsl.affine.simplify import extent_ranges, is_multiple, simplify
 from tensorc_dsl.ir.expr import Binary, Expr, Var, add, children, constant, floordiv, free_vars, index, mul, substitute
 from tensorc_dsl.ir.node import replace
-from tensorc_dsl.ir.program import Block, For, LoopKind, Program, Stmt, fresh, used_names, with_body
+from tensorc_dsl.ir.program import Block, For, LoopKind, Program, Stmt, fresh, is_scattered, used_names, with_body
 
 _NARROWEST_VECTOR = 4
 
@@ -40,7 +40,7 @@ def _block(b: Block, values: dict[str, Expr], ranges: dict[str, Interval]) -> Bl
 
 
 def _loop(s: For, values: dict[str, Expr], ranges: dict[str, Interval], used: set[str]) -> For:
-    cuts = _cuts(s)
+    cuts = [] if is_scattered(s) else _cuts(s)  # data choose an iteration of the whole loop
     if not cuts:
         return with_body(s, _stmts(s.body, values, {**ranges, **extent_ranges((s,))}, used))
     value: Expr = index(0)

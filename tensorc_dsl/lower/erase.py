@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tensorc_dsl.affine.simplify import bounds, linear_form, prove, simplify
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, conjunction, dims_in, free_vars, loads, substitute
-from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, Stmt, Store, walk
+from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, Stmt, Store, is_scattered, walk
 from tensorc_dsl.lower.boxes import span
 from tensorc_dsl.lower.flat import Flat, If, Loop
 
@@ -54,7 +54,8 @@ def _stmts(body: tuple[Stmt, ...], ranges: Ranges, done: frozenset[str]) -> tupl
                 if _separable((s, *around), b, below):
                     out.extend(_init_nest((s, *around), b, below))
                     hoisted.append(b.name)
-        out.append(Loop(s.var, ZERO, s.extent, _kind(s), _stmts(s.body, inner, done | set(hoisted))))
+        below_it = _stmts(s.body, inner, done | set(hoisted))
+        out.append(Loop(s.var, ZERO, s.extent, _kind(s), below_it, is_scattered(s)))
     return tuple(out)
 
 

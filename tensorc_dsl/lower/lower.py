@@ -23,6 +23,7 @@ from tensorc_dsl.lower.instructions import only_proven
 from tensorc_dsl.lower.open_partition import partition_open
 from tensorc_dsl.lower.partition import partition
 from tensorc_dsl.lower.passes import Pass, Unit, format_unit
+from tensorc_dsl.lower.scatter import scatter
 from tensorc_dsl.lower.storage import element_count, flatten_params, homes, place, shape_of
 
 MOST_BUFFERS = 256
@@ -147,5 +148,6 @@ COMMON = (
     ),
     Pass("partition-open", _partition_open, "loops of open length: main parts and ends"),
     Pass("partition", lambda u: replace(u, flat=partition(u.loops)), "guarded loops: main parts and ends"),
+    Pass("scatter", lambda u: replace(u, flat=scatter(u.loops)), "scattered loops run the iteration that data choose"),
 )
 """The passes that every target needs, in order."""

@@ -87,7 +87,7 @@ def _loop(s: Loop, ranges: Ranges, copies: int, tried: frozenset[Expr] = frozens
             here = tuple(_put(x, {s.var: begin}) for x in body)
             out.append(If(Compare("<", begin, end), partition_open(here, ranges, copies * 2)))
         else:
-            out.extend(_loop(Loop(s.var, begin, end, s.kind, body), ranges, copies * 2, tried | cut.conds))
+            out.extend(_loop(replace(s, begin=begin, end=end, body=body), ranges, copies * 2, tried | cut.conds))
     return tuple(out)
 
 

@@ -12,6 +12,7 @@ from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.data import outermost, with_values
 from tensorc_dsl.affine.sets import mapping, points
+from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.diagnostic import Note, problem
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.pipelines import pipeline
@@ -96,7 +97,7 @@ def _accesses(
         renew()
         t, data = code.lifted(s, tuple(dict.fromkeys(outermost((*x.indices, *conditions)))))
         domain = t.domain
-        for c in conditions:
+        for c in (part for whole in conditions for part in conjuncts(whole)):
             if is_condition(known := with_values(c, data)):
                 domain = domain.intersect(where(t, known))
         yield t, x.buffer, tuple(with_values(i, data) for i in x.indices), domain, "reads"

@@ -1,0 +1,79 @@
+"""Runs the only iteration of a scattered loop that changes anything: the one that data choose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensorc_dsl.affine.chosen import Guarded, NotChosen, chosen_of
+from tensorc_dsl.affine.simplify import bounds
+from tensorc_dsl.ir.expr import ONE, Compare, Expr, add, conjunction, constant
+from tensorc_dsl.ir.node import replace
+from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.lower.boxes import Ranges, span
+from tensorc_dsl.lower.flat import Flat, If, Loop, Parallel, inside
+
+
+def scatter(body: tuple[Flat, ...], ranges: Ranges | None = None) -> tuple[Flat, ...]:
+    """The same results, with each scattered loop as one iteration where the data choose one, and none elsewhere.
+
+    scattered for b in 0 .. n { H[b] = H[b] + (1 if X[i] == b else 0) }
+        ->  if 0 <= X[i] and X[i] < n { for b in X[i] .. X[i] + 1 { H[b] = … } }
+
+    A loop for which the choice is not found runs all of its iterations.
+    """
+    known: Ranges = ranges or {}
+    out: list[Flat] = []
+    for s in body:
+        match s:
+            case Store():
+                out.append(s)
+            case Loop(scattered=True):
+                out.extend(_scattered(s, known))
+            case Loop():
+                out.append(replace(s, body=scatter(s.body, {**known, s.var: _interval(s)})))
+            case Parallel():
+                more = {v: span(e) for v, e in zip(s.vars, s.extents, strict=True)}
+                out.append(replace(s, body=scatter(s.body, {**known, **more})))
+            case _:
+                out.append(replace(s, body=scatter(s.body, known)))
+    return tuple(out)
+
+
+def _interval(s: Loop) -> tuple[int | None, int | None]:
+    return bounds(s.begin, {})[0], span(s.end)[1]
+
+
+def _scattered(s: Loop, ranges: Ranges) -> tuple[Flat, ...]:
+    below = {x.var: _interval(x) for x in inside(s.body) if isinstance(x, Loop)}
+    own: Ranges = {**ranges, s.var: _interval(s)}
+    try:
+        found = chosen_of(s.var, frozenset(below), tuple(_stores(s.body, ())), {**own, **below})
+    except NotChosen:
+        return (replace(s, body=scatter(s.body, own), scattered=False),)
+    if found is None:
+        return ()
+    one = Loop(s.var, found.at, add(found.at, ONE), LoopKind.SERIAL, scatter(s.body, own))
+    within = If(_all(Compare(">=", found.at, s.begin), Compare("<", found.at, s.end)), (one,))
+    runs = () if constant(s.begin) is not None and constant(s.end) is not None else (Compare("<", s.begin, s.end),)
+    path = conjunction((*runs, *found.path))
+    return (within,) if path is None else (If(path, (within,)),)
+
+
+def _all(*conds: Expr) -> Expr:
+    joined = conjunction(conds)
+    assert joined is not None  # there is at least one
+    return joined
+
+
+def _stores(body: tuple[Flat, ...], guards: tuple[Expr, ...]) -> Iterator[Guarded]:
+    """The stores with the conditions around them. Raises NotChosen for statements that are more than loops and guards."""
+    for s in body:
+        match s:
+            case Store():
+                yield guards, s
+            case If():
+                yield from _stores(s.body, (*guards, s.cond))
+            case Loop():
+                yield from _stores(s.body, guards)
+            case _:
+                raise NotChosen("holds more than stores")

@@ -1,0 +1,39 @@
+"""`scatter`: run only the iteration of a loop that data choose."""
+
+from __future__ import annotations
+
+from tensorc_dsl.ir.program import SCATTER, Program
+from tensorc_dsl.schedule.nests import with_annotations
+from tensorc_dsl.schedule.places import NO_LOOP, NOT_SERIAL, require_no_kind, the_loop
+from tensorc_dsl.schedule.primitive import primitive
+from tensorc_dsl.schedule.refs import LoopRef
+from tensorc_dsl.schedule.refusal import refusal
+from tensorc_dsl.schedule.rewrite import Rewrite
+from tensorc_dsl.schedule.scattered import scatter_problem
+
+
+@refusal(
+    "E0664",
+    "data do not choose the iteration of `{loop}`: it {reason}",
+    help="{repair}",
+    at="loop",
+)
+def NOT_CHOSEN(*focus: str, loop: str, reason: str, repair: str) -> None: ...
+
+
+@primitive(NO_LOOP, NOT_SERIAL, NOT_CHOSEN)
+def scatter(program: Program, loop: LoopRef) -> Rewrite[LoopRef]:
+    """Of the loop, only the iteration runs that data choose: each term is added where it belongs, and compared nowhere else.
+
+    for i in n: for b in m: H[b] += (v if X[i] == b else 0)   ->   for i in n: let b = X[i]; if 0 <= b < m: H[b] += v
+
+    All other iterations must add the neutral element. A term whose place is outside of the loop's range is added nowhere. The
+    program keeps the loop, so all proofs take it to write every element: parallel iterations around it need parts of
+    their own, by `rfactor` before.
+    In Halide: an update at a place that data decide, `H(X(r)) += 1`.  Cases: tests/primitives/scatter.md
+    """
+    around, target = the_loop(program, loop)
+    require_no_kind(program, target, "scatter")
+    if (problem := scatter_problem(around, target)) is not None:
+        raise NOT_CHOSEN(program, target.var, loop=target.var, reason=problem.reason, repair=problem.repair)
+    return Rewrite(with_annotations(program, target, {SCATTER: True}), loop)
