@@ -275,7 +275,34 @@ STENCIL_IN_TWO = (
     STENCIL.replace("f32[41, 9, 9]", "f32[2, 9, 9]").replace("S[vt - 1", "S[(vt - 1) % 2").replace("S[vt,", "S[vt % 2,")
 ).replace("S[40", "S[0")
 
+MIRRORED = """
+program mirrored(A: f32[9], Y: f32[12]) {
+    buffer E: f32[9]
+    for i in 9 { block E { spatial vi in 9 = i
+        E[vi] = exp(A[vi]) } }
+    for j in 12 { block Y { spatial vj in 12 = j
+        Y[vj] = E[min((vj * 3 / 2 + 17) % 18, 17 - (vj * 3 / 2 + 17) % 18)] * 2.0 } }
+}
+"""
+
+MIRRORED_IN_PARTS = """
+program mirrored(A: f32[9], Y: f32[12]) {
+    buffer E: f32[9]
+    for t in 3 {
+        for i in 9 { block E { spatial vi in 9 = i
+            E[vi] = exp(A[vi]) } }
+        for j in 4 { block Y { spatial vj in 12 = t * 4 + j
+            Y[vj] = E[min((vj * 3 / 2 + 17) % 18, 17 - (vj * 3 / 2 + 17) % 18)] * 2.0 } }
+    }
+}
+"""
+
+MIRRORED_BEFORE = MIRRORED_IN_PARTS.replace(
+    "for t in 3 {\n        for i in 9 {", "for t in 3 {\n        for i in 0 {"
+).replace("* 2.0 } }", "* 2.0 } }\n for k in 9 { block E_2 { spatial vi in 9 = k\n E[vi] = exp(A[vi]) } }")
+
 RIGHT = {
+    "mirrored": (MIRRORED, MIRRORED_IN_PARTS),
     "a stencil of many steps": (STENCIL, STENCIL.replace("i in 9, j in 9 { block S", "j in 9, i in 9 { block S")),
     "a stencil on two arrays": (STENCIL, STENCIL_IN_TWO),
     "argmax": (ARGMAX, ARGMAX.replace("i in 5, k in 12", "k in 12, i in 5")),
@@ -319,6 +346,8 @@ WRONG: dict[str, tuple[str, str, tuple[Change, ...], str]] = {
         SUM, RFACTOR, (("r in 4 {", "r in 8 {"), ("in 4 = r", "in 4 = r / 2")), "a term comes more than once",
     ),
     "partial starts are not neutral": (SUM, RFACTOR, (("R[vi, v1] = 0.0", "R[vi, v1] = 1.0"),), "a term too many"),
+    "mirrored, an element too few": (MIRRORED, MIRRORED_IN_PARTS, (("for i in 9", "for i in 8"),), "E0803"),
+    "mirrored, written afterwards": (MIRRORED, MIRRORED_BEFORE, (), "E0803"),
     "window too narrow": (CHAIN, OVERLAPPING, (("i in 5", "i in 4"),), "E080"),
     "race on a rolling buffer": (CHAIN, ROLLING, (("for i in 9", "parallel for i in 9"),), "E0802"),
     "rolling buffer too short": (CHAIN, ROLLING, (("f32[3]", "f32[2]"), ("% 3", "% 2")), "E0805"),
