@@ -161,6 +161,10 @@ computes: $(VENV)/.dev ## Random computes, run in each way, against what the lan
 foreign: $(VENV)/.dev ## Random schedules of operators of other libraries, and of random computes (DRAWS=20 COUNT=300)
 	FOREIGN_DRAWS=$(DRAWS) FOREIGN_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/foreign
 
+.PHONY: scatters
+scatters: $(VENV)/.dev ## Random sums over matches, scattered, against what they mean (COUNT=300)
+	SCATTER_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/codegen/test_scatter.py
+
 .PHONY: pipelines
 pipelines: $(VENV)/.dev ## Random pipelines of stencils, each draw run and proved (SEED=0 COUNT=300)
 	PIPELINES=$(COUNT) PIPELINES_SEED=$(SEED) $(BIN)/python -m pytest -q -n $(THREADS) tests/interp/test_random_pipelines.py

@@ -76,11 +76,23 @@ def _placed(body: tuple[Device, ...], threads: int, grid: Sequence[Expr], privat
 
 
 @dataclass(frozen=True, slots=True)
+class _Found:
+    """Statements, which are kept so that no others get their identity, and their accesses."""
+
+    body: tuple[Flat, ...]
+    accesses: tuple[Access, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Placer:
     threads: int
     grid: Mapping[str, Expr]
     private: Sequence[str]
     known: dict[tuple[object, ...], bool] = field(default_factory=dict[tuple[object, ...], bool])
+    found: dict[tuple[int, tuple[Expr, ...]], _Found] = field(
+        default_factory=dict[tuple[int, tuple[Expr, ...]], _Found]
+    )
+    """By the identity of statements and the conditions around them: loops are gone through several times."""
 
     def run(
         self, body: tuple[Device, ...], pending: Pending, steps: tuple[tuple[str, Expr], ...], guards: tuple[Expr, ...]
@@ -137,7 +149,11 @@ class _Placer:
         return tuple(out), pending
 
     def _of(self, body: tuple[Flat, ...], guards: tuple[Expr, ...]) -> tuple[Access, ...]:
-        return tuple(replace(a, conds=(*a.conds, *guards)) for a in accesses(body, self.private))
+        key = (id(body), guards)
+        if key not in self.found:
+            own = accesses(body, self.private)
+            self.found[key] = _Found(body, tuple(replace(a, conds=(*a.conds, *guards)) for a in own))
+        return self.found[key].accesses
 
     def _arrivals(self, write: bool, at: Expr | None, guards: tuple[Expr, ...]) -> tuple[Access, ...]:
         """The access to an arrival, or to all, of the one thread that says what is to come, or of each that waits."""
