@@ -9,6 +9,7 @@ from __future__ import annotations
 from tensorc_dsl.affine.filling import is_inside
 from tensorc_dsl.affine.instruction import Match, Mismatch, Tile
 from tensorc_dsl.affine.rows import uneven_row
+from tensorc_dsl.affine.simplify import bounds
 from tensorc_dsl.ir.expr import ONE, ZERO
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, Intrinsic, Program
@@ -44,6 +45,11 @@ def no_box(program: Program, i: Intrinsic, match: Match) -> Mismatch | None:
             f"`{source.operand.name}` of {i.name} is no box of `{array.name}`: each dimension has to be one of the array, in"
             " its order and with steps of 1, and the last one its last",
             "split and reorder the loops so, or copy by threads",
+        )
+    if any((bounds(n, {})[0] or 0) < 1 for n in array.shape):
+        return Mismatch(
+            f"{i.name} takes arrays that have elements, and `{array.name}` may have none",
+            "let its sizes be at least 1, or copy by threads",
         )
     if (row := uneven_row(array)) is not None:
         size = array.dtype.bytes

@@ -12,10 +12,22 @@ import pytest
 
 from tensorc_dsl.backend.cuda import emulate as emulate_room
 from tensorc_dsl.backend.cuda.codegen.threads import Threads
-from tensorc_dsl.backend.cuda.lower.kernels import Arm, Arrived, Device, Fetch, format_device, without_barrier
+from tensorc_dsl.backend.cuda.emulate import emulation
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    Arm,
+    Arrived,
+    Device,
+    Fetch,
+    Steps,
+    fetches_in,
+    format_device,
+    without_barrier,
+)
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.maps import Encoding, encoding_of
+from tensorc_dsl.backend.cuda.model.counts import counted
 from tensorc_dsl.backend.cuda.sass import assemble, sass_of, tool
+from tensorc_dsl.backend.memory import aligned_copy
 from tensorc_dsl.ir.expr import ZERO, Expr, add, index
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
@@ -102,6 +114,13 @@ def test_boxes_are_exact_in_each_order_of_memory(swizzle: int, ahead: bool) -> N
     assert run(program, lower_device(program, FEATURES)) == ("", True)
 
 
+OPEN = (
+    ("A: f16[16, STEPS * COLUMNS]", "A: f16[M, STEPS * COLUMNS]"),
+    ("f32[16, COLUMNS]) {", "f32[16, COLUMNS]) where M in 1..16 {"),
+    ("A[vi, vs * COLUMNS + vk]", "A[vi, vs * COLUMNS + vk] if vi < M else 0.0"),
+)
+"""The first factor has as many rows as a call says."""
+
 INSIDE = "vs * COLUMNS + vk < 152"
 
 PADDED = (
@@ -123,6 +142,28 @@ def test_what_is_outside_of_an_array_is_zero(ahead: bool) -> None:
     assert fault == "" and all(np.array_equal(x["C"], expected) for x in outputs)
 
 
+def test_open_sizes_are_those_of_the_call() -> None:
+    """The rows of an array are the open size, and what is beyond them is zero."""
+    program = hand(changes=OPEN)
+    kernels = emulation(lower_device(program, FEATURES))
+    rng = np.random.default_rng(0)
+    b = rng.integers(-4, 5, (160, 32)).astype(np.float16)
+    for rows in (1, 7, 16):
+        a = rng.integers(-4, 5, (rows, 160)).astype(np.float16)
+        out = np.full((16, 32), np.nan, np.float32)
+        arrays = {"A": aligned_copy(a), "B": aligned_copy(b), "C": aligned_copy(out)}
+        assert kernels.run(arrays, {"M": rows}, "forward") == ""
+        expected = np.zeros((16, 32))
+        expected[:rows] = a.astype(float) @ b.astype(float)
+        np.testing.assert_array_equal(arrays["C"], expected)
+
+
+def test_an_array_that_may_be_empty_has_no_map() -> None:
+    with pytest.raises(LowerError) as e:
+        lower_device(hand(changes=(*OPEN, ("M in 1..16", "M in 0..16"))), FEATURES)
+    assert str(e.value) == "box takes arrays that have elements, and `A` may have none"
+
+
 @pytest.mark.parametrize("other", ["vi < 10", "vi < 12", "vi >= 1 and vi < 11", "vi * vi < 121"])
 def test_other_zeros_are_no_box(other: str) -> None:
     """Fewer rows, one that would be outside, others, and those of which it is not known."""
@@ -133,15 +174,15 @@ def test_other_zeros_are_no_box(other: str) -> None:
 
 def test_what_stands_around_boxes_is_placed() -> None:
     """Those of a round come to one arrival, with the bytes of all; the next are fetched before those of this round are
-    waited for, behind one barrier. The one before the loop is for what sets arrivals up."""
+    waited for, behind one barrier. The first one is for what sets arrivals up."""
     text = format_device(lower_device(hand(), FEATURES))
     lines = [x.strip() for x in text.splitlines()]
     said = [x for x in lines if x.startswith(("set", "one", "wait", "barrier", "for s", "if s"))]
     assert said == [
         "set up 3 arrivals",
+        "barrier",
         "for s.first in 0 .. 2 {",
         "one thread fetches 3072 bytes, to arrival s.first % 3 {",
-        "barrier",
         "for s in 0 .. 5 {",
         "if s + 2 < 5 {",
         "barrier",
@@ -155,6 +196,7 @@ def test_what_is_not_run_ahead_is_fetched_together_and_waited_for_at_once() -> N
     said = [x for x in map(str.strip, text.splitlines()) if x.startswith(("set", "one", "wait", "barrier"))]
     assert said == [
         "set up 2 arrivals",
+        "barrier",
         "barrier",
         "one thread fetches 1024 bytes, to arrival 0 {",
         "one thread fetches 2048 bytes, to arrival 1 {",
@@ -170,7 +212,7 @@ NOTHING = r"waits for boxes, and not all the bytes that it was told of come"
 @pytest.mark.parametrize(("steps", "number", "said"), [(5, 1, NOTHING), (2, 0, "not set up")])
 def test_a_missing_barrier_is_found(steps: int, number: int, said: str) -> None:
     """That in the loop is for what is fetched where threads still read, or wait: one that is late waits for a phase with the
-    parity of the next. That before the loop is for rounds that fetch nothing."""
+    parity of the next. The first one is for what sets arrivals up."""
     program = hand(changes=(("in 5 @", f"in {steps} @"), ("vs in 5", f"vs in {steps}"), ("STEPS", str(steps))))
     found = lower_device(program, FEATURES)
     assert run(program, found) == ("", True)
@@ -250,6 +292,25 @@ def test_a_wrong_map_is_found(case: str, monkeypatch: pytest.MonkeyPatch) -> Non
     program = hand()
     fault, right = run(program, lower_device(program, FEATURES))
     assert fault or not right
+
+
+def test_what_boxes_move_is_counted() -> None:
+    """Five rounds fetch two boxes of the one factor and four of the other: eight rows of two sectors each."""
+    program = hand()
+    (k,) = lower_device(program, FEATURES).kernels
+    inputs, _ = whole_numbers(program)
+    fault, (counts,) = emulation(lower_device(program, FEATURES)).count(
+        {**inputs, "C": np.zeros((16, 32), np.float32)}, {}
+    )
+    assert fault == ""
+    found = {(x.into, x.buffer): (x.requests, x.moves, x.least) for x in counts.traffic if x.into in ("As", "Bs")}
+    assert found == {
+        ("As", "A"): (10, 160, 160), ("As", "As"): (10, 40, 40), ("Bs", "B"): (20, 320, 320), ("Bs", "Bs"): (20, 80, 80),
+    }  # fmt: skip
+    only = replace(k, body=tuple(replace(x, body=tuple(fetches_in(x.body))) for x in k.body if isinstance(x, Steps)))
+    bytes_of = {"A": 2, "B": 2, "C": 4}
+    model = counted(only, {}, bytes_of)  # without the guards, in two rounds before the loop and five in it
+    assert (model.sectors, model.passes) == (7 * 3072 / 32, 7 * 3072 / 128)
 
 
 @pytest.mark.parametrize("swizzle", [0, 128])

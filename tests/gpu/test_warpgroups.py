@@ -102,13 +102,15 @@ program p(A: f16[128, 128], B: f16[128, 64], C: f32[128, 64]) {
 """
 
 
-def hand(*changes: tuple[str, str]) -> Program:
+def hand(*changes: tuple[str, str], swizzle: int = 128) -> Program:
+    """The kernel with changes; the lines of its left factor have so many bytes."""
     text = HAND
     for old, new in changes or (("PRODUCT", PRODUCT),):
         assert old in text, old
         text = text.replace(old, new)
     library = STDLIB.read_text(encoding="utf-8")
     first = library[: library.index("///", library.index("intrinsic"))]
+    first = first.replace("(line: i, element: k, swizzle: 128)", f"(line: i, element: k, swizzle: {swizzle})")
     return parse_program(Source("p.tsched", first + PLAIN + text))
 
 
@@ -186,6 +188,34 @@ def test_a_kernel_by_hand_is_right() -> None:
     assert found.kernels[0].threads == 256
     assert [(b.name, b.size) for b in found.kernels[0].local] == [("Cf", 32)]
     assert run(program, found) == ("", True)
+
+
+def narrow(depth: int) -> tuple[tuple[str, str], ...]:
+    """Steps of fewer products: lines of the left factor have so many numbers."""
+    parts, lanes = depth // 8, depth // 4
+    return (
+        ("PRODUCT", PRODUCT),
+        ("As: f16[128, 64]", f"As: f16[128, {depth}]"),
+        ("Bs: f16[64, 64]", f"Bs: f16[{depth}, 64]"),
+        ("s in 2 {", f"s in {128 // depth} {{"),
+        ("spatial vs in 2 = s", f"spatial vs in {128 // depth} = s"),
+        ("for r in 4", f"for r in {depth // 16}"),
+        ("vi in 128 = r * 32 + t / 8", f"vi in 128 = r * {256 // parts} + t / {parts}"),
+        ("spatial vk in 64 = t % 8 * 8 + e\n", f"spatial vk in {depth} = t % {parts} * 8 + e\n"),
+        ("vs * 64", f"vs * {depth}"),
+        ("for r_1 in 2", "for r_1 in 1"),
+        ("for e_1 in 8", f"for e_1 in {lanes}"),
+        ("spatial vk in 64 = r_1 * 32 + t_1 / 8", f"spatial vk in {depth} = r_1 * 32 + t_1 / {64 // lanes}"),
+        ("t_1 % 8 * 8 + e_1", f"t_1 % {64 // lanes} * {lanes} + e_1"),
+        ("for q in 4", f"for q in {depth // 16}"),
+        ("reduce vk in 64", f"reduce vk in {depth}"),
+    )
+
+
+@pytest.mark.parametrize("swizzle", [64, 32])
+def test_shorter_lines_have_swizzles_of_their_own(swizzle: int) -> None:
+    program = hand(*narrow(swizzle // 2), swizzle=swizzle)
+    assert run(program, lower_device(program, FEATURES)) == ("", True)
 
 
 def test_what_stands_around_products_is_placed() -> None:

@@ -250,7 +250,7 @@ class Landing:
                 first = int(met.argmax())
                 self._fault(RACE, site, row, int(elements[first]), int(plain[first]))
                 return
-        stamps[2 * elements] = np.int64((block + 1) << 40) | np.int64(FLAG)
+        stamps[2 * elements] = np.int64((block + 1) << 40 | int(self._state[EPOCH]) << 12) | np.int64(FLAG)
 
     def _fault(self, kind: int, site: int, row: int, element: int, other: int) -> None:
         s = self._state

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 
-from tensorc_dsl.ir.expr import Binary, Expr, constant, index, mul
-from tensorc_dsl.ir.warp import UNIT
+from tensorc_dsl.ir.expr import Expr, index, mul
 from tensorc_dsl.lower.flat import TensorMap
 
 MAP_BYTES, MAP_ALIGNMENT = 128, 64
@@ -42,19 +41,7 @@ class Encoding:
 
 
 def encoding_of(m: TensorMap) -> Encoding:
-    """What the driver is told of a map. There is no map of nothing: an array without elements counts as one with some, and no
-    box of it is copied."""
+    """What the driver is told of a map."""
     size = index(m.dtype.bytes)
-    strides = [reduce(mul, m.shape[n:], size) for n in range(len(m.shape) - 1, 0, -1)]
-    return Encoding(
-        m.array,
-        _TYPES[m.dtype.name],
-        _SWIZZLES[m.swizzle],
-        tuple(_at_least(e, 1) for e in m.shape[::-1]),
-        tuple(_at_least(e, UNIT) for e in strides),
-        m.sizes[::-1],
-    )
-
-
-def _at_least(e: Expr, n: int) -> Expr:
-    return e if constant(e) else Binary("max", e, index(n))
+    strides = tuple(reduce(mul, m.shape[n:], size) for n in range(len(m.shape) - 1, 0, -1))
+    return Encoding(m.array, _TYPES[m.dtype.name], _SWIZZLES[m.swizzle], m.shape[::-1], strides, m.sizes[::-1])

@@ -14,14 +14,16 @@ from tensorc_dsl.ir.warp import GROUP, LANES
 
 _ENTRIES, _LENGTH, _ROOM, _TOUCH = range(4)
 """The words of a thread: what it has started, how many and for how many there is room, whether it has used sums since it was
-last done with them. `KNOWN` is the next one."""
+last done with them. `KNOWN` is the next one. Then come the first that it has not waited for, and its groups."""
 
-_TAKE, _ACC, _SIZE, _SINCE, _OWNER, _FACTORS = range(6)
+_HEAD, _GROUP = KNOWN + 1, KNOWN + 2
+
+_TAKE, _ACC, _SIZE, _SINCE, _OWNER, _OF, _FACTORS = range(7)
 _SAVED = _FACTORS + 2 * FACTOR_WORDS
 _MOST_BYTES = 512
 _ENTRY_WORDS = _SAVED + _MOST_BYTES // 8
-"""The words of an entry: what computes it, its sums, their bytes, when it was started, which entry has the sums meanwhile; of
-each factor what gathers it, its descriptor, buffer and statement; the sums of a lane, at most 128 of f32."""
+"""The words of an entry: what computes it, its sums, their bytes, when it was started, which entry has the sums meanwhile,
+its group; of each factor what gathers it, its descriptor, buffer and statement; the sums of a lane, at most 128 of f32."""
 
 
 def _entry(n: str, name: str = "e") -> str:
@@ -48,6 +50,10 @@ define internal void @tensorc_afresh(ptr %s, i64 %t) nounwind {{
   store i64 1, ptr %touch.at
   {_at("known", "q", KNOWN)}
   store i64 -1, ptr %known.at
+  {_at("head", "q", _HEAD)}
+  store i64 0, ptr %head.at
+  {_at("group", "q", _GROUP)}
+  store i64 0, ptr %group.at
   ret void
 }}
 
@@ -125,6 +131,9 @@ put:
   {word("now", "s", NOW)}
   {_at("since", "e", _SINCE)}
   store i64 %now, ptr %since.at
+  {word("group", "q", _GROUP)}
+  {_at("of", "e", _OF)}
+  store i64 %group, ptr %of.at
   %longer = add i64 %length, 1
   store i64 %longer, ptr %length.at
   br label %look
@@ -189,13 +198,31 @@ out:
   ret void
 }}
 
-define internal ptr @tensorc_started(ptr %s, i64 %t, i64 %n) nounwind {{
+define internal i64 @tensorc_ended(ptr %s, i64 %t, i64 %one) nounwind {{
+  {_QUEUE}
+  {word("group", "q", _GROUP)}
+  %next = add i64 %group, %one
+  store i64 %next, ptr %group.at
+  {word("head", "q", _HEAD)}
+  ret i64 %head
+}}
+
+define internal ptr @tensorc_started(ptr %s, i64 %t, i64 %n, i64 %left) nounwind {{
+entry:
   {_QUEUE}
   {word("length", "q", _LENGTH)}
   %any = icmp slt i64 %n, %length
+  br i1 %any, label %look, label %none
+look:
   {_entry("%n")}
-  %out = select i1 %any, ptr %e, ptr null
+  {word("of", "e", _OF)}
+  {word("group", "q", _GROUP)}
+  %last = sub i64 %group, %left
+  %over = icmp slt i64 %of, %last
+  %out = select i1 %over, ptr %e, ptr null
   ret ptr %out
+none:
+  ret ptr null
 }}
 
 define internal void @tensorc_compute(ptr %s, i64 %t, i64 %n, ptr %memory) noinline nounwind {{
@@ -231,10 +258,15 @@ out:
   ret void
 }}
 
-define internal void @tensorc_finished(ptr %s, i64 %t) nounwind {{
+define internal void @tensorc_finished(ptr %s, i64 %t, i64 %n) nounwind {{
   {_QUEUE}
-  {_at("length", "q", _LENGTH)}
-  store i64 0, ptr %length.at
+  {word("length", "q", _LENGTH)}
+  %all = icmp eq i64 %n, %length
+  %left = select i1 %all, i64 0, i64 %length
+  store i64 %left, ptr %length.at
+  %first = select i1 %all, i64 0, i64 %n
+  {_at("head", "q", _HEAD)}
+  store i64 %first, ptr %head.at
   ret void
 }}
 
@@ -246,4 +278,5 @@ define internal void @tensorc_leave(ptr %s, i64 %t) nounwind {{
 }}
 """
 """For kernels with instructions of warpgroups: `tensorc_beside` notes that one is started, `tensorc_gather` looks at its
-factors, or copies them to memory of the warp, `tensorc_compute` adds to the sums, `tensorc_finished` empties the queue."""
+factors, or copies them to memory of the warp, `tensorc_compute` adds to the sums. `tensorc_ended` ends a group,
+`tensorc_started` gives the next one of a group that is waited for, `tensorc_finished` notes how far that went."""

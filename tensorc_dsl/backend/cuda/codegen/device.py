@@ -103,8 +103,8 @@ class DeviceStatements(Statements, ABC):
         ...
 
     @abstractmethod
-    def finish(self, buffers: Sequence[str]) -> None:
-        """Write that a thread waits for such instructions, which have added to these buffers."""
+    def finish(self, s: Finish) -> None:
+        """Write that a thread waits for such instructions."""
         ...
 
     def write_device(self, body: tuple[Device, ...]) -> None:
@@ -134,8 +134,8 @@ class DeviceStatements(Statements, ABC):
                     self.publish()
                 case Engage(buffers=buffers):
                     self.engage(buffers)
-                case Finish(buffers=buffers):
-                    self.finish(buffers)
+                case Finish():
+                    self.finish(s)
                 case Steps(var=var, end=end, body=inner):
                     self.counted(var, 0, e.index(end), 1, lambda inner=inner: self.write_device(inner))
                 case Guard(cond=cond, body=inner):

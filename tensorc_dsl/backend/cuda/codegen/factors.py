@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tensorc_dsl.backend.cuda.codegen.watch import BESIDE, BLOCK, CHANGED, PLAIN, PROXY, ROW_WORDS, UNKNOWN, word
 from tensorc_dsl.ir.warp import GROUP, UNIT, Described
 
-KNOWN, BESIDE_WORDS = 4, 5
+KNOWN, BESIDE_WORDS = 4, 7
 """The word of a thread that has the last barrier before which all its stores are known, and the number of its words."""
 
 GIVE, DESC, ROW, SITE, FACTOR_WORDS = range(5)

@@ -18,6 +18,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     THREAD,
     DeviceKernel,
     DeviceProgram,
+    Finish,
     collectives_in,
 )
 from tensorc_dsl.backend.cuda.lower.structure import TRANSACTION
@@ -137,8 +138,9 @@ class _Lanes(DeviceStatements):
     def engage(self, buffers: Sequence[str]) -> None:
         self._tied("wgmma.fence.sync.aligned;", buffers)
 
-    def finish(self, buffers: Sequence[str]) -> None:
-        self._tied("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;", buffers)
+    def finish(self, s: Finish) -> None:
+        end = "wgmma.commit_group.sync.aligned; " if s.ends_group else ""
+        self._tied(f"{end}wgmma.wait_group.sync.aligned {s.groups};", s.buffers)
 
     def _tied(self, text: str, buffers: Sequence[str]) -> None:
         known = self.expressions.scope.buffers

@@ -23,7 +23,7 @@ from tensorc_dsl.backend.cuda.lower.collectives import (
     register_of,
 )
 from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, Finish, collectives_in
 from tensorc_dsl.backend.llvm.codegen.body import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, SymbolTable
@@ -248,14 +248,15 @@ class Threads(DeviceStatements):
     def engage(self, buffers: Sequence[str]) -> None:
         self._state("engage")
 
-    def finish(self, buffers: Sequence[str]) -> None:
+    def finish(self, s: Finish) -> None:
         f, number = self.f, self.f.alloca("i64", 1)
-        f.line(f"store i64 0, ptr {number}")
+        ended = f.op(f"call i64 @tensorc_ended(ptr %state, i64 %thread, i64 {int(s.ends_group)})")
+        f.line(f"store i64 {ended}, ptr {number}")
         again, each, done = f.label("again"), f.label("each"), f.label("done")
         f.branch(again)
         f.start_block(again)
         n = f.op(f"load i64, ptr {number}")
-        entry = f.op(f"call ptr @tensorc_started(ptr %state, i64 %thread, i64 {n})")
+        entry = f.op(f"call ptr @tensorc_started(ptr %state, i64 %thread, i64 {n}, i64 {s.groups})")
         f.branch_if(f.op(f"icmp eq ptr {entry}, null"), done, each)
         f.start_block(each)
         with f.region():
@@ -268,7 +269,7 @@ class Threads(DeviceStatements):
             f.line(f"store i64 {f.op(f'add i64 {n}, 1')}, ptr {number}")
         f.branch(again)
         f.start_block(done)
-        self._state("finished")
+        self._state("finished", f"i64 {f.op(f'load i64, ptr {number}')}")
 
     def _state(self, name: str, *args: str) -> None:
         """Write a call about what the thread has done."""

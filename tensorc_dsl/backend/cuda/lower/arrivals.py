@@ -15,6 +15,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Arm,
     Arrivals,
     Arrived,
+    Barrier,
     Device,
     DeviceKernel,
     Fetch,
@@ -57,8 +58,8 @@ def unnumbered(buffer: str) -> str:
 
 
 def with_arrivals(k: DeviceKernel, count: int) -> DeviceKernel:
-    """The kernel with memory for its arrivals, which are set up first, and the maps of its boxes; `count` of these have
-    numbers. Raises LowerError if there are too many."""
+    """The kernel with memory for its arrivals, which are set up first, and the maps of its boxes; `count` of the arrivals
+    have numbers. Raises LowerError if there are too many."""
     fetches = list(fetches_in(k.body))
     if not fetches:
         return k
@@ -71,7 +72,7 @@ def with_arrivals(k: DeviceKernel, count: int) -> DeviceKernel:
         )
     return replace(
         k,
-        body=(Arm(count), *with_values(k.body, numbers)),
+        body=(Arm(count), Barrier(), *with_values(k.body, numbers)),
         arrivals=Arrivals(count, k.shared_bytes),
         shared_bytes=k.shared_bytes + count * ARRIVAL_BYTES,
         maps=maps_of([s.body for s in fetches]),

@@ -17,7 +17,6 @@ from tensorc_dsl.backend.cuda.lower.accesses import Access, accesses
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     FIRST,
-    MOST_ARRIVALS,
     THREAD,
     Arm,
     Arrived,
@@ -36,7 +35,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     barriers_in,
 )
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, constant, free_vars, index, sub, substitute
-from tensorc_dsl.lower.flat import Flat, If
+from tensorc_dsl.lower.flat import Flat
 
 _BEFORE = "'"
 """What the names of variables of the earlier of two phases end with."""
@@ -111,24 +110,21 @@ class _Placer:
                 case Wait(landed=landed):
                     out.append(s)  # what it makes visible to its own thread, others see behind a barrier
                     pending = _joined(pending, self._under_way(self._of(landed, guards), steps))
-                case Arm():
-                    out.append(s)
-                    pending = _joined(pending, self._under_way(self._arrivals(True, None, guards), steps))
                 case Fetch(at=at, body=inner):
-                    mine = (*self._of((If(FIRST, inner),), guards), *self._arrivals(True, at, guards))
+                    mine = (*self._of(inner, (FIRST, *guards)), self._arrival(True, at, guards))
                     if any(self._meet(p, mine, steps) for p in pending):
                         out.append(Barrier())
                         pending = ()
                     out.append(s)  # all threads wait for it themselves, before they access what it stores
                 case Arrived(at=at):
-                    mine = self._arrivals(False, at, guards)
+                    mine = (self._arrival(False, at, guards),)
                     if any(self._meet(p, mine, steps) for p in pending):
                         out.append(Barrier())
                         pending = ()
                     out.append(s)
                     pending = _joined(pending, self._under_way(mine, steps))
-                case Commit() | Publish() | Engage() | Finish():
-                    out.append(s)
+                case Arm() | Commit() | Publish() | Engage() | Finish():
+                    out.append(s)  # all threads know what is set up behind the barrier that stands there
                 case Barrier():
                     out.append(s)
                     pending = ()
@@ -155,10 +151,9 @@ class _Placer:
             self.found[key] = _Found(body, tuple(replace(a, conds=(*a.conds, *guards)) for a in own))
         return self.found[key].accesses
 
-    def _arrivals(self, write: bool, at: Expr | None, guards: tuple[Expr, ...]) -> tuple[Access, ...]:
-        """The access to an arrival, or to all, of the one thread that says what is to come, or of each that waits."""
-        place, loops = (Var(_ARRIVALS), ((_ARRIVALS, index(MOST_ARRIVALS)),)) if at is None else (at, ())
-        return (Access(_ARRIVALS, write, place, loops, (FIRST, *guards) if write else guards),)
+    def _arrival(self, write: bool, at: Expr, guards: tuple[Expr, ...]) -> Access:
+        """The access to an arrival of the one thread that says what is to come, or of each that waits."""
+        return Access(_ARRIVALS, write, at, (), (FIRST, *guards) if write else guards)
 
     def _under_way(self, mine: tuple[Access, ...], steps: tuple[tuple[str, Expr], ...]) -> Pending:
         """Accesses at a place inside of these loops, for what follows in the same iteration."""

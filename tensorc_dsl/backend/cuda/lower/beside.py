@@ -1,8 +1,9 @@
 """Instructions that run beside the threads that start them: what stands before and behind each run of them.
 
 They read shared memory, and read and write registers of four warps, while threads go on. So before a run a thread is done
-with these registers, and behind it it waits, before anything else: the run ends where another statement begins. What threads
-have stored in memory that such an instruction reads is made known to it before the next barrier, which stands there by proof.
+with these registers, and behind it it waits, before anything else: the run ends where another statement begins. In a loop
+where nothing that they read is written meanwhile, a thread waits for those of the round before (`overlap`). What threads have
+stored in memory that such an instruction reads is made known to it before the next barrier, which stands there by proof.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import assert_never
 
 from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, is_of_group, operands_of
 from tensorc_dsl.backend.cuda.lower.kernels import (
+    BLOCK_AXES,
+    THREAD,
     Arm,
     Arrived,
     Barrier,
@@ -29,6 +32,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Wait,
     collectives_in,
 )
+from tensorc_dsl.backend.cuda.lower.overlap import Around, overlapped
+from tensorc_dsl.ir.expr import index
 from tensorc_dsl.ir.program import Store
 from tensorc_dsl.ir.warp import is_described
 from tensorc_dsl.lower.flat import Collective, Flat, stores
@@ -40,7 +45,8 @@ def with_waits(k: DeviceKernel) -> DeviceKernel:
     if not described:
         return k
     _, body = _published(k.body, described, False)
-    return replace(k, body=_waited(body))
+    sizes = (*zip(BLOCK_AXES, k.grid, strict=True), (THREAD, index(k.threads)))
+    return replace(k, body=_waited(body, Around(sizes, described)))
 
 
 def described_in(every: Iterable[Collective]) -> frozenset[str]:
@@ -54,7 +60,7 @@ def results_in(body: tuple[Device, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(operands_of(s)[s.intrinsic.store.buffer].buffer for s in every))
 
 
-def _waited(body: tuple[Device, ...]) -> tuple[Device, ...]:
+def _waited(body: tuple[Device, ...], around: Around) -> tuple[Device, ...]:
     out: list[Device] = []
     run: list[Device] = []
 
@@ -69,7 +75,12 @@ def _waited(body: tuple[Device, ...]) -> tuple[Device, ...]:
             run.append(s)
             continue
         end()
-        out.append(replace(s, body=_waited(s.body)) if isinstance(s, Steps | Guard) else s)
+        if isinstance(s, Steps):
+            deeper = replace(around, extents=(*around.extents, (s.var, s.end)))
+            s = replace(s, body=_waited(s.body, deeper))
+            out.extend(overlapped(s, around) or (s,))
+        else:
+            out.append(replace(s, body=_waited(s.body, around)) if isinstance(s, Guard) else s)
     end()
     return tuple(out)
 

@@ -105,9 +105,12 @@ class Engage:
 
 @node
 class Finish:
-    """A thread goes on when the instructions that run beside it, and add to `buffers`, are done."""
+    """A thread goes on when the instructions that run beside it, and add to `buffers`, are done, but for its latest `groups`.
+    What it has started since the last such wait is a group, unless this wait is for groups alone."""
 
     buffers: tuple[str, ...]
+    groups: int = 0
+    ends_group: bool = True
 
 
 @node
@@ -278,9 +281,10 @@ def _lines(body: tuple[Device, ...], pad: str) -> Iterator[str]:
             case Publish():
                 yield f"{pad}publish stores"
             case Engage(buffers=buffers):
-                yield f"{pad}be done with {', '.join(buffers)}"
-            case Finish(buffers=buffers):
-                yield f"{pad}wait for {', '.join(buffers)}"
+                yield f"{pad}be done with {', '.join(buffers) or 'products'}"
+            case Finish(buffers=buffers, groups=groups):
+                but = f", but for {counted(groups, 'group')}" if groups else ""
+                yield f"{pad}wait for {', '.join(buffers) or 'products'}{but}"
             case Steps(var=var, end=end, body=inner):
                 yield f"{pad}for {var} in 0 .. {format_expr(end)} {{"
                 yield from _lines(inner, pad + "    ")

@@ -93,6 +93,7 @@ class _Counter:
     shared: Mapping[str, int]
     params: Mapping[str, int]
     rng: np.random.Generator
+    warps: int
     found: dict[str, float] = field(default_factory=lambda: asdict(Counted()))
 
     def device(self, body: tuple[Device, ...], here: _Here) -> None:
@@ -106,7 +107,11 @@ class _Counter:
                     self.device(inner, here.under(cond))
                 case Barrier():
                     self._does(here, OF_BARRIER)
-                case Arm() | Fetch() | Arrived() | Commit() | Wait() | Publish() | Engage() | Finish():
+                case Fetch(size=size):  # one thread of the block starts it, and no lane moves its bytes
+                    self._does(here, OF_INSTRUCTION)
+                    self._add("sectors", here, size / SECTOR / self.warps)
+                    self._add("passes", here, size / WIDEST / self.warps)
+                case Arm() | Arrived() | Commit() | Wait() | Publish() | Engage() | Finish():
                     self._does(here, OF_INSTRUCTION)
 
     def flat(self, body: tuple[Flat, ...], here: _Here) -> None:
@@ -200,7 +205,7 @@ def counted(k: DeviceKernel, sizes: Sizes, bytes_of: Mapping[str, int]) -> Count
         values[axis] = rng.integers(0, max(n, 1), SAMPLES)[:, None] * one
         blocks *= n
     here = _Here(values, values[THREAD] < k.threads, np.full(SAMPLES, blocks * warps / SAMPLES))
-    counter = _Counter({b.name: b.dtype.bytes for b in k.shared}, {n: bytes_of[n] for n in k.params}, rng)
+    counter = _Counter({b.name: b.dtype.bytes for b in k.shared}, {n: bytes_of[n] for n in k.params}, rng, warps)
     if blocks:
         counter.device(k.body, here)
     return Counted(**counter.found)

@@ -33,7 +33,7 @@ def encoded(
         ctypes.c_uint32(rank),
         ctypes.c_void_p(address),
         (ctypes.c_uint64 * rank)(*sizes),
-        (ctypes.c_uint64 * rank)(*strides),  # one less is read, and an array without elements has no address
+        (ctypes.c_uint64 * rank)(*strides),  # one less than dimensions
         (ctypes.c_uint32 * rank)(*box),
         (ctypes.c_uint32 * rank)(*(1 for _ in box)),
         ctypes.c_int(0),  # channels are not interleaved

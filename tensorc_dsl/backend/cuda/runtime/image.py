@@ -84,7 +84,7 @@ def pack(p: DeviceProgram, ptx: str) -> bytes:
         Launch(k.name, k.params, k.threads, k.shared_bytes, tuple(Map(m.array, m.kind, m.swizzle, m.box) for m in own))
         for k, own in zip(p.kernels, maps, strict=True)
     )
-    scratch, dims = tuple(x.name for x in p.scratch), tuple(d.name for d in p.dims)
+    scratch, dims = tuple(x.name for x in p.scratch), tuple(str(d.name) for d in p.dims)
     return msgspec.msgpack.encode(Image(ptx, launches, scratch, dims, sizes))
 
 
