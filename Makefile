@@ -155,7 +155,11 @@ schedules: $(VENV)/.dev ## Random steps of every primitive on small programs, ea
 
 .PHONY: computes
 computes: $(VENV)/.dev ## Random computes, run in each way, against what the language's pages say they mean (COUNT=300)
-	COMPUTE_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/compute/test_meaning.py
+	COMPUTE_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/compute/test_meaning.py tests/compute/test_random.py
+
+.PHONY: foreign
+foreign: $(VENV)/.dev ## Random schedules of operators of other libraries, and of random computes (DRAWS=20 COUNT=300)
+	FOREIGN_DRAWS=$(DRAWS) FOREIGN_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/foreign
 
 .PHONY: scatters
 scatters: $(VENV)/.dev ## Random sums over matches, scattered, against what they mean (COUNT=300)

@@ -1,6 +1,6 @@
 """Random computes: the reference, the interpreter and machine code agree, unscheduled and under random schedules.
 
-`COMPUTE_FUZZ=5000` runs as many programs; a fifth of them is scheduled too.
+`make computes COUNT=5000` runs as many programs; a fifth of them is scheduled too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.compute.random_computes import random_compute
 from tests.compute.texts import build, parsed
 from tests.open.random_open import check_everywhere
 
-COUNT = int(os.environ.get("COMPUTE_FUZZ", "150"))
+COUNT = int(os.environ.get("COMPUTE_FUZZ", "60"))
 GROUP = 10
 
 

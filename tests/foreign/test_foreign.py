@@ -1,6 +1,6 @@
 """Operators and kernels written after the library's rules: their results, and schedules of the default space for each.
 
-`FOREIGN_FUZZ=1000` draws schedules of as many random computes.
+`make foreign COUNT=1000 DRAWS=20` draws schedules of as many random computes, and as many of each operator.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ COUNT = int(os.environ.get("FOREIGN_FUZZ", "25"))
 GROUP = 5
 NOT_OPEN = {"qlinear_conv": "H R S", "grouped_conv": "W R S", "seidel_2d": "N"}
 """Sizes that have to be numbers: otherwise an access is not proved, or a result may have a negative size."""
-EXPANDED = 3
+EXPANDED = int(os.environ.get("FOREIGN_DRAWS", "2"))
 """Schedules that are drawn and verified for each size; one of them runs."""
 
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,10 +44,16 @@ def told(events: list[Event]) -> list[tuple[int, str, Outcome]]:
     return [(e.trial, e.trace.text, e.outcome) for e in events if isinstance(e, Measured)]
 
 
+@cache
+def uncut(strategy: str, trials: int, fail: tuple[int, ...] = ()) -> tuple[TuneResult, list[Event]]:
+    """A search that nothing ends."""
+    return run(Dying(fail=fail), strategy=strategy, trials=trials, seed=5)
+
+
 @pytest.mark.parametrize("strategy", strategies())
 @pytest.mark.parametrize("dies_at", [0, 1, 7, 8, 13, 39])
 def test_a_search_killed_anywhere_goes_on_as_if_it_had_not_been(tmp_path: Path, strategy: str, dies_at: int) -> None:
-    whole, events = run(Dying(fail=(2, 9)), strategy=strategy, trials=40, seed=5)
+    whole, events = uncut(strategy, 40, (2, 9))
     first, second = Dying(dies_at=dies_at, fail=(2, 9)), Dying()
     second.fail = tuple(n - dies_at for n in (2, 9) if n >= dies_at)
     with Database.open(tmp_path / "r.sqlite") as db:
@@ -157,7 +164,7 @@ def goes_on(folder: Path, strategy: str, space: TileSpace, trials: int = 60) -> 
 def test_a_search_goes_on_from_its_snapshot_as_if_it_had_not_been_killed(
     tmp_path: Path, strategy: str, dies_at: int
 ) -> None:
-    whole, events = run(Dying(), strategy=strategy, trials=60, seed=5)
+    whole, events = uncut(strategy, 60)
     first, space = killed(tmp_path, strategy, dies_at), TileSpace()
     assert len(list(tmp_path.glob("*.pickle"))) == 1
     second, resumed, later = goes_on(tmp_path, strategy, space)
