@@ -19,6 +19,7 @@ from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Store,
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, Update, is_whole_update, update_of
 from tensorc_dsl.reference.boxes import Box, linear_parts
 from tensorc_dsl.reference.contract import contract
+from tensorc_dsl.reference.matches import matches, placed
 from tensorc_dsl.reference.values import EvaluateError, Values, arithmetic
 
 __all__ = [
@@ -241,6 +242,12 @@ class Evaluation(Values):
     # --- reductions at once ------------------------------------------------------------------------------------------
 
     def _reduce(self, out: Array, update: Fold) -> None:
+        if (found := matches(update, self.box, self.spatial)) is not None:
+            add = {"+": np.add, "min": np.minimum, "max": np.maximum}[update.op]
+            for some in placed(self, found, self.box, CHUNK_LIMIT, self.axes):
+                add.at(out, some.at, some.of(self.value(found.value, some.part, some.alive)))
+            out[...] = wrap(out, self.buffer.dtype)
+            return
         for part in self.parts(update):
             step = self.reduced(update, part)
             region = self.region(part)
