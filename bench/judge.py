@@ -22,10 +22,10 @@ from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.measure.check import compare
 from tensorc_dsl.measure.guarded import Guarded, frozen, poison
-from tensorc_dsl.reference.evaluate import evaluate, shape_of
+from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import InterpretError, Order, interpret
-from tensorc_dsl.reference.tolerance import tolerance
+from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
 from tensorc_dsl.validate.validate import Invalid, Unproved, Valid, validate
 
@@ -53,8 +53,7 @@ class Judge:
 
     def __post_init__(self) -> None:
         self.inputs = make_inputs(self.original, self.seed)
-        self.expected = evaluate(self.original, dict(self.inputs))
-        self.allowed = tolerance(self.original, self.expected, self.inputs)
+        self.expected, self.allowed = bounded(self.original, self.inputs)
 
     def judge(self, scheduled: Program, native: bool = False) -> Verdict:
         """The first rule that the program breaks. An unexpected exception is a fault, too."""

@@ -162,7 +162,7 @@ def wait_for(holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
 
 
 def kill(folder: Path, moment: str, later: float, number: signal.Signals) -> list[str]:
-    """What is wrong after a run in the folder was ended `later` seconds after the moment."""
+    """What is wrong after a run in the folder was ended `later` seconds after the moment, or by itself before that."""
     run = Run.start(folder, MOMENTS[moment].trials)
     mark = str(folder)
     wrong: list[str] = []
@@ -170,14 +170,15 @@ def kill(folder: Path, moment: str, later: float, number: signal.Signals) -> lis
         if not wait_for(lambda: MOMENTS[moment].seen(run) or run.process.poll() is not None):
             wrong.append(f"{moment} is not seen")
         time.sleep(later)
-        if run.process.poll() is not None:
-            wrong.append(f"it ended by itself, with status {run.process.returncode}")
         told = run.told()
-        run.process.send_signal(number)
-        if number == signal.SIGKILL:
-            run.process.wait()
+        if (status := run.process.poll()) is not None:  # in order, if it came to its end before its signal
+            wrong += [f"it ended by itself, with status {status}"] if status else []
         else:
-            wrong += _ended_in_order(run, number)
+            run.process.send_signal(number)
+            if number == signal.SIGKILL:
+                run.process.wait()
+            else:
+                wrong += _ended_in_order(run, number)
         if not wait_for(lambda: not alive(mark), SECONDS):
             wrong += [f"left: {' '.join(p.cmdline())[-120:]}" for p in alive(mark)]
         if (records := run.records()) < told:

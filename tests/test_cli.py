@@ -187,6 +187,14 @@ def test_show_every_stage(folder: Path) -> None:
     assert show("ir", "--scheduled", "--replay", "t.tsched") == show("ir", "--scheduled", "--seed", "3")
 
 
+@pytest.mark.parametrize("stage", ["ir", "ast"])
+@pytest.mark.parametrize("option", ["--condition=nobody=3", "--block=nobody", "--replay=nowhere.tsched"])
+def test_show_does_not_ignore_what_decides_a_schedule(folder: Path, stage: str, option: str) -> None:
+    result = call("show", "small.tsched", "small", "--stage", stage, option)
+    assert result.exit_code == 2
+    assert f"`--stage {stage}` shows what is before it: use `--stage ir --scheduled`" in result.stderr
+
+
 def test_tune_says_what_it_found_as_one_object(folder: Path) -> None:
     status, out, err = finish(
         start(folder, "tune", "small.tsched", "small", "--trials", "9", "--seed", "3", "--threads", "1", "--json")

@@ -117,7 +117,7 @@ class Played:
 def play(strategy: str, table: Table, seed: int, trials: int, past: Sequence[Experience] = ()) -> Played:
     """A search of the table, with what other tasks taught."""
     explorer = TableExplorer(table, seed)
-    setting = Setting(cast(Explorer, explorer), trials, (), lambda median: Source.of(past, median))
+    setting = Setting(cast(Explorer, explorer), trials, (), lambda median: Source.of(past, median()) if past else None)
     asked = strategy_of(strategy)(setting)
     shares: list[float] = []
     regrets: list[tuple[int, Regret]] = []

@@ -15,6 +15,7 @@ from itertools import combinations_with_replacement
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.accesses import home
+from tensorc_dsl.affine.boxed import no_box
 from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.instruction import Match, Mismatch, Tile
 from tensorc_dsl.affine.sets import NotAffine, loop_conditions, mapping
@@ -22,7 +23,7 @@ from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, add, constant, floormod, free_vars, index, mul, sub, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Intrinsic, Layout, Program, fresh
-from tensorc_dsl.ir.warp import is_fragment
+from tensorc_dsl.ir.warp import is_box, is_fragment
 
 _MEMORY = frozenset(("global", "shared", "shared.dyn", "local"))
 """Scopes in memory, whose elements have addresses."""
@@ -49,7 +50,8 @@ class Disagreement:
 
 
 def misplaced(program: Program, intrinsic: Intrinsic, match: Match) -> Mismatch | None:
-    """A mismatch unless each operand is where the instruction requires it: in a fragment of that scope, or in memory."""
+    """A mismatch unless each operand is where the instruction requires it: in a fragment of that scope, in memory, or, if a
+    box is copied, in an array that has it."""
     for tile in match.tiles:
         scope, wanted = program.buffer(tile.buffer).scope, tile.operand.scope
         wanted = wanted if is_fragment(wanted) else wanted.partition(".")[0]
@@ -58,7 +60,7 @@ def misplaced(program: Program, intrinsic: Intrinsic, match: Match) -> Mismatch 
             where = "in memory" if wanted == "global" else f'in "{wanted}"'
             why = f'`{tile.operand.name}` of {intrinsic.name} is {where}; `{tile.buffer}` is in "{scope}"'
             return Mismatch(why, f"put it {where} (`set_scope`), or a copy (`read_at`, `cache_read`, `cache_write`)")
-    return None
+    return no_box(program, intrinsic, match) if is_box(intrinsic) else None
 
 
 def disagreement(program: Program, units: Iterable[Unit]) -> Disagreement | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
+from tensorc_dsl.affine.filling import Filled, filled
 from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.simplify import extent_ranges, simplify
 from tensorc_dsl.ir.dtypes import INDEX
@@ -36,6 +37,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Block, Buffer, For, Intrinsic, Store
+from tensorc_dsl.ir.warp import is_box
 
 _COMMUTES = ("+", "*", "min", "max")
 
@@ -52,11 +54,21 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
+class Filling:
+    """What a nest copies that fills in padding, in loops of these extents."""
+
+    copied: Filled
+    extents: tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Match:
-    """A nest that computes what an instruction does. `axes` are the instruction's, each with the loop that counts it."""
+    """A nest that computes what an instruction does. `axes` are the instruction's, each with the loop that counts it. A box
+    is zero outside of its array: a nest with `filling` does the same if it stores zeros just there, as `no_box` asks."""
 
     axes: tuple[tuple[str, str], ...]
     tiles: tuple[Tile, ...]
+    filling: Filling | None = None
 
     def tile(self, operand: str) -> Tile:
         return next(t for t in self.tiles if t.operand.name == operand)
@@ -100,6 +112,9 @@ def match_nest(outer: Sequence[For], nest: For, intrinsic: Intrinsic) -> Match |
     found = match_store(extents, bound, intrinsic, extent_ranges((*outer, *loops)))
     if isinstance(found, Match) and (clash := _overlap(found, intrinsic)) is not None:
         return clash
+    copied = filled(bound.value) if is_box(intrinsic) else None
+    if isinstance(found, Match) and copied is not None and copied.cond is not None:
+        found = replace(found, filling=Filling(copied, tuple((x.var, x.extent) for x in (*outer, *loops))))
     return found
 
 
@@ -111,6 +126,8 @@ def match_store(
     The elements of the result are assumed to be distinct, which was proved before lowering joined several subscripts to one.
     """
     first: Mismatch | None = None
+    if is_box(intrinsic) and (copied := filled(store.value)) is not None:
+        store = replace(store, value=copied.load)
     pairs = list(unify(intrinsic.store.value, store.value))
     if not pairs:
         return _other_form(store, intrinsic)

@@ -15,7 +15,9 @@ from functools import lru_cache
 from typing import assert_never
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify, simplify_where
+from tensorc_dsl.affine.linear import FALSE
+from tensorc_dsl.affine.radix import by_digits
+from tensorc_dsl.affine.simplify import bounds, conjuncts, extent_ranges, simplify, simplify_where
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -143,9 +145,11 @@ def condition_text(c: Expr) -> str:
 
 
 def affine_only(conditions: Iterable[Expr]) -> tuple[Expr, ...]:
-    """The affine ones of the conditions. Their conjunction holds wherever all of the conditions do."""
+    """The affine ones of the conditions and of those that they join by `and`. Their conjunction holds wherever all of the
+    conditions do.
+    """
     out: list[Expr] = []
-    for c in conditions:
+    for c in (part for whole in conditions for part in conjuncts(whole)):
         try:
             condition_text(c)
         except NotAffine:
@@ -237,7 +241,9 @@ def feasible(extents: Mapping[str, Expr], conditions: Sequence[Expr]) -> bool:
     ranges = extent_ranges(tuple(For(v, e, ()) for v, e in extents.items()))
     if any(high is not None and high < 0 for _, high in ranges.values()):
         return False
-    kept = simplify_where(conditions, ranges)
+    kept = by_digits(simplify_where(conditions, ranges), ranges)
+    if FALSE in kept:
+        return False
     # A variable with a constant extent that no condition contains always has a value.
     needed = frozenset[str]().union(*map(free_vars, kept))
     pending = {v for v, e in extents.items() if v in needed or constant(e) is None}

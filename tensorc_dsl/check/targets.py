@@ -10,13 +10,13 @@ from tensorc_dsl.check import problems
 from tensorc_dsl.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.ir.target import Target, is_kind, kinds, own_kinds
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.names import near
+from tensorc_dsl.syntax.names import listed, near
 
 FACTS = tuple(f.name for f in fields(Target) if f.name not in ("kind", "device"))
 """The facts that a target item may state; other facts are those of a plain machine, wherever the file is read."""
 
-_OF_GPUS = ("shared_memory", "threads", "registers")
-"""Facts of GPUs, which are 0 for other machines."""
+_OF_GPUS = ("threads", "shared_memory", "registers")
+"""Facts of GPUs, which are 0 for other machines. A GPU says them all: within limits of 0 there is no schedule."""
 
 _MOST = 1 << 48
 
@@ -37,6 +37,9 @@ def target_of(item: t.TargetDef) -> Target:
             if isinstance(known, Diagnostic):
                 found.append(known)
             facts[name] = 0 if isinstance(known, Diagnostic) else known
+    missing = [f for f in _OF_GPUS if f not in facts] if item.kind == "cuda" else []
+    if missing and not found:
+        found.append(problems.MISSING_FACTS(item.kind.span, name=item.name, facts=listed(missing)))
     if found:
         raise TschedError(*found)
     return replace(Target(kind=str(item.kind)), **facts)
@@ -63,7 +66,7 @@ def _fact(name: str, value: t.Expr) -> int | str | Diagnostic:
             return bits
         case "vector_bits", _:
             return problems.WRONG_FACT(value.span, name=name, wanted="a power of two from 64 to 8192")
-        case _, t.Number(value=int() as number) if (name in _OF_GPUS or number > 0) and number < _MOST:
+        case _, t.Number(value=int() as number) if (name == "shared_memory" or number > 0) and number < _MOST:
             return number
         case _:
             return problems.WRONG_FACT(value.span, name=name, wanted="a positive int")

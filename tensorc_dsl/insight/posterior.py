@@ -81,9 +81,12 @@ def fast_points(study: Study) -> list[Point]:
 
 def _log_weights(study: Study, points: Sequence[Point]) -> Array:
     """Log probabilities that the points are fast and work."""
-    mean, deviation = study.surrogate.log_seconds(points)
+    rows = study.surrogate.rows(points)
+    mean, deviation = study.surrogate.log_seconds_of(rows)
     limit = study.reference + math.log1p(NEAR)
-    return scipy.special.log_ndtr((limit - mean) / np.maximum(deviation, 1e-6)) + study.surrogate.log_feasible(points)
+    return scipy.special.log_ndtr((limit - mean) / np.maximum(deviation, 1e-6)) + study.surrogate.model.log_feasible(
+        rows
+    )
 
 
 def _proposed(structures: Structures, point: Point, rng: np.random.Generator) -> tuple[Point, float]:

@@ -49,18 +49,14 @@ class Surrogate:
 
     def log_seconds(self, points: Sequence[Point]) -> tuple[Array, Array]:
         """Means and deviations of the log of the true time of each point, without the noise of a measurement."""
-        means: list[Array] = []
-        deviations: list[Array] = []
-        for start in range(0, len(points), CHUNK):
-            part = self.rows(points[start : start + CHUNK])
-            found = self.model.beliefs(part, np.zeros(len(part)))
-            means.append(-found.mean * self.model.deviation)
-            deviations.append(found.deviation * self.model.deviation * self.model.calibration)
-        return np.concatenate(means or [np.zeros(0)]), np.concatenate(deviations or [np.zeros(0)])
+        parts = [self.log_seconds_of(self.rows(points[n : n + CHUNK])) for n in range(0, len(points), CHUNK)]
+        means, deviations = zip(*parts, strict=True) if parts else ((np.zeros(0),), (np.zeros(0),))
+        return np.concatenate(means), np.concatenate(deviations)
 
-    def log_feasible(self, points: Sequence[Point]) -> Array:
-        """Log probability that each point compiles, runs and is right."""
-        return self.model.log_feasible(self.rows(points))
+    def log_seconds_of(self, rows: Array) -> tuple[Array, Array]:
+        """As `log_seconds`, for points with these rows."""
+        found = self.model.beliefs(rows, np.zeros(len(rows)))
+        return -found.mean * self.model.deviation, found.deviation * self.model.deviation * self.model.calibration
 
 
 def _limited(seconds: Sequence[float | None]) -> list[float | None]:

@@ -108,6 +108,11 @@ def is_described(scope: str) -> bool:
     return scope not in MEMORY and not is_fragment(scope)
 
 
+def is_box(i: Intrinsic) -> bool:
+    """Whether an instruction moves a box of an array, of which it gets a tensor map: a scope that begins with `global.`."""
+    return any(is_described(b.scope) and b.scope.partition(".")[0] == "global" for b in i.operands)
+
+
 def lane_of(warp: Expr, lane: Expr) -> Expr:
     """The number of a lane in its warpgroup."""
     return add(mul(warp, index(LANES)), lane)

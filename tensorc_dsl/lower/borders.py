@@ -78,8 +78,8 @@ def _operands(e: Expr) -> tuple[Expr, ...]:
 @by_identity(4096)
 def _choices(s: Store) -> tuple[Expr, ...]:
     """The extremes, remainders and comparisons of indices in a store, each once. None if it adds to what it stores: the tile
-    of a reduction stays whole, since it is in registers."""
-    if any(x.buffer == s.buffer for x in store_loads(s)):
+    of a reduction stays whole, since it is in registers. A step of a scan reads other elements of its buffer."""
+    if any((x.buffer, x.indices) == (s.buffer, s.indices) for x in store_loads(s)):
         return ()
     found: dict[Expr, None] = {}
     stack: list[Expr] = [*s.indices, s.value]

@@ -83,14 +83,36 @@ class Instruction:
 
 
 @node
+class TensorMap:
+    """Boxes of an array of some shape: the elements of each along every dimension, and the bytes of a swizzle, by which their
+    units of 16 bytes are permuted where they are copied to."""
+
+    array: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    sizes: tuple[int, ...]
+    swizzle: int
+
+
+@node
+class Box:
+    """A box of an array, with the subscripts of its first element. Elements outside of the array are zeros."""
+
+    map: TensorMap
+    origin: tuple[Expr, ...]
+
+
+@node
 class Collective:
     """An instruction that the lanes of a warp do together, by the assembly `code`. `body` is what one lane accesses: loops
     over the elements that it has of each operand, of a kind that no pass changes, around a store of the instruction's form.
+    One that moves a box is started by one thread, and accesses it whole.
     """
 
     intrinsic: Intrinsic
     code: str
     body: tuple[Flat, ...]
+    box: Box | None = None
 
 
 @node
@@ -209,14 +231,19 @@ def _lines(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
                 yield f'{pad}with {name}: {dtype}[{format_expr(size)}] in "{space}" {{'
             case Instruction(intrinsic=intrinsic, tiles=tiles):
                 yield f"{pad}{intrinsic.name}({', '.join(map(_tile, tiles))}) or {{"
-            case Collective(intrinsic=intrinsic, code=code):
-                yield f'{pad}{intrinsic.name} by "{code}" {{'
+            case Collective(intrinsic=intrinsic, code=code, box=box):
+                yield f'{pad}{intrinsic.name}{"" if box is None else _box(box)} by "{code}" {{'
             case Shuffle(move=move, by=by):
                 yield f"{pad}shuffle {move} {by} {{"
             case _:
                 assert_never(s)
         yield from _lines(s.body, pad + "    ")
         yield f"{pad}}}"
+
+
+def _box(b: Box) -> str:
+    """A box as text, ` of 64 x 64 from A[i * 64, k]`."""
+    return f" of {' x '.join(map(str, b.map.sizes))} from {b.map.array}[{', '.join(map(format_expr, b.origin))}]"
 
 
 def _tile(t: Tile) -> str:

@@ -65,7 +65,7 @@ def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
         cuts = sorted({*cuts, *_at_borders(s, begin, end, ranges)})
     edges = [begin, *cuts, end]
     if s.kind is not LoopKind.UNROLLED:  # an unrolled loop is written out in full in any case
-        edges = [*edges[:-1][: max(1, PIECES // copies)], end]
+        edges = _affordable(edges, PIECES // copies, s.kind)
         copies *= len(edges) - 1
     out: list[Flat] = []
     for low, high in pairwise(edges):
@@ -77,6 +77,17 @@ def _loop(s: Loop, ranges: Ranges, copies: int) -> tuple[Flat, ...]:
         elif inner:
             out.append(replace(s, begin=index(low), end=index(high), body=inner))
     return tuple(out)
+
+
+def _affordable(edges: list[int], most: int, kind: LoopKind) -> list[int]:
+    """The edges of at most so many pieces, the first ones. Of a row of vectors always the longest piece, and what is beside
+    it: that is where the time goes, however often loops around it are cut."""
+    if len(edges) - 1 <= most:
+        return edges
+    if kind is not LoopKind.VECTORIZED or most >= 3:
+        return [*edges[:-1][: max(1, most)], edges[-1]]
+    low, high = max(pairwise(edges), key=lambda x: x[1] - x[0])
+    return sorted({edges[0], low, high, edges[-1]})
 
 
 def _parallel(s: Parallel, ranges: Ranges, copies: int) -> tuple[Flat, ...]:

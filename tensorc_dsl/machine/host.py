@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from tensorc_dsl.backend.find import backend_of, native
@@ -51,6 +52,7 @@ def machine_target(kind: str) -> Target | None:
     return replace(Target(kind, p.name, p.features, p.vector_bits), **p.facts)
 
 
+@cache
 def _cache(level: int) -> int | None:
     """The size of the data cache of a level in bytes; None if the system does not report it."""
     for folder in sorted(_CACHES.glob("index*")):

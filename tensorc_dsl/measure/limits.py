@@ -9,7 +9,8 @@ from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.bind import bind
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.memory import available
-from tensorc_dsl.reference.evaluate import shape_of
+from tensorc_dsl.reference.alive import alive_steps
+from tensorc_dsl.reference.evaluate import shape_of, unscheduled_nests
 from tensorc_dsl.reference.open_sizes import sizing
 
 _FLOAT64_COPIES = 4
@@ -74,8 +75,11 @@ def memory_needed(program: Program) -> int:
     every = [*found.checked, *(x for x in found.timed if x not in found.checked)]
     total = 0
     for bound in (bind(program, x) for x in every):
+        alive = alive_steps(bound, unscheduled_nests(bound))
         for b in (*bound.params, *bound.buffers):
-            total += prod(shape_of(b)) * (_STORED_COPIES * b.dtype.bytes + _FLOAT64_COPIES * 8)
+            whole = shape_of(b)
+            kept = alive[b.name].shape(whole) if b.name in alive else whole
+            total += prod(whole) * _STORED_COPIES * b.dtype.bytes + prod(kept) * _FLOAT64_COPIES * 8
     return total
 
 

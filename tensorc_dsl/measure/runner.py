@@ -19,10 +19,10 @@ from tensorc_dsl.measure.child import serve
 from tensorc_dsl.measure.guarded import Guarded, frozen, poison
 from tensorc_dsl.measure.messages import Failed, Prepare, Ran, Ready, Reply, Request, Run, requests
 from tensorc_dsl.measure.timing import ENOUGH_SECONDS, Taken, take_times, weighted_times
-from tensorc_dsl.reference.evaluate import evaluate, shape_of
+from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.open_sizes import describe, sizing
-from tensorc_dsl.reference.tolerance import tolerance
+from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
 
 Array = NDArray[Any]
@@ -43,8 +43,7 @@ class Task:
     @staticmethod
     def of(program: Program, seed: int) -> Task:
         inputs = make_inputs(program, seed)
-        expected = evaluate(program, inputs)
-        allowed = tolerance(program, expected, inputs)
+        expected, allowed = bounded(program, inputs)
         return Task(program, *({n: frozen(a) for n, a in arrays.items()} for arrays in (inputs, expected, allowed)))
 
     def verdict(self, arrays: dict[str, Array]) -> Verdict:

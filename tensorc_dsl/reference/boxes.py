@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise, product
 from math import prod
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.expr import Binary, Const, Expr, Var, children, constant
@@ -71,13 +71,24 @@ class Form:
 
 def form(e: Expr, box: Box) -> Form | None:
     """The linear form of an index expression within the box; None if it is not linear there."""
+    return _everywhere(e, box.names) or _form(e, box.names, box)
+
+
+@lru_cache(maxsize=4096)
+def _everywhere(e: Expr, names: tuple[str, ...]) -> Form | None:
+    """The linear form in any box: the same access is asked for in each part of a nest."""
+    return _form(e, names, None)
+
+
+def _form(e: Expr, names: tuple[str, ...], box: Box | None) -> Form | None:
+    """The linear form within the box; without one, of what is linear in every box."""
     match e:
         case Const(value=value):
-            return Form((0,) * len(box.names), int(value))
+            return Form((0,) * len(names), int(value))
         case Var(name=name):
-            return Form(tuple(int(n == name) for n in box.names), 0)
+            return Form(tuple(int(n == name) for n in names), 0)
         case Binary(op=op, lhs=a, rhs=b):
-            x, y = form(a, box), form(b, box)
+            x, y = _form(a, names, box), _form(b, names, box)
             if x is None or y is None:
                 return None
             match op:
@@ -94,6 +105,8 @@ def form(e: Expr, box: Box) -> Form | None:
                 case "/" | "%":
                     return None if any(y.factors) or y.constant <= 0 else _divided(op == "/", x, y.constant, box)
                 case "min" | "max":
+                    if box is None:
+                        return None
                     (x_low, x_high), (y_low, y_high) = x.interval(box), y.interval(box)
                     if x_high <= y_low:
                         return x if op == "min" else y
@@ -106,12 +119,14 @@ def form(e: Expr, box: Box) -> Form | None:
             return None
 
 
-def _divided(quotient: bool, x: Form, d: int, box: Box) -> Form | None:
-    none = (0,) * len(box.names)
+def _divided(quotient: bool, x: Form, d: int, box: Box | None) -> Form | None:
+    none = (0,) * len(x.factors)
     if all(f % d == 0 for f in x.factors):
         if not quotient:
             return Form(none, x.constant % d)
         return Form(tuple(f // d for f in x.factors), x.constant // d)
+    if box is None:
+        return None
     low, high = x.interval(box)
     if low // d != high // d:
         return None
@@ -132,8 +147,10 @@ def view(array: Array, indices: Sequence[Expr], box: Box) -> Array | None:
         offset += stride * (f.constant + sum(p * q for p, q in zip(f.factors, box.start, strict=True)))
         strides = [s + p * stride for s, p in zip(strides, f.factors, strict=True)]
     shape = tuple(n if s else 1 for n, s in zip(box.size, strides, strict=True))
-    base = array.reshape(-1)[offset // array.itemsize :]  # a view: all arrays here are contiguous
-    return as_strided(base, shape, strides, writeable=False)
+    # All arrays here are contiguous.
+    seen = np.ndarray(shape, array.dtype, array, offset, strides)
+    seen.flags.writeable = False
+    return seen
 
 
 def gather(array: Array, positions: Sequence[Array], mask: Array | None) -> tuple[Array, bool]:

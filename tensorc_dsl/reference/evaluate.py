@@ -2,7 +2,7 @@
 
 It is independent of lowering and code generation. A block is evaluated over whole boxes of its instances: an access is a
 strided view if it is linear and proved in bounds, else a gather; a sum of products is a matrix product. The steps of a scan,
-and those of a reduction by a declared reducer, run one after another.
+and those of a reduction by a declared reducer, run one after another; of a scan the steps are kept that are still to be read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import BinaryOp, Expr, Load, LogicOp, Var, constant, factors_of, free_vars, index, loads, sub
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Store, walk
 from tensorc_dsl.ir.reductions import ArgFold, DeclaredFold, Fold, Update, is_whole_update, update_of
+from tensorc_dsl.reference.alive import Alive, alive_steps
 from tensorc_dsl.reference.boxes import Box, linear_parts
+from tensorc_dsl.reference.cases import cases
 from tensorc_dsl.reference.contract import contract
 from tensorc_dsl.reference.matches import matches, placed
 from tensorc_dsl.reference.values import EvaluateError, Values, arithmetic
@@ -29,8 +31,8 @@ __all__ = [
 
 FACTOR_LIMIT = 16 * 2**20
 """The largest number of elements of one factor of a product: 128 MB if it has to be copied for BLAS."""
-CHUNK_LIMIT = 2 * 2**20
-"""The largest number of elements of a box that is evaluated node by node, with several temporaries alive: 16 MB each."""
+CHUNK_LIMIT = 2**17
+"""The largest number of elements of a box that is evaluated node by node: several temporaries of 1 MB each, in a cache."""
 
 _REDUCE: dict[BinaryOp | LogicOp, Callable[..., Array]] = {
     "+": np.add.reduce, "*": np.multiply.reduce, "min": np.minimum.reduce, "max": np.maximum.reduce,
@@ -42,8 +44,10 @@ def evaluate(program: Program, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The outputs of an unscheduled program, by name, in float64, int64 or bool. Raises EvaluateError."""
     arrays = bind_inputs(program, inputs)
     with np.errstate(all="ignore"):
-        for together in unscheduled_nests(program):
-            run_nest([Evaluation(program, arrays, b) for b in together])
+        nests = unscheduled_nests(program)
+        alive = alive_steps(program, nests)
+        for together in nests:
+            run_nest([Evaluation(program, arrays, alive, b) for b in together])
     return {p.name: arrays[p.name] for p in program.outputs}
 
 
@@ -127,10 +131,11 @@ def _combined(op: BinaryOp | LogicOp, a: Array, b: Array, t: DType) -> Array:
 
 
 class Evaluation(Values):
-    """The evaluation of one block. `arrays` holds the buffers computed so far; those of the block are added."""
+    """The evaluation of one block. `arrays` holds the buffers computed so far, steps of those in `alive`; those of the block
+    are added."""
 
-    def __init__(self, program: Program, arrays: dict[str, Array], block: Block) -> None:
-        super().__init__(block.name, arrays)
+    def __init__(self, program: Program, arrays: dict[str, Array], alive: Mapping[str, Alive], block: Block) -> None:
+        super().__init__(block.name, arrays, alive)
         self.block = block
         self.buffers = tuple(program.buffer(s.buffer) for s in block.body)
         self.buffer = self.buffers[0]
@@ -181,7 +186,7 @@ class Evaluation(Values):
                 self.put(store.buffer, part, self.value(store.value, part, None))
             return
         if self.update is None:
-            for part in self.box.chunks(range(len(self.box.size)), CHUNK_LIMIT):
+            for part in self.pieces(self.box):
                 self.put(self.buffer.name, part, self.value(self.block.body[0].value, part, None))
         elif isinstance(self.update, Fold):
             self._reduce(self.arrays[self.buffer.name], self.update)
@@ -201,7 +206,7 @@ class Evaluation(Values):
 
     def start(self) -> list[Array]:
         """The block's arrays before its first instance: the initial values of a reduction, else uninitialised."""
-        outs = [np.empty(shape_of(b), wide_dtype(b.dtype)) for b in self.buffers]
+        outs = [np.empty(self.kept_shape(b), wide_dtype(b.dtype)) for b in self.buffers]
         size = tuple(1 if a in self.reduce else n for a, n in enumerate(self.box.size))
         spatial = Box(self.box.names, self.box.start, size)
         by_name = {b.name: out for b, out in zip(self.buffers, outs, strict=True)}
@@ -209,13 +214,29 @@ class Evaluation(Values):
             by_name[s.buffer][...] = self.stored(self.value(s.value, spatial, None), spatial)
         return outs
 
+    def kept_shape(self, b: Buffer) -> tuple[int, ...]:
+        """The shape of the array that holds the buffer, or the steps of it that are read."""
+        shape = shape_of(b)
+        return self.alive[b.name].shape(shape) if b.name in self.alive else shape
+
     def region(self, part: Box) -> tuple[slice, ...]:
-        """The elements that the instances of a part store."""
+        """The places of the elements that the instances of a part store."""
         indices = self.block.body[0].indices
-        return tuple(
+        found = [
             own if isinstance(i, Var) else slice(n - own.start - 1, n - own.stop - 1 if own.stop < n else None, -1)
             for i, own, n in zip(indices, part.slices(self.axes), shape_of(self.buffer), strict=True)
-        )
+        ]
+        if self.buffer.name in self.alive:
+            kept = self.alive[self.buffer.name]
+            place = kept.place(indices, part)
+            assert place is not None, "a scan stores within its buffer"
+            found[kept.axis] = slice(place, place + 1)
+        return tuple(found)
+
+    def pieces(self, box: Box) -> Iterator[Box]:
+        """The parts of a box that are evaluated one after another, node by node."""
+        for part in cases([s.value for s in self.block.body], box):
+            yield from part.chunks(range(len(box.size)), CHUNK_LIMIT)
 
     # --- step by step ------------------------------------------------------------------------------------------------
 
@@ -232,7 +253,7 @@ class Evaluation(Values):
             for a, value in zip(ordered, at, strict=True):
                 start[a], size[a] = start[a] + value, 1
             step = Box(self.box.names, tuple(start), tuple(size))
-            for part in step.chunks(range(len(size)), CHUNK_LIMIT):
+            for part in self.pieces(step):
                 for s in self.block.body:
                     yield s, part
 

@@ -45,7 +45,9 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.numbers import holds
 from tensorc_dsl.ir.program import Block, Program, Store
 from tensorc_dsl.ir.reductions import ArgFold, Fold
+from tensorc_dsl.reference.alive import Alive, alive_steps
 from tensorc_dsl.reference.boxes import Box
+from tensorc_dsl.reference.cases import truth
 from tensorc_dsl.reference.evaluate import (
     CHUNK_LIMIT,
     Evaluation,
@@ -68,38 +70,48 @@ Pair = tuple[Array, Array]
 """Values, and a bound on the error of each. Both arrays broadcast over the box."""
 
 
-def tolerance(program: Program, reference: Mapping[str, Array], inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """For each output the largest absolute error that rounding can explain: float64, of the output's shape.
+def bounded(program: Program, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The outputs as `evaluate` has them, and for each the largest absolute error that rounding can explain, float64.
 
-    `reference` is the result of `evaluate` for the same inputs. Where it is not finite the tolerance is 0, and a comparison
-    has to treat equal infinities and NaNs as equal. The tolerance of integers is 0 unless they are rounded from floats.
+    Where an output is not finite the error is 0, and a comparison has to treat equal infinities and NaNs as equal. That of
+    integers is 0 unless they are rounded from floats.
     Conditions are decided as in the reference: the bound does not cover a comparison that rounding can turn around. Raises
     EvaluateError if the inputs do not fit the program.
     """
     arrays = bind_inputs(program, inputs)
     errors: dict[str, Array] = {name: np.zeros((), np.float64) for name in arrays}
     with np.errstate(all="ignore"):
-        for together in unscheduled_nests(program):
-            run_nest([_Errors(program, arrays, errors, b) for b in together])
-    out: dict[str, Array] = {}
+        nests = unscheduled_nests(program)
+        alive = alive_steps(program, nests)
+        for together in nests:
+            run_nest([_Errors(program, arrays, errors, alive, b) for b in together])
+    values = {p.name: arrays[p.name] for p in program.outputs}
+    allowed: dict[str, Array] = {}
     for p in program.outputs:
         bound = np.broadcast_to(errors[p.name], shape_of(p))
         bound = np.where(np.isfinite(bound), bound, np.finfo(np.float64).max) + smallest_normal(p.dtype)
-        out[p.name] = np.where(np.isfinite(reference[p.name]), bound, 0.0)
-    return out
+        allowed[p.name] = np.where(np.isfinite(values[p.name]), bound, 0.0)
+    return values, allowed
 
 
 class _Errors(Evaluation):
     """The evaluation of a block with error bounds beside the values."""
 
-    def __init__(self, program: Program, arrays: dict[str, Array], errors: dict[str, Array], block: Block) -> None:
-        super().__init__(program, arrays, block)
+    def __init__(
+        self,
+        program: Program,
+        arrays: dict[str, Array],
+        errors: dict[str, Array],
+        alive: Mapping[str, Alive],
+        block: Block,
+    ) -> None:
+        super().__init__(program, arrays, alive, block)
         self.errors = errors
         self.shifted: dict[str, float] = {}
 
     def begin(self) -> None:
         super().begin()
-        self.errors.update((b.name, np.zeros(shape_of(b), np.float64)) for b in self.buffers)
+        self.errors.update((b.name, np.zeros(self.kept_shape(b), np.float64)) for b in self.buffers)
 
     def advance(self) -> None:
         """Run the instances of the box, and add the bounds for them to `errors`."""
@@ -115,7 +127,7 @@ class _Errors(Evaluation):
         if isinstance(self.update, Fold):
             self._reduction(out, self.update)
         elif self.update is None:
-            for part in self.box.chunks(range(len(self.box.size)), 2**20):
+            for part in self.pieces(self.box):
                 _, error = self.pair(self.block.body[0].value, part, None)
                 out[self.region(part)] = self.stored(error, part)
         super().advance()
@@ -230,6 +242,9 @@ class _Errors(Evaluation):
                 value, error = self.value(e, box, mask), self.errors[name]
                 return value, self.load(self.errors, name, indices, box, mask) if error.ndim else none + error
             case Select(cond=c, then=a, other=b):
+                decided = truth(c, box)
+                if decided is not None:
+                    return self.pair(a if decided else b, box, mask)
                 cond = self.value(c, box, mask)
                 yes, no = (cond, ~cond) if mask is None else (mask & cond, mask & ~cond)
                 (x, dx), (y, dy) = self.pair(a, box, yes), self.pair(b, box, no)
@@ -239,8 +254,8 @@ class _Errors(Evaluation):
                 value = arithmetic(op, x, y, dtype_of(a))
                 if not dtype_of(a).is_float:
                     return value, none if not (dx.any() or dy.any()) else _carried(op, x, dx, y, dy, value)
-                rounding = none if op in ("min", "max") else np.abs(value) * u
-                return value, _carried(op, x, dx, y, dy, value) + rounding
+                error = _carried(op, x, dx, y, dy, value)
+                return value, error if op in ("min", "max") else _and(np.abs(value) * u, error)
             case Cast(operand=a, dtype=t):
                 x, dx = self.pair(a, box, mask)
                 return self._cast(x, dx, dtype_of(a), t)
@@ -272,7 +287,11 @@ def _carried(op: str, x: Array, dx: Array, y: Array, dy: Array, value: Array) ->
     """The error of an operation that comes from its operands' errors, to first order."""
     match op:
         case "+" | "-":
-            return dx + dy
+            return _and(dx, dy)
+        case "*" if _exact(dx):
+            return dy if _exact(dy) else np.abs(x) * dy
+        case "*" if _exact(dy):
+            return np.abs(y) * dx
         case "*":
             return np.abs(x) * dy + np.abs(y) * dx + dx * dy
         case "/":
@@ -285,3 +304,13 @@ def _carried(op: str, x: Array, dx: Array, y: Array, dy: Array, value: Array) ->
             return dx + turns * dy + np.where(steps(np.floor, x / y, wide) > 0, np.abs(y) + dy, 0.0)
         case _:
             return dx + dy + np.abs(value)
+
+
+def _exact(error: Array) -> bool:
+    """Whether there is no error, which one number says."""
+    return error.size == 1 and not error.any()
+
+
+def _and(one: Array, other: Array) -> Array:
+    """Both errors together; none is not added to an array."""
+    return other if _exact(one) else one if _exact(other) else one + other

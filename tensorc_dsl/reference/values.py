@@ -24,9 +24,12 @@ from tensorc_dsl.ir.expr import (
     Select,
     Var,
     dtype_of,
+    index,
 )
 from tensorc_dsl.ir.numbers import holds, limits, nearest
+from tensorc_dsl.reference.alive import Alive
 from tensorc_dsl.reference.boxes import Box, gather, view
+from tensorc_dsl.reference.cases import truth
 from tensorc_dsl.reference.maths import NUMERICS
 
 
@@ -45,11 +48,15 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
 
 
 class Values:
-    """Evaluates expressions over the buffers in `arrays`. `block` is the block that they belong to, for messages."""
+    """Evaluates expressions over the buffers in `arrays`. `block` is the block that they belong to, for messages.
 
-    def __init__(self, block: str, arrays: dict[str, Array]) -> None:
+    Of those in `alive` only some steps are kept.
+    """
+
+    def __init__(self, block: str, arrays: dict[str, Array], alive: Mapping[str, Alive] | None = None) -> None:
         self.block_name = block
         self.arrays = arrays
+        self.alive = alive or {}
 
     def value(self, e: Expr, box: Box, mask: Array | None) -> Array:
         """The values of `e` over the box; arbitrary where `mask` is false."""
@@ -72,6 +79,9 @@ class Values:
             case Not(operand=a):
                 return ~self.value(a, box, mask)
             case Select(cond=c, then=a, other=b):
+                decided = truth(c, box)
+                if decided is not None:
+                    return self.value(a if decided else b, box, mask)
                 cond = self.value(c, box, mask)
                 yes, no = (cond, ~cond) if mask is None else (mask & cond, mask & ~cond)
                 if not no.any():
@@ -94,6 +104,11 @@ class Values:
         """The elements that an access reads over the box. Raises EvaluateError if one selected by `mask` is out of bounds."""
         if name not in arrays:
             raise EvaluateError(f"block {self.block_name} reads {name} before anything is stored in it")
+        if name in self.alive:
+            axis, place = self.alive[name].axis, self.alive[name].place(indices, box)
+            if place is None and (mask is None or mask.any()):
+                raise EvaluateError(f"block {self.block_name} reads outside {name}")
+            indices = (*indices[:axis], index(place or 0), *indices[axis + 1 :])
         seen = view(arrays[name], indices, box)
         if seen is not None:
             return seen

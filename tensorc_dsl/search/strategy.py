@@ -22,15 +22,15 @@ class Setting:
     """The input of a strategy: `trials` is the budget, in a run over several tasks the mean of one, and `defaults` are
     decisions to try first.
 
-    `source` returns a model that was fitted to the records of other tasks, None if there are none. Its argument is the median
-    of the loop features of draws from the prior. A fit takes a second. `bests` returns the decisions of the best schedules of
-    other tasks, the latest first.
+    `source` returns a model that was fitted to the records of other tasks, None if there are none. Its argument makes the
+    median of the loop features of draws from the prior, and is called if there are some. A fit takes a second. `bests`
+    returns the decisions of the best schedules of other tasks, the latest first.
     """
 
     explorer: Explorer
     trials: int
     defaults: tuple[Mapping[str, Decision], ...] = ()
-    source: Callable[[Array], Source | None] = lambda _: None
+    source: Callable[[Callable[[], Array]], Source | None] = lambda _: None
     bests: Callable[[], Sequence[Mapping[str, Decision]]] = lambda: ()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Sequence
+from itertools import count
 from typing import Self
 
 from tensorc_dsl.backend.once import lowered_as
@@ -25,8 +26,9 @@ from tensorc_dsl.trace.trace import Trace
 MOST = 7
 """Processes of a team at most: a batch has a dozen expansions."""
 
-WORTH = 4
-"""Orders from which on a team is worth a start, which takes half a second of a core."""
+WORTH = 8
+"""Orders from which on a team is worth a start, which takes half a second of a core: the first of a search that goes on. The
+few of a search of four trials are made before a process would have begun."""
 
 BYTES = 2 << 30
 """The memory of each process; a tenth of it is usual."""
@@ -55,7 +57,9 @@ class Team:
         self._wanted = min(MOST, usable_cores() - 1) if processes is None else processes
         self.members: list[Member] = []
         """The processes that run; empty before the first large request."""
-        self._grounds: list[bytes] = []
+        self._numbers = count()
+        self._grounds: dict[int, bytes | None] = {}
+        """By number each ground as other processes are sent it, None if it is too deep for that."""
         self._begun = False
 
     def __enter__(self) -> Self:
@@ -75,21 +79,27 @@ class Team:
 
         While the processes work, the search has its turn to build.
         """
-        data = packed(ground) if self._wanted and _same_elsewhere(ground.model) else None
-        if data is None:
-            return here(ground.model)
-        number = len(self._grounds)
-        self._grounds.append(data)
+        alone = here(ground.model)
+        if not self._wanted or not _same_elsewhere(ground.model):
+            return alone
+        number = next(self._numbers)
 
         def expand(orders: Sequence[Order]) -> list[Trace | None]:
-            if not self._begun and len(orders) >= WORTH:
+            begins = not self._begun and len(orders) >= WORTH
+            # A ground takes 50 ms to pack, and a short search needs none.
+            if not (begins or self.members) or len(orders) < 2 or self._packed(number, ground) is None:
+                return alone(orders)
+            if begins:
                 self._begin()
-            if not self.members or len(orders) < 2:
-                return here(ground.model)(orders)
             with turns.use(Use.BUILDING):
                 return self._expand(ground, number, orders)
 
         return expand
+
+    def _packed(self, number: int, ground: Ground) -> bytes | None:
+        if number not in self._grounds:
+            self._grounds[number] = packed(ground)
+        return self._grounds[number]
 
     def _expand(self, ground: Ground, number: int, orders: Sequence[Order]) -> list[Trace | None]:
         found: dict[int, Trace | None] = {}
@@ -132,9 +142,11 @@ class Team:
                 m.ready = True
             if m.ready and m.order is None and left:
                 if number not in m.grounds:
+                    data = self._packed(number, ground)
+                    assert data is not None
                     m.grounds.add(number)
                     m.ready = False
-                    m.worker.send(Learn(number, self._grounds[number]), SECONDS)
+                    m.worker.send(Learn(number, data), SECONDS)
                 else:
                     m.order = left.popleft()
                     m.worker.send(Expand(number, pickle.dumps(orders[m.order], 5)), SECONDS)

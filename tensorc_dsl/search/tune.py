@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -126,12 +126,13 @@ class Search:
             self._past = latest(records.kept(task, target), options)
         self._diverged = False
 
-        def source(median: Array) -> Source | None:
+        def source(median: Callable[[], Array]) -> Source | None:
             found = () if records is None else records.others(task, target, MEANING, self._past.began)
             tasks = experience(found)
-            if tasks:
-                self.log.emit(Informed(sum(len(t.speeds) for t in tasks), len(tasks)))
-            return Source.of(tasks, median)
+            if not tasks:
+                return None
+            self.log.emit(Informed(sum(len(t.speeds) for t in tasks), len(tasks)))
+            return Source.of(tasks, median())
 
         def bests() -> Sequence[Mapping[str, Decision]]:
             return () if records is None else records.best_decisions(task, target, self._past.began)

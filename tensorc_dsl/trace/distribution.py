@@ -79,6 +79,13 @@ def pick(weights: tuple[float, ...], rng: np.random.Generator) -> int:
     return max(i for i, w in enumerate(weights) if w > 0)
 
 
+def one_hot(position: int | None, length: int) -> tuple[float, ...]:
+    """1 at the position, which may be none, and 0 elsewhere."""
+    if position is None:
+        return (0.0,) * length
+    return (*(0.0,) * position, 1.0, *(0.0,) * (length - position - 1))
+
+
 def shortened(values: list[str], limit: int) -> str:
     """The values joined by commas, with an ellipsis in place of those beyond `limit`."""
     return ", ".join(values[:limit]) + (", …" if len(values) > limit else "")

@@ -9,19 +9,23 @@ Verdoolaege, Janssens and Bruynooghe, "Equivalence checking of static affine pro
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from enum import Enum, auto
+from heapq import heappop, heappush
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
-from tensorc_dsl.affine.sets import NotAffine
+from tensorc_dsl.affine.sets import NotAffine, mapping
 from tensorc_dsl.diagnostic import Note, problem
-from tensorc_dsl.ir.expr import Expr, Load, children, dtype_of
+from tensorc_dsl.ir.expr import Const, Expr, Load, children, dtype_of
+from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.validate.code import Code, Statement, label
 from tensorc_dsl.validate.data import Lifted, Shared, at_all_numbers, deciding, shared_data
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, written_by
 from tensorc_dsl.validate.flow import Total
 from tensorc_dsl.validate.match import match
-from tensorc_dsl.validate.plain import require_simple
+from tensorc_dsl.validate.plain import joined, require_simple, within
 from tensorc_dsl.validate.terms import operator, terms_of
 from tensorc_dsl.validate.values import At, Key, Node, Values, gathers, is_index, key, place
 from tensorc_dsl.validate.written_out import in_order
@@ -50,22 +54,33 @@ class Obligation:
     pairs: isl.Map
 
 
+class Shortcut(Enum):
+    """A claim that suffices and is quickly proved or refuted. If a proof with it fails, less may be true and do."""
+
+    IN_ORDER = auto()
+    """The terms of a reduction that is written out are those of the reduction in their order."""
+    NAMED = auto()
+    """Statements compute the same where their iterators have the same values, and not only where that is needed."""
+    JOINED = auto()
+    """More elements are asked for than are needed: those of one function in place of many pieces of it."""
+
+
 class Comparison:
     """The obligations between an original and a scheduled program. `prove` raises Refuted, Undecided or NotAffine.
 
-    With `shortcuts`, one pairs the terms of reductions that are written out in their order, and asks for all elements
-    of a function where only some are needed; `took_shortcut` says whether it has. If it fails then, less may be true and do.
+    It may take the shortcuts in `allowed`; `taken` has those that it has taken.
     """
 
-    def __init__(self, original: Values, scheduled: Values, shortcuts: bool, depth: int = 0) -> None:
-        self._shortcuts = shortcuts
-        self.took_shortcut = False
+    def __init__(self, original: Values, scheduled: Values, allowed: Collection[Shortcut], depth: int = 0) -> None:
+        self._allowed = allowed
+        self.taken: set[Shortcut] = set()
         self._depth = depth
         self.original = original
         self.scheduled = scheduled
         self._known: dict[tuple[Key, Key], isl.Map] = {}
         self._grown: dict[tuple[Key, Key], int] = {}
         self._kept: list[Node] = []
+        self._same: dict[tuple[int, tuple[str, ...], int, tuple[str, ...]], isl.Map | None] = {}
         self._lifted = Lifted(original), Lifted(scheduled)
         self._widened = False
         self._guess = ""
@@ -73,28 +88,62 @@ class Comparison:
 
     def prove(self, first: Obligation) -> None:
         todo = {(key(first.a), key(first.b)): first}
-        while todo:
-            # The last statements first: what a stage has to show for all that read it is asked of it at once.
-            last = max(todo, key=lambda k: (place(todo[k].a).number, place(todo[k].b).number))
+        order = [_rank(first, 0)]
+        count = 0
+        while order:
+            *_, a, b = heappop(order)
             try:
-                for o in self._step(self._joined(todo.pop(last))):
+                for o in self._step(self._simpler(todo.pop((a, b)))):
+                    # Of whole stages at once: what several readers ask for in pieces is hard to join.
+                    o = self._simpler(o) if is_whole(o.a) and is_whole(o.b) else o
                     k = key(o.a), key(o.b)
                     known = todo.get(k)
-                    todo[k] = o if known is None else replace(o, pairs=known.pairs.union(o.pairs).coalesce())
+                    todo[k] = o if known is None else replace(o, pairs=joined(known.pairs.union(o.pairs)))
+                    if known is None:
+                        heappush(order, _rank(o, count := count + 1))
             except Refuted as e:
                 if self._guess:
                     raise Undecided(self._guess) from e
                 raise
 
+    def _simpler(self, o: Obligation) -> Obligation:
+        return self._joined(self._named(o))
+
+    def _named(self, o: Obligation) -> Obligation:
+        """An obligation that `o` follows from, for all instances of two statements with the same values of iterators, if it
+        has several pieces that lie there.
+        """
+        if Shortcut.NAMED in self._allowed and is_whole(o.a) and is_whole(o.b) and o.pairs.n_basic_map() > 1:
+            same = self._same_iterators(place(o.a), place(o.b))
+            if same is not None and within(o.pairs, same):
+                self.taken.add(Shortcut.NAMED)
+                return replace(o, pairs=same)
+        return o
+
+    def _same_iterators(self, s: Statement, t: Statement) -> isl.Map | None:
+        """The map between instances with the same values of iterators; None if they have different ones."""
+        k = s.number, s.names, t.number, t.names
+        if k not in self._same:
+            ours, theirs = ({n: e for n, kind, e in x.iters if kind is not IterKind.REDUCE} for x in (s, t))
+            self._same[k] = None
+            if ours.keys() == theirs.keys():
+                one, other = (mapping(x.names, [of[n] for n in ours]) for x, of in ((s, ours), (t, theirs)))
+                both = one.apply_range(other.reverse())
+                self._same[k] = both.intersect_domain(s.domain).intersect_range(t.domain)
+        return self._same[k]
+
     def _joined(self, o: Obligation) -> Obligation:
         """An obligation that `o` follows from, of one piece, if it has many and lies in the graph of one affine function."""
-        if self._shortcuts and is_whole(o.a) and o.pairs.n_basic_map() > PIECES:
+        if Shortcut.JOINED in self._allowed and is_whole(o.a) and o.pairs.n_basic_map() > PIECES:
             renew()
             # Without strides: the even ones of two neighbours are a function too, but not one that was meant.
             graph = isl.Map.from_basic_map(o.pairs.affine_hull().remove_divs())
             if graph.is_single_valued() or graph.is_injective():
-                self.took_shortcut = True
-                return replace(o, pairs=graph.intersect_domain(place(o.a).domain).intersect_range(place(o.b).domain))
+                self.taken.add(Shortcut.JOINED)
+                # Not beyond what is asked for: another function holds there if a border begins.
+                near = isl.Set.from_basic_set(o.pairs.domain().remove_divs().simple_hull())
+                near = near.intersect(place(o.a).domain)
+                return replace(o, pairs=graph.intersect_domain(near).intersect_range(place(o.b).domain))
         return o
 
     def _step(self, o: Obligation) -> list[Obligation]:
@@ -144,7 +193,7 @@ class Comparison:
             new = hull.intersect_domain(place(o.a).domain).intersect_range(place(o.b).domain)
         elif self._grown[k] > 3 * PATIENCE:
             raise Undecided("a recurrence is not understood: what it needs keeps growing")
-        self._known[k] = known.union(new).coalesce()
+        self._known[k] = joined(known.union(new))
         return new
 
     def _operations(self, a: At, b: At, pairs: isl.Map) -> list[Obligation]:
@@ -155,7 +204,10 @@ class Comparison:
             raise self._different(a, b, pairs)
         if isinstance(x, Load) and isinstance(y, Load) and all(map(is_index, (*x.indices, *y.indices))):
             return self._subscripts(a, b, x.indices, y.indices, pairs)
-        together = zip(children(x), children(y), strict=True)
+        # The same number needs no pairs, of which a long expression has many.
+        together = [
+            (p, q) for p, q in zip(children(x), children(y), strict=True) if not (isinstance(p, Const) and p == q)
+        ]
         return [Obligation(At(a.statement, p), At(b.statement, q), pairs) for p, q in together]
 
     def _gathered(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:
@@ -176,14 +228,14 @@ class Comparison:
 
     def _proves(self, all_of: list[Obligation]) -> bool:
         """Whether all of the obligations can be proved; the state of the comparison is unchanged."""
-        attempt = Comparison(self.original, self.scheduled, self._shortcuts, self._depth + 1)
+        attempt = Comparison(self.original, self.scheduled, self._allowed, self._depth + 1)
         try:
             for o in all_of:
                 attempt.prove(o)
         except (Refuted, Undecided, NotAffine):
             return False
         finally:
-            self.took_shortcut |= attempt.took_shortcut
+            self.taken |= attempt.taken
         return True
 
     def _at_shared(self, a: Node, b: Node, pairs: isl.Map, shared: Shared) -> list[Obligation]:
@@ -196,17 +248,20 @@ class Comparison:
         return rest
 
     def _subscripts(self, a: At, b: At, x: tuple[Expr, ...], y: tuple[Expr, ...], pairs: isl.Map) -> list[Obligation]:
-        equal = self.original.subscripts(a.statement, x).apply_range(
-            self.scheduled.subscripts(b.statement, y).reverse()
-        )
-        if not pairs.is_subset(equal):
-            raise self._different(a, b, pairs.subtract(equal))
+        pieces = [isl.Map.from_basic_map(p) for p in pairs.get_basic_maps()]
+        for i, j in zip(x, y, strict=True):
+            ours, theirs = self.original.subscripts(a.statement, (i,)), self.scheduled.subscripts(b.statement, (j,))
+            equal = ours.apply_range(theirs.reverse())
+            for piece in pieces:  # each is a small question; all of them at once may be too large for isl
+                renew()
+                if not piece.is_subset(equal):
+                    raise self._different(a, b, piece.subtract(equal))
         return []
 
     def _totals(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:
-        found = self._written_out(a, b, pairs) if self._shortcuts else []
+        found = self._written_out(a, b, pairs) if Shortcut.IN_ORDER in self._allowed else []
         if found:
-            self.took_shortcut = True
+            self.taken.add(Shortcut.IN_ORDER)
             return found
         kind = a.kind if isinstance(a, Total) else b.kind if isinstance(b, Total) else ""
         left = terms_of(a, kind, self.original, pairs.domain())
@@ -239,6 +294,13 @@ class Comparison:
             Note(self.scheduled.which, _told(b, self.scheduled.code, t, y)),
         )
         return Refuted(DIFFERENT(None, notes, sizes=sizes), sizes)
+
+
+def _rank(o: Obligation, count: int) -> tuple[int, int, int, Key, Key]:
+    """What sorts the last statements first, and of two obligations the older: what a stage has to show for all that read it
+    is asked of it at once.
+    """
+    return -place(o.a).number, -place(o.b).number, count, key(o.a), key(o.b)
 
 
 def is_load(node: Node) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
 
+from tensorc_dsl.affine.simplify import bounds, extent_ranges
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -171,14 +172,26 @@ def in_digits(e: Expr, known: Mapping[str, Digits]) -> Expr:
     if part is not None:
         return _part_value(part, known)
     if not _is_sum(e):
-        old = children(e)
-        return rebuild(e, tuple(in_digits(c, known) for c in old)) if old else e
+        new = tuple(in_digits(c, known) for c in children(e))
+        if isinstance(e, Binary) and e.op == "xor":
+            new = _few_bits(new, known)
+        return rebuild(e, new) if new else e
     parts, rest, total = _sum(e, known)
     for p, factor in parts:
         total = add(total, mul(_part_value(p, known), index(factor)))
     for x, factor in rest:
         total = add(total, mul(in_digits(x, known), index(factor)))
     return total
+
+
+def _few_bits(operands: tuple[Expr, ...], known: Mapping[str, Digits]) -> tuple[Expr, ...]:
+    """The operands of an `xor`, of which the text of one shows how many bits it has: a digit does not."""
+    ranges = extent_ranges(For(d.name, d.extent, ()) for digits in known.values() for d in digits.digits)
+    for n, e in enumerate(operands):
+        low, high = bounds(e, ranges)
+        if low is not None and low >= 0 and high is not None:
+            return (*operands[:n], floormod(e, index(1 << high.bit_length())), *operands[n + 1 :])
+    return operands
 
 
 Part = tuple[str, int, int | None]

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
-from tensorc_dsl.ir.expr import Expr, Load
-from tensorc_dsl.validate.code import Code, Statement
-from tensorc_dsl.validate.plain import plain
+from tensorc_dsl.affine.sets import mapping
+from tensorc_dsl.ir.expr import Expr, Load, Var
+from tensorc_dsl.validate.code import Code, Statement, common_loops
+from tensorc_dsl.validate.plain import joined, plain, within
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +45,7 @@ class Flow:
     def __init__(self, code: Code) -> None:
         self.code = code
         self._seen: dict[tuple[int, tuple[str, ...], str, tuple[Expr, ...]], tuple[Seen, ...]] = {}
+        self._follows: dict[tuple[int, tuple[str, ...], str, tuple[Expr, ...]], bool] = {}
         self._started: dict[int, tuple[tuple[Statement, isl.Map], ...]] = {}
         self._totals: dict[tuple[int, str], Total] = {}
 
@@ -53,6 +55,25 @@ class Flow:
         if key not in self._seen:
             self._seen[key] = self._find(reader, read)
         return self._seen[key]
+
+    def follows_writes(self, reader: Statement, read: Load) -> bool:
+        """Theorem: the read has a source at every instance, if writes that stand before it in the text write all elements
+        that it reads, in the same iteration of the loops around both.
+
+        This asks for elements, of which writes make boxes. The sources of mirrored or strided reads have no such form.
+        """
+        key = (reader.number, reader.names, read.buffer, read.indices)
+        if key not in self._follows:
+            element = self.code.touched(reader, read.buffer, read.indices)
+            written = isl.Map.empty(element.get_space())
+            for w in self.code.writers.get(read.buffer, []):
+                if w.number < reader.number and w.accumulates is None:
+                    outer = range(common_loops(w, reader))
+                    shared = [mapping(x.names, [Var(x.names[k]) for k in outer]) for x in (reader, w)]
+                    of_iteration = shared[1].reverse().apply_range(self.code.written(w))
+                    written = written.union(shared[0].apply_range(of_iteration))
+            self._follows[key] = within(element, written)
+        return self._follows[key]
 
     def _find(self, reader: Statement, read: Load) -> tuple[Seen, ...]:
         element = self.code.touched(reader, read.buffer, read.indices)
@@ -119,7 +140,7 @@ class Flow:
                 continue
             if not earlier.is_single_valued():
                 earlier = earlier.lexmax()
-            found.append((w, earlier.coalesce()))
+            found.append((w, joined(earlier)))
         out: list[tuple[Statement, isl.Map]] = []
         for k, (w, m) in enumerate(found):
             for j, (v, n) in enumerate(found):
@@ -128,7 +149,7 @@ class Flow:
                 both = m.range_product(n).intersect_range(self.code.before(w, v).wrap())
                 m = m.subtract_domain(both.domain())
             if not m.is_empty():
-                out.append((w, plain(m.coalesce())))
+                out.append((w, plain(joined(m))))
         return tuple(out)
 
     def _not_before(self, update: Statement, reader: Statement) -> isl.Map:

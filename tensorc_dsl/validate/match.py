@@ -2,15 +2,16 @@
 
 Terms are matched by their signatures: what they compute from the inputs, subscripts included. If several terms of one
 result have the same signature (a sum of ones, or of values that contain other reductions), terms with the same fingerprint
-are tried, then those with equal reduction iterators of the same names. The search need not be trusted: the matching is
-checked to be one to one, and parts that signatures leave open become obligations. A failed obligation of a guess refutes
-nothing.
+are tried, then those with equal reduction iterators of the same names, then the matching of the other terms of the same
+reduction, continued: of a row with a mask the terms in it tell which iterations are the same, and those outside, all equal,
+follow them. Terms that are equal throughout need only be as many. The search need not be trusted: the matching is checked
+to be one to one, and parts that signatures leave open become obligations. A failed obligation of a guess refutes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
@@ -70,9 +71,11 @@ def match(
         TAKEN in text for text in ours.keys() ^ theirs.keys()
     ):  # the other side may have a choice instead of a gather
         ours, theirs = (_by_signature(x.found, kind, starts, v, v.broad_signature) for x, v in ((left, a), (right, b)))
-    for text in dict.fromkeys([*ours, *theirs]):
-        question = _Question(kind, pairs, a, b, s, t)
-        yield from question.matched(text, ours.get(text, []), theirs.get(text, []))
+    sides = _Sides(kind, pairs, a, b, s, t)
+    asked = [sides.question(text, ours.get(text, []), theirs.get(text, [])) for text in dict.fromkeys([*ours, *theirs])]
+    known: list[isl.Map] = []
+    for question in sorted((q for q in asked if q is not None), key=lambda q: not q.is_told):
+        yield from question.matched(known)
 
 
 def _by_signature(
@@ -113,8 +116,10 @@ def _union(maps: Sequence[isl.Map]) -> isl.Map:
     return out
 
 
-@dataclass(slots=True)
-class _Question:
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Two reductions."""
+
     kind: str
     pairs: isl.Map
     a: Values
@@ -122,7 +127,11 @@ class _Question:
     s: Statement
     t: Statement
 
-    def matched(self, text: str, ours: list[_Part], theirs: list[_Part]) -> Iterator[Match]:
+    def question(self, text: str, ours: list[_Part], theirs: list[_Part]) -> _Question | None:
+        """How the terms of one signature are matched; None without terms. Each has a counterpart on the other side.
+
+        Raises Refuted if one has none.
+        """
         renew()
         first = self.pairs.domain_map().apply_range(_union([p.path for p in ours])) if ours else None
         second = self.pairs.range_map().apply_range(_union([p.path for p in theirs])) if theirs else None
@@ -131,59 +140,119 @@ class _Question:
         if second is not None and second.is_empty():
             second = None
         if first is None and second is None:
-            return
+            return None
         if TAKEN in text and (first is None or second is None):
             raise Undecided(
                 "a term of a reduction has other elements that data decide, or is made of them in another way"
             )
         if second is None:
             assert first is not None
-            raise self._unmatched("a term is missing", first, ours, self.a)
+            raise self.unmatched("a term is missing", first, ours, self.a)
         if first is None:
-            raise self._unmatched("there is a term too many", second, theirs, self.b)
+            raise self.unmatched("there is a term too many", second, theirs, self.b)
         require_simple(first, second, *(p.signature for p in (*ours, *theirs)))
-        equal = _union([p.signature for p in ours]).apply_range(_union([p.signature for p in theirs]).reverse())
-        together = first.range_product(second).intersect_range(equal.wrap())
-        self._complete(first, second, together, ours, theirs)
+        one, other = (_union([p.signature for p in parts]) for parts in (ours, theirs))
+        q = _Question(self, "…" not in text, ours, theirs, first, second, one, other)
+        q.require_counterparts()
+        return q
+
+    def unmatched(self, what: str, rest: isl.Map, parts: list[_Part], side: Values) -> Exception:
+        """The error for unmatched terms: `rest` maps pairs of instances to points of these terms."""
+        n, m = len(self.s.names), len(self.t.names)
+        part, own = next((p, x) for p in parts if not (x := rest.intersect_range(p.path.range())).is_empty())
+        (x, _, chosen), sizes = example(own.wrap(), [n, m, own.dim(isl.dim_type.out)])
+        leaf = point(chosen).apply(part.point.apply_range(part.term.leaf))
+        source = place(part.term.node)
+        (values,), _ = example(leaf, [len(source.names)])
+        note = Note(f"the term of {side.which}", at(source, values))
+        element = written_by(self.a.code, self.s, x)
+        return Refuted(
+            TERMS(None, (note,), what=what, operator=operator(self.kind), element=element, sizes=sizes), sizes
+        )
+
+
+@dataclass(slots=True)
+class _Question:
+    """The terms of one signature. `whole` says that it leaves nothing open of what they compute."""
+
+    sides: _Sides
+    whole: bool
+    ours: list[_Part]
+    theirs: list[_Part]
+    first: isl.Map
+    """The map from pairs of instances to points of the original, and `second` that to points of the scheduled program."""
+    second: isl.Map
+    one: isl.Map
+    """The map from points of the original to subscripts, and `other` that from points of the scheduled program."""
+    other: isl.Map
+    equal: isl.Map = field(init=False)
+    is_told: bool = field(init=False)
+    """Whether no further relation is needed to match the terms."""
+
+    def __post_init__(self) -> None:
+        self.equal = self.one.apply_range(self.other.reverse())
+        self.is_told = (self.whole and self._free) or _one_to_one(self.first, self.second, self.equal)
+
+    @property
+    def _free(self) -> bool:
+        """Whether terms may be repeated."""
+        return operator(self.sides.kind) in IDEMPOTENT
+
+    def require_counterparts(self) -> None:
+        """Raises Refuted if a term has no counterpart."""
+        together = self._together(self.equal)
+        rest = self.first.subtract(together.range_factor_domain())
+        if not rest.is_empty():
+            raise self.sides.unmatched("a term is missing", rest, self.ours, self.sides.a)
+        rest = self.second.subtract(together.range_factor_range())
+        if not rest.is_empty():
+            raise self.sides.unmatched("there is a term too many", rest, self.theirs, self.sides.b)
+
+    def matched(self, known: list[isl.Map]) -> Iterator[Match]:
+        """The obligations after the terms are matched. `known` has the matchings of other terms, and gets this one."""
+        renew()
+        equal, guessed = self.equal, False
         # Equal terms may be matched in any one-to-one way, or in any way at all if terms may be repeated. If signatures
         # leave equality open, equal iterators decide.
-        free = operator(self.kind) in IDEMPOTENT
-        guessed = False
-        if not (free and "…" not in text) and not _one_to_one(first, second, equal):
-            for relation in (self._told, self._named):
-                finer = relation(ours, theirs)
-                if finer is not None and _covered(first, second, finer := equal.intersect(finer)):
-                    if free or _one_to_one(first, second, finer):
-                        equal, guessed = finer, relation == self._named
+        if not self.is_told:
+            for relation in (self._told, self._named, lambda: _union(known) if known else None):
+                finer = relation()
+                if finer is not None and _covered(self.first, self.second, finer := equal.intersect(finer)):
+                    if self._free or _one_to_one(self.first, self.second, finer):
+                        equal, guessed = finer, relation != self._told
                         break
             else:
-                raise self._ambiguous() if free else self._too_often(first, together, ours, theirs)
-            together = first.range_product(second).intersect_range(equal.wrap())
-        if "…" in text:
-            points = together.range().unwrap()
-            for p in ours:
-                for q in theirs:
+                if self.whole and self._as_many():
+                    return
+                raise self._ambiguous() if self._free else self._too_often()
+        points = self._together(equal).range().unwrap()
+        for p in self.ours:
+            for q in self.theirs:
+                own = points.intersect_domain(p.path.range()).intersect_range(q.path.range())
+                if own.is_empty():
+                    continue
+                known.append(isl.Map.from_basic_map(own.affine_hull()))
+                if not self.whole:
                     x, y = p.point.apply_range(p.term.leaf), q.point.apply_range(q.term.leaf)
-                    own = points.intersect_domain(p.path.range()).intersect_range(q.path.range())
                     yield Match(p.term.node, q.term.node, x.reverse().apply_range(own).apply_range(y), guessed)
 
-    def _complete(
-        self, first: isl.Map, second: isl.Map, together: isl.Map, ours: list[_Part], theirs: list[_Part]
-    ) -> None:
-        rest = first.subtract(together.range_factor_domain())
-        if not rest.is_empty():
-            raise self._unmatched("a term is missing", rest, ours, self.a)
-        rest = second.subtract(together.range_factor_range())
-        if not rest.is_empty():
-            raise self._unmatched("there is a term too many", rest, theirs, self.b)
+    def _together(self, equal: isl.Map) -> isl.Map:
+        return self.first.range_product(self.second).intersect_range(equal.wrap())
 
-    def _told(self, ours: list[_Part], theirs: list[_Part]) -> isl.Map | None:
+    def _as_many(self) -> bool:
+        """Whether each result has as many of these terms on both sides, by numbers that are the same for all results."""
+        counts = [
+            _count(x.domain_product(told.reverse())) for x, told in ((self.first, self.one), (self.second, self.other))
+        ]
+        return counts[0] is not None and counts[0] == counts[1]
+
+    def _told(self) -> isl.Map | None:
         """Terms with the same fingerprint: the map from points of the original to points of the scheduled program."""
         found: list[isl.Map] = []
-        for p in ours:
-            for q in theirs:
-                for x in self.a.fingerprint(p.term.node):
-                    for y in self.b.fingerprint(q.term.node):
+        for p in self.ours:
+            for q in self.theirs:
+                for x in self.sides.a.fingerprint(p.term.node):
+                    for y in self.sides.b.fingerprint(q.term.node):
                         if x.text == y.text:
                             one, other = (
                                 part.point.apply_range(part.term.leaf).apply_range(case.subscripts)
@@ -192,11 +261,11 @@ class _Question:
                             found.append(one.apply_range(other.reverse()))
         return _union(found) if found else None
 
-    def _named(self, ours: list[_Part], theirs: list[_Part]) -> isl.Map | None:
+    def _named(self) -> isl.Map | None:
         """Terms with equal reduction iterators: the map from points of the original to points of the scheduled program."""
         found: list[isl.Map] = []
-        for p in ours:
-            for q in theirs:
+        for p in self.ours:
+            for q in self.theirs:
                 if p.term.update is None or q.term.update is None:
                     return None
                 (u, x), (v, y) = p.term.update, q.term.update
@@ -213,28 +282,15 @@ class _Question:
     def _ambiguous(self) -> Exception:
         return Undecided("equal terms of a reduction cannot be told apart, so they are not matched one to one")
 
-    def _too_often(self, first: isl.Map, together: isl.Map, ours: list[_Part], theirs: list[_Part]) -> Exception:
-        equal = _union([p.signature for p in ours])
-        told_apart = first.apply_range(equal).range_product(first).intersect_range(equal.reverse().wrap())
+    def _too_often(self) -> Exception:
+        told_apart = (
+            self.first.apply_range(self.one).range_product(self.first).intersect_range(self.one.reverse().wrap())
+        )
         if not told_apart.uncurry().is_single_valued():
             return self._ambiguous()
-        by_ours = together.uncurry()
+        by_ours = self._together(self.equal).uncurry()
         again = by_ours.subtract(by_ours.lexmin()).curry().range_factor_range()
-        return self._unmatched("a term comes more than once: one", again, theirs, self.b)
-
-    def _unmatched(self, what: str, rest: isl.Map, parts: list[_Part], side: Values) -> Exception:
-        """The error for unmatched terms: `rest` maps pairs of instances to points of these terms."""
-        n, m = len(self.s.names), len(self.t.names)
-        part, own = next((p, x) for p in parts if not (x := rest.intersect_range(p.path.range())).is_empty())
-        (x, _, chosen), sizes = example(own.wrap(), [n, m, own.dim(isl.dim_type.out)])
-        leaf = point(chosen).apply(part.point.apply_range(part.term.leaf))
-        source = place(part.term.node)
-        (values,), _ = example(leaf, [len(source.names)])
-        note = Note(f"the term of {side.which}", at(source, values))
-        element = written_by(self.a.code, self.s, x)
-        return Refuted(
-            TERMS(None, (note,), what=what, operator=operator(self.kind), element=element, sizes=sizes), sizes
-        )
+        return self.sides.unmatched("a term comes more than once: one", again, self.theirs, self.sides.b)
 
 
 def _covered(first: isl.Map, second: isl.Map, equal: isl.Map) -> bool:
@@ -250,3 +306,18 @@ def _one_to_one(first: isl.Map, second: isl.Map, equal: isl.Map) -> bool:
         if not x.range_product(y).intersect_range(e.wrap()).uncurry().is_single_valued():
             return False
     return True
+
+
+def _count(terms: isl.Map) -> int | None:
+    """How many points each element of the domain has; None unless it is the same number, by a product of sets."""
+    for d in reversed(range(terms.dim(isl.dim_type.out))):
+        others = [n for n in range(terms.dim(isl.dim_type.out)) if n != d]
+        alone = terms
+        for n in reversed(others):
+            alone = alone.project_out(isl.dim_type.out, n, 1)
+        if alone.is_single_valued():
+            terms = terms.project_out(isl.dim_type.out, d, 1)
+    points = terms.range()
+    if not terms.is_equal(isl.Map.from_domain_and_range(terms.domain(), points)) or points.dim(isl.dim_type.param):
+        return None
+    return int(points.count_val().to_str()) if points.is_bounded() else None

@@ -8,10 +8,13 @@ is simplified at every step from a read to its write, and no question is asked a
 from __future__ import annotations
 
 from functools import reduce
+from typing import TypeVar
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.validate.facts import Undecided
+
+M = TypeVar("M", "isl.Map", "isl.Set")
 
 INTRICATE = 48
 """The number of divisions in one piece of a map at which a question about it can take minutes. Maps of usual programs have
@@ -29,23 +32,44 @@ def plain(m: isl.Map) -> isl.Map:
     for piece in m.get_basic_maps():
         renew(HULL)
         part = isl.Map.from_basic_map(piece)
-        equalities = piece.affine_hull()
-        for hull in map(isl.Map.from_basic_map, (equalities.remove_divs(), equalities)):
-            if divisions(hull) < divisions(part) and hull.is_single_valued():
-                part = hull.intersect_domain(
-                    _plain_set(part.domain())
-                )  # contains `part`, and nothing else on its domain
+        equalities = part.affine_hull()  # of a map: that of a piece breaks the piece, an error of isl
+        for found in map(isl.Map.from_basic_map, (equalities.remove_divs(), equalities)):
+            if divisions(found) < divisions(part) and found.is_single_valued():
+                # Contains `part`, and nothing else on its domain.
+                part = found.intersect_domain(_plain_set(part.domain()))
                 break
         parts.append(part)
     renew()
-    return reduce(isl.Map.union, parts).coalesce()
+    return joined(reduce(isl.Map.union, parts))
 
 
 def _plain_set(s: isl.Set) -> isl.Set:
     if divisions(s) == 0:
         return s
-    hull = isl.Set.from_basic_set(s.simple_hull().remove_divs())
-    return hull if hull.is_subset(s) else s
+    found = isl.Set.from_basic_set(s.simple_hull().remove_divs())
+    return found if found.is_subset(s) else s
+
+
+def joined(m: M) -> M:
+    """An equal map or set, of fewer pieces if isl can join some. Nothing depends on it: where that takes too many operations,
+    it is `m`.
+    """
+    renew()
+    try:
+        return m.coalesce()
+    except isl.Error:
+        renew()
+        return m
+
+
+def within(m: isl.Map, other: isl.Map) -> bool:
+    """Whether all of `m` is seen to lie in `other`; not if that takes too many operations."""
+    renew()
+    try:
+        return m.is_subset(other)
+    except isl.Error:
+        renew()
+        return False
 
 
 def divisions(m: isl.Map | isl.Set) -> int:

@@ -10,6 +10,7 @@ from tensorc_dsl.ir.expr import Binary, Call, Const, Expr, Logic
 from tensorc_dsl.ir.numbers import highest, lowest
 from tensorc_dsl.validate.code import PAIR, Statement
 from tensorc_dsl.validate.flow import Total
+from tensorc_dsl.validate.plain import joined
 from tensorc_dsl.validate.values import At, Node, Values, place, step_of
 
 IDEMPOTENT = ("min", "max", "and", "or", "argmin", "argmax")
@@ -66,7 +67,7 @@ def is_neutral(kind: str, *constants: Const) -> bool:
 def terms_of(node: Node, kind: str, values: Values, domain: isl.Set) -> Terms:
     """The node's value at `domain` as a reduction of that kind; any other value is a single term."""
     out = Terms()
-    same = domain.coalesce().identity()  # the domain was joined case by case, and the map is used squared
+    same = joined(domain).identity()  # the domain was joined case by case, and the map is used squared
     _collect(Term(node, same, same, None), kind, values, out)
     return out
 

@@ -11,8 +11,8 @@ import pytest
 
 from tensorc_dsl.affine.coverage import axis, partition
 from tensorc_dsl.affine.cuts import cuts
-from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import ZERO, Compare, CompareOp, Expr, Var, add, index, mul
+from tensorc_dsl.affine.simplify import extent_ranges, simplify
+from tensorc_dsl.ir.expr import ZERO, Compare, CompareOp, Expr, Var, add, floordiv, floormod, index, mul
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For
 
@@ -28,7 +28,7 @@ def form(factors: dict[str, int], constant: int = 0) -> Expr:
 
 
 def value(e: Expr, at: dict[str, int]) -> int:
-    return eval(format_expr(e), {}, at)  # plain arithmetic reads as Python
+    return eval(format_expr(e).replace("/", "//"), {}, at)  # apart from this, arithmetic reads as Python
 
 
 @pytest.mark.parametrize("seed", range(80))
@@ -65,3 +65,30 @@ def test_parts_of_tiles_that_overlap_are_told_apart_by_their_cuts() -> None:
     assert partition(loops, boxes, [cut])
     assert not partition(loops, boxes, [Compare("<", add(axis(0), form({"t": -8})), index(7))])
     assert not partition(loops, boxes, [Compare(">=", axis(0), ZERO)])
+
+
+@pytest.mark.parametrize(("rows", "columns", "tile"), [(3, 5, 4), (3, 5, 7), (5, 3, 7), (4, 4, 6), (2, 7, 9)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_parts_of_a_fused_loop_are_told_by_the_number_of_the_element(
+    rows: int, columns: int, tile: int, turned: bool
+) -> None:
+    """Of two, and with a third dimension of 2: `(l / (2*columns), l / 2 % columns, l % 2)`."""
+    for inner in (1, 2):
+        tiles = -(-rows * columns * inner // tile)
+        ranges = extent_ranges([For("t", index(tiles), ()), For("b", index(tile), ())])
+        whole = add(mul(Var("t"), index(tile)), Var("b"))
+        parts: list[Expr] = [
+            floordiv(whole, index(columns * inner)),
+            floormod(floordiv(whole, index(inner)), index(columns)),
+        ]
+        parts += [floormod(whole, index(inner))] if inner > 1 else []
+        parts = [simplify(p, ranges) for p in (parts[::-1] if turned else parts)]
+        at = [Var(f"e{d}") for d in range(len(parts))]
+        where = [Compare("<", whole, index(rows * columns * inner))]
+        found = cuts(parts, where, {"b"}, ranges, at)
+        for t in range(tiles):
+            written = {tuple(value(p, {"t": t, "b": b}) for p in parts) for b in range(tile)}
+            shape = [rows, columns, inner][: len(parts)]
+            for element in product(*map(range, shape[::-1] if turned else shape)):
+                told = {x.name: n for x, n in zip(at, element, strict=True)}
+                assert all(value(c, {**told, "t": t}) for c in found) == (element in written)

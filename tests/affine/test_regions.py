@@ -11,7 +11,7 @@ import pytest
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.form import Interval
 from tensorc_dsl.affine.regions import RangedSubscripts, required_region
-from tensorc_dsl.ir.expr import Binary, Expr, Var, add, constant, floordiv, floormod, index, mul
+from tensorc_dsl.ir.expr import Binary, Dim, Expr, Var, add, constant, floordiv, floormod, index, mul
 from tensorc_dsl.ir.print import format_expr
 
 WIDE = index(10_000)
@@ -21,7 +21,7 @@ Box = dict[str, Interval]
 def value(e: Expr, at: dict[str, int]) -> int:
     """An index expression at a point."""
     match e:
-        case Var(name=name):
+        case Var(name=name) | Dim(name=name):
             return at[name]
         case Binary(op=op, lhs=a, rhs=b):
             x, y = value(a, at), value(b, at)

@@ -349,7 +349,6 @@ UNDECIDED = {
     "a stencil on two arrays, the older of which is read": (
         STENCIL, STENCIL_IN_TWO.replace("S[0", "S[1"), "a recurrence is not understood",
     ),
-    "equal terms in another order": (ONES, ONES.replace("vk", "vq"), "told apart"),
 }  # fmt: skip
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import pytest
 
@@ -17,7 +15,6 @@ from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.program import For, LoopKind, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.source import Source
-from tensorc_dsl.syntax.parse import Parsed, parse_items
 
 assert tensorc_dsl.schedule.primitives
 
@@ -173,23 +170,6 @@ def test_what_may_be_in_the_broken_part_of_a_used_file_is_not_missed() -> None:
     assert codes(load(f"use lib.{{good, bad}}\n{space}", lib=lib)) == ["E0101"]
     assert codes(load(f"use lib\n{space}", lib=lib)) == ["E0101"]
     assert codes(load(f"use lib.{{good}}\n{space}", lib=lib)) == ["E0223", "E0101"]
-
-
-def test_what_is_parsed_can_be_kept() -> None:
-    texts: list[Source] = []
-
-    @lru_cache
-    def parsed(source: Source) -> Parsed:
-        texts.append(source)
-        return parse_items(source)
-
-    text = "use std.cpu\nspace s for llvm { default }\n"
-    first = load_file(Source("main.tsched", text), standard, parsed)
-    read = len(texts)
-    again = load_file(Source("main.tsched", text + "task t = f()\n"), standard, parsed)
-    assert first.errors == ()
-    assert codes(again) == ["E0227"]
-    assert read > 1 and len(texts) == read + 1
 
 
 def test_names_bound_in_every_branch_are_bound_after() -> None:

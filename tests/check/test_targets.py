@@ -8,7 +8,7 @@ import pytest
 from tensorc_dsl.check.scope import CheckedFile, load_source
 from tensorc_dsl.check.targets import FACTS, target_of
 from tensorc_dsl.check.uses import Found
-from tensorc_dsl.diagnostic import TschedError
+from tensorc_dsl.diagnostic import TschedError, render
 from tensorc_dsl.interp.tasks import task_space
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.source import Source
@@ -53,6 +53,13 @@ def test_an_item_is_a_target_and_what_it_leaves_out_is_plain() -> None:
         ("target x = llvm(cores=1, cores=2)", "E0229", "bound twice"),
         ("target llvm = llvm(cores=1)", "E0245", "a target already"),
         ("target native = llvm(cores=1)", "E0245", "a target already"),
+        ("target x = cuda()", "E0245", "does not say its `threads`, `shared_memory`, `registers`"),
+        ("target x = cuda(threads=1024, registers=65536)", "E0245", "does not say its `shared_memory`"),
+        (
+            "target x = cuda(threads=0, shared_memory=0, registers=65536)",
+            "E0245",
+            "`threads` of a target is a positive int",
+        ),
         ("space s for avx3 { }\n" + AVX2, "E0227", "no target `avx3`"),
     ],
 )
@@ -63,6 +70,20 @@ def test_mistakes(text: str, code: str, part: str) -> None:
     assert d.code == code
     assert part in d.message
     assert d.span is not None
+
+
+def test_a_gpu_without_its_limits_has_the_repair() -> None:
+    """A search would find no schedule, and say so inside the library."""
+    with pytest.raises(TschedError) as problem:
+        load("// A GPU.\ntarget x = cuda(cores=108)\n" + COPY)
+    assert render(problem.value.diagnostics[0]) == (
+        "error[E0245]: target `x` does not say its `threads`, `shared_memory`, `registers`\n"
+        " --> main.tsched:2:12\n"
+        "  |\n"
+        "2 | target x = cuda(cores=108)\n"
+        "  |            ^^^^\n"
+        "  = help: write them, `cuda(threads=1024, shared_memory=49152, registers=65536)`, or `use std.gpu.targets`"
+    )
 
 
 def annotated(file: CheckedFile, chosen: str | None = None) -> int | float | str | bool:

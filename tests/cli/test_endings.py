@@ -29,9 +29,13 @@ schedule numbered for matmul {
 """
 
 COMMAND = """\
-import resource, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)
+import resource, signal, sys, time; signal.signal(signal.SIGINT, signal.default_int_handler)
 limit = int(sys.argv.pop(1)); limit and resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-from tensorc_dsl.cli.main import main; main()
+from tensorc_dsl.cli import endings
+from tensorc_dsl.cli.main import main
+from tensorc_dsl.machine import baseline, yardsticks
+{patched}
+main()
 """
 
 
@@ -41,12 +45,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(folder: Path, *arguments: str, trials: int = 100_000, file_bytes: int = 0) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", COMMAND, str(file_bytes), "tune", "f.tsched", "endless", "--strategy", "random",
-               "--trials", str(trials), "--threads", "1", "--records", "r.sqlite", *arguments]  # fmt: skip
+def start(
+    folder: Path, *arguments: str, trials: int = 100_000, file_bytes: int = 0, patched: str = ""
+) -> subprocess.Popen[str]:
+    command = [
+        sys.executable, "-c", COMMAND.format(patched=patched), str(file_bytes), "tune", "f.tsched", "endless",
+        "--strategy", "random", "--trials", str(trials), "--threads", "1", "--records", "r.sqlite", *arguments,
+    ]  # fmt: skip
     return subprocess.Popen(
         command, cwd=folder, env=marked(str(folder)), text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
 
@@ -69,14 +77,26 @@ def hear(process: subprocess.Popen[str], word: str) -> None:
         said += (line := process.stderr.readline())
 
 
+PAUSING = """\
+class Pause:
+    @staticmethod
+    def sleep(seconds):
+        print("a pause", file=sys.stderr, flush=True)
+        sys.stdin.readline()
+endings.time = Pause
+"""
+"""The tenth of a second in which further signals are part of the first one ends when the test says so."""
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_a_search_in_order(folder: Path, number: signal.Signals, status: int) -> None:
     """Twice at once, as `timeout` and others send it, is one wish."""
-    process = start(folder)
+    process = start(folder, patched=PAUSING)
     hear(process, "[")
     os.killpg(process.pid, number)
+    hear(process, "a pause")
     os.kill(process.pid, number)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate("\n", timeout=120)
     assert process.returncode == status, err
     assert "interrupted; the trials so far are recorded" in err and "Traceback" not in err
     assert rows(folder)
@@ -85,7 +105,7 @@ def test_a_signal_ends_a_search_in_order(folder: Path, number: signal.Signals, s
 
 
 def test_a_signal_before_the_search_ends_it_with_the_same_status(folder: Path) -> None:
-    process = start(folder)
+    process = start(folder, patched="yardsticks.roof_of = lambda *_: time.sleep(1000)")
     hear(process, "measuring what this machine can do")
     process.terminate()
     _, err = process.communicate(timeout=120)
@@ -197,15 +217,17 @@ def test_a_second_interrupt_ends_at_once(folder: Path) -> None:
 
 def test_signals_that_were_ignored_stay_ignored(folder: Path) -> None:
     """As with `nohup`."""
-    command = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + HELD.replace("time.sleep(1000)", "")
+    waits = HELD.replace("time.sleep(1000)", "sys.stdin.readline()")
+    command = f"import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n{waits}"
     with subprocess.Popen(
         [sys.executable, "-c", command, "tune", "f.tsched", "endless", "--strategy", "random", "--trials", "3",
          "--records", "r.sqlite"],
-        cwd=folder, env=marked(str(folder)), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=folder, env=marked(str(folder)), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
-        until(lambda: len(alive(str(folder))) > 1)
+        hear(process, "proof")
         process.send_signal(signal.SIGHUP)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate("\n" * 3, timeout=120)
         assert "interrupted" not in err and (folder / "endless.best.tsched").exists(), err
 
 
@@ -243,9 +265,18 @@ def test_a_disk_that_is_full_for_the_schedule_keeps_the_records(folder: Path) ->
     assert len([phase for _, phase in rows(folder) if phase == "trial"]) == 3
 
 
+ENDLESS_NUMPY = """\
+class Endless(baseline.Worker):
+    def ask(self, question, seconds):
+        self.ready()
+        time.sleep(1000)
+baseline.Worker = Endless
+"""
+
+
 def test_a_signal_behind_the_search_keeps_what_was_found(folder: Path) -> None:
     """NumPy is timed then, which nobody need wait for."""
-    process = start(folder, trials=2)
+    process = start(folder, trials=2, patched=ENDLESS_NUMPY)
     hear(process, "timing NumPy")
     process.terminate()
     out, err = process.communicate(timeout=120)
@@ -264,7 +295,7 @@ close = LocalRunner.close
 def slow(self):
     close(self)
     print("closed", file=sys.stderr, flush=True)
-    time.sleep(2)
+    sys.stdin.readline()
 LocalRunner.close = slow
 from tensorc_dsl.cli.main import main; main()
 """
@@ -278,11 +309,12 @@ def test_a_signal_between_the_search_and_what_follows_keeps_what_was_found(
     with subprocess.Popen(
         [sys.executable, "-c", CLOSING, "tune", "f.tsched", "endless", "--strategy", "random", "--trials", "2",
          "--records", "r.sqlite"],
-        cwd=folder, env=marked(str(folder)), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=folder, env=marked(str(folder)), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         hear(process, "closed")
         process.send_signal(number)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate("\n", timeout=120)
         assert process.returncode == status, err
     assert (folder / "endless.best.tsched").read_text().startswith("// endless: ")
     assert "2 trials in " in out and "timing NumPy" not in err

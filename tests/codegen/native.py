@@ -18,10 +18,10 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.machine.host import host_target
 from tensorc_dsl.measure.guarded import Guarded, frozen, poison
-from tensorc_dsl.reference.evaluate import evaluate, shape_of
+from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.reference.tolerance import tolerance
+from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
 
@@ -40,8 +40,7 @@ def compiled(p: Program, threads: int = 2) -> Compiled:
 def require_right(task: Task, traces: Iterable[Trace]) -> None:
     """What the kernels of the traces compute is within the tolerance of the task's reference."""
     inputs = make_inputs(task.program, 3)
-    want = evaluate(task.program, inputs)
-    allowed = tolerance(task.program, want, inputs)
+    want, allowed = bounded(task.program, inputs)
     for trace in traces:
         for output, found in run(trace.program, inputs).items():
             assert (np.abs(found.astype(np.float64) - want[output]) <= allowed[output]).all()

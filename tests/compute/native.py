@@ -11,10 +11,9 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.check import compare
-from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.reference.tolerance import tolerance
+from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
 from tests.codegen.native import run
 
@@ -23,8 +22,7 @@ def everywhere(p: Program, inputs: Mapping[str, Array] | None = None, seed: int 
     """The outputs in wide types, on which all three agree; the program's text parses back to it."""
     assert parse_program(Source("p.tsched", format_program(p))) == p
     given = dict(inputs or make_inputs(p, seed))
-    reference = evaluate(p, given)
-    allowed = tolerance(p, reference, given)
+    reference, allowed = bounded(p, given)
     interpreted, compiled = interpret(p, given), run(p, given)
     for name, want in reference.items():
         dtype = p.buffer(name).dtype

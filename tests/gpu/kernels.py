@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 
+from tensorc_dsl.api.drawing import sample
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
 from tensorc_dsl.backend.cuda.emulate import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
@@ -21,6 +22,8 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.guarded import poison
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.source import Source
+from tensorc_dsl.trace.model import Model
+from tensorc_dsl.trace.trace import Trace
 
 DRAWS = int(os.environ.get("GPU_DRAWS", "1"))
 """The schedules of each compute: one in tests, more in a campaign (`make gpu DRAWS=20`)."""
@@ -37,6 +40,18 @@ def gpu_space(program: Program, target: str) -> Space:
     """The default space of an operator for a GPU."""
     found = gpu_library()
     return Space(found.spaces["default"], program.name, program, target_of(found.targets[target]), found.modules)
+
+
+def drawn(space: Model, name: str, seed: int) -> Trace:
+    """A schedule of a task, of which no rule was refused."""
+    return whole(sample(space, name, seed))
+
+
+def whole(trace: Trace) -> Trace:
+    """The trace, of which no rule was refused: those of the library ask before they step."""
+    refused = [f"{x.rule} on {x.subject}: {x.refusal.message}" for x in trace.refused]
+    assert not refused, refused
+    return trace
 
 
 def ptx(p: DeviceProgram, cpu: str) -> str:

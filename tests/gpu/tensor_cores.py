@@ -11,11 +11,14 @@ import numpy as np
 
 from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import (
+    Arm,
+    Arrived,
     Barrier,
     Commit,
     Device,
     DeviceProgram,
     Engage,
+    Fetch,
     Finish,
     Guard,
     Phase,
@@ -33,7 +36,7 @@ from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
-from tests.gpu.kernels import emulated
+from tests.gpu.kernels import emulated, whole
 
 DRAWS = int(os.environ.get("GPU_DRAWS", "1"))
 
@@ -65,7 +68,7 @@ def kernels(t: Task, count: int) -> list[tuple[Program, DeviceProgram]]:
     """The first so many drawn programs with instructions, and their kernels."""
     out: list[tuple[Program, DeviceProgram]] = []
     for seed in range(20 * count + 20):
-        program = t.sample(seed).program
+        program = whole(t.sample(seed)).program
         found = lower_device(program)
         if any(s for k in found.kernels for s in collectives_in(k.body)):
             out.append((program, found))
@@ -177,7 +180,7 @@ def changed(found: DeviceProgram, change: Callable[[Collective], Collective | No
                 return replace(s, body=tuple(map(flat, s.body)))
             case Steps() | Guard():
                 return replace(s, body=tuple(map(device, s.body)))
-            case Barrier() | Commit() | Wait() | Publish() | Engage() | Finish():
+            case Arm() | Fetch() | Arrived() | Barrier() | Commit() | Wait() | Publish() | Engage() | Finish():
                 return s
 
     (k,) = found.kernels

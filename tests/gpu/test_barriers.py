@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorc_dsl.api.drawing import sample
 from tensorc_dsl.backend.cuda.lower.accesses import accesses
 from tensorc_dsl.backend.cuda.lower.kernels import (
     Barrier,
@@ -28,7 +27,7 @@ from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.lower.flat import If
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import DRAWS, emulated, gpu_space
+from tests.gpu.kernels import DRAWS, drawn, emulated, gpu_space
 from tests.programs import random_inputs
 from tests.stdlib.cases import case, library
 from tests.stdlib.references import CASES
@@ -146,7 +145,7 @@ def test_each_barrier_of_a_schedule_is_needed(name: str, number: int) -> None:
     c = case(name, number)
     found = 0
     for seed in range(12 if DRAWS == 1 else DRAWS):
-        kernels = lower_device(sample(gpu_space(c.program, "sm_80"), name, seed).program)
+        kernels = lower_device(drawn(gpu_space(c.program, "sm_80"), name, seed).program)
         found += check_each_is_needed(kernels, c.program, dict(c.inputs))
         if DRAWS == 1 and found >= 2:
             return
@@ -156,7 +155,7 @@ def test_each_barrier_of_a_schedule_is_needed(name: str, number: int) -> None:
 def test_each_barrier_of_a_product_is_needed() -> None:
     p, found = product(16, 24, 12), 0
     for seed in range(2):
-        found += check_each_is_needed(lower_device(sample(gpu_space(p, "sm_80"), "matmul", seed).program), p)
+        found += check_each_is_needed(lower_device(drawn(gpu_space(p, "sm_80"), "matmul", seed).program), p)
     assert found >= 2
 
 
@@ -168,7 +167,7 @@ def product(m: int, n: int, k: int) -> Program:
 def test_a_tiled_product_has_at_most_two_barriers_a_step() -> None:
     p, steps = product(128, 128, 64), 0
     for seed in range(4):
-        for k in lower_device(sample(gpu_space(p, "sm_80"), "matmul", seed).program).kernels:
+        for k in lower_device(drawn(gpu_space(p, "sm_80"), "matmul", seed).program).kernels:
             assert barriers_in(k.body) <= 2
             for s in k.body:
                 if isinstance(s, Steps) and barriers_in(s.body):

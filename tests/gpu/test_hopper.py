@@ -21,7 +21,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.trace.distribution import Decision
 from tensorc_dsl.trace.handlers import condition
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import emulated, ptx, whole
 from tests.gpu.tensor_cores import DRAWS, whole_numbers
 from tests.stdlib.gpu_checks import COMPUTES
 
@@ -43,6 +43,21 @@ CASES: dict[str, tuple[str, dict[str, Decision], Callable[..., Array]]] = {
     "columns of both": ("any_turned(M=64, N=64, K=64, T=f16, Acc=f32)", {}, lambda a, b: a.T @ b.T),
     "odd": ("half_matmul(M=50, N=70, K=72)", {}, lambda a, b: a @ b),
     "batched": ("half_batched(B=2, M=64, N=64, K=64)", {}, lambda a, b: a @ b),
+    "boxes": (
+        "half_transposed(M=64, N=64, K=192)",
+        {"copied": "boxes", "copied_1": "boxes", "ahead": 2},
+        lambda a, b: a @ b.T,
+    ),
+    "boxes beyond the array": (
+        "half_matmul(M=50, N=72, K=72)",
+        {"copied": "boxes", "copied_1": "boxes", "filled": True, "filled_1": True},
+        lambda a, b: a @ b,
+    ),
+    "boxes of a batch": (
+        "half_batched(B=2, M=64, N=64, K=64)",
+        {"copied": "boxes", "copied_1": "boxes"},
+        lambda a, b: a @ b,
+    ),
     "bias": ("half_biased(M=64, N=64, K=64)", {}, lambda a, b, d: np.maximum(a @ b + d, 0)),
 }
 
@@ -50,7 +65,14 @@ CASES: dict[str, tuple[str, dict[str, Decision], Callable[..., Array]]] = {
 COLUMNS = {"128 columns at once": 2, "256 columns at once": 4}
 """How many times 64 columns an instruction takes."""
 
-FEW = ("columns of the left", "256 columns at once", "odd", "bias")
+FEW = (
+    "columns of the left",
+    "256 columns at once",
+    "odd",
+    "boxes",
+    "boxes beyond the array",
+    "bias",
+)
 """The cases in tests; a campaign has all."""
 
 
@@ -68,7 +90,7 @@ def drawn(t: Task, decisions: dict[str, Decision]) -> list[tuple[Program, Device
     for seed in range(20 * DRAWS):
         if len(out) < DRAWS:
             try:
-                trace = from_here.sample(seed)
+                trace = whole(from_here.sample(seed))
             except ScheduleRefusal:
                 continue
             found = t.lower(trace)
@@ -97,6 +119,7 @@ def test_kernels_are_exact_on_small_integers(case: str, tmp_path: Path) -> None:
     (name,) = (b.name for b in t.program.outputs)
     for program, found in drawn(t, {"warpgroups": True, **decisions}):
         code = ptx(found, "sm_90a")
+        assert ("cp.async.bulk.tensor" in code and "cp.async.c" not in code) or "boxes" not in case
         assert f"m64n{64 * COLUMNS.get(case, 1)}k16" in code and ".local" not in code
         fault, outputs = emulated(found, program, inputs)
         assert fault == ""
@@ -107,4 +130,6 @@ def test_kernels_are_exact_on_small_integers(case: str, tmp_path: Path) -> None:
             assert set(re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", said)) == {"0"}
             assert "C75" not in said  # it would say so if it had to wait behind each instruction
         if tool("ptxas") is not None and tool("nvdisasm") is not None:
-            assert len(re.findall(r"HGMMA\.64x\d+x16\.F32", sass_of(code, "sm_90a"))) >= code.count("wgmma.mma_async")
+            machine = sass_of(code, "sm_90a")
+            assert len(re.findall(r"HGMMA\.64x\d+x16\.F32", machine)) >= code.count("wgmma.mma_async")
+            assert machine.count("UTMALDG") >= code.count("cp.async.bulk.tensor")

@@ -12,7 +12,7 @@ from tensorc_dsl.api.tasks import Task
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.ir.arrays import narrow
 from tensorc_dsl.reference.evaluate import shape_of
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import emulated, ptx, whole
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "use_tensor_core.tsched"
 
@@ -54,7 +54,7 @@ def check_a_draw(t: Task, seed: int, cpu: str, instructions: tuple[str, ...]) ->
     rng = np.random.default_rng(0)
     wide = {b.name: rng.integers(-4, 5, shape_of(b)).astype(np.float64) for b in t.program.inputs}
     inputs = {b.name: narrow(wide[b.name], b.dtype) for b in t.program.inputs}
-    trace = t.sample(seed)
+    trace = whole(t.sample(seed))
     kernels = t.lower(trace)
     assert isinstance(kernels, DeviceProgram)
     code = ptx(kernels, cpu)

@@ -27,7 +27,7 @@ from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import emulated, ptx, whole
 from tests.stdlib.gpu_checks import task, traces
 
 PIPE = """
@@ -345,7 +345,7 @@ program p(A: f32[4, 64], C: f32[4, 64]) {
 def test_drawn_pipelines_of_odd_sizes(text: str, tmp_path: Path) -> None:
     t, ahead = task(tmp_path, text), 0
     for seed in range(12):
-        trace = t.sample(seed)
+        trace = whole(t.sample(seed))
         if "software_pipeline" in trace.text:
             found = t.emulate(trace)
             assert found.fault == "" and found.max_error <= 1.0
@@ -359,7 +359,7 @@ def test_half_precision_is_copied_in_pairs_and_more(tmp_path: Path) -> None:
     """The rules of `std.gpu` draw vectors of at least 4 bytes. Only a tile of one column has no neighbours to copy."""
     t, started = task(tmp_path, "half_matmul(M=64, N=64, K=64)"), 0
     for seed in range(4):
-        (k,) = lower_device(t.sample(seed).program).kernels
+        (k,) = lower_device(whole(t.sample(seed)).program).kernels
         assert all(re.search(r"= A\[[^\]]*\* 64 \+ k_0\]` copies 2 bytes", note) for note in k.notes)
         started += sum(isinstance(s, Phase) and s.asynchronous for s in inside(k.body))
     assert started

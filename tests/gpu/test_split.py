@@ -13,7 +13,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.trace.handlers import condition
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import emulated, ptx, whole
 from tests.gpu.tensor_cores import DRAWS, drawn, whole_numbers
 from tests.stdlib.gpu_checks import task
 
@@ -39,7 +39,7 @@ def test_a_product_in_parts_is_exact_in_each_order_of_threads(case: str, tmp_pat
     inputs, (a, b) = whole_numbers(t.program)
     split = t.drawn_from(condition(t.model, {"in_parts": True, "parts": parts}))
     for seed in range(max(2, DRAWS)):
-        found = lower_device(split.sample(seed).program)
+        found = lower_device(whole(split.sample(seed)).program)
         first, _ = found.kernels
         assert blocks(first) % parts == 0
         fault, outputs = emulated(found, t.program, inputs)
@@ -63,7 +63,7 @@ def test_the_parts_of_a_product_are_on_tensor_cores(tmp_path: Path) -> None:
 
 def most_blocks(t: Task, seeds: int) -> int:
     """The blocks of the largest grid that computes with the inputs, in so many draws."""
-    return max(blocks(lower_device(t.sample(seed).program).kernels[0]) for seed in range(seeds))
+    return max(blocks(lower_device(whole(t.sample(seed)).program).kernels[0]) for seed in range(seeds))
 
 
 def test_a_narrow_product_occupies_the_device(tmp_path: Path) -> None:

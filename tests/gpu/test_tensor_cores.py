@@ -21,8 +21,12 @@ from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.sass import assemble, tool
 from tensorc_dsl.ir.expr import ONE, Compare, Load, Var, add, index, transform
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.ir.program import Store
+from tensorc_dsl.ir.program import Block, For, Program, Store, walk
 from tensorc_dsl.lower.flat import Collective, Flat, LowerError
+from tensorc_dsl.schedule.primitive import apply
+from tensorc_dsl.schedule.query import QUERIES
+from tensorc_dsl.schedule.refs import BlockRef, LoopRef
+from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.handlers import condition
 from tests.gpu.kernels import emulated, ptx
@@ -329,3 +333,32 @@ def test_an_operand_is_loaded_by_one_instruction_whichever_way_it_lies(text: str
     t = task(tmp_path, text, "tensor_core")
     trace = t.drawn_from(condition(t.model, {"tensor_core": True})).sample(0)
     assert (trace.refused, "tensorize(" in trace.text and "m16n16k16" in trace.text) == ((), True)
+
+
+OF_BLOCKS = {"can_inline": "compute_inline", "can_reverse_inline": "reverse_compute_inline"}
+OF_LOOPS = {"can_parallel": "parallel", "can_vectorize": "vectorize"}
+
+
+def accepted(step: str, p: Program, subject: BlockRef | LoopRef) -> bool:
+    try:
+        apply(p, step, subject)
+    except ScheduleRefusal:
+        return False
+    return True
+
+
+def test_a_query_knows_what_the_whole_program_refuses() -> None:
+    """A step that would take an instruction apart is refused after it was made: queries say so."""
+    plain = (
+        ("tensorized for k_2", "for k_2"),
+        (' @("intrinsic", "ldmatrix_b_f16")', ""),
+        ("tensorized for j_2", "for j_2"),
+    )
+    for p in (hand(), hand(*plain)):
+        found = [s for _, s in walk(p.body)]
+        for query, step in OF_BLOCKS.items():
+            for b in (BlockRef(s.name) for s in found if isinstance(s, Block)):
+                assert QUERIES[BlockRef][query].function(p, b) == accepted(step, p, b), (query, b)
+        for query, step in OF_LOOPS.items():
+            for x in (LoopRef(s.var) for s in found if isinstance(s, For)):
+                assert QUERIES[LoopRef][query].function(p, x) == accepted(step, p, x), (query, x)

@@ -135,6 +135,8 @@ ANSWERS = {
         "E.annotated(\"rule\", 1) and not E.annotated(\"rule\", true)": True,
         "E.annotated(\"rule\", \"1\") or E.annotated(\"other\", 1) or Y.annotated(\"rule\", 1)": False,
         "E.can_compute_at(Y.loops[0]) and not Y.can_compute_at(E.loops[0])": True,
+        "E.can_compute_once_at(Y.loops[0]) and not Y.can_compute_once_at(E.loops[0])": True,
+        "E.can_write_at(E.loops[0]) and not E.can_write_at(Y.loops[0])": True,
         "E.can_roll(E.loops[0])": False,
         "Y.can_reverse_compute_at(E.loops[0])": True,
         "E.can_reverse_compute_at(E.loops[0])": False,

@@ -300,14 +300,69 @@ PRODUCTS = {
 }
 
 
-@pytest.mark.parametrize("case", PRODUCTS)
-def test_products_of_warpgroups_are_compared_with_their_layouts(case: str) -> None:
-    changes, message = PRODUCTS[case]
-    text = FILE.with_name("hopper.tsched").read_text(encoding="utf-8")
-    text = text[text.index(f"intrinsic {GROUP}\n") : text.index(f"/// As `{GROUP}`, with")]
+def require_said(text: str, changes: list[tuple[str, str]], message: str) -> None:
+    """A declaration is taken as it is, and with changes there is one finding, which ends so."""
     read(text)
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
     (found,) = said(text)
     assert found.startswith("E0674: ") and found.endswith(message)
+
+
+@pytest.mark.parametrize("case", PRODUCTS)
+def test_products_of_warpgroups_are_compared_with_their_layouts(case: str) -> None:
+    text = FILE.with_name("hopper.tsched").read_text(encoding="utf-8")
+    require_said(text[text.index(f"intrinsic {GROUP}\n") : text.index(f"/// As `{GROUP}`, with")], *PRODUCTS[case])
+
+
+BOX = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+
+WRITE = f"write `{BOX} [D], [S];`"
+
+BOXES = {
+    "operands in another order": ([("[D], [S];", "[S], [D];")], f"its operands are `[S], [D]`; {WRITE}"),
+    "another rank": ([("tensor.2d", "tensor.3d")], f"a tensor map is for one copy of a box of 2 dimensions; {WRITE}"),
+    "an instruction that is not known": (
+        [("complete_tx::bytes", "other")],
+        f"a tensor map is for one copy of a box of 2 dimensions; {WRITE}",
+    ),
+    "a value that is computed": (
+        [("= S[i, j]", "= S[i, j] + S[i, j]")],
+        "a box is copied as it is; let the effect store elements of one operand",
+    ),
+    "lines of other bytes than the swizzle": (
+        [("swizzle: 128", "swizzle: 64")],
+        (
+            "lines of `D` have 128 bytes, and those of its swizzle 64; let a line have as many bytes as the swizzle, or 16"
+            " without one"
+        ),
+    ),
+    "an array with a swizzle": (
+        [("swizzle: 0", "swizzle: 128")],
+        'the elements of an array are in plain order; write `swizzle: 0` in the layout "global.box"',
+    ),
+    "a box that is too long": (
+        [("[64, 64]", "[264, 8]"), ("swizzle: 128", "swizzle: 0")],
+        "a box has 264 elements along a dimension; let it have up to 256",
+    ),
+    "lines along another dimension": (
+        [("(line: i, element: j, swizzle: 0)", "(line: j, element: i, swizzle: 0)")],
+        "`S` has lines along its last dimension, in the order of the others; mend the layout \"global.box\"",
+    ),
+    "lines that are turned": (
+        [("(line: i, element: j, swizzle: 128)", "(line: j, element: i, swizzle: 128)")],
+        'a line of `D` is not the line of `S` that it is copied from; mend the layout "shared.box"',
+    ),
+    "a target that is not shared": (
+        [('"shared.box"', '"global.other"')],
+        "it copies from global to shared memory, and both have lines; declare `in` a scope `shared.…`",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BOXES)
+def test_copies_of_boxes_are_compared_with_their_layouts(case: str) -> None:
+    text = FILE.with_name("hopper.tsched").read_text(encoding="utf-8")
+    start, end = "intrinsic tma_64x64_f16\n", "/// As `tma_64x64_f16`, of bf16"
+    require_said(text[text.index(start) : text.index(end)], *BOXES[case])

@@ -164,6 +164,35 @@ def test_between_the_borders_of_a_row_nothing_is_asked(element: str) -> None:
     assert line.count("X[") == 2
 
 
+STEPS = """
+program f(X: f32[20, 100], Y: f32[20, 100]) {
+    buffer S: f32[2, 20, 100]
+    for far in 4, tile in 7, near in 4, i in 6 { vectorized for j in 100 { block S {
+        where far * 4 + near < 15 and tile * 6 + i - near >= 0 and tile * 6 + i - near < 20
+        scan vt in 15 = far * 4 + near
+        spatial vi in 20 = tile * 6 + i - near
+        spatial vj in 100 = j
+        S[vt % 2, vi, vj] = X[vi, vj] if vt < 1 else S[(vt + 1) % 2, vi, vj - 1] + S[(vt + 1) % 2, vi, vj + 1]
+            if vi >= 1 and (vj >= 1 and vj < 99) else S[(vt + 1) % 2, vi, vj]
+    } } }
+    for i_1 in 20, j_1 in 100 { block Y {
+        spatial vi in 20 = i_1
+        spatial vj in 100 = j_1
+        Y[vi, vj] = S[0, vi, vj]
+    } }
+}
+"""
+
+
+def test_between_its_borders_a_step_of_a_scan_asks_nothing_of_its_row() -> None:
+    """It reads the buffer that it stores to, as sums in registers do; and its rows are in tiles whose guards are cut."""
+    found = format_body(lower_cpu(parse_program(Source("test.tsched", STEPS.replace("\n            if", " if")))).body)
+    rows = re.findall(r"vectorized for j in (\d+) \.\. (\d+) \{\n *(.*)", found)
+    assert len(rows) > 12
+    assert {(begin, end) for begin, end, _ in rows} == {("0", "16"), ("16", "96"), ("96", "100")}
+    assert not [line for begin, _, line in rows if begin == "16" and re.search(r"\bj (>=|<)", line)]
+
+
 def test_the_borders_of_an_image_of_twice_the_size() -> None:
     found = row("vectorized ", "X[vy, min(max(vx / 2 + vx % 2 * 2 - 1, 0), 49)]")
     assert "x in 16 .. 80 {\n        Y[y * 100 + x] = X[y * 100 + x % 2 * 2 + x / 2 - 1]" in found
@@ -173,6 +202,10 @@ def test_the_borders_of_an_image_of_twice_the_size() -> None:
 def test_borders_that_no_vector_crosses_are_no_cuts(kind: str, element: str) -> None:
     assert " x in 0 .. 100" in row(kind, element)
     assert row(kind, element).count("Y[") == 1
+
+
+def test_a_sum_that_is_kept_in_registers_is_whole() -> None:
+    assert row("vectorized ", "Y[vy, vx] + X[vy, max(vx - 1, 0)]").count("Y[") == 2
 
 
 def test_what_changes_everywhere_is_no_border() -> None:

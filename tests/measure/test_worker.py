@@ -103,10 +103,10 @@ def test_a_hang_is_killed_with_all_its_processes(worker: Worker[Reply]) -> None:
 def test_more_memory_than_allowed_is_told_and_the_next_child_works(how: str) -> None:
     worker = Worker("echo_child", replies, memory=400 << 20)
     try:
-        worker.ask(say(f"{how} {200 << 20}"), 20)
+        worker.ask(say(f"{how} {200 << 20}"), PATIENCE)
         with pytest.raises(WorkerExhausted, match=r"more memory than the 0.419 GB that it may have"):
-            worker.ask(say(f"{how} {500 << 20}"), 20)
-        assert worker.ask(say("hello"), 5) == Built(Code(b"hello", "echo", frozenset()))
+            worker.ask(say(f"{how} {500 << 20}"), PATIENCE)
+        assert worker.ask(say("hello"), PATIENCE) == Built(Code(b"hello", "echo", frozenset()))
     finally:
         worker.kill()
 
@@ -155,7 +155,7 @@ def test_a_signal_to_everybody_is_the_parents_to_answer(worker: Worker[Reply], n
     worker.ready()
     assert worker.pid is not None
     os.kill(worker.pid, number)
-    assert worker.ask(say("hello"), 5) == Built(Code(b"hello", "echo", frozenset()))
+    assert worker.ask(say("hello"), PATIENCE) == Built(Code(b"hello", "echo", frozenset()))
     assert worker.generation == 1
 
 

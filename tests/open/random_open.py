@@ -22,10 +22,10 @@ from tensorc_dsl.lower.flat import format_kernel
 from tensorc_dsl.measure.check import compare
 from tensorc_dsl.measure.guarded import Guarded, frozen, poison
 from tensorc_dsl.reference.count import flops
-from tensorc_dsl.reference.evaluate import evaluate, shape_of
+from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.reference.tolerance import tolerance
+from tensorc_dsl.reference.tolerance import bounded
 from tests.codegen.native import compiled
 from tests.compute.random_computes import random_compute
 from tests.compute.random_features import random_features
@@ -120,8 +120,7 @@ def compare_at(
 ) -> None:
     bound = bind(original, sizes)
     inputs = make_inputs(bound, seed)
-    reference = evaluate(bound, inputs)
-    allowed = tolerance(bound, reference, inputs)
+    reference, allowed = bounded(bound, inputs)
     results = {"compiled": run_guarded(kernel, c, bound, inputs)}
     if orders and flops(bound) < INTERPRETED:
         for order in ("forward", "reversed", "shuffled"):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,10 @@ PATIENCE = 60.0
 def workers() -> list[str]:
     """The states of this process's other threads: S sleeps, R runs or would."""
     own = str(threading.get_native_id())
-    found = [p.read_text() for p in Path("/proc/self/task").glob("*/stat") if p.parent.name != own]
+    found: list[str] = []
+    for p in Path("/proc/self/task").glob("*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread of another test may just have ended
+            found += [p.read_text()] if p.parent.name != own else []
     return [text.rpartition(")")[2].split()[0] for text in found]
 
 

@@ -62,7 +62,7 @@ def test_bayes_tries_schedules_of_other_tasks_first(tmp_path: Path) -> None:
     known = Explorer(task.space, 2, "large", task.target)
     rows = np.array([known.describe(t) for t in known.draws(12)])
     past = [Experience(rows, np.linspace(-1.0, 0.0, 12))]
-    setting = Setting(explorer, 64, source=lambda median: Source.of(past, median), bests=lambda: bests)
+    setting = Setting(explorer, 64, source=lambda median: Source.of(past, median()), bests=lambda: bests)
     asked = strategy_of("bayes")(setting)
     batch = {t.text for t in (*asked.propose(8, 1.0), *asked.propose(8, 1.0))}
     assert len(explorer.kept) >= 2

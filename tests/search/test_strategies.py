@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -14,7 +14,10 @@ from tensorc_dsl.measure.outcome import Outcome, Status
 from tensorc_dsl.records.keys import program_key
 from tensorc_dsl.search.expansion import SpaceLike
 from tensorc_dsl.search.features import Layout, Scaler
+from tensorc_dsl.search.gp import Array
+from tensorc_dsl.search.source import Experience, Source
 from tensorc_dsl.search.space import Explorer, neighbours
+from tensorc_dsl.search.strategies.bayes import FIRST
 from tensorc_dsl.search.strategy import Setting, strategies, strategy_of
 from tensorc_dsl.trace.trace import Trace
 from tests.search.landscape import FewSpace, TileSpace, seconds
@@ -147,6 +150,24 @@ def test_bayes_beats_random() -> None:
     ours = np.array([best(play("bayes", TileSpace(), s, 64)[1]) for s in seeds])
     assert (ours < chance).all()
     assert np.median(ours) < 0.6 * np.median(chance)
+
+
+def test_what_nothing_chooses_among_is_not_drawn() -> None:
+    """Four trials are the first of the draws of a long search. What other tasks know chooses among as many as there."""
+
+    def proposed(trials: int, taught: bool) -> tuple[list[str], int]:
+        space = TileSpace(refuse=False)
+        explorer = Explorer(space, 0, "task", Target())
+
+        def source(median: Callable[[], Array]) -> Source | None:
+            return Source.of([Experience(np.array([median()] * 8), np.arange(8.0))], median()) if taught else None
+
+        found = strategy_of("bayes")(Setting(explorer, trials, source=source)).propose(4, 1.0)
+        return [t.text for t in found], space.expansions
+
+    (few, made), (many, _) = proposed(4, False), proposed(16, False)
+    assert made < 8 and few == many
+    assert proposed(4, True)[1] >= FIRST
 
 
 def test_the_end_of_a_search_is_beside_the_best() -> None:

@@ -131,13 +131,23 @@ class Counting(Model):
         return self._model.expand(decide)
 
 
+def test_a_team_is_not_started_for_a_few(task: Task, tmp_path: Path) -> None:
+    """A search of four trials would end before a process has begun."""
+    with Team(1) as team:
+        expand = team.expander(Ground(task.space, task.target, {}), Turns(folder=tmp_path))
+        expand(orders(4))
+        assert not team.members
+        expand(orders(teams.WORTH))
+        assert team.members
+
+
 def test_models_that_change_stay_in_this_process(task: Task, tmp_path: Path) -> None:
     counting, kept = Counting(task.space), trace(task.space)
     with Team(2) as team:
         for model in (counting, kept, condition(counting, {})):
-            found = team.expander(Ground(model, task.target, {}), Turns(folder=tmp_path))(orders(6))
-            assert texts(found) == texts(here(task.space)(orders(6)))
-        assert counting.calls == 12 and kept.last is not None and not team.members
+            found = team.expander(Ground(model, task.target, {}), Turns(folder=tmp_path))(orders(teams.WORTH))
+            assert texts(found) == texts(here(task.space)(orders(teams.WORTH)))
+        assert counting.calls == 2 * teams.WORTH and kept.last is not None and not team.members
 
 
 def test_handled_models_have_a_team(task: Task, tmp_path: Path) -> None:
@@ -154,8 +164,8 @@ def test_handled_models_have_a_team(task: Task, tmp_path: Path) -> None:
 
 def test_one_core_is_no_team(task: Task, tmp_path: Path) -> None:
     with Team(0) as team:
-        found = team.expander(Ground(task.space, task.target, {}), Turns(folder=tmp_path))(orders(6))
-        assert texts(found) == texts(here(task.space)(orders(6))) and not team.members
+        found = team.expander(Ground(task.space, task.target, {}), Turns(folder=tmp_path))(orders(teams.WORTH))
+        assert texts(found) == texts(here(task.space)(orders(teams.WORTH))) and not team.members
 
 
 def _until(reached: Callable[[], bool], do: Callable[[], object]) -> None:

@@ -7,6 +7,7 @@ import pytest
 from tensorc_dsl.api import Task, loads
 from tensorc_dsl.ir.expr import index
 from tensorc_dsl.ir.program import For, LoopKind, walk
+from tensorc_dsl.trace.handlers import condition
 from tensorc_dsl.validate.validate import Valid, validate
 from tests.codegen.native import require_right
 from tests.stdlib.scans import SCANS, text
@@ -29,10 +30,6 @@ def test_a_draw_is_proved_and_right(name: str, h: int, w: int, dtype: str) -> No
     require_right(t, [trace])
 
 
-DRAW = 3
-"""A draw in which steps go in tiles and nothing is unrolled, so that it is built soon."""
-
-
 @pytest.mark.parametrize(
     ("name", "kept", "moves"),
     [
@@ -48,13 +45,24 @@ DRAW = 3
 )
 def test_steps_go_in_tiles_and_few_are_kept(name: str, kept: int | None, moves: int) -> None:
     t = loads(STENCILS[name].text, threads=2)["t"]
-    trace = t.sample(DRAW)
+    # Nothing is unrolled, so that it is built soon.
+    trace = t.drawn_from(condition(t.model, {"time": "tiles", "step": 0})).sample(0)
     assert trace.refused == ()
     assert ("fold_scan" in trace.text) == (kept is not None)
     assert kept is None or trace.program.buffer("S").shape[0] == index(kept)
     assert trace.text.count("skew(") == moves
     assert isinstance(validate(t.program, trace.program), Valid)
     require_right(t, [trace])
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"), [("jacobi", ["align.1"]), ("wave", ["align.1"]), ("heat", ["align.2"]), ("every_step", [])]
+)
+def test_rows_that_are_kept_begin_at_whole_vectors(name: str, rows: list[str]) -> None:
+    """A vector in two lines of a cache takes two loads."""
+    t = loads(STENCILS[name].text, threads=2)["t"]
+    trace = t.drawn_from(condition(t.model, {"lines": True})).sample(0)
+    assert dict(trace.program.buffer("S").annotations) == dict.fromkeys(rows, 16)
 
 
 def strip(t: Task, pinned: str) -> set[str]:

@@ -26,6 +26,7 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     ELEMENT,
     EPOCH,
     KIND,
+    LANDING,
     LOGS,
     MARKS,
     MISALIGNED,
@@ -38,15 +39,22 @@ from tensorc_dsl.backend.cuda.codegen.watch import (
     SITE,
     SPARE,
     STATE_WORDS,
+    STILL,
+    STUCK,
     TALLY,
     TOUCHED,
+    UNARMED,
     UNDER_WAY,
     UNKNOWN,
+    UNMET,
     WARPS,
     stamp,
 )
+from tensorc_dsl.backend.cuda.landing import Landing, rectangle
 from tensorc_dsl.backend.cuda.lower.descriptors import ALIGNMENT
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram
+from tensorc_dsl.backend.cuda.lower.work import most_statements
+from tensorc_dsl.backend.cuda.maps import encoding_of
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.host import host_processor
 from tensorc_dsl.backend.memory import aligned_empty
@@ -148,8 +156,13 @@ class Emulation:
             + [ctypes.c_void_p] * len(more)
             + [ctypes.c_int64] * (len(whole) - 3)
         )
+        maps = [rectangle(encoding_of(m), arrays, k.params, sizes) for m in k.maps]
+        counted = None if counts is None else tally
+        landing = Landing(maps, state, shared[start:], k.shared, len(k.params), stamps, counted)
+        state[LANDING] = landing.table.ctypes.data
         function = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(address)
         function(*given, *whole[:3], *more, *whole[3:])
+        landing.end()
         if state[COUNT]:
             return self._said(k, state)
         if counts is not None:
@@ -175,6 +188,8 @@ class Emulation:
         where = f"in `{k.name}`, {_who(thread)} of block {block}"
         if kind == APART:
             return f"{where} and thread {other} come to different barriers or instructions{more}"
+        if kind in _OF_ARRIVALS:
+            return f"{where} {_OF_ARRIVALS[kind]}{more}"
         if kind in (TOUCHED, EARLY):
             does, lacks = (
                 ("starts", "is not done with its sums") if kind == TOUCHED else ("runs", "has not waited for its sums")
@@ -197,6 +212,14 @@ class Emulation:
         return f"{where} and {who} meet without a barrier between them at {at}{more}"
 
 
+_OF_ARRIVALS = {
+    UNARMED: "uses an arrival for boxes that is not set up",
+    STUCK: "waits for boxes, and not all the bytes that it was told of come",
+    UNMET: "and others meet without a barrier between them at an arrival for boxes",
+    STILL: "ends while boxes are under way",
+}
+
+
 def _who(thread: int) -> str:
     """A thread, or the instructions of a warpgroup, which run beside it."""
     return f"thread {thread}" if thread < PROXY else f"an instruction of warpgroup {thread - PROXY}"
@@ -217,10 +240,15 @@ def _turns(order: str, threads: int) -> Array:
             return np.random.default_rng(0).permutation(forward)
 
 
+_SHORT = 1 << 17
+"""The statements of all threads together up to which kernels run sooner as they are than after they were optimised."""
+
+
 def emulation(p: DeviceProgram) -> Emulation:
     """The kernels, compiled for this CPU. Raises CompileError."""
     text, sites = emulation_module(p)
-    machine = Machine(Target(features=",".join({*host_processor().features.split(",")} & {_CONVERSIONS})))
+    target = Target(features=",".join({*host_processor().features.split(",")} & {_CONVERSIONS}))
+    machine = Machine(target, optimises=most_statements(p) > _SHORT)
     try:
         jit = llvm.create_lljit_compiler(machine.machine)
         library = llvm.JITLibraryBuilder().add_object_img(machine.object_code(text)).add_current_process()

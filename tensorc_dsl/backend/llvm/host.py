@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import cache
 
 import llvmlite.binding as llvm
 
@@ -10,6 +11,7 @@ from tensorc_dsl.backend.llvm.codegen.machine import native_triple
 from tensorc_dsl.backend.protocol import Processor
 
 
+@cache
 def host_processor() -> Processor:
     """The name and features of the processor."""
     features = llvm.get_host_cpu_features()

@@ -57,6 +57,11 @@ def show(
     from tensorc_dsl.report.attempts import format_attempts
     from tensorc_dsl.syntax import tree
 
+    if (replayed or conditions or hidden) and (stage == "ast" or (stage == "ir" and not scheduled)):
+        raise click.UsageError(
+            f"`--replay`, `--condition` and `--block` decide a schedule, and `--stage {stage}` shows what is before it: "
+            "use `--stage ir --scheduled`"
+        )
     if stage == "ast":
         write(_ast(file, name))
         return

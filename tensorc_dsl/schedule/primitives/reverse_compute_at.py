@@ -10,7 +10,7 @@ from tensorc_dsl.affine.cuts import cuts
 from tensorc_dsl.affine.inverse import instances_reading
 from tensorc_dsl.affine.regions import RangedSubscripts, Region, inner_ranges, required_region
 from tensorc_dsl.affine.simplify import extent_ranges, simplify_where
-from tensorc_dsl.ir.expr import Expr, substitute
+from tensorc_dsl.ir.expr import Expr, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, find_loop, replace_stmt, used_names, walk
 from tensorc_dsl.schedule.motion import (
@@ -167,8 +167,6 @@ def _completed(
         region = _written_region(program, buffer, around, below)
         shape = program.buffer(buffer).shape
         repeats = repeating_loop(around, [(low, n, size) for (low, n), size in zip(region, shape, strict=True)])
-        if repeats is not None:
-            raise INCOMPLETE(program, repeats, b.name, loop=loop, buffer=buffer, repeats=repeats)
         for indices in read_indices(b, buffer):
             found = instances_reading(b, indices, region, shape)
             if found is None or (box is not None and found != box):
@@ -176,7 +174,10 @@ def _completed(
                 reason = f"what it completes of `{buffer}` is not a box of the instances that read `{buffer}[{what}]`"
                 raise NOT_ONCE(program, loop, b.name, loop=loop, block=b.name, reason=reason)
             box = found
-            found_cuts.add(_shared_cuts(b, indices, around, below, buffer))
+            cut = _shared_cuts(b, indices, around, below, buffer)
+            if repeats is not None and not any(repeats in free_vars(c) for c in cut):
+                raise INCOMPLETE(program, repeats, b.name, loop=loop, buffer=buffer, repeats=repeats)
+            found_cuts.add(cut)
     assert box is not None  # each buffer in `produced` is read
     for it, (_, extent) in zip(b.iters, box, strict=True):
         if it.kind is not IterKind.SPATIAL and extent != it.extent:

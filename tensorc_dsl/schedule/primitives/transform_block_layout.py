@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorc_dsl.affine.dependence import carried
-from tensorc_dsl.affine.layout import inverse
-from tensorc_dsl.affine.simplify import bounds, simplify, simplify_where
-from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, constant, free_vars, index, substitute
+from tensorc_dsl.affine.inversion import inverted, size_of
+from tensorc_dsl.affine.simplify import simplify, simplify_where
+from tensorc_dsl.ir.expr import ZERO, Expr, Var, constant, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, Iter, IterKind, LoopKind, Program, Stmt, Store, replace_stmt, used_names
 from tensorc_dsl.schedule.motion import top_statement
@@ -47,14 +47,13 @@ def transform_block_layout(program: Program, block: BlockRef, layout: IndexMap) 
     around, b = the_block(program, block)
     _require_plain(program, around, b)
     shape = _shape(program, b, layout)
-    iters = tuple(Iter(f"v{n}", kind, index(size), ZERO) for n, (kind, size) in enumerate(shape))
+    iters = tuple(Iter(f"v{n}", kind, size, ZERO) for n, (kind, size) in enumerate(shape))
     at = tuple(Var(it.name) for it in iters)
-    extents = [constant(it.extent) or 0 for it in b.iters]
-    back = inverse(layout.params, layout.results, extents, at)
+    back = inverted(layout.params, layout.results, [it.extent for it in b.iters], at)
     if back is None:
-        raise _no_iterators(program, b, layout, "it is not made of quotients and remainders that give all of them back")
+        raise _no_iterators(program, b, layout, "its results do not tell all of them, one after another")
     ranges = iter_ranges(Block(b.name, iters, ()))
-    values = {it.name: simplify(e, ranges) for it, e in zip(b.iters, back, strict=True)}
+    values = {it.name: simplify(e, ranges) for it, e in zip(b.iters, back.values, strict=True)}
 
     def placed(s: Store) -> Store:
         indices = tuple(simplify(substitute(i, values), ranges) for i in s.indices)
@@ -64,7 +63,7 @@ def transform_block_layout(program: Program, block: BlockRef, layout: IndexMap) 
     top = stmt_name(top_statement(around, b))
     nest = nest_over(new, [(ZERO, it.extent) for it in iters], (), used_names(replace_stmt(program, top, ())))
     bound: dict[str, Expr] = {it.name: x.binding for it, x in zip(iters, only_block(nest).iters, strict=True)}
-    inside = simplify_where((Compare("<", values[it.name], it.extent) for it in b.iters), ranges)
+    inside = simplify_where(back.inside, ranges)
     result: Stmt = guarded(nest, tuple(substitute(c, bound) for c in inside))
     return Rewrite(replace_stmt(program, top, (result,)), None)
 
@@ -85,8 +84,6 @@ def _require_plain(program: Program, around: tuple[For, ...], b: Block) -> None:
     free = {x.var: x.extent for x in around}
     for it in b.iters:
         own = it.binding.name if isinstance(it.binding, Var) else ""
-        if constant(it.extent) is None:
-            raise refuse(f"the extent of `{it.name}` is not a number")
         if free.pop(own, None) != it.extent and not (it.binding == ZERO and constant(it.extent) == 1):
             raise refuse(f"`{it.name}` is not a loop")
     if b.where or any(constant(n) != 1 for n in free.values()):
@@ -97,7 +94,7 @@ def _require_plain(program: Program, around: tuple[For, ...], b: Block) -> None:
             raise refuse(str(dependence), x.var)
 
 
-def _shape(program: Program, b: Block, layout: IndexMap) -> list[tuple[IterKind, int]]:
+def _shape(program: Program, b: Block, layout: IndexMap) -> list[tuple[IterKind, Expr]]:
     """The kind and the extent of each new iterator."""
     params = layout.params
     if len(params) != len(b.iters) or len(set(params)) != len(params):
@@ -105,16 +102,15 @@ def _shape(program: Program, b: Block, layout: IndexMap) -> list[tuple[IterKind,
             program, b, layout, f"it takes ({', '.join(params)}), the block has {len(b.iters)} iterators"
         )
     kinds = {p: it.kind for p, it in zip(params, b.iters, strict=True)}
-    ranges = {p: (0, (constant(it.extent) or 1) - 1) for p, it in zip(params, b.iters, strict=True)}
-    out: list[tuple[IterKind, int]] = []
+    out: list[tuple[IterKind, Expr]] = []
     for result in layout.results:
         if unknown := sorted(free_vars(result) - set(params)):
             raise _no_iterators(program, b, layout, f"`{unknown[0]}` is not a parameter of it")
         mixed = {kinds[v] for v in free_vars(result)}
-        low, high = bounds(result, ranges)
-        if len(mixed) != 1 or low is None or low < 0 or high is None:
+        size = size_of(result, params, [it.extent for it in b.iters])
+        if len(mixed) != 1 or size is None:
             raise _no_iterators(
                 program, b, layout, f"`{format_expr(result)}` does not count iterators of one kind from 0"
             )
-        out.append((mixed.pop(), high + 1))
+        out.append((mixed.pop(), size))
     return out

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorc_dsl.affine.coverage import full_domain
-from tensorc_dsl.affine.layout import inverse, is_injective
-from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify, simplify_where
+from tensorc_dsl.affine.inversion import Inverse, inverted, size_of
+from tensorc_dsl.affine.layout import is_injective
+from tensorc_dsl.affine.simplify import extent_ranges, simplify, simplify_where
 from tensorc_dsl.ir.expr import (
     ZERO,
-    Compare,
     Const,
     Expr,
     Select,
@@ -17,7 +17,6 @@ from tensorc_dsl.ir.expr import (
     conjunction,
     constant,
     free_vars,
-    index,
     substitute,
 )
 from tensorc_dsl.ir.numbers import limits
@@ -70,8 +69,8 @@ def NOT_INJECTIVE(*focus: str, layout: str, buffer: str) -> None: ...
 @refusal(
     "E0377",
     "the layout of `{buffer}` needs sizes that are numbers; dimension {dimension} is `{extent}`",
-    help="give `{extent}` one size in the task",
-    at="buffer",
+    help="give `{extent}` one size in the task, or keep its index, alone or as quotient and remainder: `(j / 16, j % 16)`",
+    at="layout",
 )
 def OPEN_SHAPE(*focus: str, buffer: str, dimension: int, extent: str) -> None: ...
 @refusal(
@@ -103,29 +102,32 @@ def transform_layout(
     `reorder_block` the block that fills the buffer runs in the order of the new layout, and fills the padding with
     `pad_value`; without it the padding is never written.
     `xor` in a layout swizzles: with `(i, j) -> (i, xor(j / 8, i % 8) * 8 + j % 8)` the elements of a column are in
-    different banks of a memory.
+    different banks of a memory. A dimension of an open size stays as it is, or becomes quotient and remainder.
     In TVM: `transform_layout`, with `transform_block_layout`; in Exo: `rearrange_dim`, `divide_dim`.
     Cases: tests/primitives/transform_layout.md
     """
     old = the_buffer(program, buffer)
     if is_param(program, old.name):
         raise PARAMETER(program, buffer=old.name)
-    extents = _extents(program, old)
-    shape = _new_shape(program, old, extents, layout)
+    shape = _new_shape(program, old, layout)
     fill = _fill(program, old, pad_value, reorder_block)
-    if not is_injective(layout.params, layout.results, extents):
+    back = inverted(layout.params, layout.results, old.shape, tuple(Var(f"v{d}") for d in range(len(shape))))
+    sizes = [n for e in old.shape if (n := constant(e)) is not None]
+    if len(sizes) < len(old.shape) and back is None:
+        raise _open(program, old)
+    if back is None and not is_injective(layout.params, layout.results, sizes):
         raise NOT_INJECTIVE(program, buffer=old.name, layout=_text(layout))
     new = replace(old, shape=shape, annotations=())
     result, done = program, ""
     if reorder_block:
-        nest, done, stmt = _reordered(program, old, new, extents, layout, fill)
+        nest, done, stmt = _reordered(program, old, new, layout, back, fill)
         result = replace_stmt(program, nest, (stmt,))
     for b in blocks(program):
         if b.name != done and (old.name in own_buffers(b) or read_indices(b, old.name)):
             placed = _placed(b, old.name, layout)
             if is_whole_update(b) and not is_whole_update(placed):
                 text, reason = _text(layout), f"`{b.name}` updates it together with another buffer, at the same indices"
-                raise WRONG_MAP(program, b.name, buffer=old.name, layout=text, rank=len(extents), reason=reason)
+                raise WRONG_MAP(program, b.name, buffer=old.name, layout=text, rank=len(old.shape), reason=reason)
             result = replace_stmt(result, b.name, (placed,))
     return Rewrite(replace_buffer(result, old.name, (new,)), None)
 
@@ -134,33 +136,32 @@ def _text(layout: IndexMap) -> str:
     return f"({', '.join(layout.params)}) -> ({', '.join(map(format_expr, layout.results))})"
 
 
-def _extents(program: Program, old: Buffer) -> tuple[int, ...]:
-    out: list[int] = []
-    for d, e in enumerate(old.shape):
-        n = constant(e)
-        if n is None:
-            raise OPEN_SHAPE(program, buffer=old.name, dimension=d, extent=format_expr(e))
-        out.append(n)
-    return tuple(out)
+def _open(program: Program, old: Buffer) -> Exception:
+    d, e = next((d, e) for d, e in enumerate(old.shape) if constant(e) is None)
+    return OPEN_SHAPE(program, buffer=old.name, dimension=d, extent=format_expr(e))
 
 
-def _new_shape(program: Program, old: Buffer, extents: tuple[int, ...], layout: IndexMap) -> tuple[Expr, ...]:
+def _new_shape(program: Program, old: Buffer, layout: IndexMap) -> tuple[Expr, ...]:
+    rank = len(old.shape)
+
     def refuse(reason: str) -> Exception:
-        return WRONG_MAP(program, buffer=old.name, layout=_text(layout), rank=len(extents), reason=reason)
+        return WRONG_MAP(program, buffer=old.name, layout=_text(layout), rank=rank, reason=reason)
 
     params = layout.params
-    if len(params) != len(extents) or len(set(params)) != len(params):
-        raise refuse(f"it takes ({', '.join(params)}), the buffer has {len(extents)} indices")
+    if len(params) != rank or len(set(params)) != len(params):
+        raise refuse(f"it takes ({', '.join(params)}), the buffer has {rank} indices")
     unknown = sorted(frozenset[str]().union(*map(free_vars, layout.results)) - set(params))
     if unknown:
         raise refuse(f"`{unknown[0]}` is not a parameter of it")
-    ranges = {p: (0, n - 1) for p, n in zip(params, extents, strict=True)}
+    opened = {p for p, e in zip(params, old.shape, strict=True) if constant(e) is None}
     shape: list[Expr] = []
     for r in layout.results:
-        low, high = bounds(r, ranges)
-        if low is None or high is None or low < 0:
+        size = size_of(r, params, old.shape)
+        if size is None and free_vars(r) & opened:
+            raise _open(program, old)
+        if size is None:
             raise refuse(f"`{format_expr(r)}` is not an index from 0 up to a known size")
-        shape.append(index(high + 1))
+        shape.append(size)
     return tuple(shape)
 
 
@@ -176,7 +177,7 @@ def _placed(b: Block, buffer: str, layout: IndexMap) -> Block:
 
 
 def _reordered(
-    program: Program, old: Buffer, new: Buffer, extents: tuple[int, ...], layout: IndexMap, fill: Const
+    program: Program, old: Buffer, new: Buffer, layout: IndexMap, back: Inverse | None, fill: Const
 ) -> tuple[str, str, Stmt]:
     """The outermost statement of the nest that fills the buffer, its block, and the nest in the new order."""
     found = writers(program, old.name)
@@ -191,23 +192,21 @@ def _reordered(
     names = tuple(i.name for i in b.body[0].indices if isinstance(i, Var))
     if len(b.body) != 1 or b.init or any(it.kind is not IterKind.SPATIAL for it in b.iters):
         raise refuse("it needs more than one step for an element")
-    if len(names) != len(extents) or len(set(names)) != len(names) or {it.name for it in b.iters} != set(names):
+    if len(names) != len(old.shape) or len(set(names)) != len(names) or {it.name for it in b.iters} != set(names):
         raise refuse("its subscripts are not its iterators, each once")
-    if tuple(constant({it.name: it for it in b.iters}[n].extent) for n in names) != extents:
+    if tuple({it.name: it for it in b.iters}[n].extent for n in names) != old.shape:
         raise refuse(f"it does not fill all of `{old.name}`")
     if any(x.kind is not LoopKind.SERIAL or x.annotations or len(x.body) != 1 for x in around):
         raise refuse("its loops hold other blocks, or are not plain `for` loops any more")
     if read_indices(b, old.name) or not full_domain(around, b):
         raise refuse("it does not run once for each of its elements")
-    iters = tuple(Iter(f"v{d}", IterKind.SPATIAL, n, ZERO) for d, n in enumerate(new.shape))
-    at = tuple(Var(it.name) for it in iters)
-    back = inverse(layout.params, layout.results, extents, at)
     if back is None:
         raise refuse(f"cannot tell which element `{_text(layout)}` puts at a place")
+    iters = tuple(Iter(f"v{d}", IterKind.SPATIAL, n, ZERO) for d, n in enumerate(new.shape))
+    at = tuple(Var(it.name) for it in iters)
     ranges = extent_ranges(For(it.name, it.extent, ()) for it in iters)
-    values = {n: simplify(e, ranges) for n, e in zip(names, back, strict=True)}
-    inside = [Compare("<", values[n], size) for n, size in zip(names, old.shape, strict=True)]
-    kept = conjunction(simplify_where(inside, ranges))
+    values = {n: simplify(e, ranges) for n, e in zip(names, back.values, strict=True)}
+    kept = conjunction(simplify_where(back.inside, ranges))
     value = simplify(substitute(b.body[0].value, values), ranges)
     if kept is not None:
         value = Select(kept, value, fill)

@@ -6,34 +6,27 @@ proved, and a few facts do not decide them, so a query tries the step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
+from math import prod
 
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.expr import constant
+from tensorc_dsl.ir.print import format_expr
+from tensorc_dsl.ir.program import For, Program
 from tensorc_dsl.schedule.places import the_block, the_loop
-from tensorc_dsl.schedule.primitives.compute_at import compute_at
-from tensorc_dsl.schedule.primitives.compute_inline import compute_inline
-from tensorc_dsl.schedule.primitives.fold_scan import fold_scan
-from tensorc_dsl.schedule.primitives.pad_einsum import pad_einsum
-from tensorc_dsl.schedule.primitives.parallel import parallel
-from tensorc_dsl.schedule.primitives.reorder import reorder
-from tensorc_dsl.schedule.primitives.reverse_compute_at import reverse_compute_at
-from tensorc_dsl.schedule.primitives.reverse_compute_inline import reverse_compute_inline
-from tensorc_dsl.schedule.primitives.rolling_buffer import rolling_buffer
-from tensorc_dsl.schedule.primitives.vectorize import vectorize
+from tensorc_dsl.schedule.primitive import apply
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 
 
 @lru_cache(maxsize=256)
-def _accepted(step: Callable[..., object], program: Program, subject: BlockRef | LoopRef, *rest: object) -> bool:
+def _accepted(step: str, program: Program, subject: BlockRef | LoopRef, *rest: object) -> bool:
     if isinstance(subject, BlockRef):
         the_block(program, subject)
     else:
         the_loop(program, subject)
     try:
-        step(program, subject, *rest)
+        apply(program, step, subject, *rest)
     except ScheduleRefusal:
         return False
     return True
@@ -42,43 +35,56 @@ def _accepted(step: Callable[..., object], program: Program, subject: BlockRef |
 @query
 def can_inline(program: Program, block: BlockRef) -> bool:
     """Whether `compute_inline` would be accepted: its consumers can compute its elements where they read them."""
-    return _accepted(compute_inline, program, block)
+    return _accepted("compute_inline", program, block)
 
 
 @query
 def can_reverse_inline(program: Program, block: BlockRef) -> bool:
     """Whether `reverse_compute_inline` would be accepted: its producer can compute and store its result."""
-    return _accepted(reverse_compute_inline, program, block)
+    return _accepted("reverse_compute_inline", program, block)
 
 
 @query
 def can_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
     """Whether `compute_at` would move it below a loop around all its consumers."""
-    return _accepted(compute_at, program, block, loop)
+    return _accepted("compute_at", program, block, loop)
+
+
+@query
+def can_compute_once_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
+    """Whether `compute_at` would move it below a loop around all its consumers, and then computes nothing twice."""
+    return _is_once(program, block, loop)
 
 
 @query
 def can_reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
     """Whether `reverse_compute_at` would move it below a loop around its producer."""
-    return _accepted(reverse_compute_at, program, block, loop)
+    return _accepted("reverse_compute_at", program, block, loop)
+
+
+@query
+def can_write_at(program: Program, block: BlockRef, loop: LoopRef) -> bool:
+    """Whether `write_at` would be accepted: an iteration of a loop around it writes all that a copy of its results would."""
+    the_block(program, block)
+    return _accepted("write_at", program, loop, block)
 
 
 @query
 def can_roll(program: Program, block: BlockRef, loop: LoopRef) -> bool:
     """Whether `rolling_buffer` would keep what the next iteration of a loop around it reads again."""
-    return _accepted(rolling_buffer, program, block, loop)
+    return _accepted("rolling_buffer", program, block, loop)
 
 
 @query
 def can_fold_scan(program: Program, block: BlockRef, steps: int = 2) -> bool:
     """Whether `fold_scan` would keep that many steps of it only."""
-    return _accepted(fold_scan, program, block, steps)
+    return _accepted("fold_scan", program, block, steps)
 
 
 @query
 def can_pad_einsum(program: Program, block: BlockRef, padding: tuple[int, ...]) -> bool:
     """Whether its extents are multiples of these numbers, or `pad_einsum` would make them so."""
-    return _accepted(pad_einsum, program, block, padding)
+    return _accepted("pad_einsum", program, block, padding)
 
 
 @query
@@ -86,19 +92,36 @@ def can_parallel(program: Program, loop: LoopRef) -> bool:
     """Whether `parallel` would be accepted at its place: within one iteration of the loops around it, none of its own
     iterations needs an element that another one stores.
     """
-    return _accepted(parallel, program, loop)
+    return _accepted("parallel", program, loop)
 
 
 @query
 def can_vectorize(program: Program, loop: LoopRef) -> bool:
     """Whether `vectorize` would be accepted at its place."""
-    return _accepted(vectorize, program, loop)
+    return _accepted("vectorize", program, loop)
 
 
 @query
 def can_leave(program: Program, loop: LoopRef, other: LoopRef) -> bool:
     """Whether `reorder` could move it outside of another loop around it."""
-    return _accepted(reorder, program, loop, other)
+    return _accepted("reorder", program, loop, other)
+
+
+@lru_cache(maxsize=256)
+def _is_once(program: Program, block: BlockRef, loop: LoopRef) -> bool:
+    the_loop(program, loop)
+    before, _ = the_block(program, block)
+    try:
+        moved = apply(program, "compute_at", block, loop).program
+    except ScheduleRefusal:
+        return False
+    return _iterations(the_block(moved, block)[0]) == _iterations(before)
+
+
+def _iterations(around: tuple[For, ...]) -> tuple[int, list[str]]:
+    """The number of iterations of loops: what is known of it, and its open factors."""
+    known = prod(n for x in around if (n := constant(x.extent)) is not None)
+    return known, sorted(format_expr(x.extent) for x in around if constant(x.extent) is None)
 
 
 @query
@@ -106,10 +129,15 @@ def is_independent(program: Program, loop: LoopRef) -> bool:
     """Whether `reorder` could move it outside of all loops around it, and `parallel` would be accepted there: none of
     its iterations needs an element that another one stores, in any iteration of the others.
     """
-    return _accepted(_outermost_parallel, program, loop)
+    return _is_independent(program, loop)
 
 
-def _outermost_parallel(program: Program, loop: LoopRef) -> object:
+@lru_cache(maxsize=256)
+def _is_independent(program: Program, loop: LoopRef) -> bool:
     around, _ = the_loop(program, loop)
-    moved = reorder(program, loop, *(LoopRef(x.var) for x in around)).program if around else program
-    return parallel(moved, loop)
+    try:
+        moved = apply(program, "reorder", loop, *(LoopRef(x.var) for x in around)).program if around else program
+        apply(moved, "parallel", loop)
+    except ScheduleRefusal:
+        return False
+    return True

@@ -57,7 +57,7 @@ BLIND = 3
 """Every third of these offspring is expanded without a judgement."""
 
 FIRST = 24
-"""Draws that a search begins with, of which the first trials are some."""
+"""Draws that a search begins with, of which the first trials are some, if anything chooses among them."""
 
 MORE, MOVED, FORESEEN = 64, 12, 24
 """Where other tasks predict what is fast, the first trials are chosen from so many more draws, at most one for each trial to
@@ -159,10 +159,17 @@ class Bayes:
     def _plan(self) -> list[Candidate]:
         """The defaults, then draws from the prior; most of the plan is what other tasks predict to be fast, if they do."""
         planned = self._reserve.replayed(self._defaults, len(self._defaults), len(self._defaults))
-        drawn = self._reserve.drawn(max(self._initial, FIRST))
+        # Where no trial is left for the model, only what other tasks know can choose among more draws than there are trials.
+        chosen = self._setting.trials > self._initial
+        drawn = self._reserve.drawn(FIRST if chosen else self._initial)
         if not drawn:
             return planned
-        self._source = self._setting.source(np.median(np.array([c.loops for c in drawn]), axis=0))
+
+        def median() -> Array:
+            drawn.extend(self._reserve.drawn(FIRST - len(drawn)))
+            return np.median(np.array([c.loops for c in drawn]), axis=0)
+
+        self._source = self._setting.source(median)
         self._reserve.keep(drawn)
         wanted = max(0, self._initial - len(planned))
         if self._source is not None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tensorc_dsl.trace.distribution import Decision, Distribution, Plain, literal, pick, shortened
+from tensorc_dsl.trace.distribution import Decision, Distribution, Plain, literal, one_hot, pick, shortened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +50,7 @@ class Branch(Distribution):
 
     def features(self, decision: Decision) -> tuple[float, ...]:
         """A one-hot vector."""
-        return tuple(1.0 if i == self.position(decision) else 0.0 for i in range(len(self.weights)))
+        return one_hot(self.position(decision), len(self.weights))
 
     def describe(self, limit: int = 12) -> str:
         return "a branch: " + shortened([literal(d) for d in self._open()], limit)

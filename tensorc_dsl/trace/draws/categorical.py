@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tensorc_dsl.diagnostic import TschedError, problem
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.trace.declare import Choices, Offer, draw
-from tensorc_dsl.trace.distribution import Decision, Distribution, Plain, literal, pick, shortened
+from tensorc_dsl.trace.distribution import Decision, Distribution, Plain, literal, one_hot, pick, shortened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +60,7 @@ class Categorical(Distribution):
 
     def features(self, decision: Decision) -> tuple[float, ...]:
         """A one-hot vector; if all values are numbers, also log2 of 1 + the value, which keeps their order."""
-        hot = tuple(1.0 if i == self.position(decision) else 0.0 for i in range(len(self.values)))
+        hot = one_hot(self.position(decision), len(self.values))
         if all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v < math.inf for v in self.values):
             assert isinstance(decision, int | float)
             return (*hot, math.log2(1 + decision))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.compiled import CudaKernel
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, DeviceKernel
+from tensorc_dsl.backend.cuda.maps import CACHED, MAP_ALIGNMENT, MAP_BYTES, Encoding, encoding_of
 from tensorc_dsl.backend.cuda.sass import sass_of
 from tensorc_dsl.backend.llvm.ahead.interface import argument_name
 from tensorc_dsl.backend.protocol import Form
@@ -103,7 +104,7 @@ class CudaLibrary:
         name, p = self.name, self.kernel.program
         yield f'#include "{name}.h"'
         yield ""
-        yield _DRIVER
+        yield _DRIVER + (_MAPS if any(k.maps for k in p.kernels) else "")
         yield "static const char ptx[] ="
         yield from (f'    "{_escaped(line)}\\n"' for line in self.kernel.ptx.splitlines())
         yield "    ;"
@@ -138,16 +139,31 @@ class CudaLibrary:
     def _start(self, n: int, k: DeviceKernel) -> Iterator[str]:
         p = self.kernel.program
         scratch = {x.name for x in p.scratch}
-        given = [f"&s_{a}" if a in scratch else f"&{argument_name(a)}" for a in k.params]
+        maps = [encoding_of(m) for m in k.maps]
+        given = [f"map{m}" for m in range(len(maps))]
+        given += [f"&s_{a}" if a in scratch else f"&{argument_name(a)}" for a in k.params]
         given += [f"&{argument_name(d.name)}" for d in p.dims]
         x, y, z = (_c(e, self._names()) for e in k.grid)
         yield "    if (!e) {"
+        for m, one in enumerate(maps):
+            yield from self._map(m, one, f"s_{one.array}" if one.array in scratch else argument_name(one.array))
         yield f"        void *arguments[] = {{{', '.join(f'(void *){a}' for a in given) or '0'}}};"
         yield f"        int64_t x = {x}, y = {y}, z = {z};"
-        yield "        if (x > 0 && y > 0 && z > 0)"
+        yield f"        if ({'!e && ' * bool(maps)}x > 0 && y > 0 && z > 0)"
         sizes = f"(unsigned)x, (unsigned)y, (unsigned)z, {k.threads}, 1, 1, {k.shared_bytes}"
         yield f"            e = cuLaunchKernel(m->kernels[{n}], {sizes}, stream, arguments, 0);"
         yield "    }"
+
+    def _map(self, n: int, x: Encoding, address: str) -> Iterator[str]:
+        """The tensor map of that number, at a multiple of what the driver asks for."""
+        sizes, strides = (", ".join(_c(e, self._names()) for e in every) for every in (x.sizes, x.strides))
+        yield f"        unsigned char room{n}[{MAP_BYTES + MAP_ALIGNMENT}];"
+        yield f"        unsigned char *map{n} = room{n} + (-(uintptr_t)room{n} & {MAP_ALIGNMENT - 1});"
+        yield f"        uint64_t sizes{n}[] = {{{sizes}}}, strides{n}[] = {{{strides}}};"
+        box, ones = ", ".join(map(str, x.box)), ", ".join("1" for _ in x.box)
+        yield f"        uint32_t box{n}[] = {{{box}}}, ones{n}[] = {{{ones}}};"
+        given = f"{x.kind}, {len(x.box)}, (void *)(uintptr_t){address}, sizes{n}, strides{n}, box{n}, ones{n}"
+        yield f"        if (!e) e = cuTensorMapEncodeTiled(map{n}, {given}, 0, {x.swizzle}, {CACHED}, 0);"
 
     def _names(self) -> dict[str, str]:
         return {d.name: argument_name(d.name) for d in self.kernel.program.dims}
@@ -165,6 +181,12 @@ extern int cuLaunchKernel(
 enum { MAX_SHARED_BYTES = 8 }; /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
 #define min(a, b) ((a) < (b) ? (a) : (b))
 #define max(a, b) ((a) > (b) ? (a) : (b))
+"""
+
+
+_MAPS = """\
+extern int cuTensorMapEncodeTiled(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *, const uint32_t *,
+    const uint32_t *, int, int, int, int);
 """
 
 

@@ -7,15 +7,19 @@ from collections.abc import Callable, Sequence
 from math import gcd
 from typing import assert_never
 
-from tensorc_dsl.backend.cuda.lower.copies import filled
+from tensorc_dsl.affine.filling import filled
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
+    FIRST,
+    Arm,
+    Arrived,
     Barrier,
     Commit,
     Device,
     DeviceKernel,
     DeviceProgram,
     Engage,
+    Fetch,
     Finish,
     Guard,
     Phase,
@@ -27,9 +31,9 @@ from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.scope import Piece, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements
 from tensorc_dsl.backend.llvm.codegen.values import in_memory
-from tensorc_dsl.ir.expr import ZERO, Load
+from tensorc_dsl.ir.expr import ZERO, Expr, Load
 from tensorc_dsl.ir.program import Store
-from tensorc_dsl.lower.flat import Shuffle
+from tensorc_dsl.lower.flat import Collective, Flat, Shuffle
 
 WORD = 32
 """The bits of a register, which lanes give each other."""
@@ -43,6 +47,8 @@ class DeviceStatements(Statements, ABC):
     def __init__(self, f: Function, scope: SymbolTable, symbol: str) -> None:
         super().__init__(f, scope, PLAN, symbol, workspace="null", worker=None)
         self._starts_copies = False
+        self._phases = f.alloca(f"i{WORD}", 1)
+        self._arrival = ""
 
     @abstractmethod
     def barrier(self) -> None: ...
@@ -62,6 +68,31 @@ class DeviceStatements(Statements, ABC):
 
     @abstractmethod
     def wait(self, groups: int) -> None: ...
+
+    @abstractmethod
+    def arm(self, count: int) -> None:
+        """Write that this thread sets up so many arrivals."""
+        ...
+
+    @abstractmethod
+    def expect(self, at: str, size: int) -> None:
+        """Write that so many bytes are to come to an arrival."""
+        ...
+
+    @abstractmethod
+    def box(self, s: Collective, at: str) -> None:
+        """Write the start of the copy of a box, whose bytes come to an arrival."""
+        ...
+
+    @abstractmethod
+    def rejoin(self) -> None:
+        """Write that a warp is together again, one lane of which has started copies."""
+        ...
+
+    @abstractmethod
+    def await_phase(self, at: str, parity: str) -> None:
+        """Write that a thread waits until the phase of an arrival with this parity, an integer of 32 bits, is over."""
+        ...
 
     @abstractmethod
     def publish(self) -> None: ...
@@ -85,6 +116,14 @@ class DeviceStatements(Statements, ABC):
                     self._starts_copies = asynchronous
                     self.write(inner)
                     self._starts_copies = False
+                case Arm(count=count):
+                    f.line(f"store i{WORD} 0, ptr {self._phases}")
+                    self._under(FIRST, lambda count=count: self.arm(count))
+                case Fetch(at=at, size=size, body=inner):
+                    self._under(FIRST, lambda at=at, size=size, inner=inner: self._fetch(at, size, inner))
+                    self.rejoin()
+                case Arrived(at=at):
+                    self._arrived(str(e.index(at)))
                 case Barrier():
                     self.barrier()
                 case Commit():
@@ -100,15 +139,45 @@ class DeviceStatements(Statements, ABC):
                 case Steps(var=var, end=end, body=inner):
                     self.counted(var, 0, e.index(end), 1, lambda inner=inner: self.write_device(inner))
                 case Guard(cond=cond, body=inner):
-                    then, after = f.label("then"), f.label("after")
-                    f.branch_if(e.value(cond, None).ref, then, after)
-                    f.start_block(then)
-                    with f.region():
-                        self.write_device(inner)
-                    f.branch(after)
-                    f.start_block(after)
+                    self._under(cond, lambda inner=inner: self.write_device(inner))
                 case _:
                     assert_never(s)
+
+    def _under(self, cond: Expr, body: Callable[[], None]) -> None:
+        """Write what is done if a condition holds."""
+        f = self.f
+        then, after = f.label("then"), f.label("after")
+        f.branch_if(self.expressions.value(cond, None).ref, then, after)
+        f.start_block(then)
+        with f.region():
+            body()
+        f.branch(after)
+        f.start_block(after)
+
+    def _fetch(self, at: Expr, size: int, body: tuple[Flat, ...]) -> None:
+        self._arrival = str(self.expressions.index(at))
+        self.expect(self._arrival, size)
+        self.write(body)
+
+    def _arrived(self, at: str) -> None:
+        """Write the wait for the next phase of an arrival, after all before it: the bit of the arrival has its parity."""
+        f = self.f
+        number = f.op(f"trunc i64 {at} to i{WORD}")
+        phases = f.op(f"load i{WORD}, ptr {self._phases}")
+        self.await_phase(at, f.op(f"and i{WORD} {f.op(f'lshr i{WORD} {phases}, {number}')}, 1"))
+        turned = f.op(f"xor i{WORD} {phases}, {f.op(f'shl i{WORD} 1, {number}')}")
+        f.line(f"store i{WORD} {turned}, ptr {self._phases}")
+
+    def collective(self, s: Collective) -> None:
+        if s.box is None:
+            self.together(s)
+        else:
+            self.box(s, self._arrival)
+
+    @abstractmethod
+    def together(self, s: Collective) -> None:
+        """Write an instruction that the lanes of a warp do together."""
+        ...
 
     def shuffle(self, s: Shuffle) -> None:
         """Write what lanes give each other as words of their bits, one after the other."""

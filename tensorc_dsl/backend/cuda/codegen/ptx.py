@@ -8,7 +8,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tensorc_dsl.backend.cuda.codegen.assembly import write_assembly, write_tied
+from tensorc_dsl.backend.cuda.codegen.assembly import write_assembly, write_box, write_tied
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, storage
 from tensorc_dsl.backend.cuda.lower.collectives import is_of_group
 from tensorc_dsl.backend.cuda.lower.descriptors import ALIGNMENT as DESCRIBED
@@ -38,6 +38,9 @@ _SHARED = "@shared = external addrspace(3) global [0 x i8], align {}\n"
 _SHUFFLES: Mapping[Move, str] = {"down": "down", "up": "up", "xor": "bfly", "lane": "idx"}
 """What PTX calls the ways by which lanes get values."""
 
+_MAP = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant" %m{}'
+"""A tensor map: a value of the launch, of which a kernel has the address."""
+
 _REGISTERS = "llvm.nvvm.read.ptx.sreg"
 
 
@@ -52,6 +55,7 @@ def device_module(p: DeviceProgram) -> str:
             f"there is no `{called[0]}` of 64-bit floats on GPUs; compute it in f32, `f64({called[0]}(f32(x)))`"
         )
     descriptors = any(is_of_group(s.intrinsic) for k in p.kernels for s in collectives_in(k.body))
+    descriptors |= any(k.maps for k in p.kernels)
     return _SHARED.format(DESCRIBED if descriptors else TRANSACTION) + module.text()
 
 
@@ -61,9 +65,43 @@ class _Lanes(DeviceStatements):
     def __init__(self, f: Function, scope: SymbolTable, k: DeviceKernel) -> None:
         super().__init__(f, scope, k.name)
         self._sizes = {b.name: b.size for b in k.local}
+        self._maps = k.maps
+        self._arrivals = 0 if k.arrivals is None else k.arrivals.offset
 
-    def collective(self, s: Collective) -> None:
+    def together(self, s: Collective) -> None:
         write_assembly(self.f, self.expressions, s)
+
+    def arm(self, count: int) -> None:
+        for n in range(count):
+            self._at("mbarrier.init.shared::cta.b64 [$0], 1;", str(n))
+        write_tied(self.f, "fence.proxy.async.shared::cta;", ())  # copies of boxes access them, too
+
+    def expect(self, at: str, size: int) -> None:
+        self._at(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {size};", at)
+
+    def box(self, s: Collective, at: str) -> None:
+        assert s.box is not None  # only boxes come here
+        write_box(self.f, self.expressions, s, f"%m{self._maps.index(s.box.map)}", self._arrival_at(at))
+
+    def rejoin(self) -> None:
+        self._call("llvm.nvvm.bar.warp.sync", "i32 -1", attributes="convergent nounwind")
+
+    def await_phase(self, at: str, parity: str) -> None:
+        # The label is that of a block of its own, which LLVM may write several times.
+        text = "{ .reg .pred p; WAIT: mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1; @!p bra WAIT; }"
+        self._at(text, at, f"i32 {parity}")
+
+    def _at(self, text: str, at: str, *others: str) -> None:
+        """Write a text of an arrival, which is neither left out nor moved."""
+        kinds = ",".join("r" for _ in range(1 + len(others)))
+        given = ", ".join((f"i32 {self._arrival_at(at)}", *others))
+        self.f.line(f'call void asm sideeffect "{text}", "{kinds},~{{memory}}"({given}) convergent nounwind')
+
+    def _arrival_at(self, at: str) -> str:
+        """The address of an arrival within shared memory."""
+        first = f"getelementptr (i8, ptr addrspace(3) @shared, i64 {self._arrivals})"
+        place = self.f.op(f"getelementptr i64, ptr addrspace(3) {first}, i64 {at}")
+        return self.f.op(f"ptrtoint ptr addrspace(3) {place} to i32")
 
     def exchange(self, word: str, s: Shuffle) -> str:
         name = f"llvm.nvvm.shfl.sync.{_SHUFFLES[s.move]}.i32"
@@ -119,7 +157,8 @@ def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel) -> None:
     for axis, name in zip(BLOCK_AXES, ("ctaid.x", "ctaid.y", "ctaid.z"), strict=True):
         table.vars[axis] = _register(f, name, "range(i32 0, 2147483647) ")
     _Lanes(f, table, k).write_device(k.body)
-    params = [_param(k, n, name) for n, name in enumerate(k.params)] + [f"i64 %d{n}" for n in range(len(p.dims))]
+    params = [_MAP.format(n) for n in range(len(k.maps))]  # first, so that their alignment leaves no gaps
+    params += [_param(k, n, name) for n, name in enumerate(k.params)] + [f"i64 %d{n}" for n in range(len(p.dims))]
     f.define(
         f'define ptx_kernel void @{k.name}({", ".join(params)}) nounwind "nvvm.maxntid"="{k.threads}" "nvvm.minctasm"="1"'
     )

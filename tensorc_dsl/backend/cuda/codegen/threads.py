@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from tensorc_dsl.affine.boxed import MOST_DIMENSIONS
 from tensorc_dsl.backend.cuda.codegen.descriptor import write_descriptor
 from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements
 from tensorc_dsl.backend.cuda.codegen.rendezvous import Instructions, offsets
 from tensorc_dsl.backend.cuda.codegen.tally import key
-from tensorc_dsl.backend.cuda.codegen.watch import COLLECTIVE
+from tensorc_dsl.backend.cuda.codegen.watch import COLLECTIVE, LANDING, SPINNING
 from tensorc_dsl.backend.cuda.lower.beside import described_in, results_in
 from tensorc_dsl.backend.cuda.lower.collectives import (
     Access,
@@ -97,9 +98,9 @@ class _Watched(Expressions):
         """The address of an element, which is not accessed."""
         return super().pointer(buffer, e, None)
 
-    def site(self, buffer: str) -> int:
-        """The number of a read of shared memory by the present statement."""
-        self._sites.append(Site(self._kernel.name, self.statement, self.into, buffer, False, True))
+    def site(self, buffer: str, *, write: bool = False, shared: bool = True) -> int:
+        """The number of an access by the present statement that no thread makes itself."""
+        self._sites.append(Site(self._kernel.name, self.statement, self.into, buffer, write, shared))
         return len(self._sites) - 1
 
     def _checked(self, buffer: str, place: str, size: int, align: int, write: bool) -> str:
@@ -128,6 +129,7 @@ class Threads(DeviceStatements):
         self.expressions = self._watched = _Watched(f, scope, k, sites)
         self._sums = frozenset(results_in(k.body))
         self._described = described_in(collectives_in(k.body))
+        self._maps = k.maps
         self._sites = sites
         self._lanes = lanes
         self._waits = 0
@@ -194,6 +196,52 @@ class Threads(DeviceStatements):
         if self._described:
             self._state("stored")
 
+    def arm(self, count: int) -> None:
+        self._landing(0, "void", str(count))
+
+    def expect(self, at: str, size: int) -> None:
+        self._landing(1, "void", at, str(size))
+
+    def box(self, s: Collective, at: str) -> None:
+        f, box, (d,) = self.f, s.box, descriptors_of(s).values()
+        assert box is not None  # only boxes come here
+        self._here(f"{s.intrinsic.name}({d.buffer}, {box.map.array})", d.buffer)
+        read, write = self._watched.site(box.map.array, shared=False), self._watched.site(d.buffer, write=True)
+        start = f.op(f"ptrtoint ptr {self._watched.place(d.buffer, d.first)} to i64")
+        within = f.op(f"sub i64 {start}, {f.op('ptrtoint ptr %shared to i64')}")
+        corner = [str(self._watched.index(x)) for x in reversed(box.origin)]
+        corner += ["0"] * (MOST_DIMENSIONS - len(corner))
+        numbers = (str(self._maps.index(box.map)), within, at, str(self._watched.rows[d.buffer]), str(read), str(write))
+        self._landing(2, "void", *numbers, *corner)
+
+    def rejoin(self) -> None:
+        pass  # lanes that wait for each other say so themselves
+
+    def await_phase(self, at: str, parity: str) -> None:
+        f = self.f
+        again, wait, done = f.label("again"), f.label("wait"), f.label("done")
+        wide = f.op(f"zext i32 {parity} to i64")
+        f.branch(again)
+        f.start_block(again)
+        passed = self._landing(3, "i64", at, wide, "%thread")
+        f.branch_if(f.op(f"icmp ne i64 {passed}, 0"), done, wait)
+        f.start_block(wait)
+        with f.region():
+            self.suspend(SPINNING)
+        f.branch(again)
+        f.start_block(done)
+
+    def _landing(self, number: int, result: str, *args: str) -> str:
+        """Write a call of a function of `Landing`, by its number."""
+        f = self.f
+        table = f.op(f"load ptr, ptr {f.op(f'getelementptr i64, ptr %state, i64 {LANDING}')}")
+        called = f.op(f"load ptr, ptr {f.op(f'getelementptr i64, ptr {table}, i64 {number}')}")
+        text = f"call {result} {called}({', '.join(f'i64 {a}' for a in args)})"
+        if result != "void":
+            return f.op(text)
+        f.line(text)
+        return ""
+
     def publish(self) -> None:
         self._state("publish")
 
@@ -239,7 +287,7 @@ class Threads(DeviceStatements):
         self._watched.statement, self._watched.into = text, into
         self._watched.starts_copies = False
 
-    def collective(self, s: Collective) -> None:
+    def together(self, s: Collective) -> None:
         f, operands = self.f, operands_of(s)
         text = f"{s.intrinsic.name}({', '.join(dict.fromkeys(x.buffer for _, x in accesses_of(s)))})"
         self._here(text, operands[s.intrinsic.store.buffer].buffer)

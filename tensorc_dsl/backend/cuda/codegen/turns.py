@@ -1,13 +1,25 @@
 """Writes what runs the coroutines of a kernel: block by block, and the threads of a block in turns.
 
-In a turn each thread runs to its next barrier or instruction of its warp, in a given order. Threads at an instruction run
-on when all lanes of their warp are there, threads at a barrier when all threads of the block are. Shared memory has no
+In a turn each thread runs to its next barrier or instruction of its warp, in a given order. Threads that wait for an arrival
+ask again first, until none does or nothing comes any more. Threads at an instruction run on when all lanes of their warp are
+there, threads at a barrier when all threads of the block are. Shared memory has no
 numbers at the start of a block.
 """
 
 from __future__ import annotations
 
-from tensorc_dsl.backend.cuda.codegen.watch import APART, BLOCK, COLLECTIVE, ENDED, EPOCH, MARKS, now
+from tensorc_dsl.backend.cuda.codegen.watch import (
+    APART,
+    BLOCK,
+    COLLECTIVE,
+    ENDED,
+    EPOCH,
+    MARKS,
+    PROGRESS,
+    SPINNING,
+    STUCK,
+    now,
+)
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel
 from tensorc_dsl.ir.warp import LANES
 
@@ -52,7 +64,8 @@ make:
   %t.more = icmp slt i64 %t.next, {threads}
   br i1 %t.more, label %make, label %round
 round:
-  %free = phi i1 [ true, %make ], [ true, %together ], [ false, %settled ]
+  %low = phi i64 [ {ENDED}, %make ], [ {ENDED}, %together ], [ {COLLECTIVE}, %settled ], [ {SPINNING}, %spin ]
+  %seen = phi i64 [ -1, %make ], [ -1, %together ], [ -1, %settled ], [ %come, %spin ]
   br label %step
 step:
   %u = phi i64 [ 0, %round ], [ %u.next, %counted ]
@@ -60,8 +73,7 @@ step:
   %n = load i64, ptr %which
   %n.at = getelementptr i64, ptr %marks, i64 %n
   %n.mark = load i64, ptr %n.at
-  %n.waits = icmp sge i64 %n.mark, {COLLECTIVE}
-  %go = or i1 %free, %n.waits
+  %go = icmp sge i64 %n.mark, %low
   br i1 %go, label %resume, label %stepped
 resume:
   %at = getelementptr ptr, ptr %handles, i64 %n
@@ -80,10 +92,30 @@ count:
   call void @tensorc_tally(ptr %state)
   br label %counted
 counted:
-  br i1 %u.more, label %step, label %lanes
+  br i1 %u.more, label %step, label %waiting
+waiting:
+  %g = phi i64 [ 0, %counted ], [ %g.next, %asked ]
+  %g.at = getelementptr i64, ptr %marks, i64 %g
+  %g.mark = load i64, ptr %g.at
+  %g.spins = icmp eq i64 %g.mark, {SPINNING}
+  br i1 %g.spins, label %spinning, label %asked
+asked:
+  %g.next = add i64 %g, 1
+  %g.more = icmp slt i64 %g.next, {threads}
+  br i1 %g.more, label %waiting, label %lanes
+spinning:
+  %come.at = getelementptr i64, ptr %state, i64 {PROGRESS}
+  %come = load i64, ptr %come.at
+  %nothing = icmp eq i64 %come, %seen
+  br i1 %nothing, label %stuck, label %spin
+spin:
+  br label %round
+stuck:
+  call void @tensorc_fault(ptr %state, i64 {STUCK}, i64 0, i64 0, i64 0, i64 %g, i64 0)
+  br label %destroy
 lanes:
-  %q = phi i64 [ 0, %counted ], [ %q.next, %alike ]
-  %some = phi i1 [ false, %counted ], [ %some.next, %alike ]
+  %q = phi i64 [ 0, %asked ], [ %q.next, %alike ]
+  %some = phi i1 [ false, %asked ], [ %some.next, %alike ]
   %q.first = and i64 %q, {-LANES}
   %q.at = getelementptr i64, ptr %marks, i64 %q
   %q.mark = load i64, ptr %q.at
@@ -125,7 +157,7 @@ differ:
   call void @tensorc_fault(ptr %state, i64 {APART}, i64 0, i64 0, i64 0, i64 %who, i64 %mate)
   br label %destroy
 destroy:
-  %status = phi i64 [ 0, %together ], [ 1, %differ ]
+  %status = phi i64 [ 0, %together ], [ 1, %differ ], [ 1, %stuck ]
   br label %end
 end:
   %w = phi i64 [ 0, %destroy ], [ %w.next, %end ]

@@ -15,12 +15,15 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
     BLOCK_AXES,
     THREAD,
+    Arm,
+    Arrived,
     Barrier,
     Commit,
     Device,
     DeviceKernel,
     DeviceProgram,
     Engage,
+    Fetch,
     Finish,
     Guard,
     Phase,
@@ -135,6 +138,8 @@ def _device(body: tuple[Device, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}/* cp.async.wait_group {groups} */"
             case Barrier():
                 yield f"{pad}__syncthreads();"
+            case Arm() | Fetch() | Arrived():
+                raise CompileError("the view in CUDA C++ has no words for copies of boxes; see its PTX")
             case Publish() | Engage() | Finish():
                 raise CompileError("the view in CUDA C++ has no words for instructions of warpgroups; see its PTX")
             case Steps(var=var, end=end, body=inner):

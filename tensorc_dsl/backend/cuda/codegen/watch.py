@@ -8,6 +8,8 @@ The stamp of a write by a copy that is under way says so, too: until it has land
 
 from __future__ import annotations
 
+from tensorc_dsl.ir.arrays import Array
+
 (
     COUNT,
     KIND,
@@ -27,19 +29,26 @@ from __future__ import annotations
     NOW,
     WARPS,
     BESIDE,
-) = range(18)
+    LANDING,
+    PROGRESS,
+) = range(20)
 """The words of the state: how many faults there were; of the first its kind, statement, buffer, element, thread, the stamp
 that it met, or the alignment that it lacks, and block; what runs: block and barrier; memory for accesses that are not
 made; the last barrier of each thread; the copies that each thread has under way; the accesses of each lane of a warp, if they
 are counted, and the counts; the stamp of the block and barrier, without a thread; memory of the warps for
-their instructions; the instructions of warpgroups that each thread has under way."""
+their instructions; the instructions of warpgroups that each thread has under way; what boxes are copied by, and how often
+something has come of that."""
 
 STATE_WORDS = 24
 
-OUTSIDE, RACE, APART, UNDER_WAY, MISALIGNED, CHANGED, UNKNOWN, TOUCHED, EARLY = range(1, 10)
+OUTSIDE, RACE, APART, UNDER_WAY, MISALIGNED, CHANGED, UNKNOWN, TOUCHED, EARLY, UNARMED, STUCK, STILL, UNMET = range(
+    1, 14
+)
 """Kinds of faults: an element out of bounds, two threads that race, threads at different barriers, an element to which a
 copy is under way, an address that is not aligned. Of instructions that run beside threads: an element that is stored before
-they are waited for, one whose store is not made known, sums that a thread is not done with, or has not waited for."""
+they are waited for, one whose store is not made known, sums that a thread is not done with, or has not waited for. Of
+arrivals: one that nobody has set up, one whose bytes do not come, boxes that are under way as a block ends, and one that is
+set up or used again with no barrier between that and other threads that wait for it."""
 
 PROXY = 1024
 """The number, as a thread, of the instructions of the first warpgroup; those of the others follow. No thread has it."""
@@ -49,6 +58,9 @@ ROW_WORDS = 5
 
 COLLECTIVE = 1 << 32
 """The first of the marks at which a warp alone waits for its lanes, for an instruction. Those of barriers are below."""
+
+SPINNING = 1 << 40
+"""The mark of a thread that waits for an arrival, and asks again when others have run."""
 
 ENDED = -1
 """The barrier at which a thread is that has ended."""
@@ -75,6 +87,11 @@ def now(block: str, epoch: str, name: str) -> str:
 def stamp(value: int) -> tuple[int, int]:
     """The block and the thread of a stamp."""
     return (value >> _BLOCK_BITS) - 1, (value >> 1) & 0x7FF
+
+
+def same_epoch(stamps: Array, block: int, epoch: int) -> Array:
+    """Which of some stamps are of a block since its barrier of that number."""
+    return stamps >> _EPOCH_BITS == (block + 1 << _BLOCK_BITS - _EPOCH_BITS | epoch)
 
 
 def word(name: str, base: str, n: int, kind: str = "i64") -> str:

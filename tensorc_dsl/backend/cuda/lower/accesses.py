@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tensorc_dsl.affine.simplify import conjuncts, negate
 from tensorc_dsl.ir.expr import Expr, Load, Logic, Select, children
@@ -22,6 +22,14 @@ class Access:
     index: Expr
     loops: Loops
     conds: tuple[Expr, ...]
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        own = hash((self.buffer, self.write, self.index, self.loops, self.conds))
+        object.__setattr__(self, "_hash", own)  # which takes long, and sets of accesses ask for it again and again
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 def accesses(body: tuple[Flat, ...], private: Collection[str]) -> tuple[Access, ...]:

@@ -16,12 +16,17 @@ from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.backend.cuda.lower.accesses import Access, accesses
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
+    FIRST,
+    MOST_ARRIVALS,
     THREAD,
+    Arm,
+    Arrived,
     Barrier,
     Commit,
     Device,
     DeviceKernel,
     Engage,
+    Fetch,
     Finish,
     Guard,
     Phase,
@@ -31,7 +36,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     barriers_in,
 )
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Var, constant, free_vars, index, sub, substitute
-from tensorc_dsl.lower.flat import Flat
+from tensorc_dsl.lower.flat import Flat, If
 
 _BEFORE = "'"
 """What the names of variables of the earlier of two phases end with."""
@@ -51,6 +56,9 @@ class _Item:
 
 Pending = tuple[_Item, ...]
 
+_ARRIVALS = "arrival."
+"""What stands for the arrivals of a block, as a buffer; no name of a program ends so."""
+
 
 def with_barriers(kernel: DeviceKernel) -> DeviceKernel:
     """The kernel with a barrier wherever a thread meets what another one has read or written, and nowhere else."""
@@ -68,11 +76,23 @@ def _placed(body: tuple[Device, ...], threads: int, grid: Sequence[Expr], privat
 
 
 @dataclass(frozen=True, slots=True)
+class _Found:
+    """Statements, which are kept so that no others get their identity, and their accesses."""
+
+    body: tuple[Flat, ...]
+    accesses: tuple[Access, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Placer:
     threads: int
     grid: Mapping[str, Expr]
     private: Sequence[str]
     known: dict[tuple[object, ...], bool] = field(default_factory=dict[tuple[object, ...], bool])
+    found: dict[tuple[int, tuple[Expr, ...]], _Found] = field(
+        default_factory=dict[tuple[int, tuple[Expr, ...]], _Found]
+    )
+    """By the identity of statements and the conditions around them: loops are gone through several times."""
 
     def run(
         self, body: tuple[Device, ...], pending: Pending, steps: tuple[tuple[str, Expr], ...], guards: tuple[Expr, ...]
@@ -91,6 +111,22 @@ class _Placer:
                 case Wait(landed=landed):
                     out.append(s)  # what it makes visible to its own thread, others see behind a barrier
                     pending = _joined(pending, self._under_way(self._of(landed, guards), steps))
+                case Arm():
+                    out.append(s)
+                    pending = _joined(pending, self._under_way(self._arrivals(True, None, guards), steps))
+                case Fetch(at=at, body=inner):
+                    mine = (*self._of((If(FIRST, inner),), guards), *self._arrivals(True, at, guards))
+                    if any(self._meet(p, mine, steps) for p in pending):
+                        out.append(Barrier())
+                        pending = ()
+                    out.append(s)  # all threads wait for it themselves, before they access what it stores
+                case Arrived(at=at):
+                    mine = self._arrivals(False, at, guards)
+                    if any(self._meet(p, mine, steps) for p in pending):
+                        out.append(Barrier())
+                        pending = ()
+                    out.append(s)
+                    pending = _joined(pending, self._under_way(mine, steps))
                 case Commit() | Publish() | Engage() | Finish():
                     out.append(s)
                 case Barrier():
@@ -113,7 +149,16 @@ class _Placer:
         return tuple(out), pending
 
     def _of(self, body: tuple[Flat, ...], guards: tuple[Expr, ...]) -> tuple[Access, ...]:
-        return tuple(replace(a, conds=(*a.conds, *guards)) for a in accesses(body, self.private))
+        key = (id(body), guards)
+        if key not in self.found:
+            own = accesses(body, self.private)
+            self.found[key] = _Found(body, tuple(replace(a, conds=(*a.conds, *guards)) for a in own))
+        return self.found[key].accesses
+
+    def _arrivals(self, write: bool, at: Expr | None, guards: tuple[Expr, ...]) -> tuple[Access, ...]:
+        """The access to an arrival, or to all, of the one thread that says what is to come, or of each that waits."""
+        place, loops = (Var(_ARRIVALS), ((_ARRIVALS, index(MOST_ARRIVALS)),)) if at is None else (at, ())
+        return (Access(_ARRIVALS, write, place, loops, (FIRST, *guards) if write else guards),)
 
     def _under_way(self, mine: tuple[Access, ...], steps: tuple[tuple[str, Expr], ...]) -> Pending:
         """Accesses at a place inside of these loops, for what follows in the same iteration."""

@@ -13,11 +13,14 @@ from typing import assert_never
 
 from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, is_of_group, operands_of
 from tensorc_dsl.backend.cuda.lower.kernels import (
+    Arm,
+    Arrived,
     Barrier,
     Commit,
     Device,
     DeviceKernel,
     Engage,
+    Fetch,
     Finish,
     Guard,
     Phase,
@@ -112,7 +115,7 @@ def _published(body: tuple[Device, ...], described: Collection[str], stored: boo
                 after, inner = _published(s.body, described, stored)
                 out.append(replace(s, body=inner))
                 stored = before | after
-            case Commit() | Publish() | Engage() | Finish():
+            case Commit() | Publish() | Engage() | Finish() | Arm() | Fetch() | Arrived():
                 out.append(s)
             case _:
                 assert_never(s)

@@ -9,13 +9,15 @@ every lane of a warpgroup as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tensorc_dsl.affine.boxed import source_of
 from tensorc_dsl.affine.fragments import Unit, cells, disagreement, misplaced
 from tensorc_dsl.affine.instruction import Match, Tile, match_nest, stored_place
 from tensorc_dsl.affine.simplify import is_multiple, simplify
 from tensorc_dsl.backend.cuda.lower.axes import Axes
+from tensorc_dsl.backend.cuda.lower.boxes import box_of
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD
 from tensorc_dsl.backend.cuda.lower.lanes import by_lanes
 from tensorc_dsl.ir.expr import (
@@ -44,6 +46,7 @@ from tensorc_dsl.ir.warp import (
     WARPS,
     Held,
     held,
+    is_box,
     is_described,
     lane_of,
     layout_of,
@@ -72,7 +75,9 @@ class Collected:
 def collected(program: Program, body: tuple[Flat, ...], axes: Axes, features: Collection[str]) -> Collected:
     """The statements with proved nests as instructions of a warp. Raises LowerError if a fragment is used in another way."""
     units = _agreed(program)
-    made = _Maker(instructions(program), axes, features, {}, {})
+    made = _Maker(
+        instructions(program), axes, features, {b.name: b for b in (*program.params, *program.buffers)}, {}, {}
+    )
     out = made.run(body, {}, ())
     out = by_lanes(out, axes, {name: cells(units, name) for name in made.fragments})
     return Collected(out, axes.with_lanes(made.lanes), made.fragments)
@@ -100,6 +105,7 @@ class _Maker:
     named: Mapping[str, Intrinsic]
     axes: Axes
     features: Collection[str]
+    buffers: Mapping[str, Buffer]
     fragments: dict[str, tuple[int, int]]
     lanes: dict[str, Axis]
 
@@ -127,7 +133,7 @@ class _Maker:
             return replace(s, kind=LoopKind.SERIAL, body=self.run(s.body, {**ranges, s.var: span(s.end)}, bound))
         match = None if found is None else match_flat(s, found, ranges)
         code = None if found is None else self._code(found)
-        if found is not None and code is None and is_of_group(found):
+        if found is not None and code is None and (is_of_group(found) or is_box(found)):
             wanted = " or ".join(" with ".join(x.requires) for x in found.lowerings if x.target == KIND)
             raise LowerError(
                 f"{found.name} is for GPUs that are {wanted}, and this one is {', '.join(self.features)}; draw a schedule"
@@ -135,6 +141,8 @@ class _Maker:
             )
         if found is None or match is None or code is None:
             return _serial(s)
+        if is_box(found):
+            return self._box(found, code, match, bound)
         groups = is_of_group(found)
         allowed = (Axis.WARPGROUP,) if groups else (Axis.WARP, Axis.WARPGROUP)
         for v in bound:
@@ -162,22 +170,50 @@ class _Maker:
             loops += own
             if not h.addresses:
                 self.fragments[tile.buffer] = len(h.elements), h.count
-        buffers = {t.operand.name: t.buffer for t in match.tiles}
-
-        def here(e: Expr) -> Expr:
-            return Load(buffers[e.buffer], places[e.buffer], e.dtype) if isinstance(e, Load) else e
-
-        name = found.store.buffer
-        body: tuple[Flat, ...] = (Store(buffers[name], places[name], transform(found.store.value, here)),)
-        for v, n in reversed(loops):
-            body = (Loop(v, ZERO, index(n), LoopKind.TENSORIZED, body),)
-        out: Flat = Loop(lane, ZERO, index(LANES), LoopKind.SERIAL, (Collective(found, code, body),))
+        out: Flat = Loop(
+            lane,
+            ZERO,
+            index(LANES),
+            LoopKind.SERIAL,
+            (Collective(found, code, _accessed(match, found, loops, places)),),
+        )
         return Loop(warp, ZERO, index(WARPS), LoopKind.SERIAL, (out,)) if groups else out
+
+    def _box(self, found: Intrinsic, code: str, match: Match, bound: tuple[str, ...]) -> Flat:
+        """The nest as the copy of a box, which one thread starts."""
+        if bound:
+            raise LowerError(
+                f"{found.name} is inside of `{bound[-1]}`, which counts threads, and one thread copies a box; leave its loops"
+                " unbound"
+            )
+        loops: list[tuple[str, int]] = []
+        places: dict[str, tuple[Expr, ...]] = {}
+        for tile in match.tiles:
+            own, places[tile.operand.name] = _whole(tile)
+            loops += own
+        box = box_of(found, match, self.buffers[source_of(found, match).buffer])
+        return Collective(found, code, _accessed(match, found, loops, places), box)
 
     def _code(self, i: Intrinsic) -> str | None:
         """The first text for GPUs with these features."""
         fitting = (x.code for x in i.lowerings if x.target == KIND and set(x.requires) <= set(self.features))
         return next(fitting, None)
+
+
+def _accessed(
+    match: Match, i: Intrinsic, loops: Sequence[tuple[str, int]], places: Mapping[str, tuple[Expr, ...]]
+) -> tuple[Flat, ...]:
+    """The loops over what is accessed of the operands, around a store of the instruction's form."""
+    buffers = {t.operand.name: t.buffer for t in match.tiles}
+
+    def here(e: Expr) -> Expr:
+        return Load(buffers[e.buffer], places[e.buffer], e.dtype) if isinstance(e, Load) else e
+
+    name = i.store.buffer
+    body: tuple[Flat, ...] = (Store(buffers[name], places[name], transform(i.store.value, here)),)
+    for v, n in reversed(loops):
+        body = (Loop(v, ZERO, index(n), LoopKind.TENSORIZED, body),)
+    return body
 
 
 def _serial(s: Flat) -> Flat:
@@ -189,7 +225,7 @@ def _serial(s: Flat) -> Flat:
 
 def is_of_group(i: Intrinsic) -> bool:
     """Whether four warps do an instruction together: it gets descriptors, runs beside them, and they wait for it."""
-    return any(is_described(b.scope) for b in i.operands)
+    return any(is_described(b.scope) for b in i.operands) and not is_box(i)
 
 
 def _whole(tile: Tile) -> tuple[list[tuple[str, int]], tuple[Expr, ...]]:

@@ -6,23 +6,19 @@ statement whose stores are all such copies starts them; every other one is run w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from tensorc_dsl.affine.simplify import is_multiple, negate
+from tensorc_dsl.affine.filling import filled
+from tensorc_dsl.affine.simplify import is_multiple
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT
 from tensorc_dsl.backend.cuda.lower.vectors import whole_vectors
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ZERO,
-    Const,
     Expr,
-    Load,
-    Select,
     Var,
     add,
-    conjunction,
     constant,
     index,
     mul,
@@ -44,32 +40,6 @@ class Copying:
     targets: Collection[str]
     sources: Collection[str]
     dtypes: dict[str, DType]
-
-
-@dataclass(frozen=True, slots=True)
-class Filled:
-    """What a copy stores: an element of an array, or zero where there is a condition and it does not hold."""
-
-    load: Load
-    cond: Expr | None
-
-
-def filled(e: Expr) -> Filled | None:
-    """What a copy stores as such; None if it is something else. Of conditions inside each other, all have to hold."""
-    match e:
-        case Load():
-            return Filled(e, None)
-        case Select(cond=cond, then=then, other=other) if _is_zero(other) and (inner := filled(then)):
-            return Filled(inner.load, cond if inner.cond is None else conjunction((cond, inner.cond)))
-        case Select(cond=cond, then=then, other=other) if _is_zero(then):
-            return filled(Select(negate(cond), other, then))
-        case _:
-            return None
-
-
-def _is_zero(e: Expr) -> bool:
-    """Whether all bits of a value are 0: those of -0.0 are not."""
-    return isinstance(e, Const) and e.value == 0 and math.copysign(1.0, e.value) > 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,19 @@ The instruction permutes units of 16 bytes itself, by bits of the address: so th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorc_dsl.affine.simplify import bounds, is_multiple, simplify
 from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, dimension_of
+from tensorc_dsl.backend.cuda.lower.kernels import boxes_in
 from tensorc_dsl.ir.expr import ZERO, Expr, floormod, index, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.swizzle import Swizzle
 from tensorc_dsl.ir.warp import LINES, UNIT, Described, described, points
 from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.boxes import Ranges
-from tensorc_dsl.lower.flat import Collective, LowerError
+from tensorc_dsl.lower.flat import Collective, Flat, LowerError
 
 ALIGNMENT = LINES * 128
 """The alignment in bytes of buffers with descriptors: that of eight of the longest lines, in which swizzles repeat."""
@@ -37,11 +38,11 @@ class Descriptor:
 
 
 def descriptors_of(s: Collective) -> dict[str, Descriptor]:
-    """The descriptors that an instruction takes, by operand. Raises LowerError if an operand lies as none can say."""
+    """The descriptors of operands in shared memory that an instruction takes. Raises LowerError if none says how one lies."""
     out: dict[str, Descriptor] = {}
     for b, x in accesses_of(s):
         d = described(s.intrinsic, b)
-        if d is not None:
+        if d is not None and b.scope.partition(".")[0] == "shared":
             at = x.indices[0]
             dims = [dimension_of(b.name, n) for n in range(len(b.shape))]
             steps = [stride(at, v) for v in dims]
@@ -111,3 +112,20 @@ def swizzle_of(d: Described) -> Swizzle | None:
     size = d.operand.dtype.bytes
     bits = (d.width // UNIT).bit_length() - 1
     return Swizzle(UNIT // size, bits, 3) if bits else None
+
+
+def require_whole_lines(body: Sequence[Flat], orders: Mapping[str, Swizzle], ranges: Ranges) -> None:
+    """Raises LowerError unless each box is, in shared memory, as the machine writes it."""
+    for s in boxes_in(tuple(body)):
+        require_described(s, orders, ranges)
+        for d in descriptors_of(s).values():
+            if max(d.operand.lines) >= LINES and d.groups != LINES * d.operand.width:
+                raise LowerError(
+                    f"{s.intrinsic.name} stores lines of {d.operand.width} bytes one behind the other, and those of"
+                    f" `{d.buffer}` are apart; let a box be of adjacent rows of `{d.buffer}`"
+                )
+
+
+def targets_of(body: Sequence[Flat]) -> Iterator[str]:
+    """The buffers to which boxes are copied."""
+    return (d.buffer for s in boxes_in(tuple(body)) for d in descriptors_of(s).values())

@@ -10,16 +10,22 @@ from dataclasses import replace
 from typing import assert_never
 
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import Dim, Expr
+from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Var
 from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.swizzle import Swizzle
-from tensorc_dsl.lower.flat import Collective, Flat, Param, Prepared, format_body, format_shape
+from tensorc_dsl.lower.flat import Collective, Flat, Param, Prepared, TensorMap, format_body, format_shape
 from tensorc_dsl.lower.flat import inside as inside_flat
 from tensorc_dsl.units import counted
 
 THREAD = "thread"
 """The variable that counts the threads of a block."""
+
+FIRST = Compare("==", Var(THREAD), ZERO)
+"""Whether a thread is the one that starts copies of boxes."""
+
+MOST_ARRIVALS = 32
+"""The most arrivals of a block: a thread keeps the phases of all in one register."""
 
 BLOCK_AXES = ("block.x", "block.y", "block.z")
 """The variables that count the blocks of a grid, the fastest first."""
@@ -54,6 +60,30 @@ class Wait:
 
     groups: int
     landed: tuple[Flat, ...]
+
+
+@node
+class Arm:
+    """One thread sets up `count` arrivals, at which no bytes are awaited yet: `mbarrier` of PTX."""
+
+    count: int
+
+
+@node
+class Fetch:
+    """One thread starts copies of boxes, and says that `size` bytes are to come to the arrival `at`. The copies run beside
+    all threads, and nothing else is under way to that arrival."""
+
+    at: Expr
+    size: int
+    body: tuple[Flat, ...]
+
+
+@node
+class Arrived:
+    """A thread goes on when all bytes have come that were to come to an arrival: once for each `Fetch` to it."""
+
+    at: Expr
 
 
 @node
@@ -97,7 +127,7 @@ class Guard:
     body: tuple[Device, ...]
 
 
-Device = Phase | Commit | Wait | Barrier | Publish | Engage | Finish | Steps | Guard
+Device = Phase | Commit | Wait | Arm | Fetch | Arrived | Barrier | Publish | Engage | Finish | Steps | Guard
 
 
 @node
@@ -121,6 +151,14 @@ class Shared:
 
 
 @node
+class Arrivals:
+    """The arrivals of a block: how many, and how many bytes from the start of its shared memory the first one is."""
+
+    count: int
+    offset: int
+
+
+@node
 class DeviceKernel:
     """A grid of blocks, each of `threads` threads. `params` names the arrays that it accesses, `written` those it writes."""
 
@@ -132,7 +170,11 @@ class DeviceKernel:
     local: tuple[Local, ...]
     shared: tuple[Shared, ...]
     shared_bytes: int
+    """The bytes of shared memory, arrivals included."""
     body: tuple[Device, ...]
+    arrivals: Arrivals | None = None
+    maps: tuple[TensorMap, ...] = ()
+    """The boxes that are copied; each map is an argument of the kernel."""
     notes: tuple[str, ...] = ()
     """What of a schedule is done in another way than it says, and why."""
 
@@ -154,6 +196,16 @@ def inside(body: tuple[Device, ...]) -> Iterator[Device]:
         yield s
         if isinstance(s, Steps | Guard):
             yield from inside(s.body)
+
+
+def fetches_in(body: tuple[Device, ...]) -> Iterator[Fetch]:
+    """The starts of copies of boxes in statements."""
+    return (s for s in inside(body) if isinstance(s, Fetch))
+
+
+def boxes_in(body: tuple[Flat, ...]) -> Iterator[Collective]:
+    """The copies of boxes in what one thread does."""
+    return (s for s in inside_flat(body) if isinstance(s, Collective) and s.box is not None)
 
 
 def collectives_in(body: tuple[Device, ...]) -> Iterator[Collective]:
@@ -213,6 +265,14 @@ def _lines(body: tuple[Device, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}commit copies"
             case Wait(groups=groups):
                 yield f"{pad}wait for copies" + (f", but for {counted(groups, 'group')}" if groups else "")
+            case Arm(count=count):
+                yield f"{pad}set up {counted(count, 'arrival')}"
+            case Fetch(at=at, size=size, body=inner):
+                yield f"{pad}one thread fetches {size} bytes, to arrival {format_expr(at)} {{"
+                yield from (f"{pad}    {line}" for line in format_body(inner).splitlines())
+                yield f"{pad}}}"
+            case Arrived(at=at):
+                yield f"{pad}wait for arrival {format_expr(at)}"
             case Barrier():
                 yield f"{pad}barrier"
             case Publish():

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.solve_sizes import told_by
+from tensorc_dsl.backend.cuda.lower.arrivals import with_arrivals
 from tensorc_dsl.backend.cuda.lower.axes import Axes, axes_of
 from tensorc_dsl.backend.cuda.lower.barriers import with_barriers
 from tensorc_dsl.backend.cuda.lower.beside import with_waits
@@ -193,9 +194,10 @@ def _phases(n: Nest) -> Nest:
                 tuple(storage.shared),
                 storage.bytes,
                 body,
-                tuple(storage.notes),
+                notes=tuple(storage.notes),
             )
         )
+        kernels[-1] = with_arrivals(kernels[-1], storage.arrivals)
     _require_one_kernel(kernels)
     return replace(n, kernels=tuple(kernels))
 

@@ -11,11 +11,12 @@ overwritten.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from tensorc_dsl.affine.simplify import prove, simplify
-from tensorc_dsl.backend.cuda.lower.kernels import Commit, Device, Guard, Phase, Steps, Wait
+from tensorc_dsl.backend.cuda.lower.kernels import Arrived, Commit, Device, Fetch, Guard, Phase, Steps, Wait
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline
 from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, with_values
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Load, Var, add, conjunction, floormod, index, mul, sub, transform
@@ -25,10 +26,12 @@ from tensorc_dsl.lower.flat import Flat, If, buffers_of, stores
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A statement of a pipeline: what all threads do for one iteration, and, if it only starts copies, these."""
+    """A statement of a pipeline: what all threads do for one iteration, and, if it only starts copies, these: of threads, or
+    of boxes."""
 
     body: tuple[Device, ...]
     copies: tuple[Flat, ...] | None
+    boxes: Fetch | None = None
 
 
 def versioned(body: tuple[Flat, ...], buffer: str, var: str, count: int, size: int) -> tuple[Flat, ...]:
@@ -53,9 +56,14 @@ def versioned(body: tuple[Flat, ...], buffer: str, var: str, count: int, size: i
     return tuple(map(stmt, body)) if count > 1 else body
 
 
-def in_rounds(var: str, end: Expr, pipeline: Pipeline, parts: Mapping[int, Part]) -> tuple[Device, ...]:
-    """The rounds of the pipeline of the loop `var`. Each part is over `var`, the iteration that it runs for."""
-    r, last = _Rounds(end, pipeline, parts), pipeline.last
+def in_rounds(
+    var: str, end: Expr, pipeline: Pipeline, parts: Mapping[int, Part], arrive: Callable[[int], int]
+) -> tuple[Device, ...]:
+    """The rounds of the pipeline of the loop `var`. Each part is over `var`, the iteration that it runs for. `arrive` gives
+    the first of so many new arrivals."""
+    last = pipeline.last
+    trips = tuple(_trip(run, pipeline, parts, arrive) for run in _adjacent(pipeline, parts))
+    r = _Rounds(end, pipeline, parts, trips)
     first = Steps(f"{var}.first", index(last), tuple(r.round(var, Var(f"{var}.first"), False)))
     main = Steps(var, end, tuple(r.round(var, add(Var(var), index(last)), True)))
     match last:
@@ -68,10 +76,50 @@ def in_rounds(var: str, end: Expr, pipeline: Pipeline, parts: Mapping[int, Part]
 
 
 @dataclass(frozen=True, slots=True)
+class _Trip:
+    """Adjacent parts of one stage that start copies of boxes, which come to one arrival, and the part that waits for it: the
+    first that uses them. Iteration i has the arrival `first` + i % `count`."""
+
+    parts: tuple[int, ...]
+    waits: int
+    first: int
+    count: int
+
+    def at(self, iteration: Expr) -> Expr:
+        return add(index(self.first), floormod(iteration, index(self.count)))
+
+
+def _adjacent(pipeline: Pipeline, parts: Mapping[int, Part]) -> list[tuple[int, ...]]:
+    """The parts that start copies of boxes; those of one stage that follow each other are together."""
+    out: list[tuple[int, ...]] = []
+    every = sorted(parts, key=pipeline.order.__getitem__)
+    for before, n in pairwise([-1, *every]):
+        if parts[n].boxes is not None:
+            if out and before == out[-1][-1] and pipeline.stages[before] == pipeline.stages[n]:
+                out[-1] = (*out[-1], n)
+            else:
+                out.append((n,))
+    return out
+
+
+def _trip(run: tuple[int, ...], pipeline: Pipeline, parts: Mapping[int, Part], arrive: Callable[[int], int]) -> _Trip:
+    targets = {s.buffer for n in run for s in stores(of_thread(parts[n].body))}
+    users = [n for n in parts if n not in run and not targets.isdisjoint(_used(parts[n]))]
+    count = max((pipeline.versions[b] for b in targets), default=1)
+    waits = min(users, key=lambda n: (pipeline.stages[n], pipeline.order[n]), default=run[-1])
+    return _Trip(run, waits, arrive(count), count)
+
+
+def _used(part: Part) -> set[str]:
+    return {x for s in stores(of_thread(part.body)) for x in buffers_of(s)}
+
+
+@dataclass(frozen=True, slots=True)
 class _Rounds:
     end: Expr
     pipeline: Pipeline
     parts: Mapping[int, Part]
+    trips: tuple[_Trip, ...]
 
     def round(self, var: str, number: Expr, main: bool) -> Iterator[Device]:
         """What threads do in the round of a number; before the loop, the last stage has no iteration yet."""
@@ -89,6 +137,10 @@ class _Rounds:
                     landed = tuple(x for p in late for x in self._landed(p, var, at))
                     yield Wait(min(done - 1 - groups[p] for p in late), landed)
                 if main or stages[n] < self.pipeline.last:
+                    for t in self.trips:
+                        if t.waits == n:
+                            at = self._iteration(n, number)
+                            yield from self._within(n, var, number, main, (Arrived(simplify(t.at(at), {})),))
                     yield from self._run(n, var, number, main)
             if starts:
                 done += 1
@@ -131,21 +183,31 @@ class _Rounds:
         return plain(copies, {var: iteration})
 
     def _run(self, n: int, var: str, number: Expr, main: bool) -> Iterator[Device]:
-        """A part, if its iteration is one of the loop's."""
+        """A part, if its iteration is one of the loop's. Of parts whose boxes come to one arrival the first starts all."""
         part, at = self.parts[n], self._iteration(n, number)
         body: tuple[Device, ...] = part.body if part.copies is None else (Phase(part.copies, asynchronous=True),)
+        if part.boxes is not None:
+            (trip,) = (t for t in self.trips if n in t.parts)
+            every = [x for x in (self.parts[m].boxes for m in trip.parts) if x is not None]
+            together = Fetch(trip.at(Var(var)), sum(x.size for x in every), tuple(s for x in every for s in x.body))
+            body = (together,) if n == trip.parts[0] else ()
+        yield from self._within(n, var, number, main, with_values(body, {var: at}))
+
+    def _within(self, n: int, var: str, number: Expr, main: bool, body: tuple[Device, ...]) -> tuple[Device, ...]:
+        """Statements for the iteration that a part runs for, if it is one of the loop's."""
+        at = self._iteration(n, number)
         conds: list[Expr] = []
         if main:
             conds += [Compare("<", at, self.end)] if self.pipeline.stages[n] < self.pipeline.last else []
         else:
             known = {f"{var}.first": (0, self.pipeline.last - 1)}
             conds += [c for c in (Compare(">=", at, ZERO), Compare("<", at, self.end)) if prove(c, known) is not True]
-        yield from _guarded(conjunction(tuple(conds)), with_values(body, {var: at}))
+        return _guarded(conjunction(tuple(conds)), body)
 
 
 def _guarded(cond: Expr | None, body: tuple[Device, ...]) -> tuple[Device, ...]:
     """The statements under a condition that is the same for all threads: inside of phases, if there is nothing else."""
-    if cond is None:
+    if cond is None or not body:
         return body
     if all(isinstance(s, Phase) for s in body):
         return tuple(replace(s, body=(If(cond, s.body),)) for s in body if isinstance(s, Phase))

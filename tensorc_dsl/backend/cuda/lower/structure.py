@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from tensorc_dsl.affine.simplify import conjuncts
+from tensorc_dsl.backend.cuda.lower.arrivals import boxes_of, in_place, unnumbered
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.barriers import needs_barrier
 from tensorc_dsl.backend.cuda.lower.beside import described_in
+from tensorc_dsl.backend.cuda.lower.boxes import fetched_bytes, maps_of
 from tensorc_dsl.backend.cuda.lower.collectives import require_uniform
 from tensorc_dsl.backend.cuda.lower.copies import Copying, NoCopy, as_copies
 from tensorc_dsl.backend.cuda.lower.descriptors import ALIGNMENT as ALIGNED
-from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT, THREAD, Device, Guard, Local, Phase, Shared, Steps
+from tensorc_dsl.backend.cuda.lower.descriptors import targets_of
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    ALIGNMENT,
+    THREAD,
+    Arrived,
+    Device,
+    Fetch,
+    Guard,
+    Local,
+    Phase,
+    Shared,
+    Steps,
+    boxes_in,
+)
 from tensorc_dsl.backend.cuda.lower.pipelines import Part, in_rounds, versioned
 from tensorc_dsl.backend.cuda.lower.shuffles import guarded
 from tensorc_dsl.backend.cuda.lower.stages import Pipeline
 from tensorc_dsl.backend.cuda.lower.threads import of_thread, plain, size_of
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import ZERO, Expr, conjunction, constant, free_vars, substitute
+from tensorc_dsl.ir.expr import ZERO, Expr, Var, conjunction, constant, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.swizzle import UNITS, Swizzle, swizzle_of
@@ -37,6 +52,13 @@ class Storage:
     bytes: int = 0
     notes: list[str] = field(default_factory=list[str])
     """What of a schedule is done in another way than it says, and why."""
+    arrivals: int = 0
+    """The arrivals of pipelines."""
+
+    def arrive(self, count: int) -> int:
+        """The first of so many arrivals that nothing else uses."""
+        first, self.arrivals = self.arrivals, self.arrivals + count
+        return first
 
     def share(self, s: Alloc, size: int, align: int) -> None:
         """Give a buffer a place in shared memory of its own, at a multiple of so many bytes."""
@@ -93,7 +115,7 @@ class _Cutter:
             if isinstance(s, Loop) and s.var in self.axes.loops:
                 out += self.cut(s.body, {**values, s.var: self.axes.value(s.var)}, (*bound, s.var), conds)
             elif not self._divided(s):
-                out.append(self._phase(s, values, bound, conds))
+                out += self._phase(s, values, bound, conds)
             elif isinstance(s, Loop) and s.var in self.pipelines:
                 out += self._pipeline(s, values, bound, conds)
             elif isinstance(s, Loop):
@@ -112,11 +134,13 @@ class _Cutter:
                 out += self.cut(s.body, values, bound, conds)
             else:
                 raise LowerError(f"a {type(s).__name__.lower()} around threads has no code for GPUs")
-        return out
+        return in_place(out)
 
     def _divided(self, s: Flat) -> bool:
-        """Whether bound loops are inside a statement."""
-        return any(isinstance(x, Loop) and x.var in self.axes.loops for x in inside((s,)))
+        """Whether bound loops are inside a statement, or boxes under conditions or in loops of an open length."""
+        if any(isinstance(x, Loop) and x.var in self.axes.loops for x in inside((s,))):
+            return True
+        return any(boxes_in((s,))) and fetched_bytes((s,)) is None
 
     def _pipeline(
         self, s: Loop, values: dict[str, Expr], bound: tuple[str, ...], conds: tuple[Expr, ...]
@@ -151,8 +175,20 @@ class _Cutter:
         for x in s.body:
             part(x, ())
         devices = {n: tuple(self.cut(body, values, bound, conds)) for n, body in sorted(parts.items())}
-        made = {n: Part(body, self._copies(s.var, n, devices, own)) for n, body in devices.items()}
-        return in_rounds(s.var, substitute(s.end, values), pipeline, made)
+        made: dict[int, Part] = {}
+        for n, body in devices.items():
+            boxes = self._boxes(s.var, n, devices, own)
+            made[n] = Part(body, None if boxes else self._copies(s.var, n, devices, own), boxes)
+        return in_rounds(s.var, substitute(s.end, values), pipeline, made, self.storage.arrive)
+
+    def _boxes(
+        self, var: str, number: int, parts: Mapping[int, tuple[Device, ...]], own: Mapping[str, DType]
+    ) -> Fetch | None:
+        """The boxes of a statement that its pipeline only starts; None if it copies none, or they are waited for at once."""
+        pipeline, found = self.pipelines[var], boxes_of(parts[number])
+        if found is None or pipeline.stages[number] not in pipeline.asynchronous:
+            return None
+        return found if set(targets_of(found.body)) <= _filled_alone(number, parts, own) else None
 
     def _copies(
         self, var: str, number: int, parts: Mapping[int, tuple[Device, ...]], own: Mapping[str, DType]
@@ -162,9 +198,7 @@ class _Cutter:
         pipeline, body = self.pipelines[var], of_thread(parts[number])
         if pipeline.stages[number] not in pipeline.asynchronous:
             return None
-        others = [x for n, part in parts.items() if n != number for x in stores(of_thread(part))]
-        read = {x.buffer for s in others for x in store_loads(s)}
-        targets = {b for b in own if b in read and all(s.buffer != b for s in others)}
+        targets = _filled_alone(number, parts, own)
         arrays = {b.name: b.dtype for b in (*self.program.params, *self.program.buffers) if b.scope == "global"}
         sources = arrays.keys() - self.written
         try:
@@ -190,7 +224,9 @@ class _Cutter:
         else:
             self.storage.local.append(Local(s.name, s.dtype, size))
 
-    def _phase(self, s: Flat, values: dict[str, Expr], bound: tuple[str, ...], conds: tuple[Expr, ...]) -> Phase:
+    def _phase(
+        self, s: Flat, values: dict[str, Expr], bound: tuple[str, ...], conds: tuple[Expr, ...]
+    ) -> tuple[Device, ...]:
         outside = [v for v in self.axes.loops if self.axes.is_block(v) and v not in bound]
         if outside:
             text = next((format_store(x) for x in stores((s,))), "")
@@ -199,7 +235,26 @@ class _Cutter:
                 " blocks would run it while others go on; make it a statement at the top of the program"
             )
         body = plain((s,), values)
+        if (size := fetched_bytes((s,))) is not None:
+            return self._fetch(body, size)
         mine = (*conds, *self.axes.conditions(bound))
         if isinstance(s, Collective):
             require_uniform(s, mine)
-        return Phase(guarded(body, conjunction(mine)))
+        return (Phase(guarded(body, conjunction(mine))),)
+
+    def _fetch(self, body: tuple[Flat, ...], size: int) -> tuple[Device, ...]:
+        """The start of copies of boxes, and the wait for them."""
+        for m in maps_of([body]):
+            if m.array in self.written:
+                raise LowerError(
+                    f"a box of `{m.array}` is copied by a tensor map, and the kernel writes `{m.array}`; copy by threads"
+                )
+        at = Var(unnumbered(next(targets_of(body))))
+        return (Fetch(at, size, body), Arrived(at))
+
+
+def _filled_alone(number: int, parts: Mapping[int, tuple[Device, ...]], own: Collection[str]) -> set[str]:
+    """The buffers of an iteration that other statements of a pipeline read, and none of them writes."""
+    others = [x for n, part in parts.items() if n != number for x in stores(of_thread(part))]
+    read = {x.buffer for s in others for x in store_loads(s)}
+    return {b for b in own if b in read and all(s.buffer != b for s in others)}

@@ -13,15 +13,18 @@ from typing import assert_never
 
 from tensorc_dsl.affine.simplify import is_multiple, linear_form, simplify
 from tensorc_dsl.backend.cuda.lower.collectives import element_of, is_of_group, operands_of
-from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of, require_described
+from tensorc_dsl.backend.cuda.lower.descriptors import descriptors_of, require_described, require_whole_lines
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     THREAD,
+    Arm,
+    Arrived,
     Barrier,
     Commit,
     Device,
     DeviceKernel,
     Engage,
+    Fetch,
     Finish,
     Guard,
     Phase,
@@ -29,6 +32,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     Wait,
     collectives_in,
+    fetches_in,
 )
 from tensorc_dsl.ir.expr import ZERO, Expr, Load, Var, add, constant, free_vars, substitute, transform
 from tensorc_dsl.ir.program import LoopKind
@@ -57,7 +61,7 @@ def with_swizzles(k: DeviceKernel) -> DeviceKernel:
     """The kernel with the elements of its shared buffers in their orders. Raises LowerError if an instruction takes more
     adjacent elements than an order keeps together."""
     orders = {b.name: b.swizzle for b in k.shared if b.swizzle is not None}
-    described = any(is_of_group(s.intrinsic) for s in collectives_in(k.body))
+    described = any(fetches_in(k.body)) or any(is_of_group(s.intrinsic) for s in collectives_in(k.body))
     ranges: Ranges = {THREAD: (0, k.threads - 1)} | {name: span(n) for name, n in zip(BLOCK_AXES, k.grid, strict=True)}
     return replace(k, body=_device(k.body, orders, ranges)) if orders or described else k
 
@@ -74,7 +78,10 @@ def _device(body: tuple[Device, ...], orders: Orders, ranges: Ranges) -> tuple[D
                 out.append(Guard(_expr(cond, orders, ranges, ()), _device(s.body, orders, ranges)))
             case Wait():
                 out.append(replace(s, landed=_flat(s.landed, orders, ranges, ())))
-            case Barrier() | Commit() | Publish() | Engage() | Finish():
+            case Fetch(body=inner):
+                require_whole_lines(inner, orders, ranges)
+                out.append(s)
+            case Arm() | Arrived() | Barrier() | Commit() | Publish() | Engage() | Finish():
                 out.append(s)
             case _:
                 assert_never(s)

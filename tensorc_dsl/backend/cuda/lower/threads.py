@@ -7,10 +7,13 @@ from dataclasses import replace
 from typing import assert_never
 
 from tensorc_dsl.backend.cuda.lower.kernels import (
+    Arm,
+    Arrived,
     Barrier,
     Commit,
     Device,
     Engage,
+    Fetch,
     Finish,
     Guard,
     Phase,
@@ -21,7 +24,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 from tensorc_dsl.ir.expr import ZERO, Expr, constant, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import LoopKind, Store
-from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, LowerError, Parallel, Shuffle
+from tensorc_dsl.lower.flat import Alloc, Box, Collective, Flat, If, Instruction, Loop, LowerError, Parallel, Shuffle
 
 
 def size_of(s: Alloc) -> int:
@@ -52,6 +55,9 @@ def plain(body: Sequence[Flat], values: Mapping[str, Expr]) -> tuple[Flat, ...]:
                 out.append(If(substitute(s.cond, values), plain(s.body, values)))
             case Alloc():
                 out.append(replace(s, size=_count(s), space="stack", body=plain(s.body, values)))
+            case Collective(box=Box() as box):
+                origin = tuple(substitute(e, values) for e in box.origin)
+                out.append(replace(s, body=plain(s.body, values), box=replace(box, origin=origin)))
             case Collective() | Shuffle():
                 out.append(replace(s, body=plain(s.body, values)))
             case Parallel() | Instruction():
@@ -77,7 +83,11 @@ def with_values(body: tuple[Device, ...], values: Mapping[str, Expr]) -> tuple[D
                 out.append(Guard(substitute(s.cond, values), with_values(s.body, values)))
             case Wait():
                 out.append(replace(s, landed=plain(s.landed, values)))
-            case Barrier() | Commit() | Publish() | Engage() | Finish():
+            case Fetch(at=at, body=inner):
+                out.append(replace(s, at=substitute(at, values), body=plain(inner, values)))
+            case Arrived(at=at):
+                out.append(Arrived(substitute(at, values)))
+            case Arm() | Barrier() | Commit() | Publish() | Engage() | Finish():
                 out.append(s)
             case _:
                 assert_never(s)
@@ -89,13 +99,15 @@ def of_thread(body: tuple[Device, ...]) -> tuple[Flat, ...]:
     out: list[Flat] = []
     for s in body:
         match s:
-            case Phase(body=inner):
+            case Phase(body=inner) | Fetch(body=inner):
                 out += inner
+            case Arrived():
+                pass
             case Steps(var=var, end=end, body=inner):
                 out.append(Loop(var, ZERO, end, LoopKind.SERIAL, of_thread(inner)))
             case Guard(cond=cond, body=inner):
                 out.append(If(cond, of_thread(inner)))
-            case Barrier() | Commit() | Wait() | Publish() | Engage() | Finish():
+            case Arm() | Barrier() | Commit() | Wait() | Publish() | Engage() | Finish():
                 raise AssertionError("statements are made plain before barriers and waits are in them")
             case _:
                 assert_never(s)

@@ -18,11 +18,14 @@ from tensorc_dsl.backend.cuda.lower.accesses import loads_under
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     THREAD,
+    Arm,
+    Arrived,
     Barrier,
     Commit,
     Device,
     DeviceKernel,
     Engage,
+    Fetch,
     Finish,
     Guard,
     Phase,
@@ -103,7 +106,7 @@ class _Counter:
                     self.device(inner, here.under(cond))
                 case Barrier():
                     self._does(here, OF_BARRIER)
-                case Commit() | Wait() | Publish() | Engage() | Finish():
+                case Arm() | Fetch() | Arrived() | Commit() | Wait() | Publish() | Engage() | Finish():
                     self._does(here, OF_INSTRUCTION)
 
     def flat(self, body: tuple[Flat, ...], here: _Here) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
+from tensorc_dsl.backend.cuda.maps import encoding_of
 from tensorc_dsl.ir.bind import Sizes, evaluate_size
 from tensorc_dsl.ir.dtypes import U8
 from tensorc_dsl.ir.expr import Expr, index, mul
@@ -19,19 +20,31 @@ from tensorc_dsl.ir.program import Buffer, Program
 from tensorc_dsl.source import Source
 
 
+class Map(msgspec.Struct, frozen=True):
+    """A tensor map of an array, as the driver is told of it: see `Encoding`."""
+
+    array: str
+    kind: int
+    swizzle: int
+    box: tuple[int, ...]
+
+
 class Launch(msgspec.Struct, frozen=True):
-    """A kernel by its name in the PTX. `params` names its arrays; the open sizes come after them."""
+    """A kernel by its name in the PTX. `maps` are its first arguments, then `params`, which names its arrays; the open sizes
+    come after them."""
 
     name: str
     params: tuple[str, ...]
     threads: int
     shared_bytes: int
+    maps: tuple[Map, ...]
 
 
 class Image(msgspec.Struct, frozen=True):
     """The kernels in the order of their launches. `scratch` names the arrays in global memory besides the arguments.
 
-    `sizes` is the text of a program: the shape of each parameter is the grid of a launch, or the bytes of a scratch array.
+    `sizes` is the text of a program: the shape of each parameter is the grid of a launch, or the bytes of a scratch array, or
+    the sizes of a tensor map and then its strides.
     """
 
     ptx: str
@@ -43,23 +56,34 @@ class Image(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """The grid of each launch, and the bytes of each scratch array, over the open dimensions."""
+    """The grid of each launch, the bytes of each scratch array, sizes and strides of each map, over the open dimensions."""
 
     grids: tuple[tuple[Expr, ...], ...]
     scratch: tuple[Expr, ...]
+    maps: tuple[tuple[Expr, ...], ...]
 
     def bound(self, sizes: Sizes) -> tuple[list[tuple[int, int, int]], list[int]]:
-        """Both as numbers."""
+        """Grids and scratch arrays as numbers."""
         grids = [(x, y, z) for x, y, z in ([evaluate_size(e, sizes) for e in g] for g in self.grids)]
         return grids, [evaluate_size(e, sizes) for e in self.scratch]
+
+    def of_maps(self, sizes: Sizes) -> list[tuple[list[int], list[int]]]:
+        """Sizes and strides of each map as numbers, in the order of the launches."""
+        every = [[evaluate_size(e, sizes) for e in m] for m in self.maps]
+        return [(m[: len(m) // 2 + 1], m[len(m) // 2 + 1 :]) for m in every]
 
 
 def pack(p: DeviceProgram, ptx: str) -> bytes:
     """The image of kernels."""
+    maps = [[encoding_of(m) for m in k.maps] for k in p.kernels]
     shapes = [k.grid for k in p.kernels] + [(mul(x.size, index(x.dtype.bytes)),) for x in p.scratch]
+    shapes += [(*m.sizes, *m.strides) for own in maps for m in own]
     params = tuple(Buffer(f"size_{n}_", U8, shape) for n, shape in enumerate(shapes))
     sizes = format_program(Program(p.name, params, (), (), p.dims))
-    launches = tuple(Launch(k.name, k.params, k.threads, k.shared_bytes) for k in p.kernels)
+    launches = tuple(
+        Launch(k.name, k.params, k.threads, k.shared_bytes, tuple(Map(m.array, m.kind, m.swizzle, m.box) for m in own))
+        for k, own in zip(p.kernels, maps, strict=True)
+    )
     scratch, dims = tuple(x.name for x in p.scratch), tuple(d.name for d in p.dims)
     return msgspec.msgpack.encode(Image(ptx, launches, scratch, dims, sizes))
 
@@ -69,7 +93,8 @@ def unpack(data: bytes) -> tuple[Image, Extents]:
     image = _images.decode(data)
     shapes = [b.shape for b in parse_program(Source("sizes", image.sizes)).params]
     count = len(image.launches)
-    return image, Extents(tuple(shapes[:count]), tuple(e for (e,) in shapes[count:]))
+    first = count + len(image.scratch)
+    return image, Extents(tuple(shapes[:count]), tuple(e for (e,) in shapes[count:first]), tuple(shapes[first:]))
 
 
 _images = msgspec.msgpack.Decoder(Image)

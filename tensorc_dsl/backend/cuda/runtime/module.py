@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
+from tensorc_dsl.backend.cuda.maps import MAP_BYTES
 from tensorc_dsl.backend.cuda.runtime.driver import Device
+from tensorc_dsl.backend.cuda.runtime.encode import encoded
 from tensorc_dsl.backend.cuda.runtime.image import Image, unpack
 from tensorc_dsl.backend.protocol import CompileError, KernelFault
 from tensorc_dsl.ir.bind import Sizes
@@ -35,7 +37,8 @@ class Module:
                 # Up to 48 KB need no leave; above, the driver wants to be asked.
                 if x.shared_bytes:
                     f.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, x.shared_bytes)
-                f.prepare("P" * len(x.params) + "q" * len(image.dims))
+                # Maps are first: the driver wants them at multiples of 64 bytes, and packing aligns nothing.
+                f.prepare(f"{MAP_BYTES}s" * len(x.maps) + "P" * len(x.params) + "q" * len(image.dims))
         return functions
 
     def scratch_bytes(self, sizes: Sizes) -> list[int]:
@@ -46,9 +49,12 @@ class Module:
         """Queue all kernels on a stream. `addresses` has those of arguments and of scratch arrays. The context is current."""
         grids, _ = self._extents.bound(sizes)
         numbers: Sequence[int] = [sizes[d] for d in self.image.dims]
+        extents = iter(self._extents.of_maps(sizes))
         for f, x, grid in zip(self._functions, self.image.launches, grids, strict=True):
+            known = [(m, next(extents)) for m in x.maps]
             if 0 not in grid:
-                given = (*(addresses[name] for name in x.params), *numbers)
+                maps = [encoded(m.kind, m.swizzle, addresses[m.array], *both, m.box) for m, both in known]
+                given = (*maps, *(addresses[name] for name in x.params), *numbers)
                 f.prepared_async_call(grid, (x.threads, 1, 1), stream, *given, shared_size=x.shared_bytes)
 
 

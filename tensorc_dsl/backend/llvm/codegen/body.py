@@ -12,6 +12,7 @@ from typing import assert_never
 
 from tensorc_dsl.affine.linear import Context, Linear, linear
 from tensorc_dsl.affine.simplify import prove
+from tensorc_dsl.backend.llvm.codegen.extremes import NEEDS, extreme, extremes
 from tensorc_dsl.backend.llvm.codegen.function import Function
 from tensorc_dsl.backend.llvm.codegen.lanes import Picked, period, pick, picked
 from tensorc_dsl.backend.llvm.codegen.maths.call import call
@@ -158,7 +159,7 @@ class Expressions:
             case Binary(op=op, lhs=x, rhs=y):
                 if dtype_of(e) == INDEX and (at is None or at.var not in free_vars(e)) and not loads(e):
                     return Value(INDEX, str(self.index(e)))
-                fused = self._fused(e, at) if dtype_of(e).is_float else None
+                fused = self._fused(e, at) or self._extreme(e, at) if dtype_of(e).is_float else None
                 if fused is not None:
                     return fused
                 a, b = self.alike(self.value(x, at), self.value(y, at))
@@ -211,6 +212,15 @@ class Expressions:
             else:
                 z = self.f.value(t, f"fneg {z.typed}", lanes)
         return self.f.intrinsic("fmuladd", t, (x, y, z))
+
+    def _extreme(self, e: Binary, at: Piece | None) -> Value | None:
+        """A minimum of maxima, or the like, whose leaves are asked for what is no number; else None."""
+        found = extremes(e) if NEEDS in self.f.module.features else None
+        if found is None:
+            return None
+        leaves = {x: self.value(x, at) for x in found.leaves}
+        lanes = max(v.lanes for v in leaves.values())
+        return extreme(self.f, found, {x: self.f.splat(v, lanes) for x, v in leaves.items()})
 
     # Choices: the arm that is not taken is not evaluated
 

@@ -1,0 +1,215 @@
+"""Turns a layout round: from the indices of a place to those of the element in it, and the conditions that there is one.
+
+Each result is read for the indices that it tells. A sum of digits tells all of them, in whatever order and direction:
+`36 - i`, `j*7 + k` with `k` below 5. If other indices are known already, they are subtracted first: `i + j` tells `i`
+beside `j`, and `(i + j) % 5` and `xor(i, j % 4)` too. Sizes may be open, for an index that is a result itself or in
+quotient and remainder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tensorc_dsl.affine.coverage import Digit, digit
+from tensorc_dsl.affine.form import Atom, Context, Linear, Ranges, expr_of, to_expr
+from tensorc_dsl.affine.layout import inverse
+from tensorc_dsl.affine.linear import linear
+from tensorc_dsl.affine.simplify import bounds, simplify
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Var,
+    add,
+    ceildiv,
+    constant,
+    floordiv,
+    floormod,
+    free_vars,
+    index,
+    mul,
+    sub,
+    substitute,
+    xor,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Inverse:
+    """The old indices over the new ones, and the conditions under which a place has an element."""
+
+    values: tuple[Expr, ...]
+    inside: tuple[Expr, ...]
+
+
+def inverted(
+    params: Sequence[str], results: Sequence[Expr], extents: Sequence[Expr], new: Sequence[Expr]
+) -> Inverse | None:
+    """The inverse of a layout. None if it is not made of such results that they tell all indices; then it may have one.
+
+    A layout with an inverse is injective.
+    """
+    sizes = [n for e in extents if (n := constant(e)) is not None]
+    if len(sizes) == len(extents) and (values := inverse(params, results, sizes, new)) is not None:
+        return Inverse(values, tuple(Compare("<", v, e) for v, e in zip(values, extents, strict=True)))
+    known = _Known(_ranges(params, extents))
+    left = list(zip(results, new, strict=True))
+    while any(p not in known.values for p in params):
+        told = [x for x in left if known.read(*x)]
+        if not told:
+            return None
+        left = [x for x in left if x not in told]
+    values = tuple(known.values[p] for p in params)
+    inside: list[Expr] = []
+    for v, e in zip(values, extents, strict=True):
+        inside += [Compare("<=", ZERO, v), Compare("<", v, e)]
+    at = dict(zip(params, values, strict=True))
+    inside += [Compare("==", substitute(r, at), n) for r, n in zip(results, new, strict=True)]
+    return Inverse(values, tuple(inside))
+
+
+def size_of(result: Expr, params: Sequence[str], extents: Sequence[Expr]) -> Expr | None:
+    """One more than the largest value of a result; None if it may be negative, or has no largest value that is known."""
+    ranges = _ranges(params, extents)
+    low, high = bounds(result, ranges)
+    if low is None or low < 0:
+        return None
+    if high is not None:
+        return index(high + 1)
+    form = linear(result, Context(ranges))
+    opened = {a: n for a in form.terms if (n := _open_size(a, params, extents)) is not None}
+    if len(opened) != 1:
+        return None
+    ((atom, count),) = opened.items()
+    rest = Linear({a: c for a, c in form.terms.items() if a != atom}, form.constant)
+    high = bounds(to_expr(rest), ranges)[1]
+    if form.terms[atom] < 1 or high is None:
+        return None
+    return simplify(add(mul(sub(count, index(1)), index(form.terms[atom])), index(high + 1)), {})
+
+
+def _open_size(atom: Atom, params: Sequence[str], extents: Sequence[Expr]) -> Expr | None:
+    """The number of values of an index without a known size, or of its quotient."""
+    match atom:
+        case str() as p:
+            extent, n = extents[list(params).index(p)], 1
+        case Binary(op="/", lhs=Var(name=p), rhs=Const(value=int(n))) if n > 0:
+            extent = extents[list(params).index(p)]
+        case _:
+            return None
+    return ceildiv(extent, index(n)) if constant(extent) is None else None
+
+
+def _ranges(params: Sequence[str], extents: Sequence[Expr]) -> Ranges:
+    return {p: (0, None if (n := constant(e)) is None else n - 1) for p, e in zip(params, extents, strict=True)}
+
+
+_OPEN = 1 << 62
+"""The size of a digit that has no limit."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of the old indices."""
+
+    ranges: Ranges
+    values: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    digits: dict[str, dict[int, tuple[int, Expr]]] = field(default_factory=dict[str, dict[int, tuple[int, Expr]]])
+    """For each index its digits that are known: by their unit, the size and the value."""
+
+    def read(self, result: Expr, place: Expr) -> bool:
+        """Learn what a result tells; false if that is nothing as long as no other index is known."""
+        context = Context(self.ranges)
+        form = linear(result, context)
+        told = self._remainder(form, place, context) or self._sum(form, place, context)
+        for d, value in told or ():
+            mine = self.digits.setdefault(d.var, {})
+            if d.size > 1 and not any(u < d.unit * d.size and d.unit < u * n for u, (n, _) in mine.items()):
+                mine[d.unit] = (d.size, value)
+        for p, (_, high) in self.ranges.items():
+            if p not in self.values and (value := self._whole(p, None if high is None else high + 1)) is not None:
+                self.values[p] = value
+        return told is not None
+
+    def _whole(self, p: str, extent: int | None) -> Expr | None:
+        reach, total = 1, ZERO
+        for unit, (size, value) in sorted(self.digits.get(p, {}).items()):
+            if unit != reach:
+                return None
+            total = add(total, mul(value, index(unit)))
+            reach *= size
+        return total if reach >= (_OPEN if extent is None else extent) else None
+
+    def _split(self, form: Linear) -> tuple[Expr, dict[Atom, int]]:
+        """The value of the terms over known indices, and the other terms."""
+        unknown = {a: c for a, c in form.terms.items() if not free_vars(expr_of(a)) <= self.values.keys()}
+        rest = Linear({a: c for a, c in form.terms.items() if a not in unknown}, form.constant)
+        return substitute(to_expr(rest), self.values), unknown
+
+    def _remainder(self, form: Linear, place: Expr, context: Context) -> list[tuple[Digit, Expr]] | None:
+        """Of `(known ± p) % n`, which tells `p % n`."""
+        match list(form.terms.items()) if form.constant == 0 else []:
+            case [(Binary(op="%", lhs=x, rhs=Const(value=int(n))), 1)] if n > 0:
+                base, unknown = self._split(linear(x, context))
+            case _:
+                return None
+        match list(unknown.items()):
+            case [(str() as p, 1 | -1 as sign)]:
+                high = self.ranges[p][1]
+                value = sub(place, base) if sign == 1 else sub(base, place)
+                return [(Digit(p, 1, n if high is None else min(n, high + 1)), floormod(value, index(n)))]
+            case _:
+                return None
+
+    def _sum(self, form: Linear, place: Expr, context: Context) -> list[tuple[Digit, Expr]] | None:
+        """Of a sum of known terms and of digits with factors so far apart that no value is made twice."""
+        base, unknown = self._split(form)
+        found: list[tuple[Digit, int, int, Expr]] = []
+        reach = 1
+        for atom, factor in sorted(unknown.items(), key=lambda t: abs(t[1])):
+            d, size, mask = self._masked(atom, context)
+            if d is None or abs(factor) < reach or (found and factor % found[-1][2]) or (size == _OPEN and factor < 1):
+                return None
+            found.append((d, size, factor, mask))
+            reach = abs(factor) * size
+        rest = sub(place, base)
+        for _, size, factor, _ in found:
+            rest = add(rest, index(-factor * (size - 1))) if factor < 0 else rest
+        told: list[tuple[Digit, Expr]] = []
+        for n, (d, size, factor, mask) in enumerate(found):
+            value = floordiv(rest, index(abs(factor)))
+            if n + 1 < len(found):
+                value = floormod(value, index(abs(found[n + 1][2] // factor)))
+            told.append((d, xor(sub(index(size - 1), value) if factor < 0 else value, mask)))
+        return told
+
+    def _masked(self, atom: Atom, context: Context) -> tuple[Digit | None, int, Expr]:
+        """A digit, how many values the atom may have, and the known number that the digit is mixed with by `xor`, or 0."""
+        if isinstance(atom, Binary) and atom.op == "xor":
+            high = context.atom_range(atom)[1]
+            for mask, x in ((atom.lhs, atom.rhs), (atom.rhs, atom.lhs)):
+                if high is not None and free_vars(mask) <= self.values.keys():
+                    return (
+                        self._digit(x.name if isinstance(x, Var) else x, context),
+                        high + 1,
+                        substitute(mask, self.values),
+                    )
+        d = self._digit(atom, context)
+        return d, 0 if d is None else d.size, ZERO
+
+    def _digit(self, atom: Atom, context: Context) -> Digit | None:
+        found = digit(atom, context, rounded=True)
+        if found is not None:
+            return found
+        match atom:
+            case str() if self.ranges[atom][1] is None:
+                return Digit(atom, 1, _OPEN)
+            case Binary(op="/", lhs=Var(name=p), rhs=Const(value=int(n))) if n > 0 and self.ranges[p][1] is None:
+                return Digit(p, n, _OPEN)
+            case Binary(op="%", lhs=Var(name=p), rhs=Const(value=int(n))) if n > 0 and self.ranges[p][1] is None:
+                return Digit(p, 1, n)
+            case _:
+                return None

@@ -1,0 +1,266 @@
+"""Boxes that an emulated kernel copies, and the arrivals that count their bytes: what the machine does, in Python.
+
+A box lands as late as it may: when a thread waits for its arrival. What a tensor map means is written here once more, from
+what the driver is told, apart from the code that makes it; so is the order of units in shared memory, by bits of addresses.
+Whoever accesses elements of a box before it has landed is told, and so is a box that starts where a thread has accessed
+elements since the last barrier.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from tensorc_dsl.backend.cuda.codegen.watch import (
+    AT_BLOCK,
+    AT_THREAD,
+    BLOCK,
+    COUNT,
+    ELEMENT,
+    EPOCH,
+    FLAG,
+    KIND,
+    MISALIGNED,
+    OTHER,
+    OUTSIDE,
+    PLAIN,
+    PROGRESS,
+    RACE,
+    ROW,
+    SITE,
+    STILL,
+    UNARMED,
+    UNDER_WAY,
+    UNMET,
+    same_epoch,
+)
+from tensorc_dsl.backend.cuda.lower.kernels import Shared
+from tensorc_dsl.backend.cuda.maps import Encoding
+from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.bind import Sizes, evaluate_size
+
+_UNIT, _LINE, _SECTOR = 16, 128, 32
+"""The bytes that a swizzle keeps together, those that begin each line, and those of a sector of global memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rectangle:
+    """What a box is copied by: the array as the bits of its elements and by its number among the buffers, sizes and distances
+    in elements, the box, and the bytes of the swizzle, 16 without one; the innermost dimension is the first."""
+
+    array: Array
+    row: int
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
+
+
+def rectangle(e: Encoding, arrays: Mapping[str, Array], rows: Sequence[str], sizes: Sizes) -> Rectangle:
+    """A map for arrays and sizes of a call; `rows` are the arrays of a kernel."""
+    a = arrays[e.array]
+    bits = a.reshape(-1).view(np.dtype(f"u{a.itemsize}"))
+    steps = (1, *(evaluate_size(x, sizes) // a.itemsize for x in e.strides))
+    return Rectangle(
+        bits, rows.index(e.array), tuple(evaluate_size(x, sizes) for x in e.sizes), steps, e.box, 16 << e.swizzle
+    )
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A box under way: its values, the units of shared memory that they come to, and the elements of the buffer there."""
+
+    values: Array
+    units: Array
+    row: int
+    elements: Array
+
+
+@dataclass(slots=True)
+class _Arrival:
+    """An arrival: whether its phase still has to be told its bytes, how many are to come, how many phases are over, and since
+    which barrier it was set up, or another thread than the first has waited for it."""
+
+    met: int
+    pending: int = 1
+    bytes: int = 0
+    over: int = 0
+    copies: list[_Copy] = field(default_factory=list[_Copy])
+
+    def settle(self) -> bool:
+        """Whether the phase ends here, if nothing is to come to it any more."""
+        if self.pending or self.bytes:
+            return False
+        self.pending, self.over = 1, self.over + 1
+        return True
+
+
+class Landing:
+    """The arrivals of the block that runs. `state` has the words of the emulation, `stamps` those of each buffer; `shared` is
+    the memory of a block, and `first` the number of the first of its `buffers` among all. `tally` is None if nothing is
+    counted."""
+
+    def __init__(
+        self,
+        maps: Sequence[Rectangle],
+        state: Array,
+        shared: Array,
+        buffers: Sequence[Shared],
+        first: int,
+        stamps: Sequence[Array],
+        tally: Array | None,
+    ) -> None:
+        self._maps = maps
+        self._state = state
+        self._units = shared[: len(shared) // _UNIT * _UNIT].reshape(-1, _UNIT)
+        self._buffers = buffers
+        self._first = first
+        self._stamps = stamps
+        self._tally = tally
+        self._arrivals: list[_Arrival] = []
+        self._armed = -1
+        kinds: tuple[tuple[Callable[..., Any], Any, int], ...] = (
+            (self._arm, None, 1),
+            (self._expect, None, 2),
+            (self._box, None, 11),
+            (self._passed, ctypes.c_int64, 3),
+        )
+        self._error: BaseException | None = None
+        self._called = [ctypes.CFUNCTYPE(kind, *([ctypes.c_int64] * n))(self._kept(f)) for f, kind, n in kinds]
+        self.table = np.array([ctypes.cast(f, ctypes.c_void_p).value for f in self._called], np.int64)
+        """The addresses of the functions: to set up arrivals, to say what is to come, to start a box, to ask whether a phase
+        is over."""
+
+    def _kept(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that compiled code calls: it cannot raise there, so that what it raises is kept for `end`."""
+
+        def called(*args: int) -> Any:
+            try:
+                return f(*args)
+            except BaseException as e:
+                self._error = self._error or e
+                return 1
+
+        return called
+
+    def end(self) -> None:
+        """Tell of boxes that are still under way as a block ends. Raises what went wrong in the emulation itself."""
+        if self._error is not None:
+            raise self._error
+        if any(a.copies or a.bytes for a in self._arrivals):
+            self._fault(STILL, 0, 0, 0, 0)
+        self._arrivals = []
+
+    def _arm(self, count: int) -> None:
+        self.end()
+        self._arrivals = [_Arrival(int(self._state[EPOCH])) for _ in range(count)]
+        self._armed = int(self._state[BLOCK])
+
+    def _at(self, number: int) -> _Arrival:
+        """An arrival; one that nobody has set up is told of."""
+        if self._armed != self._state[BLOCK]:
+            self._fault(UNARMED, 0, 0, 0, 0)
+            self._arm(number + 1)
+        while number >= len(self._arrivals):
+            self._fault(UNARMED, 0, 0, 0, 0)
+            self._arrivals.append(_Arrival(-1))
+        return self._arrivals[number]
+
+    def _expect(self, number: int, size: int) -> None:
+        a = self._at(number)
+        if a.over and a.met == self._state[EPOCH]:
+            self._fault(UNMET, 0, 0, 0, 0)
+        a.pending -= 1
+        a.bytes += size
+        self._state[PROGRESS] += 1
+        a.settle()
+
+    def _passed(self, number: int, parity: int, thread: int) -> int:
+        """Whether the phase with a parity is over: if not, what is under way lands, box by box, until it is."""
+        a = self._at(number)
+        if thread and not a.over and a.met == self._state[EPOCH]:
+            self._fault(UNMET, 0, 0, 0, 0)
+        while a.over % 2 == parity:
+            if not a.copies:
+                return 0
+            self._land(a)
+        if thread:
+            a.met = int(self._state[EPOCH])
+        self._state[PROGRESS] += 1
+        return 1
+
+    def _land(self, a: _Arrival) -> None:
+        c = a.copies.pop(0)
+        self._units[c.units] = c.values
+        self._stamps[c.row][2 * c.elements] = 0  # who waits for it may access it
+        a.bytes -= c.values.size
+        self._state[PROGRESS] += 1
+        a.settle()
+
+    def _box(self, number: int, place: int, at: int, row: int, read: int, write: int, *corner: int) -> None:
+        m, b = self._maps[number], self._buffers[row - self._first]
+        values = self._read(m, corner, read)
+        units = _permuted(place // _UNIT + np.arange(len(values)), m.swizzle)
+        each = _UNIT // b.dtype.bytes
+        elements = ((units - b.offset // _UNIT)[:, None] * each + np.arange(each)).reshape(-1)
+        if place % _LINE:
+            self._fault(MISALIGNED, write, row, int(elements[0]), _LINE)
+            return
+        if elements.min() < 0 or elements.max() >= b.size:
+            self._fault(OUTSIDE, write, row, int(elements.max()), 0)
+            return
+        self._start(row, write, elements)
+        if self._tally is not None:
+            self._tally[write] += np.array([1, values.size // _LINE, values.size // _LINE])
+        self._at(at).copies.append(_Copy(values, units, row, elements))
+
+    def _read(self, m: Rectangle, corner: Sequence[int], site: int) -> Array:
+        """The units of a box: zeros where it is outside of the array."""
+        at = [c + np.arange(n) for c, n in zip(corner, m.box, strict=False)][::-1]
+        inside = reduce(np.logical_and.outer, ((x >= 0) & (x < n) for x, n in zip(at, m.sizes[::-1], strict=True)))
+        place = reduce(np.add.outer, (x * n for x, n in zip(at, m.steps[::-1], strict=True)))
+        wild = inside & ((place < 0) | (place >= m.array.size))
+        if wild.any():
+            self._fault(OUTSIDE, site, m.row, int(place[wild][0]), 0)
+        found = np.where(inside & ~wild, place, 0)
+        values = np.where(inside, m.array[found], m.array.dtype.type(0))
+        if self._tally is not None:
+            size = m.array.itemsize
+            moved = np.unique(place[inside] * size // _SECTOR).size
+            self._tally[site] += np.array([1, moved, -(-int(inside.sum()) * size // _SECTOR)])
+        return np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(-1, _UNIT)
+
+    def _start(self, row: int, site: int, elements: Array) -> None:
+        """Look at the stamps of elements to which a box is started, and mark them."""
+        stamps, block = self._stamps[row], int(self._state[BLOCK])
+        for n in (0, 1):
+            found = stamps[2 * elements + n]
+            plain = found & PLAIN
+            flying = (found < 0) & (n == 0) & ((plain >> 40) == block + 1)
+            if flying.any():
+                self._fault(UNDER_WAY, site, row, int(elements[flying.argmax()]), 0)
+                return
+            met = same_epoch(plain, block, int(self._state[EPOCH])) & (((plain >> 1) & 0x7FF != 0) | (plain & 1 != 0))
+            if met.any():
+                first = int(met.argmax())
+                self._fault(RACE, site, row, int(elements[first]), int(plain[first]))
+                return
+        stamps[2 * elements] = np.int64((block + 1) << 40) | np.int64(FLAG)
+
+    def _fault(self, kind: int, site: int, row: int, element: int, other: int) -> None:
+        s = self._state
+        s[COUNT] += 1
+        if s[COUNT] == 1:
+            for word, value in ((KIND, kind), (SITE, site), (ROW, row), (ELEMENT, element), (OTHER, other)):
+                s[word] = value
+            s[AT_THREAD], s[AT_BLOCK] = 0, s[BLOCK]
+
+
+def _permuted(units: Array, swizzle: int) -> Array:
+    """The places of units of 16 bytes: bits 7 and up of an address are added to bits 4 and up, as many as a swizzle has."""
+    return units ^ (units >> 3 & swizzle // _UNIT - 1)

@@ -1,0 +1,63 @@
+"""Counts the statements that the threads of kernels run."""
+
+from __future__ import annotations
+
+import math
+from typing import assert_never
+
+from tensorc_dsl.backend.cuda.lower.kernels import (
+    Arm,
+    Arrived,
+    Barrier,
+    Commit,
+    Device,
+    DeviceProgram,
+    Engage,
+    Fetch,
+    Finish,
+    Guard,
+    Phase,
+    Publish,
+    Steps,
+    Wait,
+)
+from tensorc_dsl.ir.expr import Const, Expr
+from tensorc_dsl.ir.program import Store
+from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, Parallel, Shuffle
+
+
+def most_statements(p: DeviceProgram) -> float:
+    """The statements that all threads of all kernels run together, at most; infinity if an extent is no number."""
+    return sum(math.prod(map(_number, k.grid)) * k.threads * _most(k.body) for k in p.kernels)
+
+
+def _most(body: tuple[Device | Flat, ...]) -> float:
+    """The statements that one thread runs at most."""
+    count = 0.0
+    for s in body:
+        match s:
+            case Store() | Commit() | Wait() | Barrier() | Publish() | Engage() | Finish() | Arm() | Arrived():
+                count += 1
+            case Fetch():  # one thread starts it
+                count += 1
+            case Phase(body=inner) | Guard(body=inner) | If(body=inner) | Alloc(body=inner):
+                count += _most(inner)
+            case Instruction(body=inner) | Collective(body=inner) | Shuffle(body=inner):
+                count += _most(inner)
+            case Steps(end=end, body=inner):
+                count += _number(end) * _most(inner)
+            case Loop(begin=begin, end=end, body=inner):
+                count += (_number(end) - _least(begin)) * _most(inner)
+            case Parallel(extents=extents, body=inner):
+                count += math.prod(map(_number, extents)) * _most(inner)
+            case _:
+                assert_never(s)
+    return count
+
+
+def _number(e: Expr) -> float:
+    return e.value if isinstance(e, Const) else math.inf
+
+
+def _least(begin: Expr) -> float:
+    return begin.value if isinstance(begin, Const) else -math.inf

@@ -1,0 +1,60 @@
+"""Tensor maps as the driver makes them: the arguments of `cuTensorMapEncodeTiled`, the innermost dimension first.
+
+CUDA Driver API, "Tensor Map Object Management". Copies of boxes are by elements of their type alone: other bits than those of
+the array never appear, and what is outside of it are zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+from tensorc_dsl.ir.expr import Binary, Expr, constant, index, mul
+from tensorc_dsl.ir.warp import UNIT
+from tensorc_dsl.lower.flat import TensorMap
+
+MAP_BYTES, MAP_ALIGNMENT = 128, 64
+"""The size of a tensor map, and the alignment where the driver makes it."""
+
+CACHED = 2
+"""The driver's number for lines of 128 bytes, which a copy brings to the second-level cache."""
+
+_TYPES = {
+    "u8": 0, "u16": 1, "u32": 2, "i32": 3, "i64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "i8": 0, "i16": 1,
+}  # fmt: skip
+"""The driver's numbers of types of elements; there are none of small signed integers, and their bits are copied alike."""
+
+_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+"""The driver's numbers of swizzles, by their bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What the driver is told of a map besides the address of the array: numbers of the type and of the swizzle, the elements
+    along each dimension, the bytes between neighbours along each but the innermost, and the elements of a box."""
+
+    array: str
+    kind: int
+    swizzle: int
+    sizes: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    box: tuple[int, ...]
+
+
+def encoding_of(m: TensorMap) -> Encoding:
+    """What the driver is told of a map. There is no map of nothing: an array without elements counts as one with some, and no
+    box of it is copied."""
+    size = index(m.dtype.bytes)
+    strides = [reduce(mul, m.shape[n:], size) for n in range(len(m.shape) - 1, 0, -1)]
+    return Encoding(
+        m.array,
+        _TYPES[m.dtype.name],
+        _SWIZZLES[m.swizzle],
+        tuple(_at_least(e, 1) for e in m.shape[::-1]),
+        tuple(_at_least(e, UNIT) for e in strides),
+        m.sizes[::-1],
+    )
+
+
+def _at_least(e: Expr, n: int) -> Expr:
+    return e if constant(e) else Binary("max", e, index(n))

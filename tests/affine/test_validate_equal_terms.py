@@ -1,0 +1,109 @@
+"""Validation of reductions with terms that are all equal: outside of a mask, or made without the reduction's iterator."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorc_dsl.validate.validate import Unproved, Valid
+from tests.affine.test_validate import compared
+
+MASKED = """
+program masked(A: f32[5, 9], Z: f32[5]) {
+    buffer m: f32[5]
+    for i in 5, j in 9 {
+        block m { spatial vi in 5 = i; reduce vj in 9 = j
+            init { m[vi] = -inf }
+            m[vi] = max(m[vi], A[vi, vj] if vj <= vi else -inf) }
+    }
+    for i_1 in 5, j_1 in 9 {
+        block Z { spatial vi in 5 = i_1; reduce vj in 9 = j_1
+            init { Z[vi] = 0.0 }
+            Z[vi] = Z[vi] + exp((A[vi, vj] if vj <= vi else -inf) - m[vi]) }
+    }
+}
+"""
+
+MASKED_IN_PARTS = """
+program masked(A: f32[5, 9], Z: f32[5]) {
+    buffer m: f32[5]
+    buffer P: f32[5, 3]
+    for i in 5, j in 9 {
+        block m { spatial vi in 5 = i; reduce vj in 9 = j
+            init { m[vi] = -inf }
+            m[vi] = max(m[vi], A[vi, vj] if vj <= vi else -inf) }
+    }
+    for i_1 in 5, j_0 in 3, j_1 in 4 {
+        block P { spatial vi in 5 = i_1; spatial v0 in 3 = j_0; reduce v1 in 4 = j_1
+            where j_0 * 4 + j_1 < 9
+            init { P[vi, v0] = 0.0 }
+            P[vi, v0] = P[vi, v0] + exp((A[vi, v0 * 4 + v1] if v0 * 4 + v1 <= vi else -inf) - m[vi]) }
+    }
+    for i_2 in 5, p in 3 {
+        block Z { spatial vi in 5 = i_2; reduce vp in 3 = p
+            init { Z[vi] = 0.0 }
+            Z[vi] = Z[vi] + P[vi, vp] }
+    }
+}
+"""
+
+REPEATED = """
+program repeated(A: f32[6], Y: f32[6]) {
+    for i in 6, k in 8 { block Y { spatial vi in 6 = i; reduce vk in 8 = k
+        init { Y[vi] = 0.0 }
+        Y[vi] = Y[vi] + A[vi] } }
+}
+"""
+
+REPEATED_IN_PARTS = """
+program repeated(A: f32[6], Y: f32[6]) {
+    buffer P: f32[2, 6]
+    for i in 6, k0 in 2, k1 in 4 { block P { spatial vi in 6 = i; spatial v0 in 2 = k0; reduce v1 in 4 = k1
+        init { P[v0, vi] = 0.0 }
+        P[v0, vi] = P[v0, vi] + A[vi] } }
+    for i_1 in 6, r in 2 { block Y { spatial vi in 6 = i_1; reduce vr in 2 = r
+        init { Y[vi] = 0.0 }
+        Y[vi] = Y[vi] + P[vr, vi] } }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (MASKED, MASKED_IN_PARTS),
+        (MASKED_IN_PARTS, MASKED),
+        (REPEATED, REPEATED_IN_PARTS),
+        (REPEATED_IN_PARTS, REPEATED),
+        (REPEATED, REPEATED.replace("vk", "vq")),
+    ],
+)
+def test_equal_terms_are_matched(one: str, other: str) -> None:
+    assert compared(one, other) == Valid()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "old", "new"),
+    [
+        (REPEATED, REPEATED_IN_PARTS, "k1 in 4 {", "k1 in 3 {"),
+        (
+            REPEATED,
+            REPEATED_IN_PARTS,
+            "k0 in 2, k1 in 4 { block P {",
+            "k0 in 2, k1 in 4 { block P { where k0 + k1 > 0;",
+        ),
+        (REPEATED, REPEATED, "vk in 8 = k", "vk in 8 = k; where k + 5 - i > 0"),
+        (MASKED, MASKED_IN_PARTS, "< 9", "< 8"),
+        (MASKED, MASKED_IN_PARTS, "where j_0 * 4 + j_1 < 9", ""),
+        (MASKED, MASKED_IN_PARTS, "v0 * 4 + v1 <= vi", "v0 * 4 + v1 < vi"),
+    ],
+)
+def test_equal_terms_of_another_number_are_not(one: str, other: str, old: str, new: str) -> None:
+    assert old in other
+    assert compared(one, other.replace(old, new)) != Valid()
+
+
+def test_equal_terms_whose_number_differs_between_results_are_not_decided() -> None:
+    triangle = REPEATED.replace("vk in 8 = k", "vk in 8 = k; where k <= i")
+    assert isinstance(
+        compared(triangle, triangle.replace("vk", "vq").replace("i in 6, k in 8", "k in 8, i in 6")), Unproved
+    )

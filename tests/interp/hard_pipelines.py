@@ -1,0 +1,79 @@
+"""Pipelines whose stages are read in many pieces with holes: nothing was proved of some of their draws."""
+
+from __future__ import annotations
+
+# The lines are as the generator of random pipelines writes them.
+# ruff: noqa: E501
+
+HARD = {
+    # Windows of windows of an image of twice the size, which is halved: every second column of some rows is read.
+    "doubled": """
+compute pipeline(X: f32[42, 46]) -> Y: f32[37, 43] {
+    let S0[y in 42, x in 46] = 0.25 * X[y, x]
+    let S1[y in 42, x in 46] = 0.5 * S0[y, x]
+    let S2[y in 40, x in 45] = sum[i in 3, j in 2] S1[y + i, x + j] * 0.25
+    let S3[y in 80, x in 90] = 0.5 * S2[y / 2, x / 2]
+    let S4[y in 78, x in 89] = sum[i in 3, j in 2] S3[y + i, x + j] * 0.25
+    let S5[y in 76, x in 88] = sum[i in 3, j in 2] S4[y + i, x + j] * 0.25
+    let S6[y in 76, x in 88] = 0.5 * S5[y, x]
+    Y[y in 37, x in 43] = 0.5 * S6[2 * y + 0, 2 * x + 1] + 0.5 * S6[2 * y + 2, 2 * x + 0] + 0.25 * S6[2 * y + 1, 2 * x + 2] + 0.5 * S4[2 * y + 0, 2 * x + 1] + 0.5 * S4[2 * y + 2, 2 * x + 0] + 1.5 * S4[2 * y + 1, 2 * x + 2]
+}
+""",
+    # Two levels of a pyramid: every fourth element is read, in windows.
+    "halved": """
+compute pipeline(X: f32[56, 66]) -> Y: f32[10, 14] {
+    let S0[y in 54, x in 65] = sum[i in 3, j in 2] X[y + i, x + j] * 0.25
+    let S1[y in 52, x in 63] = 1.5 * S0[y + 0, x + 2] + 1.5 * S0[y + 2, x + 0]
+    let S2[y in 25, x in 31] = 0.5 * S1[2 * y + 1, 2 * x + 0] + 0.5 * S1[2 * y + 0, 2 * x + 1] + 0.25 * S1[2 * y + 2, 2 * x + 1]
+    let S3[y in 25, x in 31] = 0.5 * S2[clamp(y + 1 - 1, 0, 24), clamp(x + 1 - 1, 0, 30)] + 0.25 * S2[clamp(y + 0 - 1, 0, 24), clamp(x + 1 - 1, 0, 30)]
+    let S4[y in 12, x in 15] = 0.5 * S3[2 * y + 0, 2 * x + 1] + 1.5 * S3[2 * y + 0, 2 * x + 2] + 1.5 * S2[2 * y + 0, 2 * x + 1] + 0.25 * S2[2 * y + 0, 2 * x + 2]
+    Y[y in 10, x in 14] = sum[i in 3, j in 2] S4[y + i, x + j] * 0.25
+}
+""",
+    # Borders of zeros and of repeated elements, and only half of what was doubled is read.
+    "shrunk": """
+compute pipeline(X: f32[47, 90]) -> Y: f32[21, 43] {
+    let S0[y in 45, x in 88] = 0.25 * X[y + 1, x + 2] + 0.25 * X[y + 1, x + 0]
+    let S1[y in 45, x in 88] = 0.25 * (S0[y - 2, x - 1] if y >= 2 and x >= 1 else 0)
+    let S2[y in 45, x in 88] = 1.5 * S1[y, x]
+    let S3[y in 43, x in 87] = sum[i in 3, j in 2] S2[y + i, x + j] * 0.25
+    let S4[y in 43, x in 87] = 1.5 * S3[clamp(y + 0 - 1, 0, 42), clamp(x + 0 - 1, 0, 86)] + 1.5 * S1[clamp(y + 0 - 1, 0, 42), clamp(x + 0 - 1, 0, 86)]
+    let S5[y in 21, x in 43] = 0.25 * S4[2 * y + 1, 2 * x + 2] + 0.25 * S3[2 * y + 1, 2 * x + 2]
+    let S6[y in 42, x in 86] = 0.5 * S5[y / 2, x / 2]
+    Y[y in 21, x in 43] = 0.25 * S6[clamp(y + 0 - 1, 0, 20), clamp(x + 0 - 1, 0, 42)] + 0.25 * S6[clamp(y + 0 - 1, 0, 20), clamp(x + 1 - 1, 0, 42)] + 0.25 * S6[clamp(y + 1 - 1, 0, 20), clamp(x + 2 - 1, 0, 42)] + 0.25 * S5[clamp(y + 0 - 1, 0, 20), clamp(x + 0 - 1, 0, 42)] + 1.5 * S5[clamp(y + 0 - 1, 0, 20), clamp(x + 1 - 1, 0, 42)] + 0.25 * S5[clamp(y + 1 - 1, 0, 20), clamp(x + 2 - 1, 0, 42)]
+}
+""",
+    # Where a window ends at a border, more is read of the stage than the window needs.
+    "cropped": """
+compute pipeline(X: f32[54, 61]) -> Y: f32[21, 26] {
+    let S0[y in 108, x in 122] = 0.5 * X[y / 2, x / 2]
+    let S1[y in 106, x in 121] = sum[i in 3, j in 2] S0[y + i, x + j] * 0.25
+    let S2[y in 52, x in 60] = 0.5 * S1[2 * y + 0, 2 * x + 0] + 0.5 * S1[2 * y + 0, 2 * x + 1] + 0.25 * S1[2 * y + 0, 2 * x + 2]
+    let S3[y in 52, x in 60] = 0.5 * S2[clamp(y + 0 - 1, 0, 51), clamp(x + 1 - 1, 0, 59)] + 0.5 * S2[clamp(y + 2 - 1, 0, 51), clamp(x + 0 - 1, 0, 59)] + 0.25 * S2[clamp(y + 2 - 1, 0, 51), clamp(x + 2 - 1, 0, 59)] + 1.5 * S1[clamp(y + 0 - 1, 0, 51), clamp(x + 1 - 1, 0, 59)] + 1.5 * S1[clamp(y + 2 - 1, 0, 51), clamp(x + 0 - 1, 0, 59)] + 1.5 * S1[clamp(y + 2 - 1, 0, 51), clamp(x + 2 - 1, 0, 59)]
+    let S4[y in 25, x in 29] = 0.5 * S3[2 * y + 1, 2 * x + 1] + 0.5 * S3[2 * y + 0, 2 * x + 2]
+    let S5[y in 25, x in 29] = 0.5 * (S4[y - 1, x - 2] if y >= 1 and x >= 2 else 0) + 1.5 * (S2[y - 1, x - 2] if y >= 1 and x >= 2 else 0)
+    let S6[y in 23, x in 28] = sum[i in 3, j in 2] S5[y + i, x + j] * 0.25
+    Y[y in 21, x in 26] = 0.5 * S6[y + 2, x + 2] + 0.25 * S6[y + 1, x + 1]
+}
+""",
+    # A scan that is read at thirds, mirrored, and around: isl's own test of a division gave up.
+    "mirrored": """
+compute pipeline(X: f32[31, 46]) -> Y: f32[30, 42] {
+    let S0[y in 46, x in 46] = max(1.5 * X[clamp(y + 1 - 1, 0, 30), clamp(2 * x / 3 + 2 - 1, 0, 45)], 0.25 * (X[2 * y / 3 + 1 - 1, clamp(45 - 2 * x + 2, 0, 45)] if 0 <= 2 * y / 3 + 1 - 1 < 31 else 0))
+    let S1[y in 46, x in 46] = scan[y] init S0[45, x] step 0.25 * S0[y, x] + 0.5 * S1[y + 1, x]
+    let S2[y in 23, x in 44] = 1.5 * S1[y + 1, clamp(2 * x + 0 - 1, 0, 45)]
+    let S3[y in 46, x in 42] = 0.25 * S2[min((y + 0 - 1) % 46, 45 - (y + 0 - 1) % 46), (3 * x + 2 - 1) % 44] + 1.5 * S2[min((y + 1 - 1) % 46, 45 - (y + 1 - 1) % 46), (3 * x + 1 - 1) % 44]
+    let S4[y in 46, x in 42] = 0.5 * S3[(y + 0 - 1) % 46, min((3 * x / 2 + 2 - 1) % 84, 83 - (3 * x / 2 + 2 - 1) % 84)] + 0.5 * S3[(y + 1 - 1) % 46, min((3 * x / 2 + 0 - 1) % 84, 83 - (3 * x / 2 + 0 - 1) % 84)]
+    Y[y in 30, x in 42] = 1.5 * S4[y + 0, clamp(2 * x / 3 + 2 - 1, 0, 41)] + 0.25 * S4[y + 2, clamp(2 * x / 3 + 2 - 1, 0, 41)] + 0.5 * S2[clamp(y + 0 - 1, 0, 22), clamp(2 * x / 3 + 2 - 1, 0, 43)] + 0.25 * S2[clamp(y + 2 - 1, 0, 22), clamp(2 * x / 3 + 2 - 1, 0, 43)]
+}
+""",
+    # A scan along rows that is turned, and read in hundreds of pieces.
+    "tiny": """
+compute pipeline(X: f64[7, 11]) -> Y: f64[18, 32] {
+    let S0[y in 7, x in 11] = scan[x] init X[y, 0] step 0.25 * X[y, x] + 0.5 * S0[y, x - 1]
+    let S1[y in 10, x in 11] = 0.25 * f32(S0[min((y + 0 - 1) % 14, 13 - (y + 0 - 1) % 14), min((3 * x + 1 - 1) % 22, 21 - (3 * x + 1 - 1) % 22)]) + 0.5 * f32(S0[min((y + 0 - 1) % 14, 13 - (y + 0 - 1) % 14), min((3 * x + 0 - 1) % 22, 21 - (3 * x + 0 - 1) % 22)]) + 0.5 * f32((X[2 * y + 0 - 1, clamp(x + 1 - 1, 0, 10)] if 0 <= 2 * y + 0 - 1 < 7 else 0)) + 0.25 * f32((X[2 * y + 0 - 1, clamp(x + 0 - 1, 0, 10)] if 0 <= 2 * y + 0 - 1 < 7 else 1))
+    let S2[y in 20, x in 16] = 0.5 * S1[clamp(2 * y + 2 - 1, 0, 9), clamp(10 - 3 * x / 2 + 2, 0, 10)] + 1.5 * S1[clamp(2 * y + 1 - 1, 0, 9), clamp(10 - 3 * x / 2 + 0, 0, 10)]
+    Y[y in 18, x in 32] = 0.5 * f64((S2[clamp(3 * y / 2 + 2 - 1, 0, 19), 3 * x / 2 + 0 - 1] if 0 <= 3 * x / 2 + 0 - 1 < 16 else 0)) + 0.5 * f64((S2[clamp(3 * y / 2 + 0 - 1, 0, 19), 3 * x / 2 + 1 - 1] if 0 <= 3 * x / 2 + 1 - 1 < 16 else 0)) + 1.5 * f64((S2[y + 2 - 1, min((x + 0 - 1) % 32, 31 - (x + 0 - 1) % 32)] if 0 <= y + 2 - 1 < 20 else 1)) + 1.5 * f64((S2[y + 0 - 1, min((x + 1 - 1) % 32, 31 - (x + 1 - 1) % 32)] if 0 <= y + 0 - 1 < 20 else 1))
+}
+""",
+}
