@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import NoReturn, assert_never
+from typing import assert_never
 
 from tensorc_dsl.affine.data import outermost
 from tensorc_dsl.affine.reach import too_far
@@ -16,29 +16,25 @@ from tensorc_dsl.affine.safety import ranges_of, without_open_quotients
 from tensorc_dsl.affine.simplify import negate, simplify
 from tensorc_dsl.elaborate import problems, repairs
 from tensorc_dsl.elaborate.bindings import LARGEST, Environment, index_expr
+from tensorc_dsl.elaborate.inference import Extents, TypeFinder
 from tensorc_dsl.elaborate.limited import kept, saturated
 from tensorc_dsl.elaborate.loads import GuardedLoad
-from tensorc_dsl.elaborate.names import FUNCTIONS, inside
+from tensorc_dsl.elaborate.names import FUNCTIONS
 from tensorc_dsl.elaborate.problems import Invalid, each
-from tensorc_dsl.elaborate.reducers import ARG_REDUCERS
 from tensorc_dsl.ir import expr as ir
-from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F64, I64, INDEX, DType
+from tensorc_dsl.ir.dtypes import BOOL, F64, I64, INDEX, DType
 from tensorc_dsl.ir.numbers import limits, nearest, wrapped
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 
-Extents = dict[str, ir.Expr]
 
-
-class ValueBuilder:
+class ValueBuilder(TypeFinder):
     """Builds the expressions of one stage. Findings in parts that do not depend on each other are reported together."""
 
     def __init__(self, env: Environment, buffers: Mapping[str, Buffer]) -> None:
-        self.env = env
-        self.buffers = buffers
-        self.scope = Extents()
+        super().__init__(env, buffers)
         self.loads: list[GuardedLoad] = []
         self.conditions: tuple[ir.Expr, ...] = ()
 
@@ -46,82 +42,16 @@ class ValueBuilder:
         """The value of a reduction inside an expression. Raises Invalid if none is allowed there."""
         raise Invalid(problems.NOT_IN_COMPUTE(e.span, what="a reduction"))
 
-    # --- types -------------------------------------------------------------------------------------------------------
-
-    def infer(self, e: tree.Expr) -> DType | None:
-        """The type of `e` as far as names determine it; None for literals and expressions of literals only."""
-        match e:
-            case tree.Name(id=name):
-                if name in self.env.floats or name == "inf":
-                    return None
-                return self.buffers[name].dtype if name in self.buffers and name not in self.scope else INDEX
-            case tree.Bool() | tree.CompareExpr() | tree.LogicExpr() | tree.NotExpr():
-                return BOOL
-            case tree.BinaryExpr(lhs=a, rhs=b) | tree.Conditional(then=a, other=b):
-                return self.infer(a) or self.infer(b)
-            case tree.Negate(operand=a):
-                return self.infer(a)
-            case tree.CallExpr(function=tree.Name(id=name), args=args):
-                if (cast := self._dtype(name)) is not None:
-                    return cast
-                if name == "clamp":
-                    t = next((t for t in map(self.infer, args) if t is not None), None)
-                    return t if t is not None and t.is_float else None if t is None and self._decimal(e) else INDEX
-                if name == "saturate":
-                    return self._named_type(args[0]) if args else None
-                values = args[1:] if name == "select" else args
-                return next((t for t in map(self.infer, values) if t is not None), None)
-            case tree.IndexExpr(base=tree.Name(id=name)) if name in self.buffers:
-                return self.buffers[name].dtype
-            case tree.Reduce(reducer=name, body=body):
-                return I64 if name in ARG_REDUCERS else self.infer(body)
-            case _:
-                return None
-
-    def _dtype(self, name: str) -> DType | None:
-        return self.env.dtypes.get(name) or DTYPES.get(name)
-
-    def _named_type(self, e: tree.Expr) -> DType | None:
-        return self._dtype(e.id) if isinstance(e, tree.Name) else None
-
-    def _decimal(self, e: tree.Expr) -> bool:
-        """Whether a literal in `e`, or a name for one, is not an integer."""
-        return any(
-            isinstance(x.value, float) if isinstance(x, tree.Number) else x.id in self.env.floats or x.id == "inf"
-            for x in inside(e)
-            if isinstance(x, (tree.Number, tree.Name))
-        )
-
-    def same_type(self, found: DType, want: DType, at: tree.Expr, what: str) -> None:
-        """Raise Invalid unless the expression at `at` has the wanted type."""
-        if found == want:
-            return
-        text = at.span.text
-        if found == INDEX:
-            self.no_value(at, want)
-        if want == BOOL:
-            raise Invalid(problems.NOT_BOOL(at.span, what=what, found=found, repair=repairs.not_zero(at)))
-        raise Invalid(problems.WRONG_TYPE(at.span, what=what, found=found, dtype=want, text=text))
-
-    def no_value(self, e: tree.Expr, want: DType | None) -> NoReturn:
-        """Raise Invalid for an index where a value is wanted, at the branch of `e` that is one."""
-        while isinstance(e, tree.Conditional):
-            e = e.then if self.infer(e.then) == INDEX else e.other
-        text = e.span.text
-        if want is None:
-            raise Invalid(problems.INDEX_ALONE(e.span, text=text))
-        raise Invalid(problems.INDEX_AS_VALUE(e.span, dtype=want, text=text))
-
     def _literal(self, value: int | float, want: DType | None, at: tree.Expr) -> ir.Const:
         if want is None:
             raise Invalid(problems.NO_TYPE(at.span, value=at.span.text))
         if want.is_float:
             if math.isfinite(value) and math.isinf(nearest(float(value), want)):
-                raise Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want))
+                raise _unfit(value, want, at)
             return ir.Const(float(value), want)
         low, high = limits(want)
         if want == BOOL or not isinstance(value, int) or not low <= value <= high:
-            raise Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want))
+            raise _unfit(value, want, at)
         return ir.Const(value, want)
 
     # --- values ------------------------------------------------------------------------------------------------------
@@ -231,7 +161,8 @@ class ValueBuilder:
                     name in self.buffers and name not in names
                 ):
                     high = "…" if extent is None else format_expr(ir.sub(extent, ir.ONE))
-                    raise Invalid(problems.DATA_SUBSCRIPT(span, name=name, text=e.span.text, low=0, high=high))
+                    text = e.span.text if self.buffers[name].dtype.is_integer else f"i32({e.span.text})"
+                    raise Invalid(problems.DATA_SUBSCRIPT(span, name=name, text=text, low=0, high=high))
                 case _:
                     return None
 
@@ -279,7 +210,7 @@ class ValueBuilder:
     def _compare(self, e: tree.CompareExpr) -> ir.Expr:
         parts: list[ir.Expr] = []
         for op, a, b in zip(e.ops, e.operands, e.operands[1:], strict=False):
-            literals = F64 if self._decimal(a) or self._decimal(b) else INDEX
+            literals = F64 if self.is_decimal(a) or self.is_decimal(b) else INDEX
             x, y = self._pair(a, b, literals, op, e)
             if ir.dtype_of(x) == BOOL and op not in ("==", "!="):
                 raise Invalid(problems.BOOL_ARITHMETIC(e.span, op=op))
@@ -338,7 +269,7 @@ class ValueBuilder:
     def _call(self, e: tree.CallExpr, want: DType | None) -> ir.Expr:
         assert isinstance(e.function, tree.Name)  # check_names has run before
         name, count = e.function.id, len(e.args)
-        cast = self._dtype(name)
+        cast = self.named_dtype(name)
         wanted = 1 if cast is not None else FUNCTIONS[name]
         if e.kwargs or count != wanted:
             values = "1 value" if wanted == 1 else f"{wanted} values"
@@ -372,10 +303,10 @@ class ValueBuilder:
 
     def _saturate(self, to: tree.Expr, operand: tree.Expr) -> ir.Expr:
         """`saturate(type, x)`. Literals alone are counted in 64 bits, so that they may be beyond the type."""
-        t = self._named_type(to)
+        t = self.type_named_by(to)
         if t is None or not t.is_integer:
             raise Invalid(problems.SATURATES_TO(to.span, text=to.span.text, operand=operand.span.text))
-        x = self.build(operand, self.infer(operand) or (F64 if self._decimal(operand) else I64))
+        x = self.build(operand, self.infer(operand) or (F64 if self.is_decimal(operand) else I64))
         if ir.dtype_of(x) == BOOL:
             raise Invalid(problems.SATURATES(operand.span, text=operand.span.text, dtype=t))
         return saturated(x, t)
@@ -411,3 +342,8 @@ def _small(e: ir.Expr, at: tree.Expr) -> None:
         raise Invalid(problems.TOO_LARGE(at.span, what=f"`{at.span.text}`", value=e.value))
     for c in ir.children(e):
         _small(c, at)
+
+
+def _unfit(value: int | float, want: DType, at: tree.Expr) -> Invalid:
+    span, wider = repairs.held(want, value)
+    return Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want, range=span, wider=wider))

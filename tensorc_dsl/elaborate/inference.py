@@ -1,0 +1,91 @@
+"""Finds the types of expressions of the compute layer, before any of them is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+from tensorc_dsl.elaborate import problems, repairs
+from tensorc_dsl.elaborate.bindings import Environment
+from tensorc_dsl.elaborate.names import inside
+from tensorc_dsl.elaborate.problems import Invalid
+from tensorc_dsl.elaborate.reducers import ARG_REDUCERS
+from tensorc_dsl.ir import expr as ir
+from tensorc_dsl.ir.dtypes import BOOL, DTYPES, I64, INDEX, DType
+from tensorc_dsl.ir.program import Buffer
+from tensorc_dsl.syntax import tree
+
+Extents = dict[str, ir.Expr]
+
+
+class TypeFinder:
+    """Finds types in one stage. `scope` has the iterators there with their extents."""
+
+    def __init__(self, env: Environment, buffers: Mapping[str, Buffer]) -> None:
+        self.env = env
+        self.buffers = buffers
+        self.scope = Extents()
+
+    def infer(self, e: tree.Expr) -> DType | None:
+        """The type of `e` as far as names determine it; None for literals and expressions of literals only."""
+        match e:
+            case tree.Name(id=name):
+                if name in self.env.floats or name == "inf":
+                    return None
+                return self.buffers[name].dtype if name in self.buffers and name not in self.scope else INDEX
+            case tree.Bool() | tree.CompareExpr() | tree.LogicExpr() | tree.NotExpr():
+                return BOOL
+            case tree.BinaryExpr(lhs=a, rhs=b) | tree.Conditional(then=a, other=b):
+                return self.infer(a) or self.infer(b)
+            case tree.Negate(operand=a):
+                return self.infer(a)
+            case tree.CallExpr(function=tree.Name(id=name), args=args):
+                if (cast := self.named_dtype(name)) is not None:
+                    return cast
+                if name == "clamp":
+                    t = next((t for t in map(self.infer, args) if t is not None), None)
+                    return t if t is not None and t.is_float else None if t is None and self.is_decimal(e) else INDEX
+                if name == "saturate":
+                    return self.type_named_by(args[0]) if args else None
+                values = args[1:] if name == "select" else args
+                return next((t for t in map(self.infer, values) if t is not None), None)
+            case tree.IndexExpr(base=tree.Name(id=name)) if name in self.buffers:
+                return self.buffers[name].dtype
+            case tree.Reduce(reducer=name, body=body):
+                return I64 if name in ARG_REDUCERS else self.infer(body)
+            case _:
+                return None
+
+    def named_dtype(self, name: str) -> DType | None:
+        return self.env.dtypes.get(name) or DTYPES.get(name)
+
+    def type_named_by(self, e: tree.Expr) -> DType | None:
+        return self.named_dtype(e.id) if isinstance(e, tree.Name) else None
+
+    def is_decimal(self, e: tree.Expr) -> bool:
+        """Whether a literal in `e`, or a name for one, is not an integer."""
+        return any(
+            isinstance(x.value, float) if isinstance(x, tree.Number) else x.id in self.env.floats or x.id == "inf"
+            for x in inside(e)
+            if isinstance(x, (tree.Number, tree.Name))
+        )
+
+    def same_type(self, found: DType, want: DType, at: tree.Expr, what: str) -> None:
+        """Raise Invalid unless the expression at `at` has the wanted type."""
+        if found == want:
+            return
+        text = at.span.text
+        if found == INDEX:
+            self.no_value(at, want)
+        if want == BOOL:
+            raise Invalid(problems.NOT_BOOL(at.span, what=what, found=found, repair=repairs.not_zero(at)))
+        raise Invalid(problems.WRONG_TYPE(at.span, what=what, found=found, dtype=want, text=text))
+
+    def no_value(self, e: tree.Expr, want: DType | None) -> NoReturn:
+        """Raise Invalid for an index where a value is wanted, at the branch of `e` that is one."""
+        while isinstance(e, tree.Conditional):
+            e = e.then if self.infer(e.then) == INDEX else e.other
+        text = e.span.text
+        if want is None:
+            raise Invalid(problems.INDEX_ALONE(e.span, text=text))
+        raise Invalid(problems.INDEX_AS_VALUE(e.span, dtype=want, text=text))
