@@ -76,6 +76,16 @@ def _place_behind(site: Site) -> LoopRef:
     return site.likely_loop([x for around in made for x in around])
 
 
+def _matches(site: Site) -> BlockRef:
+    """A sum that chooses the terms of each element."""
+    chosen = [
+        b
+        for b in site.blocks
+        if b.init and any(isinstance(s.value, Binary) and isinstance(s.value.rhs, Select) for s in b.body)
+    ]
+    return site.likely_block([b for b in chosen if b.is_reduction])
+
+
 def _reduction(site: Site) -> BlockRef:
     return site.likely_block([b for b in site.blocks if b.is_reduction and b.init])
 
@@ -238,6 +248,7 @@ HINTS: dict[str, Callable[[Site], typing.Any]] = {
     "roles": loops.roles,
     "rolling_buffer.block": _windowed,
     "rolling_buffer.loop": _window_loop,
+    "scatter.loop": loops.chosen,
     "set_scope.buffer": _intermediate,
     "skew.inner": loops.inside,
     "software_pipeline.loop": loops.many,
@@ -260,6 +271,7 @@ LEADS: dict[str, tuple[tuple[str, ...], ...]] = {
     "cache_inplace": (("decompose_reduction",),),
     "persist": (("bind",),),
     "rolling_buffer": (("compute_at",),),
+    "scatter": (("reorder", "decompose_reduction"),),
     "software_pipeline": (("compute_at",), ("read_at",)),
     "specialize": (("read_at", "software_pipeline"),),
     "storage_align": (("cache_read",), ("cache_write",)),
@@ -277,6 +289,8 @@ TOWARDS: dict[str, Callable[[Site], typing.Any]] = {
     "persist<bind.axis": lambda s: s.rng.choice(["block.x", "block.y", "block.z"]),
     "rolling_buffer<compute_at.block": _read_by_windows,
     "rolling_buffer<compute_at.loop": _outer_place,
+    "scatter<decompose_reduction.block": _matches,
+    "scatter<reorder.loops": loops.terms_first,
     "specialize<read_at.scope": lambda _: "shared",
     "tensorize<reorder.loops": loops.turned,
     "tensorize<split.factors": lambda s: (None, s.rng.choice([2, 2, 3])),

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from bench.random_site import NothingToName, Site
 from tensorc_dsl.affine.instruction import Match, match_nest
-from tensorc_dsl.ir.expr import constant
-from tensorc_dsl.ir.program import For, LoopKind, walk
+from tensorc_dsl.ir.expr import constant, free_vars
+from tensorc_dsl.ir.program import For, IterKind, LoopKind, walk
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.refs import LoopRef
 
@@ -46,6 +46,28 @@ def neighbours(site: Site) -> tuple[LoopRef, ...]:
 def some(site: Site) -> tuple[LoopRef, ...]:
     path = _path(site)
     return tuple(LoopRef(x.var) for x in site.rng.sample(path, site.rng.randint(1, len(path))))
+
+
+def terms_first(site: Site) -> tuple[LoopRef, ...]:
+    """The loops around a block that accumulates, those of its reduction first."""
+    paths = [(around, b) for around, b in site.nests if b.is_reduction and len(around) > 1]
+    if not paths:
+        raise NothingToName
+    around, b = site.rng.choice(paths)
+    terms = frozenset[str]().union(*(free_vars(it.binding) for it in b.iters if it.kind is IterKind.REDUCE))
+    return tuple(LoopRef(x.var) for x in sorted(around, key=lambda x: x.var not in terms))
+
+
+def chosen(site: Site) -> LoopRef:
+    """A loop that counts elements of a block that accumulates, and has its start elsewhere."""
+    spatial = [
+        x
+        for around, b in site.nests
+        if b.is_reduction and not b.init
+        for x in around
+        if any(x.var in free_vars(it.binding) for it in b.iters if it.kind is IterKind.SPATIAL)
+    ]
+    return site.mostly_loop(spatial)
 
 
 def turned(site: Site) -> tuple[LoopRef, ...]:

@@ -67,6 +67,7 @@ SIZES: dict[str, tuple[str, Callable[[random.Random], Sizes]]] = {
     "argmax": ("argmax", _plain("M", "N")),
     "log_sum_exp": ("log_sum_exp", _plain("M", "N")),
     "chain": ("chain", lambda rng: {**_plain("M", "N")(rng), "pad": rng.choice([1, 1, 2])}),
+    "counts": ("counts", lambda rng: {**_plain("N", "M")(rng), "V": rng.choice([2, 3, 5])}),
     "gather": ("gather", _plain("V", "D", "N")),
     "bags": ("bags", _plain("V", "D", "N", "L")),
     "swept": ("swept", _plain("N", "M")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorc_dsl.affine.chosen import Guarded, NotChosen, chosen_of
-from tensorc_dsl.affine.simplify import bounds
+from tensorc_dsl.affine.simplify import bounds, simplify_where
 from tensorc_dsl.ir.expr import ONE, Compare, Expr, add, conjunction, constant
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
@@ -53,16 +53,15 @@ def _scattered(s: Loop, ranges: Ranges) -> tuple[Flat, ...]:
     if found is None:
         return ()
     one = Loop(s.var, found.at, add(found.at, ONE), LoopKind.SERIAL, scatter(s.body, own))
-    within = If(_all(Compare(">=", found.at, s.begin), Compare("<", found.at, s.end)), (one,))
+    inside_it = simplify_where((Compare(">=", found.at, s.begin), Compare("<", found.at, s.end)), ranges)
+    within = _guarded(inside_it, one)
     runs = () if constant(s.begin) is not None and constant(s.end) is not None else (Compare("<", s.begin, s.end),)
-    path = conjunction((*runs, *found.path))
-    return (within,) if path is None else (If(path, (within,)),)
+    return (_guarded((*runs, *found.path), within),)
 
 
-def _all(*conds: Expr) -> Expr:
-    joined = conjunction(conds)
-    assert joined is not None  # there is at least one
-    return joined
+def _guarded(conds: tuple[Expr, ...], s: Flat) -> Flat:
+    cond = conjunction(conds)
+    return s if cond is None else If(cond, (s,))
 
 
 def _stores(body: tuple[Flat, ...], guards: tuple[Expr, ...]) -> Iterator[Guarded]:

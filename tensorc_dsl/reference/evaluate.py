@@ -21,6 +21,7 @@ from tensorc_dsl.reference.alive import Alive, alive_steps
 from tensorc_dsl.reference.boxes import Box, linear_parts
 from tensorc_dsl.reference.cases import cases
 from tensorc_dsl.reference.contract import contract
+from tensorc_dsl.reference.matches import matches, placed
 from tensorc_dsl.reference.values import EvaluateError, Values, arithmetic
 
 __all__ = [
@@ -262,6 +263,12 @@ class Evaluation(Values):
     # --- reductions at once ------------------------------------------------------------------------------------------
 
     def _reduce(self, out: Array, update: Fold) -> None:
+        if (found := matches(update, self.box, self.spatial)) is not None:
+            add = {"+": np.add, "min": np.minimum, "max": np.maximum}[update.op]
+            for some in placed(self, found, self.box, CHUNK_LIMIT, self.axes):
+                add.at(out, some.at, some.of(self.value(found.value, some.part, some.alive)))
+            out[...] = wrap(out, self.buffer.dtype)
+            return
         for part in self.parts(update):
             step = self.reduced(update, part)
             region = self.region(part)

@@ -48,7 +48,16 @@ from tensorc_dsl.ir.reductions import ArgFold, Fold
 from tensorc_dsl.reference.alive import Alive, alive_steps
 from tensorc_dsl.reference.boxes import Box
 from tensorc_dsl.reference.cases import truth
-from tensorc_dsl.reference.evaluate import Evaluation, best_of, bind_inputs, run_nest, shape_of, unscheduled_nests
+from tensorc_dsl.reference.evaluate import (
+    CHUNK_LIMIT,
+    Evaluation,
+    best_of,
+    bind_inputs,
+    run_nest,
+    shape_of,
+    unscheduled_nests,
+)
+from tensorc_dsl.reference.matches import matches, placed
 from tensorc_dsl.reference.maths import NUMERICS, Point, steps
 from tensorc_dsl.reference.values import arithmetic, cast
 
@@ -175,6 +184,14 @@ class _Errors(Evaluation):
     def _reduction(self, out: Array, update: Fold) -> None:
         u = _roundoff(self.buffer.dtype)
         growth = LAMBDA * sqrt(prod(self.box.size[a] for a in self.reduce)) * u
+        if (found := matches(update, self.box, self.spatial)) is not None:
+            for some in placed(self, found, self.box, CHUNK_LIMIT, self.axes):
+                value, error = map(some.of, self.pair(found.value, some.part, some.alive))
+                if update.op == "+":
+                    np.add.at(out, some.at, error + growth * np.abs(value))
+                else:
+                    np.maximum.at(out, some.at, error)
+            return
         values = np.zeros_like(out) if update.op != "*" else np.ones_like(out)
         for part in self.parts(update):
             region = self.region(part)

@@ -7,7 +7,7 @@ affine or not. An access whose subscripts read data is taken to move at random.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import assert_never
 
@@ -32,7 +32,7 @@ from tensorc_dsl.ir.expr import (
     dtype_of,
     loads,
 )  # fmt: skip
-from tensorc_dsl.ir.program import Block, Buffer, For, Program, Store, walk
+from tensorc_dsl.ir.program import Block, Buffer, For, Program, Store, is_scattered, walk
 from tensorc_dsl.reference.count import operations
 
 Points = NDArray[np.int64]
@@ -95,7 +95,8 @@ def nests(program: Program) -> tuple[Nest, ...]:
 
 
 def _nest(around: tuple[For, ...], block: Block, buffers: dict[str, Buffer]) -> Nest:
-    extents = tuple(number(loop.extent) for loop in around)
+    # Of a scattered loop one iteration runs, which the data choose.
+    extents = tuple(1 if is_scattered(loop) else number(loop.extent) for loop in around)
     count = len(extents)
     points = np.zeros((count, 2 * count + 1), dtype=np.int64)
     for k, extent in enumerate(extents):
@@ -103,10 +104,13 @@ def _nest(around: tuple[For, ...], block: Block, buffers: dict[str, Buffer]) -> 
         points[k, 1 + count + k] = extent - 1
     env: dict[str, Points] = {loop.var: points[k] for k, loop in enumerate(around)}
     env |= {it.name: _value(it.binding, env, 2 * count + 1) for it in block.iters}
+    scattered = {s.buffer for s in block.body} if any(map(is_scattered, around)) else frozenset[str]()
     touches: dict[tuple[object, ...], Touch] = {}
     for s in block.body:
         for access, writes in _accesses(s):
             touch = _touch(access, writes, buffers[access.buffer], env, count)
+            if access.buffer in scattered:
+                touch = replace(touch, is_random=True)
             touches.setdefault((touch.buffer, touch.writes, touch.steps, touch.spans), touch)
     work = sum(sum(operations(s.value).values()) for s in block.body)
     return Nest(block, around, extents, max(1, work), tuple(touches.values()))

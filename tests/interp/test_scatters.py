@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tensorc_dsl.api import Task, TaskFile
+from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.ir.program import For, Program, is_scattered, walk
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.lower.flat import Loop, inside
+from tensorc_dsl.lower.flat import Loop, LowerError, inside
 from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.source import Source
 from tensorc_dsl.trace.trace import Trace
 from tensorc_dsl.validate.validate import Valid, validate
 from tests.codegen import native
+from tests.steps import calls
 
 TASKS = {
     "histogram": "compute f(X: u8[H, W]) -> C: i32[256] {\n C[v] = sum[y, x] (1 if X[y, x] == u8(v) else 0)\n}",
@@ -84,3 +89,34 @@ def test_a_product_with_a_float_stays_a_sum_of_all() -> None:
     source = Source("float.tsched", f"use std.cpu.{{default}}\n{file}\ntask t = f(H=41, W=48) with default\n")
     t = TaskFile(load_source(source), Target(cores=2))["t"]
     assert not any(scattered(t.sample(0, n).program) for n in range(4))
+
+
+def test_the_reference_of_many_places_takes_one_step_for_a_term() -> None:
+    """A table of a million places and 4096 indices was 4096 million comparisons."""
+    many = "compute f(I: i32[N], V: f32[N]; M: int) -> C: f32[M] {\n C[v in M] = sum[i] (V[i] if I[i] == i32(v) else 0.0)\n}"
+    file = f"use std.cpu.{{default}}\n{many}\ntask t = f(N=4096, M=1000000) with default\n"
+    program = TaskFile(load_source(Source("many.tsched", file)), Target())["t"].program
+    inputs = make_inputs(program, 0)
+    inside = (inputs["I"] >= 0) & (inputs["I"] < 1000000)
+    want = np.bincount(inputs["I"][inside], inputs["V"][inside].astype(np.float64), 1000000)
+    assert calls(lambda: bounded(program, inputs)) < 20_000
+    np.testing.assert_allclose(evaluate(program, inputs)["C"], want)
+
+
+def test_the_tolerance_of_matches_is_that_of_the_whole_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("weighted", "cells", "greatest"):
+        program = task(name, Target()).program
+        inputs = make_inputs(program, 1)
+        values, allowed = bounded(program, inputs)
+        with monkeypatch.context() as m:
+            m.setattr("tensorc_dsl.reference.tolerance.matches", lambda *_: None)
+            m.setattr("tensorc_dsl.reference.evaluate.matches", lambda *_: None)
+            whole, wide = bounded(program, inputs)
+        np.testing.assert_allclose(values["C"], whole["C"], rtol=1e-12)
+        np.testing.assert_allclose(allowed["C"], wide["C"], rtol=1e-9)
+
+
+def test_threads_of_a_gpu_have_no_scattered_loop() -> None:
+    scheduled = drawn(task("histogram", Target()), 1)[0].program
+    with pytest.raises(LowerError, match="is scattered"):
+        lower_device(scheduled, ())

@@ -20,7 +20,7 @@ from tensorc_dsl.backend.cuda.lower.stages import Pipeline, marked
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
 from tensorc_dsl.backend.cuda.lower.swizzles import with_swizzles
 from tensorc_dsl.backend.llvm.lower.passes import max_step
-from tensorc_dsl.ir.program import Block, Buffer, Program, walk
+from tensorc_dsl.ir.program import Block, Buffer, For, Program, is_scattered, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError, Param, Prepared, store_loads, stores
 from tensorc_dsl.lower.lower import COMMON
@@ -61,6 +61,10 @@ def lower_device(program: Program, features: tuple[str, ...] = (OLDEST,)) -> Dev
     if untold := set(program.dims) - told_by([p.shape for p in program.params]):
         names = ", ".join(sorted(d.name for d in untold))
         raise LowerError(f"the shapes of the arguments of {program.name} do not tell {names}")
+    if found := [s.var for _, s in walk(program.body) if isinstance(s, For) and is_scattered(s)]:
+        raise LowerError(
+            f"`{found[0]}` is scattered, which a GPU's threads cannot share; leave `scatter` out for this target"
+        )
     kernels = [k for n in range(len(program.body)) for k in _run(_nest(program, n, features), PASSES).kernels]
     outputs = program.outputs
     params = tuple(Param(p.name, p.dtype, shape_of(p), p in outputs) for p in program.params)
