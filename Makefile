@@ -157,6 +157,10 @@ schedules: $(VENV)/.dev ## Random steps of every primitive on small programs, ea
 computes: $(VENV)/.dev ## Random computes, run in each way, against what the language's pages say they mean (COUNT=300)
 	COMPUTE_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/compute/test_meaning.py
 
+.PHONY: scatters
+scatters: $(VENV)/.dev ## Random sums over matches, scattered, against what they mean (COUNT=300)
+	SCATTER_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/codegen/test_scatter.py
+
 .PHONY: pipelines
 pipelines: $(VENV)/.dev ## Random pipelines of stencils, each draw run and proved (SEED=0 COUNT=300)
 	PIPELINES=$(COUNT) PIPELINES_SEED=$(SEED) $(BIN)/python -m pytest -q -n $(THREADS) tests/interp/test_random_pipelines.py

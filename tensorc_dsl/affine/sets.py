@@ -17,7 +17,7 @@ from typing import assert_never
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.linear import FALSE
 from tensorc_dsl.affine.radix import by_digits
-from tensorc_dsl.affine.simplify import bounds, extent_ranges, simplify, simplify_where
+from tensorc_dsl.affine.simplify import bounds, conjuncts, extent_ranges, simplify, simplify_where
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -145,9 +145,11 @@ def condition_text(c: Expr) -> str:
 
 
 def affine_only(conditions: Iterable[Expr]) -> tuple[Expr, ...]:
-    """The affine ones of the conditions. Their conjunction holds wherever all of the conditions do."""
+    """The affine ones of the conditions and of those that they join by `and`. Their conjunction holds wherever all of the
+    conditions do.
+    """
     out: list[Expr] = []
-    for c in conditions:
+    for c in (part for whole in conditions for part in conjuncts(whole)):
         try:
             condition_text(c)
         except NotAffine:

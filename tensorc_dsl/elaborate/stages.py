@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.affine.safety import ranges_of
+from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.affine.simplify import TRUE, negate, simplify
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment
@@ -231,9 +232,14 @@ class StageBuilder(ValueBuilder):
         return made
 
     def _lag(self, made: ir.Load, e: tree.IndexExpr, own: _Own) -> int:
-        """How far the scan looks back, or forward if that is below 0. Raises Invalid if it is neither, or not as before."""
+        """How far the scan looks back, or forward if that is below 0; 1 or -1 for a distance that varies. Raises Invalid if
+        it is neither, or not as before.
+        """
         back = simplify(ir.sub(ir.Var(str(own.index)), made.indices[own.position]), ranges_of(self.scope))
         lag = ir.constant(back)
+        if not lag:
+            signs = (-1, 1) if own.back else (1, -1)
+            lag = next((n for n in signs if self._always(n, back, own)), lag)
         if lag is None and ir.dims_in(back) and self.env.unbound:
             raise Invalid  # the distance is an attribute without a value
         if lag and all((lag < 0) == (n < 0) for n in own.lags):
@@ -241,3 +247,13 @@ class StageBuilder(ValueBuilder):
         at = e.indices[own.position].span
         problem = problems.SCAN_BOTH if lag else problems.SCAN_LAG
         raise Invalid(problem(at, stage=own.stage, index=own.index, position=own.position + 1, found=f"`{at.text}`"))
+
+    def _always(self, sign: int, back: ir.Expr, own: _Own) -> bool:
+        """Whether a distance has that sign in each step but the first, as far as the conditions around tell."""
+        at: ir.Expr = ir.Var(str(own.index))
+        steps = at if sign > 0 else ir.sub(ir.sub(self.scope[own.index], ir.ONE), at)
+        against = (ir.Compare(">=", steps, ir.ONE), ir.Compare("<=" if sign > 0 else ">=", back, ir.ZERO))
+        try:
+            return not feasible(self.scope, (*affine_only(self.conditions), *against))
+        except NotAffine:
+            return False

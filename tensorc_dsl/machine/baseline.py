@@ -45,9 +45,10 @@ Array = NDArray[Any]
 
 
 class Question(msgspec.Struct, tag=True, frozen=True):
-    """A request: an unscheduled program without open sizes."""
+    """A request: an unscheduled program without open sizes, and the seconds of a round."""
 
     program: str
+    seconds: float
 
 
 class Fastest(msgspec.Struct, tag=True, frozen=True):
@@ -80,7 +81,7 @@ def _seconds_in_child(program: Program, threads: int) -> float | None:
     worker = Worker("tensorc_dsl.machine.baseline", replies, library_threads(threads), available())
     with closing(worker):
         try:
-            reply = worker.ask(Question(format_program(program)), LIMIT)
+            reply = worker.ask(Question(format_program(program), SECONDS), LIMIT)
         except (WorkerBug, WorkerCrash, WorkerTimeout):
             return None
     return reply.seconds if isinstance(reply, Fastest) else None
@@ -119,28 +120,28 @@ def _fault(
 
 def _time(what: Question) -> Fastest:
     calls, _ = right_calls(parse_program(Source("task", what.program)))
-    return Fastest(fastest(calls) if calls else None)
+    return Fastest(fastest(calls, what.seconds) if calls else None)
 
 
-def fastest(calls: Sequence[Callable[[], object]]) -> float:
-    """The seconds of the fastest call of all.
+def fastest(calls: Sequence[Callable[[], object]], seconds: float = SECONDS) -> float:
+    """The seconds of the fastest call of all, in rounds of so many seconds.
 
     Other load only slows calls down, and pauses let the system redistribute the threads. Rounds go on until several of them
     have met about the same fastest call.
     """
     found: list[float] = []
     while True:
-        found.append(_fastest_of_a_round(calls))
+        found.append(_fastest_of_a_round(calls, seconds))
         found.sort()
         if len(found) == ROUNDS or (len(found) >= LEAST and found[ALIKE - 1] <= (1 + AGREE) * found[0]):
             return found[0]
         time.sleep(PAUSE)
 
 
-def _fastest_of_a_round(calls: Sequence[Callable[[], object]]) -> float:
+def _fastest_of_a_round(calls: Sequence[Callable[[], object]], seconds: float) -> float:
     best = math.inf
     for call in calls:
-        until = time.perf_counter() + SECONDS / len(calls)
+        until = time.perf_counter() + seconds / len(calls)
         while (start := time.perf_counter()) < until:
             call()
             best = min(best, time.perf_counter() - start)

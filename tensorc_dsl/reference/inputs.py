@@ -6,9 +6,9 @@ import numpy as np
 
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import Call, Expr, Load, children, loads
+from tensorc_dsl.ir.expr import Call, Compare, Expr, Load, children, constant, free_vars, loads
 from tensorc_dsl.ir.maths import MATHS, Domain
-from tensorc_dsl.ir.program import Buffer, Program, blocks
+from tensorc_dsl.ir.program import Buffer, IterKind, Program, blocks
 from tensorc_dsl.reference.evaluate import shape_of
 
 
@@ -17,7 +17,8 @@ def make_inputs(program: Program, seed: int) -> dict[str, Array]:
 
     Floats are uniform on (-1, 1) but at least 1/64 in magnitude, integers at most 9 in magnitude. So a wrong kernel that
     skips an element or returns zeros gives another result. An input that is a direct argument of `log`, a root or `pow` is
-    positive. An integer that is used in a subscript is any valid position, or a little out of bounds.
+    positive. An integer that is used in a subscript, or that chooses the element that a term is added to, is any valid
+    position, or a little out of bounds.
     """
     places = _places(program)
     positive = {x.buffer for b in blocks(program) for s in b.body for x in _restricted(s.value)}
@@ -31,12 +32,24 @@ def make_inputs(program: Program, seed: int) -> dict[str, Array]:
 
 
 def _places(program: Program) -> dict[str, int]:
-    """The integer buffers that are used in subscripts, with the largest extent of a dimension that they subscript."""
+    """The integer buffers that are used in subscripts, or as the places of terms, with the largest extent of a dimension or
+    number of places."""
     out: dict[str, int] = {}
+    for b in blocks(program):
+        sizes = {it.name: constant(it.extent) or 0 for it in b.iters if it.kind is IterKind.SPATIAL}
+        for c in (c for s in b.body if b.is_reduction for c in _equalities(s.value)):
+            n = max((sizes.get(v, 0) for x in (c.lhs, c.rhs) if not loads(x) for v in free_vars(x)), default=0)
+            out.update((y.buffer, max(n, out.get(y.buffer, 0))) for y in loads(c) if n and y.dtype.is_integer)
     for x in (x for b in blocks(program) for s in b.body for x in loads(s.value)):
         for i, n in zip(x.indices, shape_of(program.buffer(x.buffer)), strict=True):
             out.update((y.buffer, max(n, out.get(y.buffer, 0))) for y in loads(i) if y.dtype.is_integer)
     return out
+
+
+def _equalities(e: Expr) -> list[Compare]:
+    """The comparisons of equality in an expression, outside of subscripts."""
+    own = [e] if isinstance(e, Compare) and e.op in ("==", "!=") else []
+    return own if isinstance(e, Load) else own + [x for c in children(e) for x in _equalities(c)]
 
 
 def _around(rng: np.random.Generator, p: Buffer, size: int) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.program import Block, Buffer, For, LoopKind, Program, blocks, find_block, find_loop
+from tensorc_dsl.ir.program import Block, Buffer, For, LoopKind, Program, blocks, find_block, find_loop, is_scattered
 from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal, refusal
 
@@ -63,20 +63,26 @@ def the_buffer(program: Program, ref: BufferRef) -> Buffer:
         raise NO_BUFFER(program, buffer=ref.name, buffers=names) from None
 
 
+def mode_of(loop: For) -> str:
+    """How a loop runs: its kind, or "scattered"."""
+    return "scattered" if is_scattered(loop) else str(loop.kind)
+
+
 def not_serial(program: Program, loop: For, step: str) -> ScheduleRefusal:
     """The refusal of a step that would take apart or move a loop that has a kind."""
-    facts = {"kind": loop.kind, "repair": f"{step} `{loop.var}` first, then make a loop {loop.kind}"}
+    kind = mode_of(loop)
+    facts = {"kind": kind, "repair": f"{step} `{loop.var}` first, then make a loop {kind}"}
     return NOT_SERIAL(program, loop.var, step=step, loop=loop.var, **facts)
 
 
 def require_serial(program: Program, loop: For, step: str) -> None:
-    """Refuse a loop that is parallel, vectorized, unrolled or pipelined for a step that takes it apart."""
-    if loop.kind is not LoopKind.SERIAL:
+    """Refuse a loop that is parallel, vectorized, unrolled, pipelined or scattered for a step that takes it apart."""
+    if mode_of(loop) != LoopKind.SERIAL:
         raise not_serial(program, loop, step)
 
 
 def require_no_kind(program: Program, loop: For, step: str) -> None:
     """Refuse a loop that already has a kind for a step that gives it one."""
-    if loop.kind is not LoopKind.SERIAL:
+    if (kind := mode_of(loop)) != LoopKind.SERIAL:
         repair = "a loop has one kind; choose another loop"
-        raise NOT_SERIAL(program, loop.var, step=step, loop=loop.var, kind=loop.kind, repair=repair)
+        raise NOT_SERIAL(program, loop.var, step=step, loop=loop.var, kind=kind, repair=repair)

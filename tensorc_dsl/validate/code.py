@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.affine.accesses import home
+from tensorc_dsl.affine.accesses import guarded_loads, home
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.data import type_conditions, with_values
 from tensorc_dsl.affine.sets import dim_conditions, mapping, points
@@ -93,6 +93,8 @@ class Code:
         self._touched: dict[tuple[int, tuple[str, ...], str, tuple[Expr, ...]], isl.Map] = {}
         self._lifted: dict[tuple[int, tuple[str, ...], tuple[Cast, ...]], Statement] = {}
         self._data: dict[tuple[int, Cast], str] = {}
+        self._boxes: dict[str, isl.Set] = {}
+        self._reads: dict[int, tuple[tuple[Load, tuple[Expr, ...]], ...]] = {}
 
     def _read(self, body: tuple[Stmt, ...], path: tuple[tuple[For, int], ...]) -> None:
         for s in body:
@@ -171,8 +173,19 @@ class Code:
 
     def box(self, buffer: str) -> isl.Set:
         """The set of all elements of a buffer."""
-        names = [f"e{k}" for k in range(len(self.shapes[buffer]))]
-        return points(names, (*extent_conditions(names, self.shapes[buffer]), *dim_conditions(self.program.dims)))
+        if buffer not in self._boxes:
+            names = [f"e{k}" for k in range(len(self.shapes[buffer]))]
+            inside = (*extent_conditions(names, self.shapes[buffer]), *dim_conditions(self.program.dims))
+            self._boxes[buffer] = points(names, inside)
+        return self._boxes[buffer]
+
+    def reads(self, s: Statement) -> tuple[tuple[Load, tuple[Expr, ...]], ...]:
+        """The different reads of a statement, with the conditions under which each is evaluated. A stage that was inlined at
+        several places reads the same elements again and again.
+        """
+        if s.number not in self._reads:
+            self._reads[s.number] = tuple(dict.fromkeys(guarded_loads(s.store.value)))
+        return self._reads[s.number]
 
 
 def extent_conditions(names: Sequence[str], extents: Sequence[Expr]) -> list[Expr]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from heapq import heappop, heappush
 
 from tensorc_dsl.affine import isl
 from tensorc_dsl.affine.budget import renew
@@ -24,7 +25,7 @@ from tensorc_dsl.validate.data import Lifted, Shared, at_all_numbers, deciding, 
 from tensorc_dsl.validate.facts import ExampleSizes, Refuted, Undecided, at, example, written_by
 from tensorc_dsl.validate.flow import Total
 from tensorc_dsl.validate.match import match
-from tensorc_dsl.validate.plain import hull, joined, require_simple, within
+from tensorc_dsl.validate.plain import joined, require_simple, within
 from tensorc_dsl.validate.terms import operator, terms_of
 from tensorc_dsl.validate.values import At, Key, Node, Values, gathers, is_index, key, place
 from tensorc_dsl.validate.written_out import in_order
@@ -87,16 +88,19 @@ class Comparison:
 
     def prove(self, first: Obligation) -> None:
         todo = {(key(first.a), key(first.b)): first}
-        while todo:
-            # The last statements first: what a stage has to show for all that read it is asked of it at once.
-            last = max(todo, key=lambda k: (place(todo[k].a).number, place(todo[k].b).number))
+        order = [_rank(first, 0)]
+        count = 0
+        while order:
+            *_, a, b = heappop(order)
             try:
-                for o in self._step(self._simpler(todo.pop(last))):
+                for o in self._step(self._simpler(todo.pop((a, b)))):
                     # Of whole stages at once: what several readers ask for in pieces is hard to join.
                     o = self._simpler(o) if is_whole(o.a) and is_whole(o.b) else o
                     k = key(o.a), key(o.b)
                     known = todo.get(k)
                     todo[k] = o if known is None else replace(o, pairs=joined(known.pairs.union(o.pairs)))
+                    if known is None:
+                        heappush(order, _rank(o, count := count + 1))
             except Refuted as e:
                 if self._guess:
                     raise Undecided(self._guess) from e
@@ -185,7 +189,8 @@ class Comparison:
         if self._grown[k] >= PATIENCE and not self._widened and is_whole(o.a) and is_whole(o.b):
             self._widened = True
             self._guess = "a recurrence is not understood: its invariant was guessed, and does not hold"
-            new = hull(known.union(o.pairs)).intersect_domain(place(o.a).domain).intersect_range(place(o.b).domain)
+            hull = isl.Map.from_basic_map(known.union(o.pairs).affine_hull())
+            new = hull.intersect_domain(place(o.a).domain).intersect_range(place(o.b).domain)
         elif self._grown[k] > 3 * PATIENCE:
             raise Undecided("a recurrence is not understood: what it needs keeps growing")
         self._known[k] = joined(known.union(new))
@@ -243,11 +248,14 @@ class Comparison:
         return rest
 
     def _subscripts(self, a: At, b: At, x: tuple[Expr, ...], y: tuple[Expr, ...], pairs: isl.Map) -> list[Obligation]:
-        equal = self.original.subscripts(a.statement, x).apply_range(
-            self.scheduled.subscripts(b.statement, y).reverse()
-        )
-        if not pairs.is_subset(equal):
-            raise self._different(a, b, pairs.subtract(equal))
+        pieces = [isl.Map.from_basic_map(p) for p in pairs.get_basic_maps()]
+        for i, j in zip(x, y, strict=True):
+            ours, theirs = self.original.subscripts(a.statement, (i,)), self.scheduled.subscripts(b.statement, (j,))
+            equal = ours.apply_range(theirs.reverse())
+            for piece in pieces:  # each is a small question; all of them at once may be too large for isl
+                renew()
+                if not piece.is_subset(equal):
+                    raise self._different(a, b, piece.subtract(equal))
         return []
 
     def _totals(self, a: Node, b: Node, pairs: isl.Map) -> list[Obligation]:
@@ -286,6 +294,13 @@ class Comparison:
             Note(self.scheduled.which, _told(b, self.scheduled.code, t, y)),
         )
         return Refuted(DIFFERENT(None, notes, sizes=sizes), sizes)
+
+
+def _rank(o: Obligation, count: int) -> tuple[int, int, int, Key, Key]:
+    """What sorts the last statements first, and of two obligations the older: what a stage has to show for all that read it
+    is asked of it at once.
+    """
+    return -place(o.a).number, -place(o.b).number, count, key(o.a), key(o.b)
 
 
 def is_load(node: Node) -> bool:

@@ -6,13 +6,13 @@ proved here to carry no dependence.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from tensorc_dsl.affine import isl
-from tensorc_dsl.affine.accesses import guarded_loads
 from tensorc_dsl.affine.budget import renew
 from tensorc_dsl.affine.data import outermost, with_values
 from tensorc_dsl.affine.sets import mapping, points
+from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.diagnostic import Note, problem
 from tensorc_dsl.ir.expr import Expr
 from tensorc_dsl.ir.pipelines import pipeline
@@ -69,7 +69,7 @@ def _inside(code: Code, s: Statement, which: str) -> None:
             one = inside.project_out(isl.dim_type.set, k + 1, len(names) - k - 1).project_out(isl.dim_type.set, 0, k)
             if isl.Set(f"{{ [{v[k]}] }}").intersect(one).is_empty():
                 raise Refuted(LEAVES(None, which=which, name=n, what=at(s, x), value=v[k], sizes=sizes), sizes)
-    for t, buffer, indices, domain, does in _accesses(code, s):
+    for t, buffer, indices, domain, does in _accesses(code, s, code.shapes):
         renew()
         if not indices:
             continue
@@ -83,15 +83,21 @@ def _inside(code: Code, s: Statement, which: str) -> None:
             )
 
 
-def _accesses(code: Code, s: Statement) -> Iterator[tuple[Statement, str, tuple[Expr, ...], isl.Set, str]]:
-    """Each access with the instances at which it happens. Reads through data have instances for all values of the data.
-    Accesses under other conditions on data are assumed to happen always.
+def _accesses(
+    code: Code, s: Statement, buffers: Collection[str]
+) -> Iterator[tuple[Statement, str, tuple[Expr, ...], isl.Set, str]]:
+    """Each access to the buffers with the instances at which it happens. Reads through data have instances for all values of
+    the data. Accesses under other conditions on data are assumed to happen always.
     """
-    yield s, s.store.buffer, s.store.indices, s.domain, "writes"
-    for x, conditions in guarded_loads(s.store.value):
+    if s.store.buffer in buffers:
+        yield s, s.store.buffer, s.store.indices, s.domain, "writes"
+    for x, conditions in code.reads(s):
+        if x.buffer not in buffers:
+            continue
+        renew()
         t, data = code.lifted(s, tuple(dict.fromkeys(outermost((*x.indices, *conditions)))))
         domain = t.domain
-        for c in conditions:
+        for c in (part for whole in conditions for part in conjuncts(whole)):
             if is_condition(known := with_values(c, data)):
                 domain = domain.intersect(where(t, known))
         yield t, x.buffer, tuple(with_values(i, data) for i in x.indices), domain, "reads"
@@ -136,11 +142,10 @@ def _pairs(
 
 
 def _touched(code: Code, s: Statement, buffer: str) -> Iterator[tuple[isl.Map, bool]]:
-    for t, name, indices, domain, does in _accesses(code, s):
-        if name == buffer:
-            found = code.touched(t, buffer, indices).intersect_domain(domain)
-            depth = len(s.names)
-            yield found.project_out(isl.dim_type.in_, depth, len(t.names) - depth), does == "writes"
+    for t, _, indices, domain, does in _accesses(code, s, (buffer,)):
+        found = code.touched(t, buffer, indices).intersect_domain(domain)
+        depth = len(s.names)
+        yield found.project_out(isl.dim_type.in_, depth, len(t.names) - depth), does == "writes"
 
 
 def _apart(s: Statement, t: Statement, depth: int) -> isl.Map:

@@ -32,7 +32,8 @@ def plain(m: isl.Map) -> isl.Map:
     for piece in m.get_basic_maps():
         renew(HULL)
         part = isl.Map.from_basic_map(piece)
-        for found in (isl.Map.from_basic_map(piece.affine_hull().remove_divs()), hull(part)):
+        equalities = part.affine_hull()  # of a map: that of a piece breaks the piece, an error of isl
+        for found in map(isl.Map.from_basic_map, (equalities.remove_divs(), equalities)):
             if divisions(found) < divisions(part) and found.is_single_valued():
                 # Contains `part`, and nothing else on its domain.
                 part = found.intersect_domain(_plain_set(part.domain()))
@@ -40,11 +41,6 @@ def plain(m: isl.Map) -> isl.Map:
         parts.append(part)
     renew()
     return joined(reduce(isl.Map.union, parts))
-
-
-def hull(m: isl.Map) -> isl.Map:
-    """The map that has all the equalities of `m`, and nothing else."""
-    return _whole(isl.Map.from_basic_map(m.affine_hull()))
 
 
 def _plain_set(s: isl.Set) -> isl.Set:
@@ -55,26 +51,15 @@ def _plain_set(s: isl.Set) -> isl.Set:
 
 
 def joined(m: M) -> M:
-    """An equal map or set, of fewer pieces if isl can join some.
-
-    Nothing depends on it. So `m` stays as it is where that takes too many operations, or where isl fails: a piece whose
-    equalities follow from its divisions is more than its `coalesce` can do.
+    """An equal map or set, of fewer pieces if isl can join some. Nothing depends on it: where that takes too many operations,
+    it is `m`.
     """
     renew()
     try:
-        return _whole(m.coalesce())
+        return m.coalesce()
     except isl.Error:
         renew()
         return m
-
-
-def _whole(m: M) -> M:
-    """An equal map or set with all constraints of its divisions.
-
-    `coalesce` and `affine_hull` leave out what makes a division one. Later operations then take it for any number, or drop
-    an equality in which it stands, and this even changes their operand. Read from its text, a map has these constraints.
-    """
-    return type(m)(str(m)) if divisions(m) else m
 
 
 def within(m: isl.Map, other: isl.Map) -> bool:

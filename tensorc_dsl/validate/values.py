@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import TypeGuard
 
 from tensorc_dsl.affine import isl
@@ -106,6 +107,28 @@ def is_condition(e: Expr) -> bool:
     return True
 
 
+def _decided_first(e: Select) -> Select | None:
+    """The same choice, by a condition over loops and sizes alone; None if none decides it.
+
+    Of several conditions joined by `and` or `or` those that data decide come after the others.
+    """
+    if is_condition(e.cond):
+        return e
+    if not isinstance(e.cond, Logic):
+        return None
+    both, parts = e.cond.op, _junction(e.cond.op, e.cond)
+    known, open_ = [c for c in parts if is_condition(c)], [c for c in parts if not is_condition(c)]
+    if not known:
+        return None
+    later = Select(reduce(partial(Logic, both), open_), e.then, e.other)
+    first = reduce(partial(Logic, both), known)
+    return Select(first, later, e.other) if both == "and" else Select(first, e.then, later)
+
+
+def _junction(op: str, e: Expr) -> tuple[Expr, ...]:
+    return (*_junction(op, e.lhs), *_junction(op, e.rhs)) if isinstance(e, Logic) and e.op == op else (e,)
+
+
 def step_of(node: At) -> tuple[str, tuple[At, At]] | None:
     """For an operation that may be a step of a reduction, the kind of that and the operands; None for others."""
     match node.expr:
@@ -178,8 +201,8 @@ class Values:
                 for seen in self.flow.seen(s, e):
                     source = seen.source
                     yield source if isinstance(source, Total) else At(source, source.store.value), seen.instances
-        elif isinstance(e, Select) and is_condition(e.cond):
-            yield from self._cases(s, e.cond, e.then, e.other)
+        elif isinstance(e, Select) and (known := _decided_first(e)) is not None:
+            yield from self._cases(s, known.cond, known.then, known.other)
         elif not isinstance(e, Const) and is_condition(e):
             yield from self._cases(s, e, Const(True, BOOL), Const(False, BOOL))
 

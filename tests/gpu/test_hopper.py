@@ -44,12 +44,12 @@ CASES: dict[str, tuple[str, dict[str, Decision], Callable[..., Array]]] = {
     "odd": ("half_matmul(M=50, N=70, K=72)", {}, lambda a, b: a @ b),
     "batched": ("half_batched(B=2, M=64, N=64, K=64)", {}, lambda a, b: a @ b),
     "boxes": (
-        "half_transposed(M=64, N=192, K=192)",
+        "half_transposed(M=64, N=64, K=192)",
         {"copied": "boxes", "copied_1": "boxes", "ahead": 2},
         lambda a, b: a @ b.T,
     ),
     "boxes beyond the array": (
-        "half_matmul(M=70, N=200, K=72)",
+        "half_matmul(M=50, N=72, K=72)",
         {"copied": "boxes", "copied_1": "boxes", "filled": True, "filled_1": True},
         lambda a, b: a @ b,
     ),
@@ -71,7 +71,6 @@ FEW = (
     "odd",
     "boxes",
     "boxes beyond the array",
-    "boxes of a batch",
     "bias",
 )
 """The cases in tests; a campaign has all."""

@@ -20,6 +20,10 @@ compute chain(A: f32[M, N]) -> Y: f32[M, N] {
     let E[i, j] @("rule", 1) = exp(A[i, j])
     Y[i, j] = E[i, j] + 1.0
 }
+
+compute table(I: i32[M], G: f32[M, N]) -> T: f32[9, N] {
+    T[v in 9, j] = sum[i] (G[i, j] if I[i] == i32(v) else 0.0)
+}
 """
 
 TARGET = Target(vector_bits=256, cores=2, features="+avx2,+fma,-sse4a")

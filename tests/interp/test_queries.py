@@ -140,6 +140,12 @@ ANSWERS = {
         "E.can_roll(E.loops[0])": False,
         "Y.can_reverse_compute_at(E.loops[0])": True,
         "E.can_reverse_compute_at(E.loops[0])": False,
+        "len(Y.scatter_loops) + len(Y.scatter_rows)": 0,
+    },
+    "table": {
+        "T.scatter_loops[0].name": "v",
+        "T.scatter_rows[0].name": "j",
+        "len(T.scatter_loops) * 10 + len(T.scatter_rows)": 11,
     },
 }  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.expr import Call, Load, Var, children, constant, free_vars, loads
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, walk
+from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, is_scattered, walk
 from tensorc_dsl.ir.program import blocks as all_blocks
 from tensorc_dsl.schedule.motion import is_param
 from tensorc_dsl.schedule.places import the_block
@@ -217,11 +217,11 @@ def inlined_reads(program: Program, block: BlockRef) -> int:
 def has_reuse(program: Program, block: BlockRef) -> bool:
     """Whether it is a reduction that reads some element more than once: it reads a buffer without a spatial iterator.
 
-    Iterators with a single value do not count. False for a reduction in the step of a scan, where
-    tiles would hold several steps.
+    Iterators with a single value do not count. False for a reduction in the step of a scan, where tiles would hold several
+    steps, and for one that is scattered, which adds each term once.
     """
-    b = the_block(program, block)[1]
-    if not b.is_reduction or any(it.kind is IterKind.SCAN for it in b.iters):
+    around, b = the_block(program, block)
+    if not b.is_reduction or any(it.kind is IterKind.SCAN for it in b.iters) or any(map(is_scattered, around)):
         return False
     spatial = {it.name for it in b.iters if it.kind is IterKind.SPATIAL and constant(it.extent) != 1}
     return any(spatial - frozenset[str]().union(*map(free_vars, x.indices)) for x in _own_reads(b))

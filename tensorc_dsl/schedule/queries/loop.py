@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, walk
-from tensorc_dsl.schedule.places import the_loop
+from tensorc_dsl.schedule.places import mode_of, the_loop
 from tensorc_dsl.schedule.query import query
 from tensorc_dsl.schedule.refs import BlockRef, LoopRef
 from tensorc_dsl.schedule.refusal import refusal
@@ -63,8 +63,8 @@ def kind(program: Program, loop: LoopRef) -> str:
 
 @query
 def mode(program: Program, loop: LoopRef) -> str:
-    """How it runs: "serial", "parallel", "vectorized", "unrolled", "pipelined" or "bound"."""
-    return str(the_loop(program, loop)[1].kind)
+    """How it runs: "serial", "parallel", "vectorized", "unrolled", "pipelined", "bound" or "scattered"."""
+    return mode_of(the_loop(program, loop)[1])
 
 
 @query
@@ -75,8 +75,8 @@ def axis(program: Program, loop: LoopRef) -> str:
 
 @query
 def is_serial(program: Program, loop: LoopRef) -> bool:
-    """Whether it runs in order: it is not parallel, vectorized, unrolled, pipelined or bound."""
-    return the_loop(program, loop)[1].kind is LoopKind.SERIAL
+    """Whether it runs in order, all of it: it is not parallel, vectorized, unrolled, pipelined, bound or scattered."""
+    return mode_of(the_loop(program, loop)[1]) == LoopKind.SERIAL
 
 
 @query

@@ -38,9 +38,11 @@ def _most(body: tuple[Device | Flat, ...]) -> float:
         match s:
             case Store() | Commit() | Wait() | Barrier() | Publish() | Engage() | Finish() | Arm() | Arrived():
                 count += 1
+            case Fetch():  # one thread starts it
+                count += 1
             case Phase(body=inner) | Guard(body=inner) | If(body=inner) | Alloc(body=inner):
                 count += _most(inner)
-            case Instruction(body=inner) | Collective(body=inner) | Shuffle(body=inner) | Fetch(body=inner):
+            case Instruction(body=inner) | Collective(body=inner) | Shuffle(body=inner):
                 count += _most(inner)
             case Steps(end=end, body=inner):
                 count += _number(end) * _most(inner)

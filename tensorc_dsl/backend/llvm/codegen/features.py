@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
@@ -20,17 +21,16 @@ def has_features(target: Target, names: Iterable[str]) -> tuple[str, ...]:
 
     LLVM cannot be asked directly. But it inlines a function into another one only if that may use all features
     of the first one (`areInlineCompatible`). Raises CompileError if LLVM does not know the machine.
-    that the first one is made for (`areInlineCompatible`). CompileError where LLVM has no such machine.
     """
     names = tuple(names)
     own = [target.features] if target.features else []
-    return _inlined(target, [(_attribute(own), _attribute([*own, f"+{name}"]), name) for name in names])
+    return _inlined(target, tuple((_attribute(own), _attribute([*own, f"+{name}"]), name) for name in names))
 
 
 def instruction_sets(target: Target, names: Iterable[str]) -> tuple[str, ...]:
     """Those of `names` that enable instructions; inlining ignores the others, which describe speed."""
     names = tuple(name for name in names if name not in _MODES)
-    others = _inlined(target, [(_attribute([f"-{name}"]), _attribute([f"+{name}"]), name) for name in names])
+    others = _inlined(target, tuple((_attribute([f"-{name}"]), _attribute([f"+{name}"]), name) for name in names))
     return tuple(name for name in names if name not in others)
 
 
@@ -38,7 +38,8 @@ def _attribute(features: Sequence[str]) -> str:
     return f'"target-features"="{",".join(features)}"' if features else ""
 
 
-def _inlined(target: Target, pairs: Sequence[tuple[str, str, str]]) -> tuple[str, ...]:
+@lru_cache(maxsize=256)
+def _inlined(target: Target, pairs: tuple[tuple[str, str, str], ...]) -> tuple[str, ...]:
     """The names of the pairs for which a function with the second attribute is inlined into one with the first."""
     module = Module()
     for k, (outside, inside, _) in enumerate(pairs):

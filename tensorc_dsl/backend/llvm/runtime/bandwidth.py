@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from functools import cache
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -30,6 +31,8 @@ _REPEATS = 4, 20
 _ALL_BYTES = 1 << 30
 """The bytes that all runs of a kernel move together, within these numbers of runs."""
 
+_NAMES = ("tensorc_read", "tensorc_copy", "tensorc_stream")
+
 _numbers = itertools.count()
 
 
@@ -48,15 +51,20 @@ def bandwidth(target: Target, threads: int, size: int) -> float:
     fewest, most = _REPEATS
     repeats = max(fewest, min(most, _ALL_BYTES // (threads * share * rounds)))
     arguments = (ctypes.c_int64 * 4)(threads, memory.ctypes.data, share, rounds)
-    rt = runtime()
-    names = ("tensorc_read", "tensorc_copy", "tensorc_stream")
-    library = llvm.JITLibraryBuilder().add_object_img(Machine(target).object_code(_text(width // 32)))
-    library.import_symbol(PARALLEL_FOR, rt.parallel_for).add_current_process()
-    for name in names:
-        library.export_symbol(name)
-    tracker = library.link(rt.jit, f"bandwidth_{next(_numbers)}")
-    best = min(t for n in names for t in time_native(int(tracker[n]), ctypes.addressof(arguments), 0, repeats))
+    kernels = _linked(target)
+    best = min(t for n in _NAMES for t in time_native(int(kernels[n]), ctypes.addressof(arguments), 0, repeats))
     return threads * share * rounds / best
+
+
+@cache
+def _linked(target: Target) -> llvm.ResourceTracker:
+    """The kernels of `_NAMES`."""
+    rt = runtime()
+    library = llvm.JITLibraryBuilder().add_object_img(Machine(target).object_code(_text(widest(target) // 32)))
+    library.import_symbol(PARALLEL_FOR, rt.parallel_for).add_current_process()
+    for name in _NAMES:
+        library.export_symbol(name)
+    return library.link(rt.jit, f"bandwidth_{next(_numbers)}")
 
 
 def _text(lanes: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from dataclasses import dataclass
+from functools import cache
 
 import llvmlite.binding as llvm
 
@@ -117,15 +118,20 @@ def peak(instruction: Instruction, target: Target, threads: int, repeats: int = 
 
     The best of `repeats` short runs, some 20 ms in all, since other load on the machine can only slow them down.
     """
-    width = widest(target)
-    lanes = width // instruction.bits
-    rt = runtime()
-    library = llvm.JITLibraryBuilder().add_object_img(Machine(target).object_code(_text(instruction, width)))
-    library.import_symbol(PARALLEL_FOR, rt.parallel_for).export_symbol("tensorc_peak").export_symbol("tensorc_sink")
-    tracker = library.link(rt.jit, f"peak_{next(_numbers)}")
+    lanes = widest(target) // instruction.bits
     arguments = (ctypes.c_int64 * 1)(threads)
-    best = min(time_native(int(tracker["tensorc_peak"]), ctypes.addressof(arguments), 0, repeats))
+    kernel = _linked(instruction, target)
+    best = min(time_native(int(kernel["tensorc_peak"]), ctypes.addressof(arguments), 0, repeats))
     return float(instruction.operations) * lanes * _CHAINS * _STEPS * threads / best
+
+
+@cache
+def _linked(instruction: Instruction, target: Target) -> llvm.ResourceTracker:
+    rt = runtime()
+    code = Machine(target).object_code(_text(instruction, widest(target)))
+    library = llvm.JITLibraryBuilder().add_object_img(code)
+    library.import_symbol(PARALLEL_FOR, rt.parallel_for).export_symbol("tensorc_peak").export_symbol("tensorc_sink")
+    return library.link(rt.jit, f"peak_{next(_numbers)}")
 
 
 def _text(instruction: Instruction, width: int) -> str:

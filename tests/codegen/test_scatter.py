@@ -1,0 +1,31 @@
+"""Scattered loops as machine code: sums over matches that data place, for any data, and never a loop over all places."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from tensorc_dsl.api import TaskFile
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import Loop, inside
+from tensorc_dsl.reference.interpret import interpret
+from tensorc_dsl.source import Source
+from tests.codegen import native
+from tests.codegen.scatters import Scatter, exact
+
+COUNT = int(os.environ.get("SCATTER_FUZZ", "10"))
+
+
+@pytest.mark.parametrize("seed", range(COUNT))
+def test_random_sums_over_matches(seed: int) -> None:
+    made = Scatter(random.Random(seed))
+    task = TaskFile(load_source(Source("random.tsched", made.text())), Target())["t"]
+    scheduled = task.sample(0, 0).program
+    flat = lower_cpu(scheduled)
+    assert not [s for s in inside(flat.body) if isinstance(s, Loop) and s.scattered]
+    inputs = made.inputs(task.program)
+    assert exact(native.run(scheduled, inputs), interpret(task.program, inputs)), made.text()

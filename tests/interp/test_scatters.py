@@ -1,0 +1,86 @@
+"""Sums over matches in the default space: each term is added where data say, however the sum is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorc_dsl.api import Task, TaskFile
+from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.ir.program import For, Program, is_scattered, walk
+from tensorc_dsl.ir.target import Target
+from tensorc_dsl.lower.flat import Loop, inside
+from tensorc_dsl.machine.host import host_target
+from tensorc_dsl.reference.inputs import make_inputs
+from tensorc_dsl.source import Source
+from tensorc_dsl.trace.trace import Trace
+from tensorc_dsl.validate.validate import Valid, validate
+from tests.codegen import native
+
+TASKS = {
+    "histogram": "compute f(X: u8[H, W]) -> C: i32[256] {\n C[v] = sum[y, x] (1 if X[y, x] == u8(v) else 0)\n}",
+    "weighted": (
+        "compute f(X: i32[H, W], V: f32[H, W]) -> C: f32[40] {\n"
+        " C[v in 40] = sum[y, x] (0.0 if i32(v) != X[y, x] else V[y, x])\n}"
+    ),
+    "columns": "compute f(X: u8[H, W]) -> C: i32[256, W] {\n C[v, x] = sum[y] i32(X[y, x] == u8(v))\n}",
+    "table": (
+        "compute f(I: i32[H], G: f32[H, W]) -> T: f32[50, W] {\n"
+        " T[v in 50, x] = sum[y] (G[y, x] if I[y] == i32(v) else 0.0)\n}"
+    ),
+    "pairs": (
+        "compute f(A: i32[H, W], B: i32[H, W]) -> C: i32[7, 9] {\n"
+        " C[a in 7, b in 9] = sum[y, x] (1 if A[y, x] == i32(a) and B[y, x] == i32(b) else 0)\n}"
+    ),
+    "cells": (
+        "compute f(X: f32[H, W]) -> C: f32[H / 8, W / 8, 9] {\n"
+        " let Z[y, x] = i32(clamp(X[y, x], 0.0, 1.0) * 8.0 + 0.5)\n"
+        " C[y in H / 8, x in W / 8, z in 9] = sum[i in 8, j in 8]"
+        " (X[8 * y + i, 8 * x + j] if Z[8 * y + i, 8 * x + j] == i32(z) else 0.0)\n}"
+    ),
+    "greatest": (
+        "compute f(X: i32[H, W], V: i32[H, W]) -> C: i32[30] {\n"
+        " C[v in 30] = max[y, x] (V[y, x] if X[y, x] % 30 == i32(v) else -2147483648)\n}"
+    ),
+}
+
+
+def task(name: str, target: Target) -> Task:
+    text = f"use std.cpu.{{default}}\n{TASKS[name]}\ntask t = f(H=41, W=48) with default\n"
+    return TaskFile(load_source(Source("scatters.tsched", text)), target)["t"]
+
+
+def scattered(p: Program) -> list[str]:
+    return [s.var for _, s in walk(p.body) if isinstance(s, For) and is_scattered(s)]
+
+
+def drawn(t: Task, count: int) -> list[Trace]:
+    """Schedules in which the sum is scattered."""
+    found = [t.sample(0, n) for n in range(count + 3)]
+    return [trace for trace in found if scattered(trace.program)][:count]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_draws_are_right_and_visit_no_other_place(name: str) -> None:
+    t = task(name, host_target(2))
+    traces = drawn(t, 1)
+    assert len(traces) == 1
+    for trace in traces:
+        assert isinstance(validate(t.program, trace.program), Valid)
+        assert not [s for s in inside(lower_cpu(trace.program).body) if isinstance(s, Loop) and s.scattered]
+    native.require_right(t, traces)
+
+
+def test_data_of_a_match_are_places_and_a_little_beyond() -> None:
+    """They were at most 9, whatever the number of places."""
+    found = make_inputs(task("weighted", Target()).program, 3)["X"]
+    assert found.min() < 0 and found.max() > 39
+    assert set(range(40)) < set(found.flat)
+
+
+def test_a_product_with_a_float_stays_a_sum_of_all() -> None:
+    """0 times infinity is NaN: what is not chosen would decide the result."""
+    file = TASKS["table"].replace("(G[y, x] if I[y] == i32(v) else 0.0)", "G[y, x] * f32(I[y] == i32(v))")
+    source = Source("float.tsched", f"use std.cpu.{{default}}\n{file}\ntask t = f(H=41, W=48) with default\n")
+    t = TaskFile(load_source(source), Target(cores=2))["t"]
+    assert not any(scattered(t.sample(0, n).program) for n in range(4))
