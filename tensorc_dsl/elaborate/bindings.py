@@ -185,7 +185,8 @@ def extent(e: tree.Expr, env: Environment, what: str) -> ir.Expr:
             sizes = ", ".join(f"{name} = {v}" for name, v in at)
             raise Invalid(NEGATIVE_SIZE(e.span, what=what, sizes=sizes or "some sizes"))
     if n is not None and n < 0:
-        raise Invalid(NEGATIVE(e.span, what=what, value=n, sizes=env.facts()))
+        repair = f"check the sizes: {facts}" if (facts := env.facts()) else "a size is 0 or more"
+        raise Invalid(NEGATIVE(e.span, what=what, value=n, repair=repair))
     if n is not None and n > LARGEST:
         raise Invalid(TOO_LARGE(e.span, what=what, value=n))
     return value
@@ -252,7 +253,7 @@ def _dimension(name: str, value: Bound, use: tree.Name) -> ir.Expr:
     if not isinstance(value, int) or isinstance(value, bool):
         raise Invalid(NOT_A_KIND(use.span, name=name, wanted="a dimension (an integer)", value=repr(value)))
     if value < 0:
-        raise Invalid(NEGATIVE(use.span, what=f"`{name}`", value=value, sizes=f"{name} = {value}"))
+        raise Invalid(NEGATIVE(use.span, what=f"`{name}`", value=value, repair=f"check the sizes: {name} = {value}"))
     if value > LARGEST:
         raise Invalid(TOO_LARGE(use.span, what=f"`{name}`", value=value))
     return ir.index(value)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorc_dsl.ir.dtypes import BOOL, I32, INDEX, DType
+from tensorc_dsl.ir.arrays import largest_finite
+from tensorc_dsl.ir.dtypes import BOOL, F32, I32, INDEX, DType
+from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format_expr import expr
 
@@ -28,6 +30,17 @@ def of_floats(name: str, args: Sequence[tree.Expr], at: tree.Expr) -> str:
 def not_zero(e: tree.Expr) -> str:
     """`e != 0`."""
     return expr(tree.CompareExpr(("!=",), (e, tree.Number(0, e.span)), e.span))
+
+
+def held(t: DType, value: int | float) -> tuple[str, str]:
+    """The numbers that a type holds, and a type that holds a value that this one does not."""
+    if t.is_float:
+        return f"numbers up to {largest_finite(t):g}", "f64" if t == F32 or abs(value) > largest_finite(F32) else "f32"
+    if t == BOOL:
+        return "true and false", "i32"
+    low, high = limits(t)
+    fits = limits(I32)[0] <= value <= limits(I32)[1]
+    return f"whole numbers from {low} to {high}", "f32" if isinstance(value, float) else "i32" if fits else "i64"
 
 
 def _operation(op: str, a: tree.Expr, b: tree.Expr, at: tree.Expr) -> tree.Expr:

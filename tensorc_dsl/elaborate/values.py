@@ -117,11 +117,11 @@ class ValueBuilder:
             raise Invalid(problems.NO_TYPE(at.span, value=at.span.text))
         if want.is_float:
             if math.isfinite(value) and math.isinf(nearest(float(value), want)):
-                raise Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want))
+                raise _unfit(value, want, at)
             return ir.Const(float(value), want)
         low, high = limits(want)
         if want == BOOL or not isinstance(value, int) or not low <= value <= high:
-            raise Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want))
+            raise _unfit(value, want, at)
         return ir.Const(value, want)
 
     # --- values ------------------------------------------------------------------------------------------------------
@@ -231,7 +231,8 @@ class ValueBuilder:
                     name in self.buffers and name not in names
                 ):
                     high = "…" if extent is None else format_expr(ir.sub(extent, ir.ONE))
-                    raise Invalid(problems.DATA_SUBSCRIPT(span, name=name, text=e.span.text, low=0, high=high))
+                    text = e.span.text if self.buffers[name].dtype.is_integer else f"i32({e.span.text})"
+                    raise Invalid(problems.DATA_SUBSCRIPT(span, name=name, text=text, low=0, high=high))
                 case _:
                     return None
 
@@ -411,3 +412,8 @@ def _small(e: ir.Expr, at: tree.Expr) -> None:
         raise Invalid(problems.TOO_LARGE(at.span, what=f"`{at.span.text}`", value=e.value))
     for c in ir.children(e):
         _small(c, at)
+
+
+def _unfit(value: int | float, want: DType, at: tree.Expr) -> Invalid:
+    span, wider = repairs.held(want, value)
+    return Invalid(problems.LITERAL(at.span, value=at.span.text, dtype=want, range=span, wider=wider))

@@ -68,7 +68,7 @@ class _Cost:
 
 def loop_features(program: Program, target: Target) -> Array:
     """A number for each of `COLUMNS`, for a program without open dimensions."""
-    costs = sorted((_cost(n, target) for n in nests(program)), key=lambda c: -c.cycles)
+    costs = sorted((_cost(n, target) for n in nests(program) if all(n.extents)), key=lambda c: -c.cycles)
     total = sum(c.cycles for c in costs) or 1.0
     out = [*_of_program(program, costs)]
     for n in range(DESCRIBED):

@@ -148,3 +148,31 @@ def test_the_largest_numbers_and_infinity_fit() -> None:
         assert got.tolist() == [nearest(t, float(number))] * 4 and np.isfinite(got).all()
     for t in FLOATS:
         assert (outputs(build(text(t, "max(X[i], inf)"), M=4), narrow(np.zeros(4), DTYPES[t]))[2] == np.inf).all()
+
+
+@pytest.mark.parametrize(
+    ("t", "value", "repair"),
+    [
+        ("u8", "256", "u8 holds whole numbers from 0 to 255; convert what stands beside it, `i32(…)`"),
+        ("u8", "0.5", "u8 holds whole numbers from 0 to 255; convert what stands beside it, `f32(…)`"),
+        ("u32", "4294967296", "u32 holds whole numbers from 0 to 4294967295; convert what stands beside it, `i64(…)`"),
+        ("f16", "70000.0", "f16 holds numbers up to 65504; convert what stands beside it, `f32(…)`"),
+        ("f16", "1e39", "f16 holds numbers up to 65504; convert what stands beside it, `f64(…)`"),
+        ("f32", "1e39", "f32 holds numbers up to 3.40282e+38; convert what stands beside it, `f64(…)`"),
+    ],
+)
+def test_a_number_beyond_its_type_has_a_repair(t: str, value: str, repair: str) -> None:
+    (found,) = errors(text(t, f"X[i] * {value}"), M=8)
+    assert found.endswith(f"\n  = help: {repair}")
+
+
+def test_a_size_below_zero_without_other_sizes_has_a_repair() -> None:
+    (found,) = errors("compute f(X: f32[-1]) -> Y: f32[1] { Y[i] = 1.0 }")
+    assert found.startswith("error[E0404]") and found.endswith("\n  = help: a size is 0 or more")
+
+
+@pytest.mark.parametrize(("t", "repair"), [("f32", "clamp(i32(X[i]), 0, 7)"), ("i16", "clamp(X[i], 0, 7)")])
+def test_the_repair_of_a_subscript_that_data_decide_is_one(t: str, repair: str) -> None:
+    (found,) = errors(text(t, "X[X[i]]"), M=8)
+    assert f"`{repair}`" in found
+    assert build(text(t, f"X[{repair}]"), M=8).outputs

@@ -112,3 +112,12 @@ def test_every_draw_has_all_numbers(file: str) -> None:
             found = loop_features(bind(trace.program, sizing(task.program).timed[-1]), task.target)
             assert found.shape == (len(COLUMNS),)
             assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize(("old", "new"), [("i in 8", "i in 0"), ("k in 12", "k in 0"), ("j in 16", "j in 0")])
+@pytest.mark.parametrize("kind", ["", "parallel "])
+def test_a_nest_that_never_runs_costs_nothing(old: str, new: str, kind: str) -> None:
+    empty = GEMM.replace(old, new).replace("    for i", f"    {kind}for i")
+    found = named(empty, Target(vector_bits=512, cores=4))
+    nothing = named("program nothing(C: f32[8]) { }", Target(vector_bits=512, cores=4))
+    assert found == {**nothing, "regions": 1.0}
