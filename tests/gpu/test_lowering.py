@@ -16,7 +16,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.source import Source
-from tests.gpu.kernels import emulated, ptx
+from tests.gpu.kernels import emulated, ptx, whole
 from tests.programs import random_inputs
 from tests.stdlib.gpu_checks import task
 
@@ -211,6 +211,6 @@ def test_clusters_are_refused() -> None:
 def test_open_sizes_are_arguments_of_a_kernel(text: str, tmp_path: Path) -> None:
     t = task(tmp_path, text)
     for seed in range(2):
-        found = t.emulate(t.sample(seed))
+        found = t.emulate(whole(t.sample(seed)))
         assert found.fault == "" and found.max_error <= 1.0
         assert re.search(r"\.param \.u64 \w+_param_", t.compile(t.sample(seed)).view("ptx"))

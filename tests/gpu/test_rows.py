@@ -57,6 +57,7 @@ ROWS = {
     "softmax": "softmax(M=5, N=67)",
     "stored exponentials": "softmax(M=5, N=67)",
     "open rows": "softmax(M=1..9, N=33)",
+    "open rows, stored exponentials": "softmax(M=1..9, N=33)",
     "open length": "layer_norm(M=3, N=1..40)",
     "layer norm": "layer_norm(M=5, N=67)",
     "rms norm": "rms_norm(M=2, N=40)",
@@ -69,6 +70,7 @@ ROWS = {
 
 DECISIONS: dict[str, dict[str, Decision]] = {
     "stored exponentials": {"inline": False},
+    "open rows, stored exponentials": {"inline": False},
     "layer norm": {"combine": "by_shuffles", "combine_1": "by_shuffles"},
     "other elements of a row": {"inline": False},
     "more rows than warps": {"piece": 8, "width": 64, "combine": "by_shuffles"},
