@@ -254,16 +254,16 @@ class _Errors(Evaluation):
                 value = arithmetic(op, x, y, dtype_of(a))
                 if not dtype_of(a).is_float:
                     return value, none if not (dx.any() or dy.any()) else _carried(op, x, dx, y, dy, value)
-                error = _carried(op, x, dx, y, dy, value)
-                return value, error if op in ("min", "max") else _and(np.abs(value) * u, error)
+                error = _settled(value, _carried(op, x, dx, y, dy, value), dx, dy)
+                return value, error if op in ("min", "max") else _and(_rounding(value, u), error)
             case Cast(operand=a, dtype=t):
                 x, dx = self.pair(a, box, mask)
                 return self._cast(x, dx, dtype_of(a), t)
             case Call(function=f, args=args):
                 operands = [self.pair(a, box, mask) for a in args]
                 value, known = self.value(e, box, mask), NUMERICS[f]
-                rounding = 0.0 if known.exact else u * FUNCTION_ROUNDOFFS
-                return value, known.error(Point(value, *chain(*operands))) + np.abs(value) * rounding
+                error = _settled(value, known.error(Point(value, *chain(*operands))), *(dx for _, dx in operands))
+                return value, error if known.exact else error + _rounding(value, u * FUNCTION_ROUNDOFFS)
             case _:
                 assert_never(e)
 
@@ -281,6 +281,22 @@ def _roundoff(t: DType) -> float:
     """The relative error between an operation of a kernel and of the reference: the kernel rounds to the type, the reference
     to f64. A kernel of f64 may round a product and a sum together, which the reference does not."""
     return unit_roundoff(t) + unit_roundoff(F64) if t.is_float else 0.0
+
+
+def _rounding(value: Array, share: float) -> Array:
+    """The error of rounding results, as a share of them. An infinity is not rounded."""
+    size = np.abs(value)
+    return (np.where(np.isinf(size), 0.0, size) if np.isinf(size).any() else size) * share
+
+
+def _settled(value: Array, error: Array, *carried: Array) -> Array:
+    """The error of results: none of an infinity that exact operands give, where derivatives say nothing."""
+    if np.isfinite(error).all():
+        return error
+    exact = np.isinf(value)
+    for dx in carried:
+        exact = exact & (dx == 0)
+    return np.where(exact, 0.0, error)
 
 
 def _carried(op: str, x: Array, dx: Array, y: Array, dy: Array, value: Array) -> Array:

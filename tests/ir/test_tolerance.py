@@ -12,7 +12,7 @@ from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.evaluate import evaluate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
-from tests.compute.texts import build, made, std
+from tests.compute.texts import OPS, build, made, std
 
 
 def setup(
@@ -140,3 +140,25 @@ def test_the_error_of_one_value_is_carried_on() -> None:
     array = build(f"{head} {stages.format(of='[n in 1]', at='[0]')} }}", K=512)
     x = make_inputs(one, 1)
     np.testing.assert_array_equal(setup(one, x)[2]["Y"], setup(array, x)[2]["Y"])
+
+
+def test_an_infinity_of_exact_operands_has_no_error() -> None:
+    """It had an infinite one: a log of a sum of exponentials, which starts at -inf, was allowed to be any number."""
+    text = """compute f(X: f32[M]) -> A: f32[M], B: f32[M], C: f32[M], D: f32[M] {
+        let far[i] = -inf if X[i] < 100.0 else X[i]
+        A[i] = exp(far[i] - X[i]) + X[i]
+        B[i] = X[i] + 1 / (X[i] / 0.0)
+        C[i] = max(far[i] * 2 * X[i], X[i] * 3)
+        D[i] = exp(log(X[i] * 0.0)) + X[i]
+    }"""
+    numbers = np.linspace(1, 2, 9, dtype=np.float32)
+    for p, x in ((build(text, M=9), numbers), (build((OPS / "logsumexp.tsched").read_text(), M=1, N=9), numbers[None])):
+        _, _, tol = setup(p, {"X": x})
+        assert all(0 < t.max() < 1e-5 for t in tol.values()), tol
+
+
+def test_an_infinity_of_a_rounded_operand_may_be_any_number() -> None:
+    """The sum is 0 in the reference, and about 1e-8 in a kernel that adds in another order."""
+    p = build("compute f(X: f32[K]) -> C: f32[1] { let t = sum[k] X[k]\n C[i in 1] = exp(log(t * t)) + X[0] }", K=4)
+    _, y, tol = setup(p, {"X": np.array([0.1, 1.0, -1.0, -0.1], np.float32)})
+    assert np.isfinite(y["C"]).all() and (tol["C"] > 1.0).all()
