@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorc_dsl.ir.arrays import largest_finite
 from tensorc_dsl.ir.dtypes import BOOL, F32, I32, INDEX, DType
-from tensorc_dsl.ir.numbers import limits
+from tensorc_dsl.ir.numbers import largest_finite, limits
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format_expr import expr
 

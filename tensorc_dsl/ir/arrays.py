@@ -71,12 +71,6 @@ def unit_roundoff(t: DType) -> float:
     return 0.0 if bits is None else 2.0**-bits
 
 
-def largest_finite(t: DType) -> float:
-    """The largest finite value of a float type; infinity for integers, which wrap."""
-    bits, exponent = {"f16": (11, 16), "bf16": (8, 128), "f32": (24, 128), "f64": (53, 1024)}.get(t.name, (0, 0))
-    return 2.0 ** (exponent - 1) * (2.0 - 2.0 ** (1 - bits)) if bits else float("inf")
-
-
 def smallest_normal(t: DType) -> float:
     """The smallest normal value of a float type, below which a result may be flushed to zero; 0 for integers."""
     exponent = {"f16": -14, "bf16": -126, "f32": -126, "f64": -1022}.get(t.name)

@@ -35,6 +35,14 @@ def highest(t: DType) -> int | float:
     return limits(t)[1]
 
 
+def largest_finite(t: DType) -> float:
+    """The largest finite value of a float type; infinity for integers, which wrap."""
+    if not t.is_float:
+        return float("inf")
+    bits, _, exponent = _FORMATS[t.name]
+    return 2.0 ** (exponent - 1) * (2.0 - 2.0 ** (1 - bits))
+
+
 def consecutive(t: DType) -> int:
     """The number up to which a float type has every integer."""
     return 2 ** _FORMATS[t.name][0]

@@ -16,8 +16,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorc_dsl.ir.arrays import largest_finite, widen
+from tensorc_dsl.ir.arrays import widen
 from tensorc_dsl.ir.bind import bind
+from tensorc_dsl.ir.numbers import largest_finite
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.protocol import Backend, CompileError, KernelFault, LoadedKernel
-from tensorc_dsl.ir.arrays import largest_finite, stored_dtype, widen
+from tensorc_dsl.ir.arrays import stored_dtype, widen
 from tensorc_dsl.ir.bind import Sizes, bind
+from tensorc_dsl.ir.numbers import largest_finite
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.measure.check import Verdict, compare

@@ -11,7 +11,6 @@ import pytest
 from tensorc_dsl.affine.simplify import simplify
 from tensorc_dsl.ir.arrays import (
     Array,
-    largest_finite,
     narrow,
     smallest_normal,
     stored_dtype,
@@ -21,7 +20,7 @@ from tensorc_dsl.ir.arrays import (
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, DType
 from tensorc_dsl.ir.expr import ZERO, Binary, Cast, Const, Expr, Load, Select, index
 from tensorc_dsl.ir.maths import MATHS
-from tensorc_dsl.ir.numbers import limits
+from tensorc_dsl.ir.numbers import largest_finite, limits
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.parse_expr import VisibleNames
 from tensorc_dsl.ir.print import format_expr, format_program

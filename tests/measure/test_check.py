@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from tensorc_dsl.ir.arrays import largest_finite
 from tensorc_dsl.ir.dtypes import F32
+from tensorc_dsl.ir.numbers import largest_finite
 from tensorc_dsl.measure.blas import _controls, one_blas_thread
 from tensorc_dsl.measure.check import compare
 from tensorc_dsl.measure.guarded import ALIGNMENT, Guarded, frozen, poison
