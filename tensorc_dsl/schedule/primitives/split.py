@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from tensorc_dsl.affine.simplify import TRUE, bounds, extent_ranges, is_multiple, simplify
+from tensorc_dsl.ir.dtypes import I64
 from tensorc_dsl.ir.expr import Compare, Expr, Var, add, ceildiv, constant, floordiv, floormod, index, mul, sub
 from tensorc_dsl.ir.node import replace
+from tensorc_dsl.ir.numbers import limits
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, For, Program, Stmt, fresh, replace_stmt, used_names
 from tensorc_dsl.schedule.cut import Part, cut
@@ -81,6 +83,9 @@ def split(
     ranges = extent_ranges(around)
     product = prod(f for f in factors if f is not None)
     is_open = None in factors
+    if product + (bounds(target.extent, ranges)[1] or 0) > limits(I64)[1]:
+        why = f"{product} iterations of a tile cannot be counted in 64 bits"
+        raise BAD_FACTORS(program, target.var, factors=text, why=why)
     exact = is_multiple(target.extent, product, ranges) if is_open else constant(target.extent) == product
     if not exact and not partial:
         divide, extent = "divide" if is_open else "multiply to", format_expr(target.extent)
