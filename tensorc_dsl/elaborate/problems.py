@@ -178,9 +178,17 @@ def SATURATES_TO(*, text: str, operand: str) -> None: ...
 def SATURATES(*, text: str, dtype: object) -> None: ...
 @problem("E0417", "this divides by {value}", "= {value}")
 def DIVISION_BY_ZERO(*, value: int) -> None: ...
-@problem("E0418", "{what} cannot stand in a compute")
+@problem(
+    "E0418",
+    "{what} cannot stand in a compute",
+    help="a compute has names, numbers, elements `A[i]`, operations and calls",
+)
 def NOT_IN_COMPUTE(*, what: str) -> None: ...
-@problem("E0418", "{what} cannot stand in an extent or a subscript")
+@problem(
+    "E0418",
+    "{what} cannot stand in an extent or a subscript",
+    help="these are whole numbers: iterators, dimensions and integers, and `+ - * / %`, `min` and `max` of them",
+)
 def NOT_AN_INDEX(*, what: str) -> None: ...
 @problem("E0418", "`{name}` is a tensor", help="say which element: `{name}[{indices}]`")
 def NO_INDEX_LIST(*, name: str, indices: str) -> None: ...
