@@ -18,7 +18,7 @@ from tensorc_dsl.validate.validate import Valid, validate
 from tests.codegen import native
 
 TASKS = """
-use std.cpu.{default}
+use std.cpu.{default, parallelize_vectorize_unroll, slide, write_out_windows}
 
 /// Each level reads sixteen elements of the one before.
 compute levels(X: f32[16 * H, 16 * W]) -> Y: f32[H, W] {
@@ -79,6 +79,18 @@ compute bent(X: f32[H + 2, W + 2]) -> Y: f32[H, W] {
     Y[y in H, x in W] = sum[k in 3] u[k] * B[y + k, x]
 }
 
+schedule rows for bell {
+    write_out_windows(B)
+    write_out_windows(Y)
+    let [y, x] = Y.loops
+    let [far, near] = split(y, [_, 4], partial=true)
+    reorder(far, near, x)
+    compute_at(B, near)
+    slide(B, near)
+    parallelize_vectorize_unroll(root, unroll_steps=[0])
+}
+
+task rows = bell(H=9, W=37) with rows
 task bell = bell(H=9, W=37) with default
 task bent = bent(H=9, W=37) with default
 task planes = planes(H=21, W=141) with default
@@ -118,6 +130,16 @@ def test_a_window_is_written_out_and_vectorized(name: str) -> None:
         assert all(around[-1].kind is LoopKind.VECTORIZED for around, _ in nests)
         assert isinstance(validate(t.program, trace.program), Valid)
     native.require_right(t, traces)
+
+
+def test_a_stage_that_keeps_some_of_its_rows_is_vectorized() -> None:
+    """Its elements were computed one by one, and the first rows as well: four times as long as all of the stage at once."""
+    t = task("rows", host_target(2))
+    (trace,) = drawn(t, 1)
+    nests = {b.name: around for around, b in walk(trace.program.body) if isinstance(b, Block)}
+    assert {"B", "B_first", "Y"} <= nests.keys()
+    assert all(around[-1].kind is LoopKind.VECTORIZED for name, around in nests.items() if name != "t")
+    native.require_right(t, [trace])
 
 
 def test_other_terms_of_written_out_windows_are_not_proved_equal() -> None:

@@ -30,6 +30,7 @@ ANSWERS = {
         "C.is_output": True,
         "C.is_reduction": True,
         "C.is_injective": False,
+        "C.is_rolled": False,
         "C.is_scan or C.is_window": False,
         "len(C.reads)": 2,
         "C.writes[0].name": "C",
@@ -177,6 +178,34 @@ def test_a_block_is_untouched_until_its_outermost_loop_is_shared_or_runs_otherwi
 def test_a_block_without_loops_is_not_untouched() -> None:
     program = parse_program(Source("p", "program p(A: f32[1]) {\n    block B { A[0] = 1.0 }\n}\n"))
     assert QUERIES[BlockRef]["is_untouched"].function(program, BlockRef("B")) is False
+
+
+ROLLED = """
+program p(A: f32[9, 5], Y: f32[7, 5]) {
+    buffer B: f32[3, 5]
+    for i in 9, j in 5 { block keeps {
+        spatial vi in 9 = i
+        spatial vj in 5 = j
+        B[vi % 3, vj] = A[vi, vj]
+    } }
+    for i in 9, j in 5 { block other {
+        spatial vi in 9 = i
+        spatial vj in 5 = j
+        B[vi % 3, vi % 3] = A[vi, vj]
+    } }
+    for i in 7, j in 5 { block maps {
+        spatial vi in 7 = i
+        spatial vj in 5 = j
+        Y[vi, vj] = B[vi % 3, vj]
+    } }
+}
+"""
+
+
+@pytest.mark.parametrize(("block", "rolled"), [("keeps", True), ("other", False), ("maps", False)])
+def test_a_block_is_rolled_if_it_keeps_a_part_of_what_it_maps(block: str, rolled: bool) -> None:
+    program = parse_program(Source("p", ROLLED))
+    assert QUERIES[BlockRef]["is_rolled"].function(program, BlockRef(block)) is rolled
 
 
 @pytest.mark.parametrize(("m", "n", "reused"), [(1, 1, False), (2, 1, True), (1, 2, True)])
