@@ -315,9 +315,11 @@ class Expressions:
         """Store adjacent lanes, starting at the first one of a piece; past the caches if they are whole vectors of a streamed
         buffer."""
         f, pointer, size = self.f, self.target(buffer, e, at), value.dtype.bytes
-        stored, unit = self.to_memory(value), self.scope.streamed.get(buffer, 0)
-        past = unit and value.lanes * size % unit == 0 and self._is_multiple(e, at, unit // size)
-        how = f"{unit}, !nontemporal !2" if past else f"{self.alignment(buffer, e, at, size)}"
+        stored, past = self.to_memory(value), self.scope.streamed.get(buffer)
+        if past and value.lanes * size % past.unit == 0 and self._is_multiple(e, at, past.unit // size):
+            how = f"{min(past.unit, past.begins)}, !nontemporal !2"
+        else:
+            how = f"{self.alignment(buffer, e, at, size)}"
         f.line(f"store {stored.type} {stored.ref}, ptr {pointer}, align {how}")
 
     def alignment(self, buffer: str, e: Expr, at: Piece, size: int) -> int:
