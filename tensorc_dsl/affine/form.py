@@ -59,10 +59,10 @@ class Linear:
 class Context:
     """The ranges of the variables, and ranges of atoms that were computed so far."""
 
-    __slots__ = ("_atoms", "_ranges")
+    __slots__ = ("_atoms", "ranges")
 
     def __init__(self, ranges: Ranges) -> None:
-        self._ranges = ranges
+        self.ranges = ranges
         self._atoms: dict[Expr, Interval] = {}
 
     def atom(self, e: Expr, interval: Interval) -> Linear:
@@ -74,20 +74,20 @@ class Context:
         return Linear({e: 1}, 0)
 
     def variable(self, name: str) -> Linear:
-        low, high = self._ranges.get(name, OPEN)
+        low, high = self.ranges.get(name, OPEN)
         if low is not None and low == high:
             return Linear({}, low)
         return Linear({name: 1}, 0)
 
     def dim(self, e: Dim) -> Linear:
         """The form of an open dimension, within its own range and the range in the context."""
-        low, high = self._ranges.get(e.name, OPEN)
+        low, high = self.ranges.get(e.name, OPEN)
         least = e.low if low is None else max(low, e.low)
         most = e.high if high is None else high if e.high is None else min(high, e.high)
         return self.atom(e, (least, most))
 
     def atom_range(self, a: Atom) -> Interval:
-        return self._ranges.get(a, OPEN) if isinstance(a, str) else self._atoms.get(a, OPEN)
+        return self.ranges.get(a, OPEN) if isinstance(a, str) else self._atoms.get(a, OPEN)
 
     def range_of(self, form: Linear) -> Interval:
         return self.range_of_terms(form.terms, form.constant)

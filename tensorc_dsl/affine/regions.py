@@ -16,6 +16,7 @@ from math import gcd
 from tensorc_dsl.affine.data import depends_on_data
 from tensorc_dsl.affine.form import Atom, Context, Interval, Linear, Ranges, to_expr
 from tensorc_dsl.affine.linear import divide, linear, modulo
+from tensorc_dsl.affine.sets import extremes
 from tensorc_dsl.affine.simplify import extent_ranges
 from tensorc_dsl.ir.expr import ZERO, Binary, Const, Expr, Select, constant, free_vars, index
 from tensorc_dsl.ir.program import For
@@ -41,20 +42,22 @@ def inner_ranges(loops: Iterable[For], outside: Collection[str]) -> dict[str, In
     return ranges
 
 
-def required_region(accesses: Sequence[RangedSubscripts], outer: Ranges, shape: tuple[Expr, ...]) -> Region:
+def required_region(
+    accesses: Sequence[RangedSubscripts], outer: Ranges, shape: tuple[Expr, ...], given: Sequence[Expr] = ()
+) -> Region:
     """A box that contains all elements of the buffer that the accesses touch: `[lower, lower + extent)` per dimension.
 
     A variable has the same range wherever it occurs, as a loop has. `lower` contains outer variables only. `extent` is one
-    number for all values of the outer variables: for a single access whose subscript is a sum of multiples of distinct
-    variables it is exact, otherwise large enough. If it would reach the size of the buffer, or no number is known,
-    the answer is the whole dimension, `(0, shape[d])`. The box is not cut at the edges of the buffer: a lower bound may
-    be negative, and a box may end beyond the last element.
+    number for all values of the outer variables at which `given` holds: for a single access whose subscript is a sum of
+    multiples of distinct variables it is exact, otherwise large enough. If it would reach the size of the buffer, or no
+    number is known, the answer is the whole dimension, `(0, shape[d])`. The box is not cut at the edges of the buffer: a
+    lower bound may be negative, and a box may end beyond the last element.
     """
     ranges = dict(outer)
     for _, inner in accesses:
         ranges.update(inner)
     context = Context(ranges)
-    return tuple(_dimension(accesses, d, size, context) for d, size in enumerate(shape))
+    return tuple(_dimension(accesses, d, size, context, given) for d, size in enumerate(shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +68,51 @@ class _Span:
     width: int
 
 
-def _dimension(accesses: Sequence[RangedSubscripts], d: int, size: Expr, context: Context) -> tuple[Expr, Expr]:
-    joined: _Span | None = None
-    for indices, inner in accesses:
-        span = _span(linear(indices[d], context), frozenset(inner), context)
-        joined = span if joined is None or span is None else _union(joined, span, context)
-        if joined is None:
-            return ZERO, size
+def _dimension(
+    accesses: Sequence[RangedSubscripts], d: int, size: Expr, context: Context, given: Sequence[Expr]
+) -> tuple[Expr, Expr]:
+    found = [_span(linear(indices[d], context), frozenset(inner), context) for indices, inner in accesses]
+    spans = [x for x in found if x is not None]
     n = constant(size)
     named = n is None and depends_on_data(indices[d] for indices, _ in accesses)  # the type's range exceeds any table
-    if joined is None or named or (n is not None and joined.width + 1 >= n):
+    if len(spans) < len(found) or named:
+        return ZERO, size
+    joined: _Span | None = spans[0]
+    for span in spans[1:]:
+        joined = None if joined is None else _union(joined, span, context)
+    if joined is None or joined.low not in [x.low for x in spans]:
+        exact = _around(spans, context, given)
+        joined = exact if joined is None or (exact is not None and exact.width < joined.width) else joined
+    if joined is None or (n is not None and joined.width + 1 >= n):
         return ZERO, size
     return to_expr(joined.low), index(joined.width + 1)
+
+
+def _around(spans: Sequence[_Span], context: Context, given: Sequence[Expr]) -> _Span | None:
+    """The least interval that contains all of several and begins at a fixed distance from one of the terms that they clamp.
+
+    Intervals of values lose what `y`, `max(y - 1, 0)` and `y / 2 + y % 2 * 2` have in common; integer sets keep it.
+    """
+    terms = {to_expr(x): x for span in spans for x in _unclamped(span.low, context) if x.terms}
+    found: list[_Span] = []
+    for term in terms.values():
+        ends = [(extremes(to_expr(x.low.minus(term)), context.ranges, given), x.width) for x in spans]
+        known = [(e[0], e[1] + width) for e, width in ends if e is not None]
+        if len(known) == len(ends):
+            start = min(low for low, _ in known)
+            found.append(_Span(term.plus_constant(start), max(high for _, high in known) - start))
+    return min(found, key=lambda x: x.width, default=None)
+
+
+def _unclamped(form: Linear, context: Context) -> list[Linear]:
+    """The operands of a `min` or `max` plus a number, and theirs in turn; the form itself if it is something else."""
+    if list(form.terms.values()) == [1]:
+        match next(iter(form.terms)):
+            case Binary(op="min" | "max", lhs=a, rhs=b):
+                return [x.plus_constant(form.constant) for e in (a, b) for x in _unclamped(linear(e, context), context)]
+            case _:
+                pass
+    return [form]
 
 
 def _union(a: _Span, b: _Span, context: Context) -> _Span | None:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from tensorc_dsl.affine import isl
+from tensorc_dsl.affine.form import Ranges
 from tensorc_dsl.affine.linear import FALSE
 from tensorc_dsl.affine.radix import by_digits
 from tensorc_dsl.affine.simplify import bounds, conjuncts, extent_ranges, simplify, simplify_where
@@ -276,6 +277,35 @@ def _have_solution(variables: Sequence[str], conditions: list[Expr]) -> bool:
     return not conditions or not points(variables, conditions).is_empty()
 
 
+def extremes(e: Expr, ranges: Ranges, given: Sequence[Expr] = ()) -> tuple[int, int] | None:
+    """The least and the greatest value of an index expression over the ranges of its variables, where `given` holds as far as
+    it is affine. None if the expression is not affine, or not known to have both.
+    """
+    kept = affine_only(given)
+    names = sorted(free_vars(e).union(*map(free_vars, kept)))
+    known = [(n, *ranges.get(n, (None, None))) for n in names]
+    limits = tuple((n, low, high) for n, low, high in known if low is not None and high is not None)
+    return _extremes(e, limits, kept) if len(limits) == len(names) else None
+
+
+@lru_cache(maxsize=4096)
+def _extremes(e: Expr, limits: tuple[tuple[str, int, int], ...], given: tuple[Expr, ...]) -> tuple[int, int] | None:
+    value = Var("value'")  # no loop of a program has a name with a quote
+    within = [
+        c for n, low, high in limits for c in (Compare("<=", index(low), Var(n)), Compare("<=", Var(n), index(high)))
+    ]
+    every = _without_quotients([Compare("==", value, e), *within, *given])
+    names = sorted(frozenset[str]().union(*map(free_vars, every)) - {value.name})
+    # Callers' names may be unreadable for isl.
+    plain: dict[str, Expr] = {n: Var(f"x{k}") for k, n in enumerate(names)}
+    try:
+        found = points([value.name, *(f"x{k}" for k in range(len(names)))], [substitute(c, plain) for c in every])
+    except NotAffine:
+        return None
+    least, most = found.dim_min_val(0), found.dim_max_val(0)
+    return (least.to_python(), most.to_python()) if least.is_int() and most.is_int() else None
+
+
 def _without_quotients(conditions: Sequence[Expr]) -> list[Expr]:
     """Conditions that have a solution exactly if the given ones do.
 
@@ -323,6 +353,6 @@ def covers(
 
 __all__ = [
     "NotAffine", "access_map", "affine_only", "affine_text", "bindings", "condition_text", "covers",
-    "dim_conditions", "domain",
+    "dim_conditions", "domain", "extremes",
     "feasible", "instance_map", "loop_access_map", "loop_conditions", "mapping", "points", "set_name",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from tensorc_dsl.affine.inverse import instances_writing
 from tensorc_dsl.affine.regions import inner_ranges, required_region
 from tensorc_dsl.affine.sets import bindings
 from tensorc_dsl.affine.simplify import extent_ranges
-from tensorc_dsl.ir.expr import substitute
+from tensorc_dsl.ir.expr import Expr, free_vars, substitute
 from tensorc_dsl.ir.program import (
     Block,
     Buffer,
@@ -141,7 +141,7 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef | str) -> Rewrit
         for loops, b in consumers
         for indices in read_indices(b, buffer.name)
     ]
-    region = required_region(reads, extent_ranges(around), buffer.shape)
+    region = required_region(reads, extent_ranges(around), buffer.shape, _given(consumers, outside))
     box = instances_writing(nest[1], nest[1].body[0].indices, region)
     if isinstance(box, str):
         raise NOT_INVERTIBLE(program, block.name, block=block.name, buffer=buffer.name, iterator=box)
@@ -230,6 +230,13 @@ def _consumers_below(program: Program, b: Block, buffer: str, at: For) -> tuple[
         if all(x.var != at.var for x in loops):
             raise OUTSIDE(program, consumer.name, at.var, consumer=consumer.name, buffer=buffer, loop=at.var)
     return consumers
+
+
+def _given(consumers: tuple[Nest, ...], outside: set[str]) -> tuple[Expr, ...]:
+    """Conditions over loops `outside` without which no consumer reads anything."""
+    return tuple(
+        c for c in consumers[0][1].where if free_vars(c) <= outside and all(c in b.where for _, b in consumers)
+    )
 
 
 def _first_holding(at: For, names: set[str]) -> Stmt:

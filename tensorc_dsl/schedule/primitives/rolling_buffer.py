@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tensorc_dsl.affine.accesses import touched, written
-from tensorc_dsl.affine.form import Context
-from tensorc_dsl.affine.linear import linear
+from tensorc_dsl.affine.form import Context, Linear, to_expr
+from tensorc_dsl.affine.linear import difference, linear
 from tensorc_dsl.affine.private import follow_writes, is_private
+from tensorc_dsl.affine.sets import extremes
 from tensorc_dsl.affine.simplify import bounds, extent_ranges
-from tensorc_dsl.ir.expr import ZERO, Expr, Var, add, constant, free_vars, index
+from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, add, constant, free_vars, index, sub, substitute
 from tensorc_dsl.ir.program import (
     Block,
     Buffer,
@@ -57,14 +58,17 @@ def NOT_KEPT(*focus: str, loop: str, buffer: str, reason: str) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Dimension `axis` of the buffer: iteration t of the loop computes `size` elements, at an offset of `step` from the
-    previous iteration. The loop `inner` counts them.
+    """Dimension `axis` of the buffer: an iteration of the loop computes `size` elements, which the loop `inner` counts. They
+    begin `moved` elements after those of the iteration before, which is at most `step`.
     """
 
     axis: int
     inner: For
     size: int
     step: int
+    moved: Expr
+    first: int
+    """How many elements of the first window may not be new to the first iteration."""
 
 
 @primitive(NO_BLOCK, NO_LOOP, NOT_AROUND, OUTPUT, NOT_PURE, NO_WINDOW, NOT_KEPT)
@@ -76,7 +80,8 @@ def rolling_buffer(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[
         for r in 3: Y[t] += P[t*2 + r]               for h in 2: P[(t*2 + h + 1) % 3] = …
                                                      for r in 3: Y[t] += P[(t*2 + r) % 3]
 
-    Subscripts wrap around. A new block before the loop, the result, computes the part of the first window that no iteration
+    Subscripts wrap around. A window may move by fractions, such as `t / 2`: a condition skips what the iteration before has
+    computed. A new block before the loop, the result, computes the part of the first window that no iteration
     adds. The loop must run in order from then on. Of a chain of stages in one loop the first is rolled first; a later one is
     rolled if the result is proved to compute the same.
     In TVM: `rolling_buffer`; in Halide: `store_at` outside of `compute_at`, with `fold_storage`.
@@ -101,7 +106,7 @@ def _rolled(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[BlockRe
     rolled = _check_kept(program, (around, b), depth, buffer, child)
 
     used = used_names(program)
-    first, name = _first(child, at, window, used)
+    first, name = _first(child, around[:depth], at, window, used)
     rest = _later(program, around, window)
     here = the_loop(rest, loop)[1]
     whole = replace_stmt(rest, at.var, (first, here))
@@ -128,20 +133,35 @@ def _window(program: Program, nest: Nest, depth: int, buffer: Buffer) -> _Window
     axes = [d for d, i in enumerate(b.body[0].indices) if moving and i == Var(moving[0].name)]
     if len(moving) != 1 or len(axes) != 1:
         raise refuse(f"not just one subscript of `{b.name}` depends on it")
-    form = linear(moving[0].binding, Context(extent_ranges(around)))
-    step = form.terms.get(at.var, 0)
-    own = [(v, c) for v, c in form.terms.items() if not isinstance(v, str) or v in inside]
-    if step < 1 or len(own) != 1 or own[0][1] != 1 or not isinstance(own[0][0], str):
-        raise refuse(f"`{moving[0].name}` is not a multiple of it plus one loop of the window")
-    inner = inside[own[0][0]]
+    context = Context(extent_ranges(around))
+    form = linear(moving[0].binding, context)
+    own = [v for v in form.terms if isinstance(v, str) and v in inside]
+    if len(own) != 1 or form.terms[own[0]] != 1:
+        raise refuse(f"`{moving[0].name}` is not where it begins plus one loop of the window")
+    inner = inside[own[0]]
+    low = form.minus(Linear({inner.var: 1}, 0))
+    if not inside.keys().isdisjoint(free_vars(to_expr(low))):
+        raise refuse(f"loops of the window decide where it begins, in `{moving[0].name}`")
+    before = substitute(to_expr(low), {at.var: sub(Var(at.var), index(1))})
+    moved = to_expr(difference(to_expr(low), before, context))
+    least, step = extremes(moved, {**context.ranges, at.var: (1, _last(at))}) or (-1, 0)
+    if least < 0:
+        raise refuse("a window is not proved to begin where the last one did, or later")
     size, whole = constant(inner.extent), constant(buffer.shape[axes[0]])
     if any(inner.var in free_vars(it.binding) for it in b.iters if it is not moving[0]):
         raise refuse(f"`{inner.var}` counts more than the window")
-    if size is None or size <= step:
+    if size is None or size <= step or step < 1:
         raise refuse("its windows do not overlap")
     if whole is not None and size >= whole:
         raise refuse("one window is the whole")
-    return _Window(axes[0], inner, size, step)
+    least_new = (extremes(moved, {**context.ranges, at.var: (0, 0)}) or (0, 0))[0]
+    return _Window(axes[0], inner, size, step, moved, size - min(max(least_new, 0), step))
+
+
+def _last(loop: For) -> int | None:
+    """The last iteration of a loop, if it is known to have at least two."""
+    most = bounds(loop.extent, {})[1]
+    return most - 1 if most is not None and most > 1 else None
 
 
 def _check_kept(program: Program, nest: Nest, depth: int, buffer: Buffer, child: Stmt) -> list[str]:
@@ -178,7 +198,7 @@ def _check_kept(program: Program, nest: Nest, depth: int, buffer: Buffer, child:
     return changed
 
 
-def _first(child: Stmt, at: For, window: _Window, used: set[str]) -> tuple[Stmt, str]:
+def _first(child: Stmt, outer: tuple[For, ...], at: For, window: _Window, used: set[str]) -> tuple[Stmt, str]:
     """The statements of the first iteration, without the part that each iteration adds; and the name of its block."""
     made: list[str] = []
 
@@ -188,17 +208,28 @@ def _first(child: Stmt, at: For, window: _Window, used: set[str]) -> tuple[Stmt,
             (new,) = replace_variables((s,), values, loops)
             assert isinstance(new, Block)  # a block stays one
             return replace(new, name=made[0])
-        extent = index(window.size - window.step) if s.var == window.inner.var else s.extent
+        extent = index(window.first) if s.var == window.inner.var else s.extent
         loop = replace(s, var=fresh(f"{s.var}_first", used), extent=extent)
         return replace(loop, body=(go(s.body[0], {**values, s.var: Var(loop.var)}, (*loops, loop)),))
 
-    return go(child, {at.var: ZERO}, ()), made[0]
+    return go(child, {at.var: ZERO}, outer), made[0]
 
 
 def _later(program: Program, around: tuple[For, ...], window: _Window) -> Program:
-    """The program in which each iteration computes the last `step` elements of its window only."""
+    """The program in which each iteration computes only the elements of its window that the one before did not have."""
     inner = replace(window.inner, extent=index(window.step))
     outer = around[: around.index(window.inner)]
+    new = Compare(">=", Var(window.inner.var), sub(index(window.size), window.moved))
     shifted = add(Var(inner.var), index(window.size - window.step))
-    body = replace_variables(inner.body, {inner.var: shifted}, (*outer, inner))
+    body = replace_variables(_guarded(window.inner.body, new), {inner.var: shifted}, (*outer, inner))
     return replace_stmt(program, inner.var, (replace(inner, body=body),))
+
+
+def _guarded(body: tuple[Stmt, ...], condition: Expr) -> tuple[Stmt, ...]:
+    """The statements, of which each block runs only where the condition holds."""
+    return tuple(
+        replace(s, where=(*s.where, condition))
+        if isinstance(s, Block)
+        else replace(s, body=_guarded(s.body, condition))
+        for s in body
+    )
