@@ -10,23 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tensorc_dsl.api.tasks import Task
-from tensorc_dsl.backend.cuda.lower.kernels import (
-    Arm,
-    Arrived,
-    Barrier,
-    Commit,
-    Device,
-    DeviceProgram,
-    Engage,
-    Fetch,
-    Finish,
-    Guard,
-    Phase,
-    Publish,
-    Steps,
-    Wait,
-    collectives_in,
-)
+from tensorc_dsl.backend.cuda.lower.kernels import Device, DeviceProgram, Nested, Phase, collectives_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.ir.arrays import Array, narrow
 from tensorc_dsl.ir.parse import parse_program
@@ -175,13 +159,9 @@ def changed(found: DeviceProgram, change: Callable[[Collective], Collective | No
         return replace(s, body=tuple(map(flat, s.body)))
 
     def device(s: Device) -> Device:
-        match s:
-            case Phase():
-                return replace(s, body=tuple(map(flat, s.body)))
-            case Steps() | Guard():
-                return replace(s, body=tuple(map(device, s.body)))
-            case Arm() | Fetch() | Arrived() | Barrier() | Commit() | Wait() | Publish() | Engage() | Finish():
-                return s
+        if isinstance(s, Nested):
+            return replace(s, body=tuple(map(device, s.body)))
+        return replace(s, body=tuple(map(flat, s.body))) if isinstance(s, Phase) else s
 
     (k,) = found.kernels
     return replace(found, kernels=(replace(k, body=tuple(map(device, k.body))),))

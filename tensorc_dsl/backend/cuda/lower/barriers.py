@@ -30,6 +30,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Guard,
     Phase,
     Publish,
+    Release,
+    Role,
     Steps,
     Wait,
     barriers_in,
@@ -123,7 +125,11 @@ class _Placer:
                         pending = ()
                     out.append(s)
                     pending = _joined(pending, self._under_way(mine, steps))
-                case Arm() | Commit() | Publish() | Engage() | Finish():
+                case Role(threads=count, body=inner):
+                    # Behind a barrier, and what roles pass each other waits at arrivals: see `roles`.
+                    own = _Placer(count, self.grid, self.private)
+                    out.append(replace(s, body=own.run(inner, (), steps, guards)[0]))
+                case Arm() | Release() | Commit() | Publish() | Engage() | Finish():
                     out.append(s)  # all threads know what is set up behind the barrier that stands there
                 case Barrier():
                     out.append(s)
