@@ -31,8 +31,8 @@ def _matmul(a: Array, b: Array) -> Array:
     return a @ b
 
 
-def _conv2d(x: Array, f: Array) -> Array:
-    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(1, 2))
+def _conv2d(x: Array, f: Array, stride: int = 1) -> Array:
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(1, 2))[:, ::stride, ::stride]
     return np.einsum("nhwcij,ijco->nhwo", windows, f)
 
 
@@ -45,6 +45,10 @@ CASES: dict[str, tuple[str, Callable[..., Array]]] = {
     "batched": ("half_batched(B=3, M=16, N=8, K=31)", _matmul),
     "narrow conv2d": ("conv2d_nhwc(N=1, H=5, W=9, CI=16, KH=3, KW=3, CO=8, T=f16, Acc=f32)", _conv2d),
     "conv2d": ("conv2d_nhwc(N=1, H=4, W=18, CI=16, KH=3, KW=3, CO=8, T=f16, Acc=f32)", _conv2d),
+    "strided conv2d": (
+        "conv2d_nhwc(N=1, H=4, W=36, CI=16, KH=3, KW=3, CO=8, stride=2, pad=1, T=f16, Acc=f32)",
+        lambda x, f: _conv2d(np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))), f, 2),
+    ),
 }
 
 

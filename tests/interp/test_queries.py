@@ -8,8 +8,9 @@ from tensorc_dsl.diagnostic import TschedError
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.schedule.queries import QUERIES
+from tensorc_dsl.schedule.queries.region import is_straight
 from tensorc_dsl.schedule.query import query
-from tensorc_dsl.schedule.refs import BlockRef
+from tensorc_dsl.schedule.refs import BlockRef, BufferRef, LoopRef
 from tensorc_dsl.schedule.refusal import ScheduleRefusal
 from tensorc_dsl.source import Source
 from tests.interp.spaces import rng, schedule, space
@@ -40,6 +41,7 @@ ANSWERS = {
         "C.working_set(C.loops[2])": 4 * 3,
         "C.region(A, C.loops[0]) == [1, 24] and C.region(B, C.loops[1]) == [24, 1]": True,
         "C.region(C, C.loops[0]) == [1, 48]": True,
+        "C.is_straight(A, C.loops)": True,
         # 4 bytes of 8 rows of A, and of as many columns of B: (8 + n) * 4 <= 200
         "C.fitting_tile(C.loops[1], [8], 200)": 42,
         "C.fitting_tile(C.loops[2], [8, 2], 200)": 5,
@@ -284,6 +286,39 @@ def test_working_sets_follow_tiles() -> None:
         'annotate(root, "step", C.working_set(k))',
     ).sample(rng())
     assert dict(trace.program.annotations) == {"tile": 4 * (4 * 24 + 24 * 8 + 4 * 8), "step": 4 * (4 + 8 + 4 * 8)}
+
+
+WINDOWS = """
+program p(X: f32[40, 8], Y: f32[8]) {
+    for i in 8, c in 8, k in 3 {
+        block Y {
+            spatial vi in 8 = i
+            reduce vc in 8 = c
+            reduce vk in 3 = k
+            init { Y[vi] = 0.0 }
+            Y[vi] = Y[vi] + X[WHERE, vc]OTHER
+        }
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "other", "loops", "straight"),
+    [
+        ("vi + vk", "", "ic", True),
+        ("vi + vk", "", "kc", True),
+        ("vi + vk", "", "ik", False),  # both move the first dimension
+        ("vi * 2 + vk", "", "ic", False),
+        ("vi * 2 + vk", "", "kc", True),
+        ("39 - vi", "", "ic", False),
+        ("vi / 2 + vk", "", "ic", False),
+        ("vi", " * X[vi + 1, vc]", "ic", False),  # two reads
+    ],
+)
+def test_what_loops_read_as_a_box(where: str, other: str, loops: str, straight: bool) -> None:
+    p = parse_program(Source("p.tsched", WINDOWS.replace("WHERE", where).replace("OTHER", other)))
+    assert is_straight(p, BlockRef("Y"), BufferRef("X"), tuple(map(LoopRef, loops))) == straight
 
 
 OPEN = """

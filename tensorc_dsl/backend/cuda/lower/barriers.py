@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from tensorc_dsl.affine.linear import negate
 from tensorc_dsl.affine.sets import NotAffine, affine_only, feasible
 from tensorc_dsl.affine.simplify import conjuncts
 from tensorc_dsl.backend.cuda.lower.accesses import Access, accesses
@@ -137,6 +138,8 @@ class _Placer:
                 case Guard(cond=cond, body=inner):
                     inside, after = self.run(inner, pending, steps, (*guards, *conjuncts(cond)))
                     out.append(replace(s, body=inside))
+                    if any(isinstance(x, Barrier) for x in inside):
+                        pending = _but_for(pending, cond)
                     pending = _joined(pending, after)
                 case Steps():
                     found, after = self._loop(s, pending, steps, guards)
@@ -238,6 +241,15 @@ def _again(p: _Item, var: str, previous: Expr) -> _Item:
 def _without(conds: Iterable[Expr], var: str) -> tuple[Expr, ...]:
     """The conditions that do not speak of a loop."""
     return tuple(c for c in conds if not free_vars(c) & {var, var + _BEFORE})
+
+
+def _but_for(pending: Pending, cond: Expr) -> Pending:
+    """What is under way behind a barrier that stands under a condition: what was, where it does not hold."""
+    one = conjuncts(cond)
+    if len(one) != 1 or not isinstance(one[0], Compare):
+        return pending
+    missed = negate(one[0])
+    return tuple(p if missed in p.conds else replace(p, conds=(*p.conds, missed)) for p in pending)
 
 
 def _joined(a: Pending, b: Iterable[_Item]) -> Pending:
