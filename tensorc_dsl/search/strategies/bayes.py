@@ -165,8 +165,8 @@ class Bayes:
         return self._reserve.drawn(1) or self._reserve.beside(seen)
 
     def _plan(self) -> list[Candidate]:
-        """The defaults, then draws from the prior; most of the plan is what other tasks predict to be fast, if they do, or half of
-        it what a model does, if there is one."""
+        """The defaults, then draws from the prior; most of the plan is what other tasks predict to be fast, if they do, or
+        half of it what a model does, if there is one."""
         planned = self._reserve.replayed(self._defaults, len(self._defaults), len(self._defaults))
         # Where no trial is left for the model, only what other tasks know can choose among more draws than there are trials.
         chosen = self._setting.trials > self._initial
