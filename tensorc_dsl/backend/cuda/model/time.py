@@ -1,9 +1,9 @@
 """The cycles of kernels by a model: the slowest of what a multiprocessor does at once, or waiting that too few warps hide.
 
 A roofline (Williams, Waterman, Patterson, Roofline, 2009) of instructions, tensor cores, shared memory, the second-level
-cache and memory, with a bound by latency after Little's law: the warps that are there at one time wait for what each of them does
-in turn (Volkov, Understanding Latency Hiding on GPUs, 2016). Latencies and rates are of the order of published ones (Jia et
-al., Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking, 2018). None was measured here.
+cache and memory, with a bound by latency after Little's law: the warps that are there at one time wait for what each of them
+does in turn (Volkov, Understanding Latency Hiding on GPUs, 2016). Latencies and rates are of the order of published ones (Jia
+et al., Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking, 2018). None was measured here.
 """
 
 from __future__ import annotations
