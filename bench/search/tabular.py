@@ -41,6 +41,9 @@ class TableExplorer:
         self._slots += 1
         return stream(self._seed, self._table.task, f"{purpose}/{self._slots}")
 
+    def modelled(self, trace: Trace) -> None:
+        """Tables are of CPUs, which have no model of time."""
+
     def draw(self) -> Trace | None:
         while self._order:
             row = self._order.pop()

@@ -91,7 +91,7 @@ def require_registers(scheduled: Program, target: Target) -> None:
     """Raises TschedError (E0908) if an assembler is here and says that registers do not suffice, or if there is no code."""
     backend = require_code(target, scheduled.name)
     try:
-        spilled = backend.spilled(lowered(scheduled, target), target)
+        spilled = backend.spilled(backend.compile(lowered(scheduled, target), target, 1))
     except CompileError as e:
         raise failed("does not compile", str(e)) from e
     if spilled:

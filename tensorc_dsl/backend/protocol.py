@@ -243,7 +243,7 @@ class Backend(Protocol):
         """What a model of time gives a kernel at these sizes, in cycles of the target; None where there is no model."""
         ...
 
-    def spilled(self, lowered: LoweredKernel, target: Target) -> str:
+    def spilled(self, compiled: CompiledKernel) -> str:
         """What an assembler on this machine says that a kernel keeps in memory for want of registers; "" if that is nothing,
         or not known here.
 

@@ -10,14 +10,17 @@ from tensorc_dsl.measure.messages import Build, Built, Failed, Reply, Request, r
 
 
 def build(request: Request) -> Reply:
-    """The object code, or the error of the code generator."""
+    """The object code, or the error of the code generator, or what a kernel keeps in memory for want of registers."""
     assert isinstance(request, Build)
     backend = require_backend(request.target.kind, request.task)
     kernel = Packed(request.kernel, request.parts).unpack()
     try:
         compiled = backend.compile(kernel, request.target, request.threads)
+        spilled = backend.spilled(compiled)
     except CompileError as e:
         return Failed("compile_error", str(e))
+    if spilled:
+        return Failed("refused", f"the schedule spills registers: {spilled}; make the tiles of a thread smaller")
     return Built(compiled.code)
 
 

@@ -67,7 +67,7 @@ class Built(msgspec.Struct, tag=True, frozen=True):
 class Failed(msgspec.Struct, tag=True, frozen=True):
     """From any child: the candidate failed."""
 
-    status: Literal["compile_error", "wrong_result", "crash"]
+    status: Literal["compile_error", "wrong_result", "crash", "refused"]
     message: str
     max_error: float | None = None
 

@@ -7,7 +7,8 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """Only `OK` has a time. `REFUSED`: the lowering refuses the program, and nothing was run. `TOO_FAST`: the result was
+    """Only `OK` has a time. `REFUSED`: the lowering refuses the program, or an
+    assembler has too few registers for it, and nothing was run. `TOO_FAST`: the result was
     right, and the time is shorter than the machine allows."""
 
     OK = "ok"

@@ -23,11 +23,12 @@ MOST = 256
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A new program, with the numbers of its loops and of its draws."""
+    """A new program, with the numbers of its loops and of its draws, and its cycles by a model, where there is one."""
 
     trace: Trace
     loops: Array
     draws: Array
+    cycles: float | None = None
 
 
 class Reserve:
@@ -88,4 +89,5 @@ class Reserve:
         return candidates
 
     def _described(self, trace: Trace) -> Candidate:
-        return Candidate(trace, self._explorer.describe(trace), self._breeder.vector(trace))
+        loops, cycles = self._explorer.describe(trace), self._explorer.modelled(trace)
+        return Candidate(trace, loops, self._breeder.vector(trace), cycles)

@@ -17,6 +17,7 @@ from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.measure.messages import Bug, Exhausted, Ready
 from tensorc_dsl.search.expansion import Order, described, made
 from tensorc_dsl.search.gp import Array
+from tensorc_dsl.search.modelled import modelled
 from tensorc_dsl.trace.model import Model
 from tensorc_dsl.trace.trace import Trace
 
@@ -32,11 +33,13 @@ class Ground:
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """A trace, with its lowered program (None if it cannot be lowered) and the numbers of its loops."""
+    """A trace, with its lowered program (None if it cannot be lowered), the numbers of its loops, and its cycles by a model
+    (None where there is no model)."""
 
     trace: Trace
     lowered: Lowered | None
     loops: Array
+    cycles: float | None
 
 
 def expanded(ground: Ground, order: Order) -> Expanded | None:
@@ -48,7 +51,8 @@ def expanded(ground: Ground, order: Order) -> Expanded | None:
         lowered = lowered_once(trace.program, ground.target)
     except LowerError:
         lowered = None
-    return Expanded(trace, lowered, described(trace.program, ground.sizes, ground.target))
+    about = (trace.program, ground.sizes, ground.target)
+    return Expanded(trace, lowered, described(*about), modelled(*about))
 
 
 class Learn(msgspec.Struct, tag=True, frozen=True):

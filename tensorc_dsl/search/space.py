@@ -16,6 +16,7 @@ from tensorc_dsl.lower.flat import LowerError
 from tensorc_dsl.records.keys import digest, program_key
 from tensorc_dsl.search.expansion import Expander, Order, SpaceLike, described, here
 from tensorc_dsl.search.gp import Array
+from tensorc_dsl.search.modelled import modelled
 from tensorc_dsl.search.streams import stream
 from tensorc_dsl.search.twins import Twins
 from tensorc_dsl.trace.draw import Decision
@@ -152,6 +153,10 @@ class Explorer:
     def describe(self, trace: Trace) -> Array:
         """The numbers of the program's loops, at the largest of the sizes that it is timed at."""
         return described(trace.program, self._sizes, self._target)
+
+    def modelled(self, trace: Trace) -> float | None:
+        """The program's cycles by a model of the target, at the same sizes; None where there is none."""
+        return modelled(trace.program, self._sizes, self._target)
 
     def _slot(self, purpose: str) -> str:
         self._slots += 1

@@ -20,6 +20,7 @@ from tensorc_dsl.measure.turns import Turns, Use
 from tensorc_dsl.measure.worker import Worker, WorkerBug, WorkerCrash, WorkerTimeout, library_threads, wait_any
 from tensorc_dsl.search.errands import Answer, Done, Expand, Ground, Learn, answers, expanded, expanded_of, packed
 from tensorc_dsl.search.expansion import Expander, Order, SpaceLike, here, remember
+from tensorc_dsl.search.modelled import remember_cycles
 from tensorc_dsl.trace.handlers import Blocked, Conditioned
 from tensorc_dsl.trace.trace import Trace
 
@@ -166,6 +167,7 @@ class Team:
         if theirs.lowered is not None:
             lowered_as(program, ground.target, theirs.lowered)
         remember(program, ground.sizes, ground.target, theirs.loops)
+        remember_cycles(program, ground.sizes, ground.target, theirs.cycles)
         return theirs.trace
 
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import pytest
 
 from tensorc_dsl.backend.cuda.emulate import emulation
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, Shared
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, Shared, collectives_in, fetches_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.model.counts import counted
 from tensorc_dsl.backend.cuda.model.machines import machine_of
 from tensorc_dsl.backend.cuda.model.time import Estimate, estimates
+from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.measure.emulation import emulate
+from tensorc_dsl.trace.distribution import Decision
+from tensorc_dsl.trace.handlers import condition
+from tests.gpu.tensor_cores import drawn
+from tests.gpu.test_hopper import hopper
 from tests.gpu.test_lowering import program
 from tests.stdlib.gpu_checks import task
 
@@ -146,6 +152,47 @@ program p(A: f32[512, 512], B: f32[512, 512], C: f32[512, 512]) {
 }
 """
     assert min(cycles) < estimate(lower_device(program(plain))).cycles / 2
+
+
+@pytest.mark.parametrize(
+    ("text", "type_", "count", "rate"),
+    [
+        ("half_matmul(M=64, N=16, K=32)", "f16", 64 * 16 * 32, 1024),
+        ("half_matmul(M=32, N=48, K=32, T=bf16)", "bf16", 32 * 48 * 32, 1024),
+        ("rounded_product(M=32, N=16, K=64)", "f32", 32 * 16 * 64, 512),
+        ("any_product(M=16, N=16, K=64, T=i8, Acc=i32)", "i8", 16 * 16 * 64, 2048),
+    ],
+)
+def test_products_of_tensor_cores_take_time(text: str, type_: str, count: int, rate: int, tmp_path: Path) -> None:
+    ((_, found),) = drawn(task(tmp_path, text, "tensor_core"), 1, {"tensor_core": True})
+    (k,) = (k for k in found.kernels if any(collectives_in(k.body)))
+    c = counted(k, {}, {x.name: x.dtype.bytes for x in (*found.params, *found.scratch)})
+    assert c.products == {(type_, False): count}
+    blocks = prod(constant(n) or 0 for n in k.grid)
+    (e,) = (e for e in estimates(found, A100, {}) if e.kernel == k.name)
+    assert e.products == pytest.approx(count / rate / blocks * -(-blocks // 108))
+
+
+def test_products_of_warpgroups_take_the_time_of_four_warps(tmp_path: Path) -> None:
+    t = hopper(tmp_path, "half_matmul(M=128, N=64, K=128)")
+    trace = t.drawn_from(condition(t.model, {"warpgroups": True})).sample(0)
+    (k,) = lower_device(trace.program, t.target.feature_names).kernels
+    assert counted(k, {}, {"A": 2, "B": 2, "C": 4}).products == {("f16", True): 128 * 64 * 128}
+    h100 = machine_of("sm_90a")
+    assert h100.product_cycles("f16", 2048.0, of_group=True) == 1 < h100.product_cycles("f16", 2048.0, of_group=False)
+
+
+@pytest.mark.parametrize("copied", ["boxes", "threads"])
+def test_copies_that_run_ahead_hide_their_latency(copied: str, tmp_path: Path) -> None:
+    t = hopper(tmp_path, "half_transposed(M=64, N=64, K=512)")
+    decided: dict[str, Decision] = {"warpgroups": True, "copied": copied, "copied_1": copied, "width": 8, "width_1": 8}
+    waits: list[float] = []
+    for ahead in (1, 3):
+        trace = t.drawn_from(condition(t.model, {**decided, "ahead": ahead})).sample(0)
+        found = lower_device(trace.program, t.target.feature_names)
+        assert (any(True for k in found.kernels for _ in fetches_in(k.body))) == (copied == "boxes")
+        waits += [e.latency for e in estimates(found, t.target, {})]
+    assert waits[1] < 0.8 * waits[0]
 
 
 def test_more_blocks_at_once_hide_more() -> None:

@@ -1,6 +1,7 @@
 """Every compute of the library has kernels for GPUs: PTX is made, and their emulation gives what the compute says.
 
-`make gpu DRAWS=20` draws more schedules of each, at all sizes, for both targets, and emulates all of them. Otherwise those
+`make gpu DRAWS=20` draws more schedules of each, at all sizes, for both targets, and emulates all of them; a fifth as many at
+sizes of 0, 1 and primes. Otherwise those
 for images are emulated whose kernels differ most.
 """
 
@@ -33,13 +34,17 @@ TARGETS = ("sm_80", "sm_90")
 PRIMES = (13, 7, 11, 5, 17, 3, 2, 19)
 
 
-def drawn_kernels(name: str, program: Program) -> Iterator[tuple[DeviceProgram, str]]:
+SOME = -(-DRAWS // 5)
+"""The draws of a compute at each of the sizes that are 0, 1 or prime, of which there are many."""
+
+
+def drawn_kernels(name: str, program: Program, draws: int = DRAWS) -> Iterator[tuple[DeviceProgram, str]]:
     """The kernels of each draw, all with PTX, and its schedule: for both targets in a campaign, for one of them in tests.
 
     Those that occur again, as most do for the second target, are not given again: their emulation would be the same.
     """
     met: set[DeviceProgram] = set()
-    for seed in range(DRAWS):
+    for seed in range(draws):
         for target in TARGETS if DRAWS > 1 else (TARGETS[len(name) % len(TARGETS)],):
             trace = drawn(gpu_space(program, target), name, seed)
             kernels = lower_device(trace.program)
@@ -75,12 +80,12 @@ def test_no_size_is_without_a_kernel(name: str) -> None:
     odd = [dict.fromkeys(dims, 1), {k: PRIMES[n % len(PRIMES)] for n, k in enumerate(dims)}] if DRAWS > 1 else []
     for given in (*odd, *({k: 0} for k in empty)):
         if (program := made_if_any(name, {**sizes, **given})) is not None:
-            check(name, program, emulates=DRAWS > 1)
+            check(name, program, emulates=DRAWS > 1, draws=SOME)
 
 
-def check(name: str, program: Program, *, emulates: bool) -> None:
+def check(name: str, program: Program, *, emulates: bool, draws: int = DRAWS) -> None:
     """Each draw has PTX and, if asked for, gives the result of the reference in each order of threads."""
-    for kernels, text in drawn_kernels(name, program):
+    for kernels, text in drawn_kernels(name, program, draws):
         if emulates:
             found = emulate(program, emulation(kernels))
             assert (found.fault, found.max_error <= 1) == ("", True), text

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+import tensorc_dsl as td
 from tensorc_dsl.backend.cuda import backend, sass
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.sass import spills_of, tool
 from tests.gpu.kernels import ptx
+from tests.gpu.pretend import pretended
 from tests.gpu.test_counts import tuned
 from tests.stdlib.gpu_checks import task
 
@@ -64,6 +66,24 @@ def test_draws_that_spill_are_not_ranked(tmp_path: Path, monkeypatch: pytest.Mon
     assert f"t: 3 draws without a kernel: {reason}\n" in said.stderr
     found = json.loads(tuned(tmp_path, "--resume", "--json").stdout)
     assert (found["refused"], found["wrong"], found["valid"]) == ({reason: 3}, [], 0)
+
+
+@pytest.mark.parametrize(("stored", "statuses"), [(16, {"refused": 1}), (0, {"ok": 1})])
+def test_a_search_that_times_kernels_passes_over_what_spills(
+    stored: int, statuses: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU that is pretended, and multiplies whatever the kernel does."""
+    monkeypatch.setenv("FAKE_PRODUCT", "32,32,8")
+    assembler(tmp_path, monkeypatch, stored, stored)
+    with pretended():
+        path = tmp_path / "t.tsched"
+        path.write_text("use std.ops\nuse std.gpu.default.{default}\ntask t = matmul(M=32, N=32, K=8) with default\n")
+        found = td.load(path, target="native-cuda")["t"].search(trials=1)
+    assert found.statuses == statuses
+    said = (
+        f"the schedule spills registers: `t_0` stores {stored} and loads {stored} bytes a thread for want of registers"
+    )
+    assert all(o.message.startswith(said) for o in found.outcomes if o.seconds is None)
 
 
 def test_without_an_assembler_draws_are_ranked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,10 +144,10 @@ class CudaBackend:
         assert isinstance(lowered, DeviceProgram)
         return sum(e.cycles for e in estimates(lowered, target, sizes))
 
-    def spilled(self, lowered: LoweredKernel, target: Target) -> str:
+    def spilled(self, compiled: CompiledKernel) -> str:
+        assert isinstance(compiled, CudaKernel)
         if tool("ptxas") is None:
             return ""
-        compiled = self.compile(lowered, target, 1)
         return spills_of(compiled.ptx, compiled.cpu)
 
     def load(self, code: Code, program: Program, threads: int) -> GpuKernel:

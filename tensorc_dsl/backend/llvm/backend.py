@@ -101,7 +101,7 @@ class CpuBackend:
     def emulate(self, lowered: LoweredKernel) -> None:
         return None
 
-    def spilled(self, lowered: LoweredKernel, target: Target) -> str:
+    def spilled(self, compiled: CompiledKernel) -> str:
         return ""
 
     def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> None:

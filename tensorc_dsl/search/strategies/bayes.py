@@ -1,10 +1,12 @@
-"""`bayes`: a Gaussian process over the loops of expanded candidates; predictions from other tasks are its mean.
+"""`bayes`: a Gaussian process over the loops of expanded candidates; predictions from other tasks are its mean, or without
+them those of a model of the machine, where the backend has one.
 
 The first trials are draws from the prior. Where other tasks predict what is fast, there are half as many, and three quarters
-of them follow the prediction. A batch is divided between two ways to choose, and whichever found faster candidates lately has
-more of it: upper confidence bounds of the model over a reserve of candidates, and offspring of the fastest that are judged by
-boosted trees over their draws, as in `evolutionary`. So a wrong model costs some trials, and not the search. The rest of a
-batch is drawn from the prior. In the last batches, neighbours of the best two join the reserve.
+of them follow the prediction; half of them follow a model of the machine. A batch is divided between two ways to choose, and
+whichever found faster candidates lately has more of it: upper confidence bounds of the process over a reserve of candidates,
+and offspring of the fastest that are judged by boosted trees over their draws, as in `evolutionary`. So a wrong prediction
+costs some trials, and not the search. The rest of a batch is drawn from the prior. In the last batches, neighbours of the
+best two join the reserve.
 """
 
 from __future__ import annotations
@@ -59,9 +61,12 @@ BLIND = 3
 FIRST = 24
 """Draws that a search begins with, of which the first trials are some, if anything chooses among them."""
 
+UNABLE = 1e12
+"""The cycles of what a model says nothing of, or that it cannot run, where it has numbers for other candidates."""
+
 MORE, MOVED, FORESEEN = 64, 12, 24
-"""Where other tasks predict what is fast, the first trials are chosen from so many more draws, at most one for each trial to
-come, and from schedules of the other tasks, and from offspring of both."""
+"""Where other tasks or a model predict what is fast, the first trials are chosen from so many more draws, at most one for
+each trial to come, and from schedules of the other tasks, and from offspring of both."""
 
 
 @dataclass(slots=True)
@@ -87,6 +92,7 @@ class Bayes:
         self._explorer = setting.explorer
         self._setting = setting
         self._source: Source | None = None
+        self._modelled = False
         self._defaults = list(setting.defaults)
         self._initial = min(INITIAL, max(4, setting.trials // 4))
         self._reserve = Reserve(setting.explorer)
@@ -145,10 +151,12 @@ class Bayes:
         return regret_of(model, speeds, rows, self._prior(waiting), self._memory)
 
     def _prior(self, candidates: Sequence[Candidate]) -> Array:
-        """What other tasks say of the candidates."""
-        if self._source is None or not candidates:
+        """What other tasks say of the candidates, or without them a model."""
+        if self._source is not None and candidates:
+            return self._source.predict(np.array([c.loops for c in candidates]))
+        if not self._modelled:
             return np.zeros(len(candidates))
-        return self._source.predict(np.array([c.loops for c in candidates]))
+        return np.array([-np.log(UNABLE if c.cycles is None else min(c.cycles, UNABLE)) for c in candidates])
 
     def _anything(self, seen: list[Trace]) -> list[Candidate]:
         """One candidate, or none when the space has no more."""
@@ -157,7 +165,8 @@ class Bayes:
         return self._reserve.drawn(1) or self._reserve.beside(seen)
 
     def _plan(self) -> list[Candidate]:
-        """The defaults, then draws from the prior; most of the plan is what other tasks predict to be fast, if they do."""
+        """The defaults, then draws from the prior; most of the plan is what other tasks predict to be fast, if they do, or
+        half of it what a model does, if there is one."""
         planned = self._reserve.replayed(self._defaults, len(self._defaults), len(self._defaults))
         # Where no trial is left for the model, only what other tasks know can choose among more draws than there are trials.
         chosen = self._setting.trials > self._initial
@@ -170,19 +179,21 @@ class Bayes:
             return np.median(np.array([c.loops for c in drawn]), axis=0)
 
         self._source = self._setting.source(median)
+        self._modelled = any(c.cycles is not None for c in drawn)
         self._reserve.keep(drawn)
         wanted = max(0, self._initial - len(planned))
-        if self._source is not None:
+        if self._source is not None or self._modelled:
             more = self._reserve.drawn(min(MORE, self._setting.trials))
             self._reserve.keep(more)
-            wanted = max(0, self._initial // 2 - len(planned))
-            foreseen = self._foreseen([*drawn, *more], wanted - wanted // 4)
+            if self._source is not None:
+                wanted = max(0, self._initial // 2 - len(planned))
+            foreseen = self._foreseen([*drawn, *more], wanted - wanted // (2 if self._source is None else 4))
             planned += foreseen
             wanted -= len(foreseen)
         return planned + self._reserve.take(range(min(wanted, len(self._reserve.waiting))))
 
     def _foreseen(self, drawn: Sequence[Candidate], count: int) -> list[Candidate]:
-        """Candidates that other tasks predict to be fast; schedules of these tasks, where there are any, are a third."""
+        """Candidates that are predicted to be fast; schedules of other tasks, where there are any, are a third."""
         moved = self._reserve.moved(alike(self._setting.bests(), [c.trace for c in drawn])[:MOVED])
         known = self._said([*drawn, *moved])
         parents = parents_of([c.trace for c, _ in known])
@@ -194,7 +205,7 @@ class Bayes:
         return said + self._reserve.taken(still[:kept])
 
     def _said(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, float]]:
-        """Candidates with what other tasks predict of them, the fastest first."""
+        """Candidates with what is predicted of them, the fastest first."""
         return sorted(zip(candidates, self._prior(candidates).tolist(), strict=True), key=lambda one: -one[1])
 
     def _ranked(self) -> list[_Tried]:

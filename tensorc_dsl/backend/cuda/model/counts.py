@@ -8,13 +8,14 @@ estimates. Subscripts and conditions that depend on data are taken for scattered
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import prod
 
 import numpy as np
 
 from tensorc_dsl.backend.cuda.lower.accesses import loads_under
+from tensorc_dsl.backend.cuda.lower.collectives import is_of_group
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     THREAD,
@@ -38,7 +39,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 from tensorc_dsl.backend.cuda.lower.numbers import Numbers, evaluate
 from tensorc_dsl.ir.bind import Sizes
 from tensorc_dsl.ir.expr import ZERO, Binary, Call, Expr, Load, children, free_vars, substitute
-from tensorc_dsl.ir.program import LoopKind, Store
+from tensorc_dsl.ir.program import Intrinsic, IterKind, LoopKind, Store
 from tensorc_dsl.ir.warp import LANES
 from tensorc_dsl.lower.bounds import stride
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Loop, LowerError, Parallel, Shuffle
@@ -49,8 +50,12 @@ SAMPLES = 32
 SECTOR, BANKS, WORD, WIDEST = 32, 32, 4, 128
 """The bytes of a sector of global memory, the banks of shared memory and the bytes of a word in one, the bytes of a pass."""
 
-OF_MEMORY, OF_SHARED, OF_INSTRUCTION, OF_BARRIER = 500.0, 20.0, 4.0, 20.0
-"""The cycles that a warp waits for memory, for shared memory or another lane, for a result, and for the other warps."""
+OF_MEMORY, OF_SHARED, OF_INSTRUCTION, OF_BARRIER, OF_PRODUCT = 500.0, 20.0, 4.0, 20.0, 32.0
+"""The cycles that a warp waits for memory, for shared memory or another lane, for a result, for the other warps, and for a
+product of tensor cores (Sun et al., Dissecting Tensor Cores via Microbenchmarks, 2022)."""
+
+GROUP = 4
+"""The warps of a warpgroup."""
 
 MOST_APART = 8.0
 """The independent instructions that a warp has under way, at most: registers and queues are not endless."""
@@ -62,12 +67,14 @@ CALL = 20
 @dataclass(frozen=True, slots=True)
 class Counted:
     """What all warps of a kernel do together: instructions of warps, sectors of global memory that they move, passes over the
-    banks of shared memory, and the cycles that they wait, each by itself, one instruction after the other."""
+    banks of shared memory, the cycles that they wait, each by itself, one instruction after the other, and the
+    multiplications of tensor cores, by type of the factors and whether warpgroups do them."""
 
     instructions: float = 0.0
     sectors: float = 0.0
     passes: float = 0.0
     waiting: float = 0.0
+    products: Mapping[tuple[str, bool], float] = field(default_factory=dict[tuple[str, bool], float])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,8 @@ class _Here:
     """The loop that is one vector, and its extent."""
     unrolled: Mapping[str, float] = field(default_factory=dict[str, float])
     """The unrolled loops inside of the last one that is not, with their iterations, which are independent of each other."""
+    starts: bool = False
+    """Whether copies only start here, and are waited for elsewhere."""
 
     def under(self, cond: Expr) -> _Here:
         try:
@@ -101,13 +110,16 @@ class _Counter:
     params: Mapping[str, int]
     rng: np.random.Generator
     warps: int
-    found: dict[str, float] = field(default_factory=lambda: asdict(Counted()))
+    arrivals: int
+    """Copies of boxes that are under way at one time, at most."""
+    found: dict[str, float] = field(default_factory=dict[str, float])
+    products: dict[tuple[str, bool], float] = field(default_factory=dict[tuple[str, bool], float])
 
     def device(self, body: tuple[Device, ...], here: _Here) -> None:
         for s in body:
             match s:
-                case Phase(body=inner):
-                    self.flat(inner, here)
+                case Phase(body=inner, asynchronous=asynchronous):
+                    self.flat(inner, replace(here, starts=asynchronous))
                 case Steps(var=var, end=end, body=inner):
                     self.device(inner, self._inside(var, ZERO, end, here))
                 case Guard(cond=cond, body=inner):
@@ -120,7 +132,13 @@ class _Counter:
                     self._add("passes", here, size / WIDEST / self.warps)
                 case Role(first=first, threads=threads, body=inner):
                     self.device(inner, here.among(first, threads))
-                case Arm() | Arrived() | Release() | Commit() | Wait() | Publish() | Engage() | Finish():
+                case Wait(groups=groups):  # so many more are under way, and each has been for as long
+                    self._does(here, OF_MEMORY / (groups + 1))
+                case Arrived():
+                    self._does(here, OF_MEMORY / max(1, self.arrivals))
+                case Finish(groups=groups):
+                    self._does(here, OF_INSTRUCTION if groups else OF_PRODUCT)
+                case Arm() | Release() | Commit() | Publish() | Engage():
                     self._does(here, OF_INSTRUCTION)
 
     def flat(self, body: tuple[Flat, ...], here: _Here) -> None:
@@ -145,8 +163,10 @@ class _Counter:
                     self.flat(inner, here.under(cond))
                 case Alloc(body=inner):
                     self.flat(inner, here)
-                case Collective(body=inner):
-                    self._does(here, OF_SHARED)
+                case Collective(intrinsic=i, body=inner):
+                    self._multiplies(i, here)
+                    group = is_of_group(i)
+                    self._does(here, OF_INSTRUCTION if group else OF_PRODUCT if _is_product(i) else OF_SHARED)
                     for x in _accesses(inner):
                         self.flat((x,), here)
                 case Shuffle():
@@ -163,7 +183,16 @@ class _Counter:
         return replace(here, values=values, weight=here.weight * count)
 
     def _add(self, what: str, here: _Here, each: object) -> None:
-        self.found[what] += float(np.sum(here.weight * here.active.any(axis=1) * np.asarray(each)))
+        self.found[what] = self.found.get(what, 0.0) + float(
+            np.sum(here.weight * here.active.any(axis=1) * np.asarray(each))
+        )
+
+    def _multiplies(self, i: Intrinsic, here: _Here) -> None:
+        if _is_product(i):
+            factor = next(b.dtype.name for b in i.operands if b.name != i.store.buffer)
+            warps, kind = GROUP if is_of_group(i) else 1, (factor, is_of_group(i))
+            count = prod(a.extent for a in i.axes) / warps * float(np.sum(here.weight * here.active.any(axis=1)))
+            self.products[kind] = self.products.get(kind, 0.0) + count
 
     def _does(self, here: _Here, latency: float, count: float = 1.0) -> None:
         """So many instructions of this latency, which those of other iterations of unrolled loops do not wait for."""
@@ -187,7 +216,8 @@ class _Counter:
         if here.lanes is not None and stride(at, here.lanes[0]) == 1:
             count = here.lanes[1]
         kind = "shared" if buffer in self.shared else "global"
-        self._does(here, OF_SHARED if kind == "shared" else OF_MEMORY)
+        waits = OF_INSTRUCTION if here.starts else OF_SHARED if kind == "shared" else OF_MEMORY
+        self._does(here, waits)
         try:
             first = evaluate(at, here.values) * size
         except LowerError:
@@ -214,10 +244,17 @@ def counted(k: DeviceKernel, sizes: Sizes, bytes_of: Mapping[str, int]) -> Count
         values[axis] = rng.integers(0, max(n, 1), SAMPLES)[:, None] * one
         blocks *= n
     here = _Here(values, values[THREAD] < k.threads, np.full(SAMPLES, blocks * warps / SAMPLES))
-    counter = _Counter({b.name: b.dtype.bytes for b in k.shared}, {n: bytes_of[n] for n in k.params}, rng, warps)
+    arrivals = 0 if k.arrivals is None else k.arrivals.count
+    sizes_of = {b.name: b.dtype.bytes for b in k.shared}
+    counter = _Counter(sizes_of, {n: bytes_of[n] for n in k.params}, rng, warps, arrivals)
     if blocks:
         counter.device(k.body, here)
-    return Counted(**counter.found)
+    return Counted(**counter.found, products=counter.products)
+
+
+def _is_product(i: Intrinsic) -> bool:
+    """Whether an instruction adds up products."""
+    return any(a.kind is IterKind.REDUCE for a in i.axes)
 
 
 def _once(x: Load, s: Store, here: _Here) -> _Here:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tensorc_dsl.backend.cuda.runtime.facts import number_of
@@ -20,13 +21,17 @@ class Machine:
     the bytes of memory that each of them can have in a cycle if all read at once.
 
     CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; a block takes 1 KB of shared memory for
-    the system. The rate is that of the GPU named: its memory's, by its boost clock and its multiprocessors.
+    the system. The rates are those of the GPU named: its memory's, and that of its tensor cores by type of the factors, by
+    its boost clock and its multiprocessors. Instructions of a warp reach the share `of_warps` of the latter.
     """
 
     warps: int
     blocks: int
     shared: int
     memory_rate: float
+    products: Mapping[str, float]
+    """Multiplications with additions in a cycle, of matrices that are not sparse, with sums of f32."""
+    of_warps: float = 1.0
     registers: int = 65536
     reserved: int = 1024
 
@@ -41,16 +46,29 @@ class Machine:
             self.shared // (shared + self.reserved),
         )
 
+    def product_cycles(self, dtype: str, count: float, *, of_group: bool) -> float:
+        """The cycles of so many multiplications of this type on tensor cores, by instructions of warpgroups or of warps."""
+        rate = self.products.get(dtype, self.products["f16"])
+        return count / (rate if of_group else rate * self.of_warps)
+
 
 _KB = 1024
 
+
+def _rates(half: float, f64: float, byte: float = 2.0) -> dict[str, float]:
+    """From those of f16: as many of bf16, half as many of tf32, and of bytes so many times as many."""
+    return {"f16": half, "bf16": half, "f32": half / 2, "i8": byte * half, "u8": byte * half, "f64": f64}
+
+
 MACHINES = {
-    80: Machine(64, 32, 164 * _KB, 10.2),  # A100: 1555 GB/s, 1.41 GHz, 108
-    86: Machine(48, 16, 100 * _KB, 6.7),  # RTX 3090: 936 GB/s, 1.70 GHz, 82
-    89: Machine(48, 24, 100 * _KB, 3.1),  # RTX 4090: 1008 GB/s, 2.52 GHz, 128
-    90: Machine(64, 32, 228 * _KB, 14.5),  # H100 SXM: 3350 GB/s, 1.755 GHz, 132
+    80: Machine(64, 32, 164 * _KB, 10.2, _rates(1024, 64)),  # A100: 1555 GB/s, 1.41 GHz, 108; 312 TFLOP/s
+    86: Machine(48, 16, 100 * _KB, 6.7, _rates(256, 2, 4)),  # RTX 3090: 936 GB/s, 1.70 GHz, 82; 71 TFLOP/s
+    89: Machine(48, 24, 100 * _KB, 3.1, _rates(256, 2, 4)),  # RTX 4090: 1008 GB/s, 2.52 GHz, 128; 165 TFLOP/s
+    90: Machine(64, 32, 228 * _KB, 14.5, _rates(2048, 128), 0.62),  # H100 SXM: 3350 GB/s, 1.755 GHz, 132; 989 TFLOP/s
 }
-"""By compute capability, 80 for 8.0."""
+"""By compute capability, 80 for 8.0. The rates of tensor cores are those of NVIDIA's papers on the architectures; the share
+of an instruction of a warp on the last is the one that Luo et al. measured (Benchmarking and Dissecting the Nvidia Hopper
+GPU Architecture via Microbenchmarking, 2024)."""
 
 
 def machine_of(cpu: str) -> Machine:

@@ -1,9 +1,9 @@
 """The cycles of kernels by a model: the slowest of what a multiprocessor does at once, or waiting that too few warps hide.
 
-A roofline (Williams, Waterman, Patterson, Roofline, 2009) of instructions, shared memory, the second-level cache and memory,
-with a bound by latency after Little's law: the warps that are there at one time wait for what each of them does in turn
-(Volkov, Understanding Latency Hiding on GPUs, 2016). Latencies and rates are of the order of published ones (Jia et al.,
-Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking, 2018). None was measured here.
+A roofline (Williams, Waterman, Patterson, Roofline, 2009) of instructions, tensor cores, shared memory, the second-level
+cache and memory, with a bound by latency after Little's law: the warps that are there at one time wait for what each of them
+does in turn (Volkov, Understanding Latency Hiding on GPUs, 2016). Latencies and rates are of the order of published ones (Jia
+et al., Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking, 2018). None was measured here.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Estimate:
     kernel: str
     resident: int
     instructions: float
+    products: float
     shared: float
     cache: float
     memory: float
@@ -46,7 +47,7 @@ class Estimate:
         """The largest bound, and the launch."""
         if not self.resident:
             return inf
-        return LAUNCH + max(self.instructions, self.shared, self.cache, self.memory, self.latency)
+        return LAUNCH + max(self.instructions, self.products, self.shared, self.cache, self.memory, self.latency)
 
 
 def estimates(p: DeviceProgram, target: Target, sizes: Sizes) -> tuple[Estimate, ...]:
@@ -78,6 +79,7 @@ def _estimate(p: DeviceProgram, k: DeviceKernel, c: Counted, m: Machine, target:
         k.name,
         resident,
         instructions=c.instructions * share / ISSUED,
+        products=share * sum(m.product_cycles(t, n, of_group=group) for (t, group), n in c.products.items()),
         shared=c.passes * share,
         cache=c.sectors * SECTOR * share / CACHE,
         memory=min(touched, c.sectors * SECTOR) / (m.memory_rate * target.cores),

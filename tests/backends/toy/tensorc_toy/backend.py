@@ -240,7 +240,7 @@ class ToyBackend:
     def emulate(self, lowered: LoweredKernel) -> None:
         return None
 
-    def spilled(self, lowered: LoweredKernel, target: Target) -> str:
+    def spilled(self, compiled: CompiledKernel) -> str:
         return ""
 
     def cycles(self, lowered: LoweredKernel, target: Target, sizes: Mapping[str, int]) -> None:
