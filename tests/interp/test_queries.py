@@ -30,6 +30,7 @@ ANSWERS = {
         "C.is_output": True,
         "C.is_reduction": True,
         "C.is_injective": False,
+        "C.is_wrapped": False,
         "C.is_scan or C.is_window": False,
         "len(C.reads)": 2,
         "C.writes[0].name": "C",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.expr import Call, Load, Var, children, constant, free_vars, loads
+from tensorc_dsl.ir.expr import Binary, Call, Load, Var, children, constant, free_vars, loads
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, IterKind, LoopKind, Program, is_scattered, walk
 from tensorc_dsl.ir.program import blocks as all_blocks
@@ -184,6 +184,18 @@ def is_injective(program: Program, block: BlockRef) -> bool:
         return False
     subscripts = [i.name for i in b.body[0].indices if isinstance(i, Var)]
     return len(subscripts) == len(b.body[0].indices) and len(set(subscripts)) == len(subscripts)
+
+
+@query
+def is_wrapped(program: Program, block: BlockRef) -> bool:
+    """Whether it maps elements into a buffer that has places for some of them at a time, as after `rolling_buffer`."""
+    b = the_block(program, block)[1]
+    if any(it.kind is not IterKind.SPATIAL for it in b.iters) or len(b.body) != 1:
+        return False
+    indices = b.body[0].indices
+    places = [i.lhs if isinstance(i, Binary) and i.op == "%" else i for i in indices]
+    names = {i.name for i in places if isinstance(i, Var)}
+    return len(names) == len(indices) and any(not isinstance(i, Var) for i in indices)
 
 
 @query
